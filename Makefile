@@ -1,0 +1,102 @@
+# `make` lists the targets. Nothing here needs a compiler, except `make pyemma`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+PYTHON ?= python3
+CORES ?= $(shell getconf _NPROCESSORS_ONLN)
+UV ?= uv
+PYTEST_ARGS ?= -n auto --maxprocesses 4
+
+BIN := .venv/bin
+# The lock is the only place that names torch's version; `make lock TORCH=...` changes it.
+TORCH ?= $(shell sed -n 's/^torch==\([^ ;]*\).*/\1/p' requirements.lock)
+SMOKE := results/smoke
+
+# What torch's Linux wheel on PyPI requires for CUDA. Left out of the lock, so that a machine
+# without a GPU never downloads it; a GPU machine gets it with torch itself (see `env`).
+CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 \
+        nvidia-nccl-cu13 nvidia-nvshmem-cu13
+
+.DEFAULT_GOAL := help
+.PHONY: help env tables test lint format lock pyemma clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+env: .venv/.stamp ## create .venv with the exact versions of requirements.lock
+
+.venv/.stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+	  echo "uqsonet needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	       "Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@# torch first: the CPU wheel unless there is an NVIDIA GPU. Its index is tried only briefly;
+	@# where it is out of reach pip's own configuration decides.
+	@if nvidia-smi >/dev/null 2>&1; then \
+	  echo "NVIDIA GPU found: installing torch $(TORCH) with CUDA"; \
+	  $(BIN)/pip install -q "torch==$(TORCH)"; \
+	else \
+	  echo "No NVIDIA GPU: installing torch $(TORCH) for the CPU"; \
+	  $(BIN)/pip install -q "torch==$(TORCH)" --no-deps --timeout 15 --retries 0 \
+	    --index-url https://download.pytorch.org/whl/cpu 2>/dev/null || \
+	  { echo "download.pytorch.org is out of reach: trying pip's default index"; \
+	    $(BIN)/pip install -q "torch==$(TORCH)"; }; \
+	fi
+	@echo "Installing requirements.lock"
+	@$(BIN)/pip install -q -r requirements.lock
+	@$(BIN)/pip install -q --no-deps -e .
+	@touch $@
+
+tables: env ## the whole pipeline in small: data, training, tables, one figure
+	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
+	  $(BIN)/snakemake --cores $(CORES) --configfile config/smoke.yaml -- $(SMOKE)/tables/all.tex
+	@printf '\n%s\n' \
+	  'Done, in small: the numbers show that everything runs, not what the method can do.' \
+	  '  table   $(SMOKE)/tables/all.tex' \
+	  '  as CSV  $(SMOKE)/tables/all.csv' \
+	  '  figure  $(SMOKE)/figures/diffusion1d_posterior.pdf (and .png)' \
+	  'Full scale:' \
+	  '  source $(BIN)/activate && snakemake --cores 8 results/tables/all.tex'
+
+test: lint ## all checks: lint, then the tests
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: env ## style, formatting, types, import layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+	$(BIN)/snakefmt --check Snakefile workflow
+
+format: env ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/snakefmt Snakefile workflow
+
+# Packages keep their versions unless pyproject.toml forbids it; UV_ARGS=--upgrade renews them all.
+lock: ## write requirements.lock anew (needs uv; UV_ARGS=--upgrade for new versions)
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && \
+	  printf '%s\n' $(CUDA) > "$$tmp/excludes" && \
+	  echo 'torch==$(TORCH)' | $(UV) pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	    --extra dev --excludes "$$tmp/excludes" --constraints - --no-header \
+	    --annotation-style line $(UV_ARGS) --output-file requirements.lock pyproject.toml && \
+	  { printf '%s\n' \
+	    '# Exact versions for Python 3.11 to 3.13, development tools included. Written by `make lock`.' \
+	    '# The CUDA packages of torch are left out. Without a GPU, install torch first, or pip takes' \
+	    '# the CUDA build (several GB); `make env` does all of this:' \
+	    '#   pip install torch==$(TORCH) --index-url https://download.pytorch.org/whl/cpu' \
+	    '#   pip install -r requirements.lock' \
+	    '#   pip install --no-deps -e .'; cat requirements.lock; } > "$$tmp/lock" && \
+	  cat "$$tmp/lock" > requirements.lock
+
+# PyEMMA 2.5.12, the last release, is source only. It builds and runs with NumPy 2 and current
+# Cython, so it shares .venv; the lock as constraints keeps every pinned version as it is.
+pyemma: env ## add PyEMMA to .venv (compiles: needs a C++ compiler and Python's headers)
+	$(BIN)/pip install -q --constraint requirements.lock 'pyemma>=2.5.12'
+	$(BIN)/python -W ignore -c 'import numpy as n, pyemma.coordinates as c; \
+	  c.cluster_regspace(n.eye(3, dtype=n.float32), dmin=0.5, n_jobs=1); print("PyEMMA works")'
+
+clean: ## remove the environment and caches; results/ stays
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find src tests workflow -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,57 @@
+# UQ-SONet, from Gaussian-process samples to the paper's tables.
+#   snakemake --cores 8 results/tables/all.tex                       the full run
+#   snakemake --cores 2 --configfile config/smoke.yaml               everything, in minutes
+import os
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+from uqsonet.config import load_config
+from uqsonet.errors import ConfigError
+from uqsonet.pipeline import Plan
+
+min_version("9.0")
+# One thread a job and jobs in parallel: faster on shared machines, and the same bytes everywhere.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+configfile: "config.yaml"
+
+
+try:
+    CONFIG = load_config(config, "the configuration")
+    PLAN = Plan(CONFIG)
+except ConfigError as error:
+    raise WorkflowError(str(error)) from None
+
+RESULTS = CONFIG.results
+EXPERIMENTS = sorted(CONFIG.experiments)
+
+
+wildcard_constraints:
+    problem="|".join(sorted(CONFIG.problems)),
+    experiment="|".join(EXPERIMENTS),
+    method="[a-z][a-z0-9_]*",
+    evaluation="validation|paper|precise",
+    stack=r"\d+",
+
+
+rule all:
+    input:
+        f"{RESULTS}/tables/all.tex",
+        f"{RESULTS}/scorecard.csv",
+        expand(f"{RESULTS}/figures/{{experiment}}_posterior.pdf", experiment=EXPERIMENTS),
+        expand(f"{RESULTS}/figures/{{experiment}}_training.pdf", experiment=EXPERIMENTS),
+    default_target: True
+
+
+include: "workflow/rules/simulate.smk"
+include: "workflow/rules/sensors.smk"
+include: "workflow/rules/reference.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"
+
+
+onstart:
+    shell("uqsonet estimate {RESULTS}/config.json --cores {workflow.cores} || true")

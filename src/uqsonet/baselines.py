@@ -1,0 +1,94 @@
+"""Two predictors without networks that every learned model must beat.
+
+`SensorFree` ignores the sensors: prior mean and spread of u. `Cokriging` is the best linear
+predictor: sensor readings of the transformed input and u as one Gaussian, moments from the
+training pairs. Both answer `condition` as a trained model does.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from uqsonet.config import KrigingNetwork
+from uqsonet.errors import ConfigError
+from uqsonet.modes import empirical_modes
+from uqsonet.nn.kriging import KrigingUQSONet
+from uqsonet.posterior import GaussianPosterior, Posterior
+from uqsonet.sensors import make_observations
+from uqsonet.simulation import Functions
+
+INPUT_MODES, OUTPUT_MODES = 56, 64
+
+
+class SensorFree:
+    """The law of u without any observation, as a Gaussian on the leading modes of u."""
+
+    def __init__(self, functions: Functions, noise_std: float) -> None:
+        self.problem = functions.problem
+        self.grid, _ = functions.problem.training_grid()
+        count = min(OUTPUT_MODES, functions.size - 1, functions.u.shape[1])
+        modes = empirical_modes(functions.u, count, "output modes")
+        self._stacked = torch.cat([modes.mean[:, None], modes.vectors], dim=1)
+        self._root = torch.diag(modes.std)
+
+    def _basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        values = self.grid.interpolate(self._stacked, queries)
+        return values[:, 0], values[:, 1:]
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+    ) -> Posterior:
+        """Return the prior law of u, once per observation set."""
+        observations, single = make_observations(locations, values, mask, self.problem.grid)
+        size = len(observations.values)
+        mean = torch.zeros(size, len(self._root), dtype=torch.float64)
+        root = self._root.expand(size, -1, -1)
+        return GaussianPosterior(self.problem.grid, self._basis, single, mean, root)
+
+
+class Cokriging:
+    """Joint Gaussian of the transformed input and u, conditioned on the sensors in closed form."""
+
+    def __init__(self, functions: Functions, noise_std: float) -> None:
+        most = functions.size - 1
+        network = KrigingNetwork(
+            input_modes=min(INPUT_MODES, most, functions.kappa.shape[1]),
+            output_modes=min(OUTPUT_MODES, most, functions.u.shape[1]),
+            branch=[1],  # the perceptron is not used
+        )
+        self.problem = functions.problem
+        self._noise_std = noise_std
+        with torch.no_grad():
+            self._linear = KrigingUQSONet(functions.problem.name, network, noise_std)
+            self._linear.fit_constants(functions)
+            targets = self._linear.targets(functions)
+        self._weight = self._linear.start_weight.double()
+        unexplained = targets["c"].double() - targets["a"].double() @ self._weight.T
+        covariance = unexplained.T @ unexplained / functions.size
+        values, vectors = torch.linalg.eigh(covariance)
+        self._remainder = vectors * values.clamp_min(0).sqrt()
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+    ) -> Posterior:
+        """Return the Gaussian law of u given sensors."""
+        positive = self.problem.transform.name == "log"
+        observations, single = make_observations(
+            locations, values, mask, self.problem.grid, positive
+        )
+        level = self._noise_std if noise_std is None else noise_std
+        law = self._linear.input_law(observations, level)
+        mean = law.mean @ self._weight.T
+        explained = self._weight @ law.root
+        root = torch.cat([explained, self._remainder.expand(len(mean), -1, -1)], dim=-1)
+        return GaussianPosterior(self.problem.grid, self._linear.basis, single, mean, root)
+
+
+def build_baseline(name: str, functions: Functions, noise_std: float) -> SensorFree | Cokriging:
+    """Return the baseline called `sensor_free` or `cokriging`, fitted to training pairs."""
+    if name == "sensor_free":
+        return SensorFree(functions, noise_std)
+    if name == "cokriging":
+        return Cokriging(functions, noise_std)
+    raise ConfigError(f"baseline {name!r} is unknown; there are sensor_free and cokriging")

@@ -1,0 +1,107 @@
+"""The command line: ``uqsonet check``, ``uqsonet estimate``, ``uqsonet schema``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from uqsonet.config import Config, json_schema, load_config
+from uqsonet.errors import ConfigError, UQSONetError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="UQ-SONet.")
+console = Console(stderr=True)
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Print what a user can mend as one message and exit with status 1."""
+    try:
+        yield
+    except UQSONetError as error:
+        console.print(f"error: {error}", style="red", markup=False, highlight=False)
+        sys.exit(1)
+
+
+def read_config(paths: list[Path]) -> Config:
+    """Merge YAML or JSON files, later ones over earlier ones, and validate the result.
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be read or the merged configuration is not valid.
+    """
+    merged: dict[str, Any] = {}
+    for path in paths:
+        try:
+            found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from None
+        if not isinstance(found, dict):
+            raise ConfigError(f"{path}: must hold a mapping, found {type(found).__name__}")
+        _merge(merged, found)
+    return load_config(merged, " + ".join(str(path) for path in paths))
+
+
+def _merge(base: dict[str, Any], overlay: dict[str, Any]) -> None:
+    for key, value in overlay.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _merge(base[key], value)
+        else:
+            base[key] = value
+
+
+@app.command()
+def estimate(
+    files: Annotated[list[Path], typer.Argument(help="config.yaml and overlays, in order.")],
+    cores: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 1,
+) -> None:
+    """Say what a run will still cost on this machine, measured in a few seconds."""
+    from uqsonet.costs import estimate as measure
+
+    with _clear_errors():
+        config = read_config(files)
+        costs = measure(config, Path.cwd())
+    table = Table(title=f"Work left in {config.results}/ (measured on this machine)")
+    for column in ("stage", "jobs left", "of", "core-minutes"):
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    for cost in costs:
+        table.add_row(cost.stage, str(cost.jobs), str(cost.total), f"{cost.seconds / 60:.1f}")
+    console.print(table)
+    total = sum(cost.seconds for cost in costs)
+    console.print(
+        f"About {total / 3600:.2f} core-hours, at best {total / cores / 60:.0f} minutes on "
+        f"{cores} cores. For less: fewer `trials`, `sets` or `iterations` in config.yaml, or\n"
+        "`--configfile config/smoke.yaml` for everything in minutes.",
+        highlight=False,
+    )
+
+
+@app.command()
+def check(
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders of results.")],
+) -> None:
+    """Validate data, sensor, reference and weight files; exit status 1 if any is bad."""
+    from uqsonet.check import check_path
+
+    bad = 0
+    for path in paths:
+        for file, problem in check_path(path):
+            bad += problem is not None
+            mark = "ok " if problem is None else "BAD"
+            print(f"{mark} {file}" + (f": {problem}" if problem else ""))
+    if bad:
+        sys.exit(1)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration."""
+    print(json_schema(), end="")

@@ -1,0 +1,30 @@
+"""Every error that a user can cause, so that one `except` clause or one line of output is enough.
+
+Messages follow one form: which file or key, what was found, what is allowed.
+"""
+
+from __future__ import annotations
+
+
+class UQSONetError(ValueError):
+    """Base class; the command line and the workflow print its message without a traceback."""
+
+
+class ConfigError(UQSONetError):
+    """A configuration key is unknown, out of range or in conflict with another."""
+
+
+class DataError(UQSONetError):
+    """A file is missing, truncated, corrupted, foreign, or holds values that cannot be used."""
+
+
+class ObservationError(UQSONetError):
+    """Sensor locations or values that no posterior can be conditioned on."""
+
+
+class TrainingError(UQSONetError):
+    """Training cannot start, continue or resume."""
+
+
+class NoUncertaintyError(UQSONetError):
+    """A deterministic method was asked for a spread, samples or quantiles."""

@@ -1,0 +1,148 @@
+"""Tensor-product grids and interpolation between them and arbitrary points of the domain.
+
+Interpolation is by Lagrange polynomials on the nearest `POINTS` nodes of each axis: exact on the
+nodes, of sixth order between them, and a plain linear map, so that a function given on a grid can
+be asked anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from uqsonet.errors import ObservationError
+
+POINTS = 6
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A uniform grid on a box, both ends included, last axis fastest.
+
+    Attributes
+    ----------
+    lower, upper : tuple of float
+        Corners of the box.
+    shape : tuple of int
+        Points along each axis.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        size = 1
+        for n in self.shape:
+            size *= n
+        return size
+
+    def axes(self) -> list[Tensor]:
+        """Return the coordinates along each axis, float64."""
+        return [
+            torch.linspace(a, b, n, dtype=torch.float64)
+            for a, b, n in zip(self.lower, self.upper, self.shape, strict=True)
+        ]
+
+    def points(self) -> Tensor:
+        """Return all points, shape (size, dim), float64."""
+        mesh = torch.meshgrid(*self.axes(), indexing="ij")
+        return torch.stack([axis.reshape(-1) for axis in mesh], dim=-1)
+
+    def spacing(self) -> list[float]:
+        """Return the distance between neighbours along each axis."""
+        return [
+            (b - a) / (n - 1) for a, b, n in zip(self.lower, self.upper, self.shape, strict=True)
+        ]
+
+    def quadrature(self) -> Tensor:
+        """Return trapezoidal weights, shape (size,), that sum to the volume of the box."""
+        weights = torch.ones(1, dtype=torch.float64)
+        for n, h in zip(self.shape, self.spacing(), strict=True):
+            axis = torch.full((n,), h, dtype=torch.float64)
+            axis[0] = axis[-1] = h / 2
+            weights = (weights[:, None] * axis).reshape(-1)
+        return weights
+
+    def subgrid(self, stride: int) -> tuple[Grid, Tensor]:
+        """Return every `stride`-th point along each axis and the flat indices of those points."""
+        if any((n - 1) % stride for n in self.shape):
+            raise ValueError(f"stride {stride} does not divide a grid of {self.shape} points")
+        index = torch.arange(self.size).reshape(self.shape)
+        for axis in range(self.dim):
+            index = index.index_select(axis, torch.arange(0, self.shape[axis], stride))
+        coarse = tuple((n - 1) // stride + 1 for n in self.shape)
+        return Grid(self.lower, self.upper, coarse), index.reshape(-1)
+
+    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
+        """Refuse locations (..., dim) outside the box.
+
+        Raises
+        ------
+        ObservationError
+            Naming the first offending location and the box.
+        """
+        lower = torch.tensor(self.lower, dtype=torch.float64)
+        upper = torch.tensor(self.upper, dtype=torch.float64)
+        flat = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
+        slack = 1e-6 * (upper - lower)  # a float32 copy of a boundary point is still inside
+        outside = ~((flat >= lower - slack) & (flat <= upper + slack)).all(-1)
+        if bool(outside.any()):
+            first = int(outside.nonzero()[0, 0])
+            raise ObservationError(
+                f"{what} {first} at {flat[first].tolist()} lies outside the domain "
+                f"{list(self.lower)} to {list(self.upper)}"
+            )
+
+    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+        """Interpolate grid functions.
+
+        Parameters
+        ----------
+        values : Tensor, shape (size, k)
+            k functions on the grid.
+        locations : Tensor, shape (..., dim)
+
+        Returns
+        -------
+        Tensor, shape (..., k), dtype of `values`
+            On grid points, the grid's own values.
+        """
+        lead = locations.shape[:-1]
+        x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
+        index = torch.zeros((len(x), 1), dtype=torch.long, device=x.device)
+        weights = torch.ones((len(x), 1), dtype=torch.float64, device=x.device)
+        for axis, (n, h) in enumerate(zip(self.shape, self.spacing(), strict=True)):
+            columns, factors = _lagrange((x[:, axis] - self.lower[axis]) / h, n)
+            index = (index[:, :, None] * n + columns[:, None, :]).flatten(1)
+            weights = (weights[:, :, None] * factors[:, None, :]).flatten(1)
+        found = embedding_bag(
+            index, values, mode="sum", per_sample_weights=weights.to(values.dtype)
+        )
+        return found.reshape(*lead, values.shape[-1])
+
+
+def _lagrange(position: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Return nodes (k, points) and Lagrange weights for positions (k,) in units of the spacing."""
+    points = min(POINTS, n)
+    start = (position.floor() - (points // 2 - 1)).clamp(0, n - points)
+    offset = position - start
+    nearest = offset.round()
+    # A node's own float32 copy counts as the node: no spurious weights on its neighbours.
+    offset = torch.where((offset - nearest).abs() < 1e-6 * n, nearest, offset)
+    nodes = torch.arange(points, dtype=torch.float64, device=position.device)
+    weights = []
+    for j in range(points):
+        others = torch.cat([nodes[:j], nodes[j + 1 :]])
+        weights.append(((offset[:, None] - others) / (nodes[j] - others)).prod(-1))
+    return start.long()[:, None] + nodes.long(), torch.stack(weights, -1)

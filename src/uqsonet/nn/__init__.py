@@ -1,0 +1,1 @@
+"""Networks and learned operator models: one file a method."""

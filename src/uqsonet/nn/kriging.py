@@ -1,0 +1,134 @@
+"""UQ-SONet on a Karhunen-Loeve latent space: the `kriging` architecture of the tuned recipe.
+
+What sensors leave unknown is the rest of the input function, so z carries exactly that. With the
+empirical mean and modes of the (transformed) training inputs, ``kappa = mean + modes a``,
+``a ~ N(0, I)``:
+
+- set embedding h(O) = (mean, root) of a given O: Gaussian conditioning (kriging) in closed
+  form, permutation-invariant, for any number, place and noise level of the sensors;
+- latent z ~ N(0, I), a = mean + root z;
+- branch b(a): a linear map (its start is the least-squares one, that is cokriging) plus a
+  perceptron for what linear theory cannot explain;
+- trunk t: empirical modes of the training outputs, interpolated to any query.
+
+It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through
+a. In the ELBO the encoder may see the full kappa of a training pair, which fixes z; its KL term
+then no longer depends on the branch, and the reconstruction term is the regression trained here.
+Gaussianity of the transformed input is an assumption: docs/model.md says where it matters.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from uqsonet.config import KrigingNetwork
+from uqsonet.gaussian_process import GaussianLaw, condition
+from uqsonet.modes import empirical_modes
+from uqsonet.nn.base import Batch, OperatorModel, register
+from uqsonet.nn.mlp import MLP
+from uqsonet.posterior import LatentPosterior, Posterior
+from uqsonet.sensors import Observations
+from uqsonet.simulation import Functions
+
+
+@register("kriging")
+class KrigingUQSONet(OperatorModel):
+    """Conditional sampling of KL coefficients of kappa, then a learned operator on them."""
+
+    method = "uqsonet"
+    reads_sensors = False
+
+    kappa_mean: Tensor
+    kappa_factor: Tensor
+    nugget: Tensor
+    u_mean: Tensor
+    u_modes: Tensor
+    scale: Tensor
+    start_weight: Tensor
+
+    def __init__(self, problem: str, config: KrigingNetwork, noise_std: float) -> None:
+        super().__init__(problem, config, noise_std)
+        self.config: KrigingNetwork = config
+        r, p = config.input_modes, config.output_modes
+        self.training_grid, _ = self.problem.training_grid()
+        n, points = self.problem.grid.size, self.training_grid.size
+
+        def double(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float64)
+
+        self.register_buffer("kappa_mean", double(n))
+        self.register_buffer("kappa_factor", double(n, r))
+        self.register_buffer("nugget", double())
+        self.register_buffer("u_mean", double(points))
+        self.register_buffer("u_modes", double(points, p))
+        self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("start_weight", torch.zeros(p, r))
+        self.linear = nn.Linear(r, p)
+        self.network = MLP(r, config.branch, p, config.activation)
+        with torch.no_grad():
+            # Zero corrections: training starts at the linear (cokriging) operator.
+            *_, weight, bias = self.network.parameters()
+            for tensor in (self.linear.weight, self.linear.bias, weight, bias):
+                tensor.zero_()
+
+    def fit_constants(self, functions: Functions) -> None:
+        """Set both bases, and the linear branch by least squares (training data only)."""
+        field = self.problem.transform.forward(functions.kappa.double())
+        inputs = empirical_modes(field, self.config.input_modes, "network.input_modes")
+        outputs = empirical_modes(functions.u, self.config.output_modes, "network.output_modes")
+        self.kappa_mean.copy_(inputs.mean)
+        self.kappa_factor.copy_(inputs.vectors * inputs.std)
+        self.nugget.fill_(inputs.remainder)
+        self.u_mean.copy_(outputs.mean)
+        self.u_modes.copy_(outputs.vectors)
+        self.scale.fill_(float(outputs.std.norm()))
+        a = inputs.coefficients(field) / inputs.std
+        c = outputs.coefficients(functions.u) / self.scale
+        self.start_weight.copy_(torch.linalg.lstsq(a, c).solution.T)
+
+    def targets(self, functions: Functions) -> dict[str, Tensor]:
+        """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
+        field = self.problem.transform.forward(functions.kappa.double()) - self.kappa_mean
+        a = field @ (self.kappa_factor / self.kappa_factor.square().sum(0))
+        c = (functions.u.double() - self.u_mean) @ self.u_modes / self.scale
+        return {"a": a.float(), "c": c.float()}
+
+    def branch(self, a: Tensor) -> Tensor:
+        """Map input coefficients (..., r) to scaled output coefficients (..., p)."""
+        start = nn.functional.linear(a, self.start_weight)
+        return start + self.linear(a) + self.network(a)
+
+    def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the squared error as a fraction of the output's variance."""
+        error = ((self.branch(batch["a"]) - batch["c"]) ** 2).sum(-1).mean()
+        return error, {"reconstruction": error}
+
+    def basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return output mean (M,) and modes (M, p) at queries, float64."""
+        stacked = torch.cat([self.u_mean[:, None], self.u_modes * self.scale.double()], dim=1)
+        values = self.training_grid.interpolate(stacked, queries)
+        return values[:, 0], values[:, 1:]
+
+    def input_law(self, observations: Observations, noise_std: float) -> GaussianLaw:
+        """Return h(O): the law of the input's coefficients given observations, float64."""
+        ready = observations.to(torch.float64, self.kappa_mean.device)
+        stacked = torch.cat([self.kappa_mean[:, None], self.kappa_factor], dim=1)
+        at_sensors = self.problem.grid.interpolate(stacked, ready.locations)
+        residual = self.problem.transform.forward(ready.values) - at_sensors[..., 0]
+        # What the modes leave out acts as observation noise; without it, close sensors would
+        # ask the leading modes to explain rounding.
+        level = float((noise_std**2 + self.nugget**2) ** 0.5)
+        return condition(at_sensors[..., 1:], residual, level, ready.mask)
+
+    def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
+        law = self.input_law(observations, noise_std)
+        mean, root = law.mean.float(), law.root.float()
+
+        def draw(size: int, generator: torch.Generator) -> Tensor:
+            shape = (len(mean), size, mean.shape[-1])
+            z = torch.randn(shape, generator=generator, device=generator.device).to(mean)
+            with torch.no_grad():
+                return self.branch(mean[:, None, :] + z @ root).double()
+
+        return LatentPosterior(self.problem.grid, self.basis, single, draw)

@@ -1,0 +1,49 @@
+"""The set-transformer embedding h(O), section 3.1 (eq:pooling, eq:set).
+
+``Lambda_i = Lambda_x(x_i) + Lambda_kappa(kappa(x_i))``; head l pools values ``v_l(Lambda_i)`` with
+weights softmax_i(w_l(Lambda_i) / sqrt(d_emb)); h is the concatenation over the heads.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from uqsonet.config import AttentionNetwork
+from uqsonet.nn.mlp import MLP, HeadsMLP
+
+
+class SetEmbedding(nn.Module):
+    """Maps any number of sensors, in any order, to a vector.
+
+    Parameters
+    ----------
+    dim : int
+        Coordinates of a sensor location.
+    config : AttentionNetwork
+    """
+
+    def __init__(self, dim: int, config: AttentionNetwork) -> None:
+        super().__init__()
+        d, act = config.embedding_dim, config.activation
+        self.location = MLP(dim, config.location_embedding, d, act)
+        self.value = MLP(1, config.value_embedding, d, act)
+        self.score = HeadsMLP(config.heads, d, config.attention, 1, act)
+        self.projection = HeadsMLP(config.heads, d, config.attention, config.head_width, act)
+        self.scale = d**-0.5
+        self.count_feature = config.count_feature
+        self.outputs = config.heads * config.head_width + int(config.count_feature)
+
+    def forward(self, locations: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Map locations (B, m, d), values (B, m), mask (B, m) to h (B, H q [+ 1])."""
+        b, m = values.shape
+        tokens = (self.location(locations) + self.value(values[..., None])).reshape(b * m, -1)
+        scores = self.score(tokens).reshape(-1, b, m) * self.scale
+        scores = scores.masked_fill(~mask, float("-inf"))
+        weights = torch.softmax(scores, dim=-1)
+        projected = self.projection(tokens).reshape(-1, b, m, self.projection.biases[-1].shape[-1])
+        pooled = (weights[..., None] * projected).sum(2)
+        h = pooled.permute(1, 0, 2).reshape(b, -1)
+        if self.count_feature:
+            h = torch.cat([h, 1.0 / mask.sum(-1, keepdim=True).to(h.dtype)], dim=-1)
+        return h

@@ -1,0 +1,54 @@
+"""From weight files to models: `uqsonet.load`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from uqsonet.config import MethodConfig
+from uqsonet.errors import DataError
+from uqsonet.nn.base import OperatorModel, build_model
+from uqsonet.storage import read_weights
+
+
+def load(path: Path | str, trial: int | None = None) -> OperatorModel:
+    """Return a trained model, ready for `condition`.
+
+    Parameters
+    ----------
+    path : path
+        A weight file, or a folder that holds exactly one.
+    trial : int, optional
+        Number of the trial in a stacked file; by default its first.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged, foreign, or does not fit the networks it describes.
+    """
+    path = Path(path)
+    if path.is_dir():
+        files = sorted(path.glob("*.safetensors"))
+        if len(files) != 1:
+            raise DataError(f"{path}: holds {len(files)} weight files, name one of them")
+        path = files[0]
+    tensors, meta = read_weights(path)
+    try:
+        config = MethodConfig.model_validate(meta["config"])
+        trials = [int(t) for t in meta["trials"]]
+        model = build_model(meta["method"], meta["problem"], config.network, meta["noise_std"])
+    except (KeyError, TypeError, ValidationError) as error:
+        raise DataError(f"{path}: header cannot be read ({error})") from None
+    if trial is not None and trial not in trials:
+        raise DataError(f"{path}: has trials {trials}, asked for {trial}")
+    index = 0 if trial is None else trials.index(trial)
+    state = {}
+    for name, tensor in tensors.items():
+        kind, _, key = name.partition("/")
+        state[key] = tensor[index] if kind == "parameter" else tensor
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        raise DataError(f"{path}: tensors do not fit the networks described ({error})") from None
+    return model.eval()

@@ -1,0 +1,52 @@
+"""One tree of seeds for the whole project.
+
+Every random number descends from the configured root seed through a path of words and numbers,
+for example ``("diffusion1d", "training", "prior", 3)``. Streams of different paths are
+independent, so adding a trial, a split or a shard never shifts another stream, and the order in
+which jobs run does not matter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _word(key: str | int) -> int:
+    """Map a path element to 32 bits; text is hashed because `hash()` changes between runs."""
+    text = f"{type(key).__name__}:{key}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+
+def seed_sequence(root: int, *path: str | int) -> np.random.SeedSequence:
+    """Return the node of the seed tree at `path`.
+
+    Parameters
+    ----------
+    root : int
+        The configured root seed.
+    path : str or int
+        Problem, split, purpose, shard or trial: from the general to the special.
+    """
+    return np.random.SeedSequence(root, spawn_key=tuple(_word(key) for key in path))
+
+
+def numpy_generator(root: int, *path: str | int) -> np.random.Generator:
+    """Return a NumPy generator (PCG64) for the stream at `path`."""
+    return np.random.default_rng(seed_sequence(root, *path))
+
+
+def torch_generator(
+    root: int, *path: str | int, device: torch.device | str = "cpu"
+) -> torch.Generator:
+    """Return a torch generator on `device` for the stream at `path`."""
+    import torch  # deferred: the workflow imports this module and has no use for torch
+
+    state = seed_sequence(root, *path).generate_state(2, np.uint32)
+    seed = int(state[0]) | (int(state[1]) << 31)  # 63 bits: torch takes a signed 64-bit seed
+    return torch.Generator(device=device).manual_seed(seed)

@@ -1,0 +1,239 @@
+"""Where sensors stand, what they read, and how observation sets travel in batches.
+
+An `Observations` batch holds `locations` (B, m, d), `values` (B, m) and `mask` (B, m); sets of
+different sizes share a batch by padding, and `mask` is False on padding. Layouts are pregenerated
+per sensor count and stored as indices of grid points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.config import SensorsConfig
+from uqsonet.errors import ObservationError
+from uqsonet.grids import Grid
+from uqsonet.problems import Problem, get_problem
+from uqsonet.seeds import numpy_generator
+from uqsonet.storage import ArrayFile, write_arrays
+
+
+@dataclass(frozen=True)
+class Observations:
+    """A batch of observation sets.
+
+    Attributes
+    ----------
+    locations : Tensor, shape (B, m, d)
+    values : Tensor, shape (B, m)
+    mask : Tensor of bool, shape (B, m)
+    """
+
+    locations: Tensor
+    values: Tensor
+    mask: Tensor
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of sensors in each set, shape (B,)."""
+        return self.mask.sum(-1)
+
+    def to(self, dtype: torch.dtype, device: torch.device | str | None = None) -> Observations:
+        """Return a copy with floating-point tensors of `dtype` on `device`."""
+        return Observations(
+            self.locations.to(device=device, dtype=dtype),
+            self.values.to(device=device, dtype=dtype),
+            self.mask.to(device=device),
+        )
+
+    def __getitem__(self, index: slice | Tensor) -> Observations:
+        return Observations(self.locations[index], self.values[index], self.mask[index])
+
+
+def make_observations(
+    locations: object,
+    values: object,
+    mask: object = None,
+    grid: Grid | None = None,
+    positive: bool = False,
+) -> tuple[Observations, bool]:
+    """Check what a user passed and bring it to batch form, float64.
+
+    Parameters
+    ----------
+    locations : array, shape (m, d) or (B, m, d); (m,) is taken as (m, 1)
+    values : array, shape (m,) or (B, m)
+    mask : array of bool, shape of `values`, or None for no padding
+    grid : Grid, optional
+        Refuse unmasked locations outside its box.
+    positive : bool
+        Refuse values that are not positive (the observed field is a coefficient).
+
+    Returns
+    -------
+    observations : Observations
+    single : bool
+        True if the arguments described one set rather than a batch.
+
+    Raises
+    ------
+    ObservationError
+        With what was found and what is allowed.
+    """
+    y = torch.as_tensor(values, dtype=torch.float64)
+    x = torch.as_tensor(locations, dtype=torch.float64)
+    if x.ndim == 1:
+        x = x[:, None]
+    single = y.ndim == 1
+    if single:
+        x, y = x[None], y[None]
+    m = torch.ones_like(y, dtype=torch.bool) if mask is None else torch.as_tensor(mask)
+    m = m[None] if single and m.ndim == 1 else m
+    if m.dtype != torch.bool:
+        raise ObservationError(f"mask must be boolean, found {m.dtype}")
+    if y.ndim != 2 or x.shape[:-1] != y.shape or m.shape != y.shape:
+        raise ObservationError(
+            "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, found "
+            f"{tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
+        )
+    if not bool(m.any(-1).all()):
+        raise ObservationError("an observation set is empty: at least one sensor is needed")
+    if not bool(torch.isfinite(y[m]).all() and torch.isfinite(x[m]).all()):
+        raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
+    if positive and not bool((y[m] > 0).all()):
+        raise ObservationError(f"sensor values must be positive, found {float(y[m].min())}")
+    if grid is not None:
+        if x.shape[-1] != grid.dim:
+            raise ObservationError(
+                f"locations have {x.shape[-1]} coordinates, the domain has {grid.dim}"
+            )
+        grid.require_inside(x[m])
+    # Padding gets harmless values, so that nothing a caller left there can spread.
+    x = torch.where(m[..., None], x, torch.zeros_like(x))
+    return Observations(x, torch.where(m, y, torch.ones_like(y)), m), single
+
+
+def uniform_layouts(
+    generator: np.random.Generator, points: int, sensors: int, layouts: int
+) -> np.ndarray:
+    """Draw layouts of distinct grid points, uniformly.
+
+    Parameters
+    ----------
+    points, sensors, layouts : int
+        Grid points to choose from, sensors in a layout, number of layouts.
+
+    Returns
+    -------
+    array of int32, shape (layouts, sensors)
+
+    Raises
+    ------
+    ObservationError
+        If there are more sensors than grid points.
+    """
+    if sensors > points:
+        raise ObservationError(f"{sensors} sensors cannot stand on {points} distinct grid points")
+    chosen = np.empty((layouts, sensors), dtype=np.int32)
+    # Floyd's algorithm, over all layouts at once: sensor j takes a draw from the first
+    # points - sensors + j + 1 points or, if that is taken, the last of them.
+    for j in range(sensors):
+        last = points - sensors + j
+        draw = generator.integers(0, last + 1, layouts, dtype=np.int32)
+        taken = (chosen[:, :j] == draw[:, None]).any(1)
+        chosen[:, j] = np.where(taken, last, draw)
+    return generator.permuted(chosen, axis=1)
+
+
+def generate_layouts(
+    problem: str, config: SensorsConfig, seed: int, validation: int, test: int, path: Path
+) -> None:
+    """Pregenerate layouts for training, validation and test and store them.
+
+    Arrays ``<split>/<m>`` hold indices of grid points, shape (layouts, m). Each split and count
+    has its own stream, so a new count or a larger pool leaves the others unchanged.
+    """
+    points = get_problem(problem).grid.size
+    sizes = {"training": config.pool, "validation": validation, "test": test}
+    arrays = {
+        f"{split}/{m}": uniform_layouts(
+            numpy_generator(seed, problem, split, "sensors", m), points, m, size
+        )
+        for split, size in sizes.items()
+        for m in config.counts
+    }
+    meta = {"problem": problem, "seed": seed, "config": config.model_dump()}
+    write_arrays(path, "sensors", meta, {key: [value] for key, value in arrays.items()})
+
+
+def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
+    """Return layouts of one split: sensor count -> indices of grid points (layouts, m)."""
+    with ArrayFile(path, "sensors") as file:
+        counts = file.meta["config"]["counts"]
+        return {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}
+
+
+def observe(
+    problem: Problem,
+    kappa: Tensor,
+    layouts: Tensor,
+    noise: Tensor | None = None,
+    points: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Read a field at sensors, with noise where the field is Gaussian.
+
+    Parameters
+    ----------
+    kappa : Tensor, shape (B, n)
+    layouts : Tensor of int, shape (B, m)
+        Indices of grid points.
+    noise : Tensor, shape (B, m), optional
+        Additive in the transformed field: multiplicative ``exp(noise)`` where that is log kappa.
+    points : Tensor, shape (n, d), optional
+        The grid's points where a caller has them at hand.
+
+    Returns
+    -------
+    locations : Tensor, shape (B, m, d)
+    values : Tensor, shape (B, m)
+    """
+    values = kappa.gather(-1, layouts)
+    if noise is not None:
+        values = problem.transform.inverse(problem.transform.forward(values) + noise)
+    points = problem.grid.points().to(kappa) if points is None else points
+    return points[layouts], values
+
+
+def evaluation_observations(
+    problem: Problem,
+    kappa: Tensor,
+    layouts: dict[int, Tensor],
+    noise_std: float,
+    seed: int,
+    split: str,
+) -> Observations:
+    """Return the observation sets of a split: set s at count m sees function s.
+
+    Sets are ordered by count, then by function; shape (counts * S, largest m), float64.
+    """
+    sets, widest = len(kappa), max(layouts)
+    parts = []
+    for m, indices in layouts.items():
+        generator = numpy_generator(seed, problem.name, split, "noise", m)
+        noise = torch.from_numpy(generator.standard_normal((len(indices), m)))[:sets] * noise_std
+        x, y = observe(problem, kappa.double(), indices[:sets], noise if noise_std else None)
+        pad = widest - m
+        mask = torch.ones_like(y, dtype=torch.bool)
+        parts.append(
+            (
+                torch.nn.functional.pad(x, (0, 0, 0, pad)),
+                torch.nn.functional.pad(y, (0, pad), value=1.0),
+                torch.nn.functional.pad(mask, (0, pad)),
+            )
+        )
+    x, y, mask = (torch.cat(part) for part in zip(*parts, strict=True))
+    return Observations(x, y, mask)

@@ -1,0 +1,1 @@
+"""Bulk solvers of the discretised equations; float64, batched, on any torch device."""

@@ -1,0 +1,1 @@
+"""Training: batches, the loop, checkpoints, validation by skill, progress."""

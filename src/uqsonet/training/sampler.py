@@ -1,0 +1,157 @@
+"""Which functions and sensors meet in an iteration: the protocols of section 4.
+
+Everything lives on the training device. Each trial draws from a generator of its own, so trials
+stacked in one job see what they would see alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from uqsonet.config import TrainingConfig
+from uqsonet.problems import Problem
+from uqsonet.seeds import numpy_generator, torch_generator
+from uqsonet.sensors import observe
+
+Stack = dict[str, Tensor]
+"""Tensors of shape (T, B, ...) for T stacked trials."""
+
+
+class BatchSampler:
+    """Draws stacked batches.
+
+    Parameters
+    ----------
+    problem : Problem
+    config : TrainingConfig
+        `batch_size` and `protocol`.
+    kappa : Tensor, shape (N, n)
+    targets : dict of Tensor, each (N, ...)
+        Rows that the model's loss reads.
+    layouts : dict of int to Tensor (P, m), or None
+        Pregenerated layouts per sensor count; None for models that read no sensors in training.
+    noise_std : float
+    latent_dim : int
+        Standard normals to draw per sample.
+    seed : int
+        Root of the seed tree.
+    generators : list of torch.Generator
+        One per trial, on the device of the data; their state is the sampler's whole state.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: TrainingConfig,
+        kappa: Tensor,
+        targets: dict[str, Tensor],
+        layouts: dict[int, Tensor] | None,
+        noise_std: float,
+        latent_dim: int,
+        seed: int,
+        generators: list[torch.Generator],
+    ) -> None:
+        self._problem, self._config, self._kappa = problem, config, kappa
+        self._targets, self._noise_std, self._latent_dim = targets, noise_std, latent_dim
+        self._generators, self._device = generators, kappa.device
+        self._points = problem.grid.points().to(kappa)
+        self._layouts = layouts
+        self._batches: list[Stack] = []
+        if layouts is not None:
+            self._counts = torch.tensor(list(layouts), device=kappa.device)
+            widest = int(self._counts.max())
+            # (counts, P, widest): one table to gather from, padded with point 0
+            pad = [torch.nn.functional.pad(v, (0, widest - v.shape[1])) for v in layouts.values()]
+            self._pool = torch.stack(pad).to(kappa.device)
+            if config.protocol == "fixed_batches":
+                self._batches = self._fix_batches(seed)
+
+    def draw(self) -> tuple[Stack, Tensor]:
+        """Return a stacked batch and standard normals (T, B, latent_dim)."""
+        drawn = [self._draw_one(generator) for generator in self._generators]
+        widest = max(one["mask"].shape[1] for one, _ in drawn) if self._layouts else 0
+        stacks = [_pad(one, widest) for one, _ in drawn]
+        batch = {key: torch.stack([one[key] for one in stacks]) for key in stacks[0]}
+        return batch, torch.stack([normals for _, normals in drawn])
+
+    def _draw_one(self, generator: torch.Generator) -> tuple[Stack, Tensor]:
+        if self._batches:
+            choice = int(self._integers(len(self._batches), 1, generator))
+            batch = self._batches[choice]
+        else:
+            rows = self._integers(len(self._kappa), self._config.batch_size, generator)
+            batch = self._gather(rows)
+            if self._layouts is not None:
+                batch |= self._sensors(rows, generator)
+        shape = (self._config.batch_size, self._latent_dim)
+        return batch, torch.randn(shape, generator=generator, device=self._device)
+
+    def _gather(self, rows: Tensor) -> Stack:
+        return {key: value[rows] for key, value in self._targets.items()}
+
+    def _integers(self, high: int, size: int, generator: torch.Generator) -> Tensor:
+        return torch.randint(high, (size,), generator=generator, device=self._device)
+
+    def _sensors(self, rows: Tensor, generator: torch.Generator) -> Stack:
+        """Draw counts and layouts: one each for the batch (`batch_shared`) or for each function."""
+        size = 1 if self._config.protocol == "batch_shared" else len(rows)
+        kind = self._integers(len(self._counts), size, generator)
+        layout = self._pool[kind, self._integers(self._pool.shape[1], size, generator)]
+        counts = self._counts[kind]
+        if self._config.protocol == "batch_shared":
+            layout, counts = layout[:, : int(counts)], counts.expand(len(rows))
+            layout = layout.expand(len(rows), -1)
+        noise = None
+        if self._noise_std:
+            shape = layout.shape
+            noise = torch.randn(shape, generator=generator, device=self._device) * self._noise_std
+        return self._read(self._kappa[rows], layout, counts, noise)
+
+    def _read(self, kappa: Tensor, layout: Tensor, counts: Tensor, noise: Tensor | None) -> Stack:
+        locations, values = observe(self._problem, kappa, layout, noise, self._points)
+        mask = torch.arange(layout.shape[1], device=self._device) < counts[:, None]
+        return {"locations": locations, "values": values, "mask": mask}
+
+    def _fix_batches(self, seed: int) -> list[Stack]:
+        """Cut the data once into batches of one sensor count each (section 4.1).
+
+        Counts are stratified: every count gets a batch before any gets a second (ten free draws
+        of ten counts would leave a third of them unseen). Same batches for every trial.
+        """
+        size = self._config.batch_size
+        total = len(self._kappa) // size
+        generator = numpy_generator(seed, self._problem.name, "training", "batches")
+        repeats = -(-total // len(self._counts))
+        order = [k for _ in range(repeats) for k in generator.permutation(len(self._counts))]
+        noise_generator = torch_generator(
+            seed, self._problem.name, "training", "noise", device=self._device
+        )
+        batches = []
+        for j in range(total):
+            kind, rows = int(order[j]), torch.arange(j * size, (j + 1) * size, device=self._device)
+            m = int(self._counts[kind])
+            layout = self._pool[kind, rows % self._pool.shape[1], :m]
+            noise = None
+            if self._noise_std:
+                noise = self._noise_std * torch.randn(
+                    layout.shape, generator=noise_generator, device=self._device
+                )
+            counts = self._counts[kind].expand(size)
+            batches.append(
+                self._gather(rows) | self._read(self._kappa[rows], layout, counts, noise)
+            )
+        return batches
+
+
+def _pad(batch: Stack, width: int) -> Stack:
+    """Widen the sensor axis, so that trials with different counts can be stacked."""
+    extra = width - batch["mask"].shape[1] if "mask" in batch else 0
+    if extra <= 0:
+        return batch
+    pad = torch.nn.functional.pad
+    return batch | {
+        "locations": pad(batch["locations"], (0, 0, 0, extra)),
+        "values": pad(batch["values"], (0, extra), value=1.0),
+        "mask": pad(batch["mask"], (0, extra)),
+    }

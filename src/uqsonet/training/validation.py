@@ -1,0 +1,95 @@
+"""Skill during training, because a model can learn to ignore its sensors.
+
+A falling loss proves nothing; a conditional VAE can explain u through z and ignore the sensors.
+Skill is ``1 - error / error of the sensor-free predictor``, for mean and std, per sensor count, on
+validation sets whose reference posteriors were computed beforehand. Posteriors are sampled from
+the prior of z, as in use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from uqsonet.metrics import relative_error
+from uqsonet.nn.base import OperatorModel
+from uqsonet.posterior import spread
+from uqsonet.reference import Reference
+from uqsonet.sensors import Observations
+
+SAMPLES = 512
+
+
+@dataclass(frozen=True)
+class Skill:
+    """Skill of mean and std at each sensor count (None where a method has no std)."""
+
+    mean: dict[int, float]
+    std: dict[int, float] | None
+
+
+class Validator:
+    """Scores models on fixed validation sets.
+
+    Parameters
+    ----------
+    reference : Reference
+        Validation observation sets with posterior mean and std on the full grid.
+    u : Tensor, shape (N, M)
+        Training outputs on the training grid, which give the sensor-free predictor.
+    kept : Tensor of int
+        Indices of the training grid in the full grid.
+    """
+
+    def __init__(self, reference: Reference, u: Tensor, kept: Tensor) -> None:
+        self._observations: Observations = reference.observations
+        self._counts = reference.observations.counts
+        self._mean, self._std = reference.mean[:, kept], reference.std[:, kept]
+        u = u.double()
+        self._free_mean = self._by_count(
+            relative_error(u.mean(0).expand_as(self._mean), self._mean)
+        )
+        self._free_std = self._by_count(relative_error(u.std(0).expand_as(self._std), self._std))
+
+    def _by_count(self, errors: Tensor) -> dict[int, float]:
+        counts = self._counts.unique().tolist()
+        return {int(m): float(errors[self._counts == m].mean()) for m in counts}
+
+    def score(self, model: OperatorModel) -> Skill:
+        """Return the skill of a model at every sensor count."""
+        queries = model.problem.training_grid()[0].points()
+        o = self._observations
+        posterior = model.condition(o.locations, o.values, o.mask)
+        if not model.probabilistic:
+            error = self._by_count(relative_error(posterior.mean(queries), self._mean))
+            return Skill({m: 1 - e / self._free_mean[m] for m, e in error.items()}, None)
+        mean, covariance = posterior.moments(SAMPLES)
+        offset, basis = posterior.basis(queries)
+        error = self._by_count(relative_error(offset + mean @ basis.T, self._mean))
+        error_std = self._by_count(relative_error(spread(basis, covariance), self._std))
+        return Skill(
+            {m: 1 - e / self._free_mean[m] for m, e in error.items()},
+            {m: 1 - e / self._free_std[m] for m, e in error_std.items()},
+        )
+
+
+def skill_columns(skill: Skill) -> dict[str, float]:
+    """Flatten skills to log columns ``skill_mean_<m>`` and ``skill_std_<m>``."""
+    columns = {f"skill_mean_{m}": value for m, value in skill.mean.items()}
+    if skill.std is not None:
+        columns |= {f"skill_std_{m}": value for m, value in skill.std.items()}
+    return columns
+
+
+def no_skill(columns: dict[str, float], threshold: float = 0.02) -> list[str]:
+    """Return the names of skills that do not clear `threshold`."""
+    return [k for k, v in columns.items() if k.startswith("skill_") and v < threshold]
+
+
+def load_trial(model: OperatorModel, weights: dict[str, Tensor], trial: int) -> None:
+    """Load one trial's slice of stacked weights into the model, in place."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name][trial])

@@ -1,0 +1,115 @@
+# From scores to tables, scorecard and figures.
+
+
+def scores_of(experiment):
+    return [
+        f"{RESULTS}/evaluate/{experiment}/{evaluation}/{method}/stack_{stack}.csv"
+        for evaluation in ("paper", "precise")
+        for method, stack in PLAN.scored(experiment)
+    ]
+
+
+def stacked(experiment, method, suffix):
+    folder = f"{RESULTS}/train/{experiment}/{method}"
+    return [f"{folder}/stack_{k}.{suffix}" for k in PLAN.stacks(experiment)]
+
+
+rule summary:
+    input:
+        lambda w: scores_of(w.experiment),
+    output:
+        f"{RESULTS}/summary/{{experiment}}.csv",
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.summary", w.experiment),
+    log:
+        f"{RESULTS}/logs/summary/{{experiment}}.log",
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/summary.py"
+
+
+rule table:
+    input:
+        f"{RESULTS}/summary/{{experiment}}.csv",
+    output:
+        tex=f"{RESULTS}/tables/{{experiment}}.tex",
+        csv=f"{RESULTS}/tables/{{experiment}}.csv",
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.tables", w.experiment),
+    log:
+        f"{RESULTS}/logs/tables/{{experiment}}.log",
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/table.py"
+
+
+rule all_tables:
+    input:
+        tables=expand(f"{RESULTS}/tables/{{experiment}}.tex", experiment=EXPERIMENTS),
+        scorecard=f"{RESULTS}/scorecard.csv",
+        config=f"{RESULTS}/config.json",
+    output:
+        f"{RESULTS}/tables/all.tex",
+    params:
+        spec=PLAN.report("uqsonet.report.tables"),
+    log:
+        f"{RESULTS}/logs/tables/all.log",
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/all_tables.py"
+
+
+rule scorecard:
+    input:
+        expand(f"{RESULTS}/summary/{{experiment}}.csv", experiment=EXPERIMENTS),
+    output:
+        f"{RESULTS}/scorecard.csv",
+    params:
+        spec=PLAN.report("uqsonet.report.scorecard"),
+    log:
+        f"{RESULTS}/logs/scorecard.log",
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/scorecard.py"
+
+
+rule posterior_figure:
+    input:
+        functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
+        reference=f"{RESULTS}/reference/{{experiment}}/paper.h5",
+        weights=lambda w: stacked(w.experiment, "uqsonet", "safetensors")[0],
+    output:
+        pdf=f"{RESULTS}/figures/{{experiment}}_posterior.pdf",
+        png=f"{RESULTS}/figures/{{experiment}}_posterior.png",
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.figures", w.experiment),
+    log:
+        f"{RESULTS}/logs/figures/{{experiment}}_posterior.log",
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/posterior_figure.py"
+
+
+rule training_figure:
+    input:
+        lambda w: [
+            log
+            for method in CONFIG.experiments[w.experiment].methods
+            for log in stacked(w.experiment, method, "csv")
+        ],
+    output:
+        pdf=f"{RESULTS}/figures/{{experiment}}_training.pdf",
+        png=f"{RESULTS}/figures/{{experiment}}_training.png",
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.figures", w.experiment),
+    log:
+        f"{RESULTS}/logs/figures/{{experiment}}_training.log",
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/training_figure.py"

@@ -1,0 +1,31 @@
+# The merged configuration beside its results, and the functions of every problem.
+
+
+rule save_config:
+    output:
+        f"{RESULTS}/config.json",
+    params:
+        text=CONFIG.model_dump_json(indent=2),
+    log:
+        f"{RESULTS}/logs/save_config.log",
+    localrule: True
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/save_config.py"
+
+
+rule simulate:
+    output:
+        f"{RESULTS}/simulate/{{problem}}.h5",
+    params:
+        spec=lambda w: PLAN.simulate(w.problem),
+    log:
+        f"{RESULTS}/logs/simulate/{{problem}}.log",
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/simulate.py"

@@ -1,0 +1,28 @@
+# A stack of trials of one method. The checkpoint is not an output (Snakemake deletes outputs before
+# a job runs), so an interrupted training continues where it stopped.
+
+
+rule train:
+    input:
+        functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
+        sensors=f"{RESULTS}/sensors/{{experiment}}.h5",
+        reference=f"{RESULTS}/reference/{{experiment}}/validation.h5",
+    output:
+        weights=f"{RESULTS}/train/{{experiment}}/{{method}}/stack_{{stack}}.safetensors",
+        log=f"{RESULTS}/train/{{experiment}}/{{method}}/stack_{{stack}}.csv",
+    params:
+        spec=lambda w: PLAN.train(w.experiment, w.method, int(w.stack)),
+        # Not part of `spec`: where and how often to save changes no result.
+        jobs=CONFIG.jobs.model_dump_json(),
+        state=f"{RESULTS}/state/{{experiment}}/{{method}}/stack_{{stack}}.safetensors",
+        bar=lambda w: workflow.cores == 1,
+    log:
+        f"{RESULTS}/logs/train/{{experiment}}/{{method}}/stack_{{stack}}.log",
+    resources:
+        mem_mb=4000,
+        runtime=720,
+        gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
+    conda:
+        "../../environment.yml"
+    script:
+        "../scripts/train.py"

@@ -1,0 +1,19 @@
+"""Reference posteriors of an evaluation: see `uqsonet.reference.compute_reference`."""
+
+from pathlib import Path
+
+from uqsonet.config import ReferenceConfig
+from uqsonet.jobs import job
+from uqsonet.reference import compute_reference
+
+with job(snakemake) as spec:
+    compute_reference(
+        Path(snakemake.input.functions),
+        Path(snakemake.input.sensors),
+        spec["split"],
+        spec["label"],
+        ReferenceConfig.model_validate(spec["config"]),
+        spec["noise_std"],
+        spec["seed"],
+        Path(snakemake.output[0]),
+    )

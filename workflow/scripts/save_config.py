@@ -1,0 +1,7 @@
+"""Keep the merged configuration beside the results it made."""
+
+from pathlib import Path
+
+from uqsonet.storage import write_text
+
+write_text(Path(snakemake.output[0]), snakemake.params.text + "\n")

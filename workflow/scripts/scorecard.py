@@ -1,0 +1,13 @@
+"""Ours beside each cell of the paper: see `uqsonet.report.scorecard.scorecard`."""
+
+from pathlib import Path
+
+import pandas as pd
+from uqsonet.report.scorecard import scorecard
+
+from uqsonet.config import load_config
+from uqsonet.jobs import job
+
+with job(snakemake) as spec:
+    summaries = pd.concat([pd.read_csv(path) for path in snakemake.input])
+    scorecard(summaries, load_config(spec["config"]), spec["code"], Path(snakemake.output[0]))
