@@ -31,7 +31,7 @@ def _clear_errors() -> Iterator[None]:
 
 
 def read_config(paths: list[Path]) -> Config:
-    """Merge YAML or JSON files, later ones over earlier ones, and validate the result.
+    """Merge YAML or JSON files, later ones over earlier ones (`-` reads standard input).
 
     Raises
     ------
@@ -41,7 +41,9 @@ def read_config(paths: list[Path]) -> Config:
     merged: dict[str, Any] = {}
     for path in paths:
         try:
-            found = yaml.safe_load(path.read_text(encoding="utf-8"))
+            stdin = str(path) == "-"
+            text = sys.stdin.read() if stdin else path.read_text(encoding="utf-8")
+            found = yaml.safe_load(text)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
         if not isinstance(found, dict):
@@ -60,7 +62,7 @@ def _merge(base: dict[str, Any], overlay: dict[str, Any]) -> None:
 
 @app.command()
 def estimate(
-    files: Annotated[list[Path], typer.Argument(help="config.yaml and overlays, in order.")],
+    files: Annotated[list[Path], typer.Argument(help="config.yaml and overlays, in order; - for stdin.")],
     cores: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 1,
 ) -> None:
     """Say what a run will still cost on this machine, measured in a few seconds."""

@@ -3,7 +3,9 @@
 
 def weights_of(w):
     if w.method in CONFIG.experiments[w.experiment].methods:
-        return {"weights": f"{RESULTS}/train/{w.experiment}/{w.method}/stack_{w.stack}.safetensors"}
+        return {
+            "weights": f"{RESULTS}/train/{w.experiment}/{w.method}/stack_{w.stack}.safetensors"
+        }
     return {}
 
 
@@ -14,14 +16,14 @@ rule evaluate:
         reference=f"{RESULTS}/reference/{{experiment}}/{{evaluation}}.h5",
     output:
         f"{RESULTS}/evaluate/{{experiment}}/{{evaluation}}/{{method}}/stack_{{stack}}.csv",
-    params:
-        spec=lambda w: PLAN.evaluate(w.experiment, w.evaluation, w.method),
     log:
         f"{RESULTS}/logs/evaluate/{{experiment}}/{{evaluation}}/{{method}}/stack_{{stack}}.log",
+    conda:
+        "../../environment.yml"
     resources:
         mem_mb=4000,
         runtime=240,
-    conda:
-        "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.evaluate(w.experiment, w.evaluation, w.method),
     script:
         "../scripts/evaluate.py"

@@ -7,14 +7,14 @@ rule reference:
         sensors=f"{RESULTS}/sensors/{{experiment}}.h5",
     output:
         f"{RESULTS}/reference/{{experiment}}/{{evaluation}}.h5",
-    params:
-        spec=lambda w: PLAN.reference(w.experiment, w.evaluation),
     log:
         f"{RESULTS}/logs/reference/{{experiment}}/{{evaluation}}.log",
+    conda:
+        "../../environment.yml"
     resources:
         mem_mb=4000,
         runtime=240,
-    conda:
-        "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.reference(w.experiment, w.evaluation),
     script:
         "../scripts/reference.py"

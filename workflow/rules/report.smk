@@ -19,12 +19,12 @@ rule summary:
         lambda w: scores_of(w.experiment),
     output:
         f"{RESULTS}/summary/{{experiment}}.csv",
-    params:
-        spec=lambda w: PLAN.report("uqsonet.report.summary", w.experiment),
     log:
         f"{RESULTS}/logs/summary/{{experiment}}.log",
     conda:
         "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.summary", w.experiment),
     script:
         "../scripts/summary.py"
 
@@ -35,12 +35,12 @@ rule table:
     output:
         tex=f"{RESULTS}/tables/{{experiment}}.tex",
         csv=f"{RESULTS}/tables/{{experiment}}.csv",
-    params:
-        spec=lambda w: PLAN.report("uqsonet.report.tables", w.experiment),
     log:
         f"{RESULTS}/logs/tables/{{experiment}}.log",
     conda:
         "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.tables", w.experiment),
     script:
         "../scripts/table.py"
 
@@ -52,12 +52,12 @@ rule all_tables:
         config=f"{RESULTS}/config.json",
     output:
         f"{RESULTS}/tables/all.tex",
-    params:
-        spec=PLAN.report("uqsonet.report.tables"),
     log:
         f"{RESULTS}/logs/tables/all.log",
     conda:
         "../../environment.yml"
+    params:
+        spec=PLAN.report("uqsonet.report.tables"),
     script:
         "../scripts/all_tables.py"
 
@@ -67,12 +67,12 @@ rule scorecard:
         expand(f"{RESULTS}/summary/{{experiment}}.csv", experiment=EXPERIMENTS),
     output:
         f"{RESULTS}/scorecard.csv",
-    params:
-        spec=PLAN.report("uqsonet.report.scorecard"),
     log:
         f"{RESULTS}/logs/scorecard.log",
     conda:
         "../../environment.yml"
+    params:
+        spec=PLAN.report("uqsonet.report.scorecard"),
     script:
         "../scripts/scorecard.py"
 
@@ -85,12 +85,12 @@ rule posterior_figure:
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_posterior.pdf",
         png=f"{RESULTS}/figures/{{experiment}}_posterior.png",
-    params:
-        spec=lambda w: PLAN.report("uqsonet.report.figures", w.experiment),
     log:
         f"{RESULTS}/logs/figures/{{experiment}}_posterior.log",
     conda:
         "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.figures", w.experiment),
     script:
         "../scripts/posterior_figure.py"
 
@@ -105,11 +105,11 @@ rule training_figure:
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_training.pdf",
         png=f"{RESULTS}/figures/{{experiment}}_training.png",
-    params:
-        spec=lambda w: PLAN.report("uqsonet.report.figures", w.experiment),
     log:
         f"{RESULTS}/logs/figures/{{experiment}}_training.log",
     conda:
         "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.figures", w.experiment),
     script:
         "../scripts/training_figure.py"

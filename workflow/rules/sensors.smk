@@ -4,14 +4,14 @@
 rule sensors:
     output:
         f"{RESULTS}/sensors/{{experiment}}.h5",
-    params:
-        spec=lambda w: PLAN.sensors(w.experiment),
     log:
         f"{RESULTS}/logs/sensors/{{experiment}}.log",
+    conda:
+        "../../environment.yml"
     resources:
         mem_mb=1000,
         runtime=30,
-    conda:
-        "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.sensors(w.experiment),
     script:
         "../scripts/sensors.py"

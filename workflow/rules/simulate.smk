@@ -4,13 +4,13 @@
 rule save_config:
     output:
         f"{RESULTS}/config.json",
-    params:
-        text=CONFIG.model_dump_json(indent=2),
     log:
         f"{RESULTS}/logs/save_config.log",
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        text=CONFIG.model_dump_json(indent=2),
     script:
         "../scripts/save_config.py"
 
@@ -18,14 +18,14 @@ rule save_config:
 rule simulate:
     output:
         f"{RESULTS}/simulate/{{problem}}.h5",
-    params:
-        spec=lambda w: PLAN.simulate(w.problem),
     log:
         f"{RESULTS}/logs/simulate/{{problem}}.log",
+    conda:
+        "../../environment.yml"
     resources:
         mem_mb=2000,
         runtime=30,
-    conda:
-        "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.simulate(w.problem),
     script:
         "../scripts/simulate.py"

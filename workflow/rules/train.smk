@@ -10,19 +10,19 @@ rule train:
     output:
         weights=f"{RESULTS}/train/{{experiment}}/{{method}}/stack_{{stack}}.safetensors",
         log=f"{RESULTS}/train/{{experiment}}/{{method}}/stack_{{stack}}.csv",
+    log:
+        f"{RESULTS}/logs/train/{{experiment}}/{{method}}/stack_{{stack}}.log",
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=4000,
+        runtime=720,
+        gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
         spec=lambda w: PLAN.train(w.experiment, w.method, int(w.stack)),
         # Not part of `spec`: where and how often to save changes no result.
         jobs=CONFIG.jobs.model_dump_json(),
         state=f"{RESULTS}/state/{{experiment}}/{{method}}/stack_{{stack}}.safetensors",
         bar=lambda w: workflow.cores == 1,
-    log:
-        f"{RESULTS}/logs/train/{{experiment}}/{{method}}/stack_{{stack}}.log",
-    resources:
-        mem_mb=4000,
-        runtime=720,
-        gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
-    conda:
-        "../../environment.yml"
     script:
         "../scripts/train.py"
