@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 UV ?= uv
-PYTEST_ARGS ?= -n auto --maxprocesses 4
+PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 
 BIN := .venv/bin
 # The lock is the only place that names torch's version; `make lock TORCH=...` changes it.

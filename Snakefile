@@ -27,6 +27,7 @@ except ConfigError as error:
 
 RESULTS = CONFIG.results
 EXPERIMENTS = sorted(CONFIG.experiments)
+PICTURED = [e for e in EXPERIMENTS if "uqsonet" in CONFIG.experiments[e].methods]
 
 
 wildcard_constraints:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from uqsonet.version import __version__
+
 __all__ = ["Posterior", "__version__", "load"]
 
 if TYPE_CHECKING:

@@ -40,7 +40,10 @@ class SensorFree:
         self, locations: object, values: object, mask: object = None, noise_std: float | None = None
     ) -> Posterior:
         """Return the prior law of u, once per observation set."""
-        observations, single = make_observations(locations, values, mask, self.problem.grid)
+        positive = self.problem.transform.name == "log"
+        observations, single = make_observations(
+            locations, values, mask, self.problem.grid, positive
+        )
         size = len(observations.values)
         mean = torch.zeros(size, len(self._root), dtype=torch.float64)
         root = self._root.expand(size, -1, -1)

@@ -62,7 +62,9 @@ def _merge(base: dict[str, Any], overlay: dict[str, Any]) -> None:
 
 @app.command()
 def estimate(
-    files: Annotated[list[Path], typer.Argument(help="config.yaml and overlays, in order; - for stdin.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="config.yaml and overlays, in order; - for stdin.")
+    ],
     cores: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 1,
 ) -> None:
     """Say what a run will still cost on this machine, measured in a few seconds."""

@@ -139,7 +139,7 @@ def _lagrange(position: Tensor, n: int) -> tuple[Tensor, Tensor]:
     offset = position - start
     nearest = offset.round()
     # A node's own float32 copy counts as the node: no spurious weights on its neighbours.
-    offset = torch.where((offset - nearest).abs() < 1e-6 * n, nearest, offset)
+    offset = torch.where((offset - nearest).abs() < 1e-7 * n, nearest, offset)
     nodes = torch.arange(points, dtype=torch.float64, device=position.device)
     weights = []
     for j in range(points):

@@ -207,7 +207,10 @@ class Plan:
         config = self.config.model_dump(mode="json", exclude={"jobs", "results"})
         if experiment is not None:
             config["experiments"] = {experiment: config["experiments"][experiment]}
-        return _spec(config=config, code=source_digest([module]))
+        problems = sorted({e["problem"] for e in config["experiments"].values()})
+        modules = [module, *(f"uqsonet.problems.{name}" for name in problems)]
+        cells = hashlib.sha256((ROOT / "report" / "paper_errors.csv").read_bytes()).hexdigest()[:16]
+        return _spec(config=config, code=source_digest(modules), paper=cells)
 
 
 def _spec(**values: Any) -> str:

@@ -84,8 +84,11 @@ def make_observations(
     ObservationError
         With what was found and what is allowed.
     """
-    y = torch.as_tensor(values, dtype=torch.float64)
-    x = torch.as_tensor(locations, dtype=torch.float64)
+    try:
+        y = torch.as_tensor(values, dtype=torch.float64)
+        x = torch.as_tensor(locations, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ObservationError(f"locations and values must be numeric arrays ({error})") from None
     if x.ndim == 1:
         x = x[:, None]
     single = y.ndim == 1

@@ -26,8 +26,8 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-import uqsonet
 from uqsonet.errors import DataError
+from uqsonet.version import __version__
 
 SCHEMA = 1
 FORMAT = "uqsonet"
@@ -91,7 +91,7 @@ def provenance() -> Meta:
     """Return versions and platform: what made a file, without times, so that bytes repeat."""
     packages = ("torch", "numpy", "scipy", "h5py")
     versions = {name: importlib.metadata.version(name) for name in packages}
-    versions["uqsonet"] = uqsonet.__version__
+    versions["uqsonet"] = __version__
     return {"versions": versions, "python": platform.python_version()}
 
 
@@ -156,9 +156,9 @@ class ArrayFile:
             raise DataError(f"{path}: no such file")
         try:
             self._file = h5py.File(self.path, "r")
-        except OSError as error:
+            attributes = dict(self._file.attrs)
+        except (OSError, RuntimeError, KeyError, ValueError) as error:
             raise DataError(f"{path}: not a readable HDF5 file ({error})") from None
-        attributes = dict(self._file.attrs)
         if attributes.get("format") != FORMAT:
             raise DataError(f"{path}: HDF5, but not written by uqsonet")
         if attributes.get("schema") != SCHEMA:
@@ -166,7 +166,10 @@ class ArrayFile:
             raise DataError(f"{path}: schema {found}, this version reads {SCHEMA}")
         if attributes.get("kind") != kind:
             raise DataError(f"{path}: holds {attributes.get('kind')!r}, expected {kind!r}")
-        self.meta: Meta = json.loads(str(attributes["meta"]))
+        try:
+            self.meta: Meta = json.loads(str(attributes["meta"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: header cannot be read ({error!r})") from None
 
     def __enter__(self) -> ArrayFile:
         return self
@@ -194,9 +197,17 @@ class ArrayFile:
             If it is absent, its checksum is wrong, or (unless `finite` is False) it holds a
             value that is not finite.
         """
-        if self._file.get(name, getlink=True).__class__ is not h5py.HardLink:
-            raise DataError(f"{self.path}: has no array {name!r}")
-        item = self._file[name]
+        parts = name.split("/")
+        try:
+            for depth in range(1, len(parts) + 1):  # a group may be a link that leads elsewhere too
+                link = self._file.get("/".join(parts[:depth]), getlink=True)
+                if not isinstance(link, h5py.HardLink):
+                    raise DataError(f"{self.path}: has no array {name!r}")
+            item = self._file[name]
+        except (OSError, RuntimeError, KeyError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{self.path}: array {name!r} is corrupted ({error})") from None
         if not isinstance(item, h5py.Dataset) or item.dtype.kind not in "fiub" or item.external:
             raise DataError(f"{self.path}: {name!r} is not a plain numeric array")
         try:
@@ -230,10 +241,17 @@ def array_kind(path: Path) -> str:
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
     """Write tensors and a JSON header as safetensors, atomically."""
-    header = {"format": FORMAT, "schema": str(SCHEMA), "meta": json.dumps(meta, sort_keys=True)}
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    content = {"schema": SCHEMA, "sha256": _tensors_digest(ready, meta), "meta": meta}
+    # One key only: safetensors writes several in an order that differs from run to run.
+    header = {FORMAT: json.dumps(content, sort_keys=True)}
     with atomic_path(path) as temporary:
         safetensors.torch.save_file(ready, temporary, metadata=header)
+
+
+def _tensors_digest(tensors: Mapping[str, Tensor], meta: Meta) -> str:
+    digests = {name: _array_digest(tensor.numpy()) for name, tensor in tensors.items()}
+    return hashlib.sha256(json.dumps([digests, meta], sort_keys=True).encode()).hexdigest()
 
 
 def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
@@ -249,15 +267,22 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
         raise DataError(f"{path}: no such file")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
+            header = (file.metadata() or {}).get(FORMAT)
             tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (safetensors.SafetensorError, OSError, struct.error) as error:
+    except (safetensors.SafetensorError, OSError, RuntimeError, struct.error) as error:
         raise DataError(f"{path}: not a readable safetensors file ({error})") from None
-    if header.get("format") != FORMAT:
+    if header is None:
         raise DataError(f"{path}: safetensors, but not written by uqsonet")
-    if header.get("schema") != str(SCHEMA):
-        raise DataError(f"{path}: schema {header.get('schema')}, this version reads {SCHEMA}")
+    try:
+        content = json.loads(header)
+        schema, digest, meta = content["schema"], content["sha256"], content["meta"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: header cannot be read ({error!r})") from None
+    if schema != SCHEMA:
+        raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}")
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise DataError(f"{path}: tensor {name!r} holds a value that is not finite")
-    return tensors, json.loads(header["meta"])
+    if digest != _tensors_digest(tensors, meta):
+        raise DataError(f"{path}: contents do not match their SHA-256 digest")
+    return tensors, meta

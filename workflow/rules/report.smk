@@ -48,10 +48,12 @@ rule table:
 rule all_tables:
     input:
         tables=expand(f"{RESULTS}/tables/{{experiment}}.tex", experiment=EXPERIMENTS),
+        numbers=expand(f"{RESULTS}/tables/{{experiment}}.csv", experiment=EXPERIMENTS),
         scorecard=f"{RESULTS}/scorecard.csv",
         config=f"{RESULTS}/config.json",
     output:
-        f"{RESULTS}/tables/all.tex",
+        tex=f"{RESULTS}/tables/all.tex",
+        csv=f"{RESULTS}/tables/all.csv",
     log:
         f"{RESULTS}/logs/tables/all.log",
     conda:

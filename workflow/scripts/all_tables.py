@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
+from uqsonet.jobs import job
 from uqsonet.report.tables import all_tables
 
-from uqsonet.jobs import job
-
 with job(snakemake):
-    all_tables([Path(path) for path in snakemake.input.tables], Path(snakemake.output[0]))
+    all_tables([Path(path) for path in snakemake.input.tables], Path(snakemake.output.tex))

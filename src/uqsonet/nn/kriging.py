@@ -78,19 +78,21 @@ class KrigingUQSONet(OperatorModel):
         inputs = empirical_modes(field, self.config.input_modes, "network.input_modes")
         outputs = empirical_modes(functions.u, self.config.output_modes, "network.output_modes")
         self.kappa_mean.copy_(inputs.mean)
-        self.kappa_factor.copy_(inputs.vectors * inputs.std)
+        # Modes below the rounding of stored data carry nothing and must not be divided by.
+        seen = inputs.std > 1e-6 * inputs.std[0]
+        self.kappa_factor.copy_(inputs.vectors * inputs.std * seen)
         self.nugget.fill_(inputs.remainder)
         self.u_mean.copy_(outputs.mean)
         self.u_modes.copy_(outputs.vectors)
         self.scale.fill_(float(outputs.std.norm()))
-        a = inputs.coefficients(field) / inputs.std
+        a = inputs.coefficients(field) * torch.where(seen, 1 / inputs.std, 0.0)
         c = outputs.coefficients(functions.u) / self.scale
         self.start_weight.copy_(torch.linalg.lstsq(a, c).solution.T)
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
         field = self.problem.transform.forward(functions.kappa.double()) - self.kappa_mean
-        a = field @ (self.kappa_factor / self.kappa_factor.square().sum(0))
+        a = field @ (self.kappa_factor / self.kappa_factor.square().sum(0).clamp_min(1e-300))
         c = (functions.u.double() - self.u_mean) @ self.u_modes / self.scale
         return {"a": a.float(), "c": c.float()}
 

@@ -1,0 +1,1 @@
+"""From scores to what a reader sees: averages, tables, the scorecard, figures."""

@@ -1,0 +1,85 @@
+"""Ours beside each of the paper's 142 error cells: what is reproduced, and what is still empty."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from uqsonet.config import Config
+from uqsonet.errors import DataError
+from uqsonet.report.names import FLOOR
+from uqsonet.report.numbers import Numbers
+from uqsonet.report.paper import COLUMNS as PAPER_COLUMNS
+from uqsonet.report.paper import PaperCell, cells
+from uqsonet.storage import write_text
+
+BESIDE = {"sensor_free": "sensor_free", "cokriging": "cokriging", FLOOR: "mc_floor"}
+COLUMNS = [*PAPER_COLUMNS, "ours", "ours_pm", "trials", *BESIDE.values(), "recipe", "run"]
+
+
+def scorecard(summaries: pd.DataFrame, config: Config, run: str, out: Path) -> None:
+    """Write `scorecard.csv`: one row per cell of the paper, in percent.
+
+    Parameters
+    ----------
+    summaries : DataFrame
+        Summaries of all experiments, one below the other.
+    config : Config
+        Its experiments say which cells were run; all others stay empty.
+    run : str
+        Names the run in the last column.
+    out : Path
+
+    Raises
+    ------
+    DataError
+        If a number is missing or NaN, if two experiments claim one cell, or if two cells of
+        trained models agree in every digit, which only a mix-up of files explains.
+    """
+    ours: dict[PaperCell, dict[str, Any]] = {}
+    claimed: dict[PaperCell, str] = {}
+    for name, experiment in config.experiments.items():
+        numbers = Numbers(summaries, name, config)
+        for cell in cells():
+            if not cell.is_of(experiment):
+                continue
+            if cell in claimed:
+                raise DataError(
+                    f"experiments {claimed[cell]} and {name} both claim {cell}; give one of them "
+                    "another table label"
+                )
+            claimed[cell] = name
+            found = _numbers(numbers, cell, trained=cell.method in experiment.methods)
+            ours[cell] = found | {"recipe": config.recipe_of(name), "run": run}
+    _require_distinct(ours)
+    rows = [asdict(cell) | ours.get(cell, {}) for cell in cells()]
+    table = pd.DataFrame(rows, columns=pd.Index(COLUMNS)).astype({"trials": "Int64"})
+    write_text(out, table.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
+
+
+def _numbers(numbers: Numbers, cell: PaperCell, trained: bool) -> dict[str, Any]:
+    """Return our numbers for one cell, `ours` only if this configuration trains its method."""
+    where = cell.metric, cell.sensors
+    found: dict[str, Any] = {
+        column: 100 * numbers.get("paper", method, *where).value
+        for method, column in BESIDE.items()
+    }
+    if trained:
+        ours = numbers.get("paper", cell.method, *where)
+        found |= {"ours": 100 * ours.value, "ours_pm": 100 * ours.pm, "trials": ours.trials}
+    return found
+
+
+def _require_distinct(ours: dict[PaperCell, dict[str, Any]]) -> None:
+    """Refuse two trained cells with the same value in full precision."""
+    trained = [(cell, found["ours"]) for cell, found in ours.items() if "ours" in found]
+    for (first, value), (second, other) in combinations(trained, 2):
+        if value == other:
+            raise DataError(
+                f"{first} and {second} are both {value} %: two trained models never agree in "
+                "every digit, so the same scores were used twice"
+            )

@@ -1,0 +1,102 @@
+"""The two predictors without networks."""
+
+import numpy as np
+import pytest
+import torch
+
+from uqsonet.baselines import Cokriging, SensorFree, build_baseline
+from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.problems import get_problem
+from uqsonet.simulation import Functions, load_functions
+
+
+@pytest.fixture(scope="module")
+def functions():
+    problem = get_problem("diffusion1d")
+    kappa, u = problem.sample(np.random.default_rng(0), 400)
+    return Functions(problem, "training", kappa.float(), u[:, ::4].float())
+
+
+def test_sensor_free_is_the_mean_and_spread_of_the_training_outputs(functions):
+    posterior = SensorFree(functions, 0.0).condition([0.1], [1.0])
+    queries = functions.problem.training_grid()[0].points()
+    u = functions.u.double()
+    torch.testing.assert_close(posterior.mean(queries), u.mean(0), rtol=0, atol=1e-6)
+    assert (posterior.std(queries) - u.std(0)).norm() < 1e-3 * u.std(0).norm()
+
+
+def test_sensor_free_ignores_the_sensors_and_answers_once_per_set(functions):
+    baseline = SensorFree(functions, 0.0)
+    x, y = torch.zeros(3, 2, 1), torch.ones(3, 2)
+    posterior = baseline.condition(x, y)
+    assert posterior.mean().shape == (3, 401) and posterior.sample(2).shape == (3, 2, 401)
+    torch.testing.assert_close(posterior.mean()[1], baseline.condition([0.5], [9.0]).mean())
+
+
+def test_cokriging_is_the_best_linear_predictor_of_the_training_moments(functions):
+    """Against one joint covariance of (log kappa, u) conditioned by the textbook."""
+    index, values, noise = torch.tensor([60, 210, 333]), torch.tensor([0.8, 1.5, 2.2]), 0.3
+    field, u = functions.kappa.double().log(), functions.u.double()
+    joint = torch.cat([field[:, index], u], 1)
+    covariance = torch.cov(joint.T)
+    gram = covariance[:3, :3] + noise**2 * torch.eye(3).double()
+    gain = torch.linalg.solve(gram, covariance[:3, 3:]).T
+    mean = u.mean(0) + gain @ (values.double().log() - field[:, index].mean(0))
+    variance = covariance[3:, 3:].diagonal() - (gain * covariance[3:, :3]).sum(1)
+    x = functions.problem.grid.points()[index]
+    posterior = Cokriging(functions, noise).condition(x, values)
+    queries = functions.problem.training_grid()[0].points()
+    assert (posterior.mean(queries) - mean).norm() < 1e-2 * mean.norm()
+    std = variance.clamp_min(0).sqrt()
+    assert (posterior.std(queries) - std).norm() < 1e-2 * std.norm()
+
+
+def test_cokriging_learns_from_sensors_and_from_less_noise(functions):
+    x = torch.linspace(-0.9, 0.9, 8)[:, None]
+    y = torch.ones(8)
+    free = SensorFree(functions, 0.0).condition(x, y).std().mean()
+    spreads = [Cokriging(functions, s).condition(x, y).std().mean() for s in (0.0, 0.5, 5.0)]
+    assert spreads[0] < spreads[1] < spreads[2] < 1.02 * free
+    quiet = Cokriging(functions, 5.0).condition(x, y, noise_std=0.0).std().mean()
+    assert quiet == pytest.approx(float(spreads[0]))
+
+
+def test_cokriging_depends_neither_on_order_nor_on_padding(functions):
+    baseline = Cokriging(functions, 0.2)
+    x, y = torch.tensor([[0.1], [-0.5], [0.7]]), torch.tensor([1.0, 0.5, 2.0])
+    alone = baseline.condition(x, y)
+    order = torch.tensor([3, 2, 0, 1])
+    padded_x = torch.cat([x, torch.tensor([[float("nan")]])])[order]
+    padded_y = torch.cat([y, torch.tensor([-1.0])])[order]
+    mixed = baseline.condition(padded_x, padded_y, order != 3)
+    torch.testing.assert_close(mixed.mean(), alone.mean(), rtol=0, atol=1e-9)
+    torch.testing.assert_close(mixed.std(), alone.std(), rtol=0, atol=1e-9)
+
+
+def test_cokriging_copes_with_inputs_of_low_rank(toy_files):
+    """Two dimensions of functions; modes beyond them have no variance and must not divide."""
+    functions = load_functions(toy_files.functions, "training")
+    found = Cokriging(functions, 0.5).condition([0.25], [1.3])
+    assert found.mean().isfinite().all() and found.std().isfinite().all()
+    exact_mean, exact = functions.problem.exact_posterior(
+        torch.tensor([[0.25]]), torch.tensor([1.3]), 0.5, functions.problem.grid.points()
+    )
+    assert (found.mean() - exact_mean).norm() < 0.1 * exact_mean.norm()
+    assert (found.std() - exact.diagonal().sqrt()).norm() < 0.1 * exact.diagonal().sqrt().norm()
+
+
+@pytest.mark.parametrize("name", ["sensor_free", "cokriging"])
+def test_baselines_refuse_impossible_observations(functions, name):
+    baseline = build_baseline(name, functions, 0.0)
+    for x, y, message in (
+        ([2.0], [1.0], "outside"),
+        ([0.1], [-1.0], "positive"),
+        ([], [], "empty"),
+    ):
+        with pytest.raises(ObservationError, match=message):
+            baseline.condition(x, y)
+
+
+def test_unknown_baselines_are_refused(functions):
+    with pytest.raises(ConfigError, match="'other' is unknown"):
+        build_baseline("other", functions, 0.0)

@@ -1,0 +1,180 @@
+"""The configuration: misspelt, misplaced and contradictory keys are refused by name."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uqsonet.config import Config, json_schema, load_config
+from uqsonet.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[1]
+OVERLAYS = sorted((ROOT / "config").glob("*.yaml"))
+BASE = yaml.safe_load((ROOT / "config.yaml").read_text())
+
+
+def merge(base: dict, overlay: dict) -> dict:
+    """Merge as the workflow does: mappings key by key, everything else replaced."""
+    merged = copy.deepcopy(base)
+    for key, value in overlay.items():
+        inner = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if inner else value
+    return merged
+
+
+def changed(path: str, value: object) -> dict:
+    raw = copy.deepcopy(BASE)
+    *parents, last = path.split(".")
+    node = raw
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    return raw
+
+
+NETWORK = "recipes.tuned.diffusion1d.vidon.network"
+TRAINING = "recipes.tuned.diffusion1d.vidon.training"
+
+
+def test_the_default_configuration_is_valid_and_found_by_name():
+    config = load_config(BASE)
+    for name, experiment in config.experiments.items():
+        assert config.recipe_of(name) in config.recipes
+        for method in experiment.methods:
+            assert config.method_of(name, method).training.iterations > 0
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda p: p.stem)
+def test_every_overlay_gives_a_valid_configuration_with_its_own_results(overlay):
+    config = load_config(merge(BASE, yaml.safe_load(overlay.read_text())))
+    assert config.results != load_config(BASE).results
+
+
+REFUSED = {
+    "unknown key at the top": ("sed", 1, "sed: unknown key"),
+    "unknown key below": ("problems.diffusion1d.trainig", 1, "diffusion1d.trainig: unknown key"),
+    "negative number": ("problems.diffusion1d.training", -5, "diffusion1d.training: .*found -5"),
+    "text for a number": ("seed", "many", "seed: .*found 'many'"),
+    "NaN": ("experiments.diffusion1d.noise_std", float("nan"), "noise_std: .*finite"),
+    "infinite": ("experiments.diffusion1d.noise_std", float("inf"), "noise_std: .*finite"),
+    "negative noise": ("experiments.diffusion1d.noise_std", -0.1, "noise_std: .*found -0.1"),
+    "empty counts": ("experiments.diffusion1d.sensors.counts", [], "sensors.counts"),
+    "falling counts": ("experiments.diffusion1d.sensors.counts", [3, 2], "distinct and ascending"),
+    "repeated counts": ("experiments.diffusion1d.sensors.counts", [2, 2], "distinct and ascending"),
+    "zero sensors": ("experiments.diffusion1d.sensors.counts", [0, 2], "counts.0: .*found 0"),
+    "figure counts": ("experiments.diffusion1d.figure_counts", [99], r"figure_counts \[99\]"),
+    "method twice": ("experiments.diffusion1d.methods", ["vidon", "vidon"], "stand once"),
+    "baseline listed": ("experiments.diffusion1d.methods", ["cokriging"], "are baselines"),
+    "method without entry": ("experiments.diffusion1d.methods", ["other"], "no entry for 'other'"),
+    "unknown problem": ("experiments.diffusion1d.problem", "x", "problem: 'x' is not in problems"),
+    "unknown recipe": ("recipe", "none", "recipes.none.diffusion1d has no entry"),
+    "recipe of an experiment": ("experiments.diffusion1d.recipe", "gone", "recipes.gone"),
+    "bad name": ("experiments.diffusion1d.problem", "../x", "experiments.diffusion1d.problem"),
+    "absolute results": ("results", "/tmp/x", "results: "),
+    "results above": ("results", "../x", "results: "),
+    "too many sets": ("evaluations.precise.sets", 10_000, "sets = 10000 exceeds the 200 test"),
+    "missing evaluation": ("evaluations", {}, r"missing \['paper', 'precise', 'validation'\]"),
+    "large batch": (f"{TRAINING}.batch_size", 20_000, "batch_size = 20000 exceeds the 10000"),
+    "protocol": (f"{TRAINING}.protocol", "other", "training.protocol: "),
+    "zero learning rate": (f"{TRAINING}.learning_rate", 0, "training.learning_rate: "),
+    "architecture": (f"{NETWORK}.architecture", "cnn", "network: "),
+    "zero width": (f"{NETWORK}.branch", [0], "branch.0: "),
+    "device": ("jobs.device", "tpu", "jobs.device: .*found 'tpu'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_wrong_is_refused_by_key(case):
+    path, value, message = REFUSED[case]
+    with pytest.raises(ConfigError, match=message):
+        load_config(changed(path, value))
+
+
+def test_every_mistake_is_listed_and_the_source_named():
+    raw = changed("seed", -1)
+    raw["sed"] = 1
+    with pytest.raises(ConfigError) as caught:
+        load_config(raw, "config/mine.yaml")
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "config/mine.yaml is not valid:" and len(lines) == 3
+
+
+def test_fixed_batches_need_a_batch_for_every_count():
+    raw = changed(TRAINING, BASE["recipes"]["tuned"]["diffusion1d"]["vidon"]["training"])
+    training = raw["recipes"]["tuned"]["diffusion1d"]["vidon"]["training"]
+    training |= {"protocol": "fixed_batches", "batch_size": 2000}
+    with pytest.raises(ConfigError, match="into 5 batches, fewer than the 10 sensor counts"):
+        load_config(raw)
+    training["batch_size"] = 1000
+    load_config(raw)
+
+
+def test_the_configuration_cannot_be_changed_after_validation():
+    config = load_config(BASE)
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 1
+
+
+def test_the_published_schema_is_that_of_the_classes():
+    assert (ROOT / "workflow/schemas/config.schema.json").read_text() == json_schema()
+
+
+def test_every_key_of_a_network_or_training_is_described():
+    schema = Config.model_json_schema()["$defs"]
+    for name in ("AttentionNetwork", "KrigingNetwork", "TrainingConfig", "SensorsConfig"):
+        for key, entry in schema[name]["properties"].items():
+            assert key == "architecture" or entry.get("description"), f"{name}.{key}"
+
+
+def places(node: object, path: tuple = ()) -> list[tuple]:
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    found = []
+    for key, value in items:
+        found.append((*path, key))
+        if isinstance(value, dict | list):
+            found += places(value, (*path, key))
+    return found
+
+
+JUNK = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**20), 10**20),
+        st.floats(allow_nan=True, allow_infinity=True),
+        st.text(max_size=8),
+        st.binary(max_size=4),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.sampled_from(places(BASE)), JUNK), min_size=1, max_size=3))
+def test_whatever_stands_in_the_file_only_a_config_error_comes_out(mutations):
+    raw = copy.deepcopy(BASE)
+    for path, value in mutations:
+        node = raw
+        try:
+            for key in path[:-1]:
+                node = node[key]
+            node[path[-1]] = value
+        except (KeyError, TypeError, IndexError):
+            continue  # an earlier mutation removed this place
+    try:
+        assert isinstance(load_config(raw), Config)
+    except ConfigError as error:
+        assert "configuration is not valid" in str(error)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(JUNK)
+def test_whatever_the_whole_file_is_only_a_config_error_comes_out(raw):
+    with pytest.raises(ConfigError):
+        load_config(raw)

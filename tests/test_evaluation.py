@@ -1,0 +1,156 @@
+"""Scores: what they are on known laws, and the rows that tables are made of."""
+
+import pandas as pd
+import pytest
+import torch
+
+from uqsonet.config import BASELINES
+from uqsonet.evaluation import evaluate, load_yardstick, score_reference, score_set
+from uqsonet.metrics import relative_error
+from uqsonet.posterior import GaussianPosterior
+from uqsonet.reference import compute_reference
+from uqsonet.seeds import torch_generator
+
+
+@pytest.fixture(scope="module")
+def yardstick(toy_files):
+    return load_yardstick(toy_files.functions, toy_files.test, toy_files.evaluation)
+
+
+def exact_law(yardstick, s, noise_std, shift=0.0, stretch=1.0):
+    """The exact posterior of a set, as a method could return it."""
+    toy, o = yardstick.problem, yardstick.reference.observations
+    keep = o.mask[s]
+    a = toy.shapes(o.locations[s][keep][:, 0])
+    gain = torch.linalg.solve(a @ a.T + noise_std**2 * torch.eye(len(a)), a).T
+    xi = gain @ (o.values[s][keep] - 1)
+    values, vectors = torch.linalg.eigh(torch.eye(2).double() - gain @ a)
+    root = vectors * values.clamp_min(0).sqrt() * stretch
+
+    def basis(queries):
+        response = toy.responses(queries[:, 0].double())
+        return response[:, 0], response
+
+    return GaussianPosterior(toy.grid, basis, False, xi[None] + shift, root[None])
+
+
+def scores(yardstick, noise_std, s, **changes):
+    law = exact_law(yardstick, s, noise_std, **changes)
+    return score_set(law, yardstick, s, torch_generator(1, "score", s))
+
+
+def test_the_exact_posterior_scores_at_the_monte_carlo_floor(yardstick, toy_files):
+    ref, config = yardstick.reference, yardstick.config
+    error = (1 / config.reference_samples + 1 / config.model_samples) ** 0.5
+    for s in range(12):
+        found = scores(yardstick, toy_files.noise_std, s)
+        mean, std = ref.mean[s].norm(), ref.std[s].norm()
+        assert found["err_mean"] * mean < 3.5 * error * std
+        assert found["err_std"] < 3.5 * error / 2**0.5
+        assert found["w2_gaussian"] < 5 * error * std
+
+
+def test_every_score_sees_a_wrong_law(yardstick, toy_files):
+    good = scores(yardstick, toy_files.noise_std, 0)
+    shifted = scores(yardstick, toy_files.noise_std, 0, shift=1.0)
+    assert shifted["err_mean"] > 5 * good["err_mean"]
+    assert shifted["w2_gaussian"] > 5 * good["w2_gaussian"]
+    wide = scores(yardstick, toy_files.noise_std, 0, stretch=3.0)
+    assert wide["err_std"] == pytest.approx(2.0, abs=0.15)
+    assert wide["mean_std"] == pytest.approx(3 * good["mean_std"], rel=0.1)
+    assert wide["crps"] != pytest.approx(good["crps"], rel=0.05)
+
+
+def test_w2_gaussian_equals_the_distance_of_shifted_laws(yardstick, toy_files):
+    toy = yardstick.problem
+    response = toy.responses(toy.grid.points()[:, 0])
+    shift = response.sum(1)
+    expected = float((toy.grid.quadrature() * shift**2).sum().sqrt())
+    found = scores(yardstick, toy_files.noise_std, 4, shift=1.0)["w2_gaussian"]
+    assert found == pytest.approx(expected, rel=0.05)
+
+
+def test_the_reference_scores_itself_by_its_repetition(yardstick):
+    ref = yardstick.reference
+    found = score_reference(yardstick, 3)
+    assert found["err_mean"] == float(relative_error(ref.repeat_mean[3], ref.mean[3])) > 0
+    assert found["err_std"] < 0.06 and "w2" not in found
+
+
+def test_truth_belongs_to_the_function_that_was_observed(yardstick):
+    o, truth = yardstick.reference.observations, yardstick.truth
+    for s in range(8, 12):  # four sensors with noise 0.5 pin the line roughly
+        mean = yardstick.reference.mean[s]
+        own = (truth[s] - mean).norm()
+        others = [(truth[t] - mean).norm() for t in range(8, 12) if t != s]
+        assert own < 1.5 * max(others)
+    assert torch.equal(truth[0], truth[4]) and o.counts[0] != o.counts[4]
+
+
+@pytest.fixture(scope="module")
+def with_samples(toy_files, tmp_path_factory):
+    config = toy_files.evaluation.model_copy(
+        update={"reference_samples": 100, "model_samples": 100, "wasserstein": True}
+    )
+    path = tmp_path_factory.mktemp("w") / "r.h5"
+    source = toy_files.functions, toy_files.sensors, "test", "paper", config
+    compute_reference(*source, toy_files.noise_std, toy_files.seed, path)
+    return config, path
+
+
+def run(files, config, reference, path, method="reference", weights=None):
+    evaluate(
+        "toy",
+        method,
+        "paper",
+        config,
+        files.noise_std,
+        files.seed,
+        files.functions,
+        reference,
+        weights,
+        path,
+    )
+    return pd.read_csv(path)
+
+
+@pytest.mark.parametrize("method", ["reference", "sensor_free"])
+def test_rows_are_complete_and_repeat_byte_for_byte(toy_files, with_samples, tmp_path, method):
+    config, reference = with_samples
+    table = run(toy_files, config, reference, tmp_path / "a.csv", method)
+    assert list(table.columns) == [
+        "experiment", "method", "trial", "evaluation", "sensors", "set", "metric", "value",
+    ]  # fmt: skip
+    metrics = {"err_mean", "err_std", "mean_std", "crps", "w2"}
+    metrics |= {"coverage_50", "coverage_90", "coverage_95"}
+    metrics |= set() if method == "reference" else {"w2_gaussian"}
+    assert set(table.metric) == metrics and len(table) == 12 * len(metrics)
+    assert table.value.notna().all() and (table.value >= 0).all()
+    assert set(table.sensors) == {1, 2, 4} and set(table.set) == {0, 1, 2, 3}
+    run(toy_files, config, reference, tmp_path / "b.csv", method)
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_sensors_help_the_reference_law_but_not_the_sensor_free_one(diffusion_files, tmp_path):
+    tables = {
+        name: run(
+            diffusion_files,
+            diffusion_files.evaluation,
+            diffusion_files.test,
+            tmp_path / f"{name}.csv",
+            name,
+        )
+        for name in ("reference", *BASELINES)
+    }
+    error = {
+        name: t[t.metric == "err_mean"].groupby("sensors").value.mean()
+        for name, t in tables.items()
+    }
+    spread = {
+        name: t[t.metric == "mean_std"].groupby("sensors").value.mean()
+        for name, t in tables.items()
+    }
+    assert (error["reference"] < error["cokriging"]).all()
+    assert error["cokriging"][4] < 0.5 * error["sensor_free"][4]
+    assert spread["reference"][4] < spread["reference"][1]
+    assert spread["sensor_free"][4] == pytest.approx(spread["sensor_free"][1], rel=0.05)

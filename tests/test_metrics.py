@@ -1,0 +1,119 @@
+"""Metrics against closed forms and against other implementations."""
+
+import numpy as np
+import ot
+import pytest
+import scoringrules
+import torch
+from scipy.stats import norm
+
+from uqsonet.metrics import bures_wasserstein2, coverage, crps, relative_error, wasserstein2
+
+
+def covariance(seed: int, k: int = 4) -> torch.Tensor:
+    a = torch.from_numpy(np.random.default_rng(seed).standard_normal((k, k)))
+    return a @ a.T + 0.1 * torch.eye(k).double()
+
+
+def test_relative_error_is_the_ratio_of_norms_along_the_last_axis():
+    predicted = torch.tensor([[3.0, 4.0], [2.0, 0.0]])
+    reference = torch.tensor([[0.0, 5.0], [1.0, 0.0]])
+    expected = torch.tensor([10**0.5 / 5, 1.0])
+    torch.testing.assert_close(relative_error(predicted, reference), expected)
+    assert (relative_error(reference, reference) == 0).all()
+
+
+def test_w2_of_gaussians_in_one_dimension():
+    m, s, n, t = (torch.tensor([v]).double() for v in (1.0, 4.0, -0.5, 0.25))
+    found = bures_wasserstein2(m, s[:, None], n, t[:, None])
+    assert float(found) == pytest.approx((1.5**2 + (2 - 0.5) ** 2) ** 0.5, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_w2_of_gaussians_equals_pot(seed):
+    generator = np.random.default_rng(seed)
+    m, n = generator.standard_normal((2, 4))
+    s, t = covariance(2 * seed), covariance(2 * seed + 1)
+    expected = ot.gaussian.bures_wasserstein_distance(m, n, s.numpy(), t.numpy())
+    found = bures_wasserstein2(torch.from_numpy(m), s, torch.from_numpy(n), t)
+    assert float(found) == pytest.approx(float(expected), rel=1e-8)
+
+
+def test_w2_of_gaussians_with_singular_covariances_and_in_batches():
+    m, zero = torch.zeros(2, 4).double(), torch.zeros(2, 4, 4).double()
+    s = torch.stack([covariance(1), covariance(2)])
+    found = bures_wasserstein2(m, s, m + 1, zero)  # to a point mass: |shift|^2 + trace
+    expected = (4 + s.diagonal(dim1=1, dim2=2).sum(1)).sqrt()
+    torch.testing.assert_close(found, expected)
+    assert bures_wasserstein2(m, s, m, s).max() < 1e-6
+    low = torch.diag(torch.tensor([1.0, 0, 0, 0])).double()
+    high = torch.diag(torch.tensor([9.0, 0, 0, 0])).double()
+    assert float(bures_wasserstein2(m[0], low, m[0], high)) == pytest.approx(2.0)
+
+
+def test_w2_of_a_shifted_sample_is_the_l2_norm_of_the_shift():
+    sample = torch.from_numpy(np.random.default_rng(0).standard_normal((60, 11)))
+    x = torch.linspace(0, 1, 11).double()
+    weights = torch.full((11,), 0.1).double()
+    weights[[0, -1]] = 0.05
+    shift = 3 * x
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    expected = float((weights * shift**2).sum().sqrt())
+    found = wasserstein2(sample, (sample + shift)[order], weights)
+    assert found == pytest.approx(expected, rel=1e-9)
+    assert wasserstein2(sample, sample[order], weights) < 1e-6
+
+
+def test_w2_in_one_dimension_is_the_distance_of_sorted_samples():
+    a, b = torch.from_numpy(np.random.default_rng(1).standard_normal((2, 80, 1)))
+    expected = float((a[:, 0].sort()[0] - b[:, 0].sort()[0]).square().mean().sqrt())
+    assert wasserstein2(a, b, torch.ones(1)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_w2_takes_samples_of_different_size():
+    a = torch.tensor([[0.0], [1.0]])
+    assert wasserstein2(a, torch.tensor([[0.0], [0.0], [1.0], [1.0]]), torch.ones(1)) < 1e-7
+    assert wasserstein2(a, torch.tensor([[0.5]]), torch.tensor([4.0])) == pytest.approx(1.0)
+
+
+def test_crps_of_a_gaussian_ensemble_equals_the_closed_form_within_its_error():
+    size, points = 200, 400
+    generator = np.random.default_rng(2)
+    truth = generator.uniform(-2, 3, points)
+    samples = 0.5 + 1.5 * generator.standard_normal((size, points))
+    expected = np.mean(scoringrules.crps_normal(truth, 0.5, 1.5))
+    singles = scoringrules.crps_ensemble(truth, samples.T, estimator="pwm")
+    error = np.std(singles - scoringrules.crps_normal(truth, 0.5, 1.5)) / points**0.5
+    found = crps(torch.from_numpy(samples), torch.from_numpy(truth))
+    assert abs(found - expected) < 4 * error
+    assert error < 0.02 * expected
+
+
+def test_crps_is_unbiased_in_the_ensemble_size():
+    generator = np.random.default_rng(3)
+    truth = torch.zeros(40_000).double()
+    samples = torch.from_numpy(generator.standard_normal((3, 40_000)))
+    expected = float(scoringrules.crps_normal(0.0, 0.0, 1.0))
+    # a biased estimator is off by E|X - X'| / (2 n) = 0.19 at three members
+    assert abs(crps(samples, truth) - expected) < 0.01
+
+
+def test_crps_of_a_point_mass_is_the_absolute_error():
+    samples, truth = torch.full((5, 2), 1.0).double(), torch.tensor([3.0, 0.5]).double()
+    assert crps(samples, truth) == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+def test_coverage_of_exact_quantiles_is_the_level(level):
+    n = 4001
+    quantiles = torch.from_numpy(norm.ppf((np.arange(n) + 0.5) / n))
+    samples = quantiles[:, None].expand(-1, 2000)
+    truth = torch.from_numpy(norm.ppf((np.arange(2000) + 0.5) / 2000))
+    assert coverage(samples, truth, level) == pytest.approx(level, abs=2e-3)
+
+
+def test_coverage_tells_too_narrow_from_too_wide():
+    generator = np.random.default_rng(4)
+    truth = torch.from_numpy(generator.standard_normal(500))
+    samples = torch.from_numpy(generator.standard_normal((500, 500)))
+    assert coverage(samples * 0.5, truth, 0.9) < 0.7 < 0.97 < coverage(samples * 2, truth, 0.9)

@@ -1,0 +1,177 @@
+"""Layouts, readings, and what `make_observations` refuses."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2, norm
+
+from uqsonet.config import SensorsConfig
+from uqsonet.errors import ObservationError
+from uqsonet.grids import Grid
+from uqsonet.problems import get_problem
+from uqsonet.sensors import (
+    evaluation_observations,
+    generate_layouts,
+    load_layouts,
+    make_observations,
+    observe,
+    uniform_layouts,
+)
+
+GRID = Grid((-1.0,), (1.0,), (33,))
+X = torch.tensor([[0.1], [-0.4], [0.9]])
+Y = torch.tensor([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("sensors", [1, 2, 5, 20, 33])
+def test_sensors_stand_on_distinct_points_of_the_grid(sensors):
+    layouts = uniform_layouts(np.random.default_rng(0), 33, sensors, 500)
+    assert layouts.shape == (500, sensors)
+    assert layouts.min() >= 0 and layouts.max() < 33
+    assert all(len(set(row)) == sensors for row in layouts.tolist())
+
+
+@pytest.mark.parametrize("sensors", [1, 3, 10])
+def test_every_point_is_equally_likely_at_every_position(sensors):
+    layouts = uniform_layouts(np.random.default_rng(1), 20, sensors, 20_000)
+    for column in layouts.T:
+        counts = np.bincount(column, minlength=20)
+        statistic = ((counts - 1000) ** 2 / 1000).sum()
+        assert chi2.sf(statistic, 19) > 1e-3 / sensors
+
+
+def test_every_pair_of_points_is_equally_likely():
+    layouts = uniform_layouts(np.random.default_rng(2), 6, 2, 30_000)
+    counts = np.bincount(layouts[:, 0] * 6 + layouts[:, 1], minlength=36).reshape(6, 6)
+    assert np.diag(counts).sum() == 0
+    off = counts[~np.eye(6, dtype=bool)]
+    assert chi2.sf(((off - 1000) ** 2 / 1000).sum(), 29) > 1e-3
+
+
+def test_every_subset_is_equally_likely():
+    layouts = uniform_layouts(np.random.default_rng(3), 6, 3, 20_000)
+    codes = (1 << layouts).sum(1)
+    _, counts = np.unique(codes, return_counts=True)
+    assert len(counts) == 20
+    assert chi2.sf(((counts - 1000) ** 2 / 1000).sum(), 19) > 1e-3
+
+
+def test_more_sensors_than_points_are_refused():
+    with pytest.raises(ObservationError, match="34 sensors cannot stand on 33"):
+        uniform_layouts(np.random.default_rng(0), 33, 34, 1)
+
+
+def test_a_new_count_or_a_larger_pool_leaves_other_layouts_unchanged(tmp_path):
+    small, large = SensorsConfig(counts=[2], pool=10), SensorsConfig(counts=[2, 5], pool=40)
+    generate_layouts("toy_linear", small, 3, 4, 5, tmp_path / "small.h5")
+    generate_layouts("toy_linear", large, 3, 4, 5, tmp_path / "large.h5")
+    for split, rows in (("validation", 4), ("test", 5)):
+        first, second = (load_layouts(tmp_path / f"{n}.h5", split) for n in ("small", "large"))
+        assert list(second) == [2, 5] and second[5].shape == (rows, 5)
+        assert torch.equal(first[2], second[2])
+    first = load_layouts(tmp_path / "small.h5", "training")[2]
+    second = load_layouts(tmp_path / "large.h5", "training")[2]
+    assert first.shape == (10, 2) and second.shape == (40, 2)
+
+
+def test_observe_reads_the_field_at_the_sensors():
+    problem = get_problem("toy_linear")
+    kappa = torch.arange(66.0).reshape(2, 33)
+    x, y = observe(problem, kappa, torch.tensor([[0, 32], [16, 1]]))
+    assert y.tolist() == [[0.0, 32.0], [49.0, 34.0]]
+    torch.testing.assert_close(x[..., 0], torch.tensor([[-1.0, 1.0], [0.0, -0.9375]]))
+
+
+def test_noise_is_additive_on_the_gaussian_field():
+    layouts, noise = torch.tensor([[3, 8]]), torch.tensor([[0.5, -1.0]])
+    toy, diffusion = get_problem("toy_linear"), get_problem("diffusion1d")
+    kappa = torch.rand(1, 33) + 1
+    torch.testing.assert_close(observe(toy, kappa, layouts, noise)[1], kappa[:, [3, 8]] + noise)
+    kappa = torch.rand(1, 401) + 1
+    found = observe(diffusion, kappa, layouts, noise)[1]
+    torch.testing.assert_close(found, kappa[:, [3, 8]] * noise.exp())
+
+
+def test_evaluation_noise_has_the_stated_standard_deviation():
+    problem, generator = get_problem("diffusion1d"), np.random.default_rng(0)
+    layouts = {
+        m: torch.from_numpy(uniform_layouts(generator, 401, m, 2000)).long() for m in range(1, 11)
+    }
+    o = evaluation_observations(problem, torch.ones(2000, 401), layouts, 0.5, 1, "test")
+    errors = o.values.log()[o.mask]
+    size = len(errors)
+    assert size == 110_000
+    assert abs(errors.mean()) < norm.isf(5e-4) * 0.5 / size**0.5
+    assert abs(errors.std() / 0.5 - 1) < norm.isf(5e-4) / (2 * size) ** 0.5
+    quiet = evaluation_observations(problem, torch.ones(2000, 401), layouts, 0.0, 1, "test")
+    assert (quiet.values == 1).all()
+
+
+def test_evaluation_sets_are_ordered_by_count_then_function():
+    problem = get_problem("toy_linear")
+    kappa = torch.arange(99.0).reshape(3, 33)
+    layouts = {1: torch.tensor([[0], [1], [2], [9]]), 2: torch.tensor([[3, 4]] * 4)}
+    o = evaluation_observations(problem, kappa, layouts, 0.0, 1, "test")
+    assert o.counts.tolist() == [1, 1, 1, 2, 2, 2]
+    assert o.values[:, 0].tolist() == [0.0, 34.0, 68.0, 3.0, 36.0, 69.0]
+    assert o.mask.tolist() == [[True, False]] * 3 + [[True, True]] * 3
+
+
+def test_one_set_and_a_batch_are_told_apart():
+    one, single = make_observations(X, Y, grid=GRID)
+    assert single and one.locations.shape == (1, 3, 1) and one.values.dtype == torch.float64
+    many, single = make_observations(X[None].repeat(2, 1, 1), Y.repeat(2, 1))
+    assert not single and many.counts.tolist() == [3, 3]
+    flat, single = make_observations([0.1, -0.4, 0.9], [1, 2, 3])
+    assert single and flat.locations[0, :, 0].tolist() == [0.1, -0.4, 0.9]
+
+
+def test_padding_may_hold_anything_and_spreads_nothing():
+    x, y = X.clone(), Y.clone()
+    x[2], y[2] = float("nan"), float("inf")
+    o, _ = make_observations(x, y, torch.tensor([True, True, False]), GRID, positive=True)
+    assert o.locations.isfinite().all() and o.values.isfinite().all()
+    assert o.counts.tolist() == [2]
+
+
+def poisoned(tensor, value):
+    tensor = tensor.clone()
+    tensor.view(-1)[1] = value
+    return tensor
+
+
+REFUSED = {
+    "NaN value": (X, poisoned(Y, float("nan")), None, "finite .found NaN or inf"),
+    "infinite value": (X, poisoned(Y, float("inf")), None, "finite"),
+    "NaN location": (poisoned(X, float("nan")), Y, None, "finite"),
+    "no sensor": (X[:0], Y[:0], None, "empty"),
+    "all padding": (X, Y, torch.zeros(3).bool(), "empty"),
+    "too few values": (X, Y[:2], None, r"\(1, 3, 1\), \(1, 2\), \(1, 2\)"),
+    "mask too short": (X, Y, torch.ones(2).bool(), r"\(1, 3\), \(1, 2\)"),
+    "scalar value": (X, torch.tensor(1.0), None, "shapes do not fit"),
+    "outside": (poisoned(X, 1.2), Y, None, r"sensor 1 at \[1.2.*outside the domain \[-1.0\]"),
+    "two coordinates": (torch.rand(3, 2), Y, None, "2 coordinates, the domain has 1"),
+    "zero": (X, poisoned(Y, 0.0), None, "positive, found 0.0"),
+    "negative": (X, poisoned(Y, -2.5), None, "positive, found -2.5"),
+    "float mask": (X, Y, torch.ones(3), "boolean, found torch.float32"),
+    "integer mask": (X, Y, torch.ones(3).int(), "boolean, found torch.int32"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_observations_are_refused_with_what_was_found(case):
+    x, y, mask, message = REFUSED[case]
+    with pytest.raises(ObservationError, match=message):
+        make_observations(x, y, mask, GRID, positive=True)
+
+
+@pytest.mark.parametrize("bad", ["abc", [[1.0], [1.0, 2.0]], None, {"a": 1}])
+def test_what_is_no_array_is_refused_as_an_observation_error(bad):
+    with pytest.raises(ObservationError):
+        make_observations(X, bad, None, GRID)
+
+
+def test_a_batch_with_one_empty_set_is_refused():
+    mask = torch.tensor([[True, True, True], [False, False, False]])
+    with pytest.raises(ObservationError, match="empty"):
+        make_observations(X.expand(2, 3, 1), Y.expand(2, 3), mask, GRID)

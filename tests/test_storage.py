@@ -1,0 +1,341 @@
+"""Files: what was written comes back, and what is damaged or foreign is refused by name."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+import uqsonet
+from uqsonet import storage
+from uqsonet.errors import DataError
+from uqsonet.storage import (
+    ArrayFile,
+    array_kind,
+    atomic_path,
+    file_digest,
+    read_weights,
+    write_arrays,
+    write_text,
+    write_weights,
+)
+
+A = np.random.default_rng(0).standard_normal((50, 7)).astype(np.float32)
+B = np.arange(12, dtype=np.int32).reshape(3, 4)
+MASK = np.array([True, False, True])
+
+
+@pytest.fixture
+def path(tmp_path):
+    target = tmp_path / "data.h5"
+    write_arrays(target, "functions", {"seed": 3}, {"x/a": [A[:20], A[20:]], "b": [B], "m": [MASK]})
+    return target
+
+
+@pytest.fixture
+def weights(tmp_path):
+    target = tmp_path / "w.safetensors"
+    tensors = {"parameter/w": torch.arange(6.0).reshape(2, 3), "buffer/s": torch.tensor(1.5)}
+    write_weights(target, tensors, {"trials": [0, 1]})
+    return target
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x40
+    path.write_bytes(data)
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [p.name for p in folder.iterdir() if p.name.endswith(".part")]
+
+
+def test_arrays_round_trip_with_dtype_shape_and_meta(path):
+    with ArrayFile(path, "functions") as file:
+        for name, expected in (("x/a", A), ("b", B), ("m", MASK)):
+            found = file.read(name)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+        assert sorted(file.names()) == ["b", "m", "x/a"]
+        assert file.meta["seed"] == 3 and "torch" in file.meta["versions"]
+        np.testing.assert_array_equal(file.read("x/a", slice(5, 9)), A[5:9])
+    assert array_kind(path) == "functions"
+
+
+def test_the_same_content_gives_the_same_bytes(path, tmp_path):
+    arrays = {"x/a": [A], "b": [B], "m": [MASK]}
+    write_arrays(tmp_path / "other.h5", "functions", {"seed": 3}, arrays)
+    assert file_digest(tmp_path / "other.h5") == file_digest(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_truncated_file_is_refused(path, share):
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    with pytest.raises(DataError, match=r"data\.h5"):
+        with ArrayFile(path, "functions") as file:
+            file.read("x/a")
+
+
+def test_a_flipped_byte_of_data_is_refused(path):
+    start = path.read_bytes().find(A[:1].tobytes())
+    assert start > 0
+    flip(path, start + 2)
+    with ArrayFile(path, "functions") as file, pytest.raises(DataError, match=r"x/a.*corrupted"):
+        file.read("x/a")
+
+
+def test_any_flipped_byte_is_refused_or_harmless(path):
+    """Wherever a bit flips: the arrays come back as written, or a `DataError` says otherwise."""
+    data = path.read_bytes()
+    refused = 0
+    for position in np.random.default_rng(1).choice(len(data), 150, replace=False):
+        path.write_bytes(data)
+        flip(path, int(position))
+        try:
+            with ArrayFile(path, "functions") as file:
+                np.testing.assert_array_equal(file.read("x/a"), A)
+                np.testing.assert_array_equal(file.read("b"), B)
+        except DataError:
+            refused += 1
+    assert refused > 5
+
+
+def test_the_digest_catches_what_the_chunk_checksum_does_not(path):
+    with h5py.File(path, "r+") as file:
+        file["x/a"][3, 3] = 99.0  # HDF5 renews its own checksum
+    with ArrayFile(path, "functions") as file, pytest.raises(DataError, match="SHA-256"):
+        file.read("x/a")
+
+
+def test_foreign_hdf5_is_refused(tmp_path):
+    with h5py.File(tmp_path / "foreign.h5", "w") as file:
+        file["x"] = A
+    with pytest.raises(DataError, match="not written by uqsonet"):
+        ArrayFile(tmp_path / "foreign.h5", "functions")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [("schema", 99, "schema 99, this version reads 1"), ("format", "other", "not written by")],
+)
+def test_another_schema_or_format_is_refused(path, attribute, value, message):
+    with h5py.File(path, "r+") as file:
+        file.attrs[attribute] = value
+    with pytest.raises(DataError, match=message):
+        ArrayFile(path, "functions")
+
+
+@pytest.mark.parametrize("meta", [None, "not json"])
+def test_an_unreadable_header_is_refused(path, meta):
+    with h5py.File(path, "r+") as file:
+        del file.attrs["meta"]
+        if meta:
+            file.attrs["meta"] = meta
+    with pytest.raises(DataError, match=r"data\.h5"):
+        ArrayFile(path, "functions")
+
+
+def test_another_kind_is_refused(path):
+    with pytest.raises(DataError, match="holds 'functions', expected 'sensors'"):
+        ArrayFile(path, "sensors")
+
+
+def test_text_is_no_hdf5(tmp_path):
+    (tmp_path / "t.h5").write_text("hello")
+    for act in (lambda p: ArrayFile(p, "functions"), array_kind):
+        with pytest.raises(DataError, match="not a readable HDF5 file"):
+            act(tmp_path / "t.h5")
+
+
+def test_a_missing_file_or_array_is_named(path, tmp_path):
+    with pytest.raises(DataError, match=r"gone.h5: no such file"):
+        ArrayFile(tmp_path / "gone.h5", "functions")
+    with ArrayFile(path, "functions") as file, pytest.raises(DataError, match="no array 'nothing'"):
+        file.read("nothing")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_refused_with_their_index(tmp_path, bad):
+    array = A.copy()
+    array[4, 2] = bad
+    write_arrays(tmp_path / "n.h5", "functions", {}, {"a": [array]})
+    with ArrayFile(tmp_path / "n.h5", "functions") as file:
+        with pytest.raises(DataError, match=r"'a' is not finite at index \[4, 2\]"):
+            file.read("a")
+        np.testing.assert_array_equal(file.read("a", finite=False), array)
+
+
+def test_links_that_lead_elsewhere_are_refused(path, tmp_path):
+    write_arrays(tmp_path / "secret.h5", "functions", {}, {"x/a": [A]})
+    with h5py.File(path, "r+") as file:
+        file["external"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/x/a")
+        file["folder"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/x")
+        file["soft"] = h5py.SoftLink("/x/a")
+    with ArrayFile(path, "functions") as file:
+        for name in ("external", "soft", "folder/a"):
+            with pytest.raises(DataError):
+                file.read(name)
+
+
+def test_references_text_and_external_storage_are_refused(path, tmp_path):
+    (tmp_path / "raw.bin").write_bytes(A.tobytes())
+    with h5py.File(path, "r+") as file:
+        file.create_dataset("reference", (2,), dtype=h5py.ref_dtype)
+        file.create_dataset("text", data="hello")
+        storage = [(str(tmp_path / "raw.bin"), 0, A.nbytes)]
+        file.create_dataset("raw", A.shape, dtype="f4", external=storage)
+    with ArrayFile(path, "functions") as file:
+        for name in ("reference", "text", "raw", "x"):
+            with pytest.raises(DataError, match="not a plain numeric array"):
+                file.read(name)
+
+
+def test_an_error_midway_leaves_the_old_file_and_no_debris(path):
+    before = path.read_bytes()
+    with pytest.raises(KeyError), atomic_path(path) as temporary:
+        temporary.write_bytes(b"half")
+        raise KeyError
+    assert path.read_bytes() == before and not leftovers(path.parent)
+
+
+def test_a_new_version_never_shows_in_a_file_that_is_open(path):
+    """It replaces the name in one step: whoever reads the old file reads it to its end."""
+    before = path.read_bytes()
+    with path.open("rb", buffering=0) as reader:
+        head = reader.read(100)
+        write_arrays(path, "functions", {}, {"b": [B]})
+        assert head + reader.read() == before
+    assert path.read_bytes() != before
+
+
+def test_kill_dash_nine_during_a_write_leaves_the_old_file(path):
+    before = path.read_bytes()
+    code = (
+        "import sys, time; from pathlib import Path; from uqsonet.storage import atomic_path\n"
+        "with atomic_path(Path(sys.argv[1])) as temporary:\n"
+        "    temporary.write_bytes(b'half of a new file'); print('writing', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(uqsonet.__file__).parents[1])}
+    command = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"writing\n"
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    assert path.read_bytes() == before
+    with ArrayFile(path, "functions") as file:
+        np.testing.assert_array_equal(file.read("x/a"), A)
+
+
+def test_a_full_disk_is_a_data_error_that_names_the_file(path, monkeypatch):
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    for write in (
+        lambda: write_text(path, "new"),
+        lambda: write_arrays(path, "functions", {}, {"a": [A]}),
+        lambda: write_weights(path, {"a": torch.ones(2)}, {}),
+    ):
+        with pytest.raises(DataError, match=r"data.h5: cannot be written: No space left on device"):
+            write()
+        assert path.read_bytes() == before and not leftovers(path.parent)
+
+
+def test_a_folder_that_cannot_be_made_is_a_data_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match="cannot be written"):
+        write_text(tmp_path / "file" / "below.csv", "x")
+
+
+def test_written_files_are_readable_by_others(path):
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_weights_round_trip(weights):
+    tensors, meta = read_weights(weights)
+    assert torch.equal(tensors["parameter/w"], torch.arange(6.0).reshape(2, 3))
+    assert tensors["buffer/s"].shape == () and meta == {"trials": [0, 1]}
+
+
+@pytest.mark.parametrize("keep", [0, 4, 20, -1])
+def test_truncated_weights_are_refused(weights, keep):
+    weights.write_bytes(weights.read_bytes()[:keep])
+    with pytest.raises(DataError, match=r"w.safetensors: not a readable safetensors file"):
+        read_weights(weights)
+
+
+def test_any_flipped_bit_of_weights_is_refused_or_harmless(weights):
+    data = weights.read_bytes()
+    expected, expected_meta = read_weights(weights)
+    for position in range(len(data)):
+        weights.write_bytes(data)
+        flip(weights, position)
+        try:
+            tensors, meta = read_weights(weights)
+        except DataError:
+            continue
+        assert meta == expected_meta, position
+        assert tensors.keys() == expected.keys(), position
+        assert all(torch.equal(tensors[k], expected[k]) for k in tensors), position
+
+
+def test_foreign_or_other_weights_are_refused(tmp_path, monkeypatch):
+    target = tmp_path / "w.safetensors"
+    safetensors.torch.save_file({"a": torch.ones(2)}, target)
+    with pytest.raises(DataError, match="not written by uqsonet"):
+        read_weights(target)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "SCHEMA", 7)
+        write_weights(target, {"a": torch.ones(2)}, {})
+    with pytest.raises(DataError, match="schema 7, this version reads 1"):
+        read_weights(target)
+    with pytest.raises(DataError, match="no such file"):
+        read_weights(tmp_path / "gone.safetensors")
+
+
+def test_the_same_weights_give_the_same_bytes(tmp_path):
+    tensors = {"b": torch.ones(3), "a": torch.zeros(2, 2), "c": torch.arange(2)}
+    digests = set()
+    for i in range(20):
+        write_weights(tmp_path / f"{i}.safetensors", tensors, {"x": 1, "trials": [0]})
+        digests.add(file_digest(tmp_path / f"{i}.safetensors"))
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("meta", [None, "not json", "3"])
+@pytest.mark.parametrize("format_key", ["format", "uqsonet"])
+def test_weights_without_a_readable_header_are_refused(tmp_path, format_key, meta):
+    header = {format_key: "uqsonet", "schema": "1"} | ({"meta": meta} if meta else {})
+    safetensors.torch.save_file({"a": torch.ones(2)}, tmp_path / "w.safetensors", metadata=header)
+    with pytest.raises(DataError, match=r"w.safetensors"):
+        read_weights(tmp_path / "w.safetensors")
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    target = tmp_path / "w.safetensors"
+    write_weights(target, {"a": torch.tensor([1.0, float("nan")])}, {})
+    with pytest.raises(DataError, match="'a' holds a value that is not finite"):
+        read_weights(target)
+
+
+def test_nothing_is_unpickled(tmp_path):
+    torch.save({"a": torch.ones(2)}, tmp_path / "w.safetensors")
+    with pytest.raises(DataError, match="not a readable safetensors file"):
+        read_weights(tmp_path / "w.safetensors")
+
+
+def test_text_is_written_whole(tmp_path):
+    write_text(tmp_path / "deep" / "t.json", json.dumps({"ä": 1}, ensure_ascii=False))
+    assert json.loads((tmp_path / "deep" / "t.json").read_text("utf-8")) == {"ä": 1}

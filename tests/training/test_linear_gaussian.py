@@ -1,0 +1,161 @@
+"""On a linear-Gaussian operator the exact posterior is known, and every method must find it.
+
+A random line is seen at one or two places with noise, u is a linear map of it. Scored is the
+relative L2 error of posterior mean and std over observation sets and points, with z from its prior.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from uqsonet import baselines
+from uqsonet.baselines import Cokriging, SensorFree
+from uqsonet.config import AttentionNetwork, KrigingNetwork, TrainingConfig
+from uqsonet.nn.base import build_model
+from uqsonet.posterior import spread
+from uqsonet.problems import get_problem
+from uqsonet.sensors import observe, uniform_layouts
+from uqsonet.simulation import Functions
+from uqsonet.training.optimiser import StackedOptimiser
+from uqsonet.training.sampler import BatchSampler
+from uqsonet.training.validation import load_trial
+
+TOLERANCE = 0.02
+"""Fixed before any training; Monte Carlo contributes about 0.003 of it."""
+
+NOISE = 1.0
+TOY = get_problem("toy_linear")
+QUERIES = TOY.training_grid()[0].points()
+
+
+def draw_functions(size: int) -> Functions:
+    kappa, u = TOY.sample(np.random.default_rng(1), size)
+    return Functions(TOY, "training", kappa.float(), u[:, ::2].float())
+
+
+def observation_sets(layouts: torch.Tensor, noise_std: float):
+    """Hundred test functions seen at given layouts."""
+    generator = np.random.default_rng(99)
+    kappa, _ = TOY.sample(generator, 100)
+    noise = noise_std * torch.from_numpy(generator.standard_normal((100, layouts.shape[1])))
+    return observe(TOY, kappa, layouts[torch.arange(100) % len(layouts)], noise)
+
+
+def errors(model, layouts: torch.Tensor, noise_std: float = NOISE, samples: int = 16_384):
+    """Relative L2 errors of mean and std against the closed form."""
+    x, y = observation_sets(layouts, noise_std)
+    exact = [TOY.exact_posterior(a, b, noise_std, QUERIES) for a, b in zip(x, y, strict=True)]
+    mean = torch.stack([m for m, _ in exact])
+    std = torch.stack([c.diagonal().clamp_min(0).sqrt() for _, c in exact])
+    posterior = model.condition(x, y, noise_std=noise_std)
+    coefficients, covariance = posterior.moments(samples)
+    offset, basis = posterior.basis(QUERIES)
+    found = offset + coefficients @ basis.T, spread(basis, covariance)
+    return [float((f - e).norm() / e.norm()) for f, e in zip(found, (mean, std), strict=True)]
+
+
+def fit(network, training: TrainingConfig, functions: Functions, layouts):
+    torch.manual_seed(1)
+    model = build_model("uqsonet", "toy_linear", network, NOISE)
+    model.fit_constants(functions)
+    initial = {k: v.detach().clone() for k, v in model.named_parameters()}
+    optimiser = StackedOptimiser(model, [initial], training)
+    sampler = BatchSampler(
+        TOY,
+        training,
+        functions.kappa,
+        model.targets(functions),
+        layouts if model.reads_sensors else None,
+        NOISE,
+        model.latent_dim,
+        1,
+        [torch.Generator().manual_seed(1)],
+    )
+    for iteration in range(training.iterations):
+        optimiser.step(iteration, *sampler.draw())
+    load_trial(model, optimiser.weights(), 0)
+    return model.eval()
+
+
+def random_layouts(m: int) -> torch.Tensor:
+    return torch.from_numpy(uniform_layouts(np.random.default_rng(m), 33, m, 50)).long()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_papers_model_recovers_the_exact_posterior():
+    """Attention, ELBO, everything trained end to end; the set of sensors has one or two members."""
+    network = AttentionNetwork(
+        embedding_dim=8,
+        heads=2,
+        head_width=8,
+        location_embedding=[16],
+        value_embedding=[16],
+        attention=[16],
+        branch=[32],
+        trunk=[32],
+        encoder=[32],
+        latent_dim=2,
+        truncation=4,
+        activation="silu",
+        noise_variance=5e-3,
+        standardise_inputs=True,
+        count_feature=True,
+    )
+    training = TrainingConfig(
+        iterations=20_000,
+        batch_size=256,
+        learning_rate=5e-3,
+        schedule="cosine",
+        gradient_clip=10.0,
+        average_decay=0.995,
+    )
+    layouts = {1: torch.tensor([[22]]), 2: torch.tensor([[6, 26]])}
+    functions = draw_functions(200_000)
+    model = fit(network, training, functions, layouts)
+    free = SensorFree(functions, NOISE)
+    for m, layout in layouts.items():
+        assert min(errors(free, layout)) > 10 * TOLERANCE  # who ignores the sensors fails
+        assert max(errors(model, layout)) < TOLERANCE, (m, errors(model, layout))
+
+
+@pytest.fixture(scope="module")
+def functions():
+    return draw_functions(20_000)
+
+
+@pytest.fixture(scope="module")
+def kriging(functions):
+    network = KrigingNetwork(input_modes=2, output_modes=2, branch=[16])
+    training = TrainingConfig(
+        iterations=1500, batch_size=500, learning_rate=3e-3, schedule="cosine"
+    )
+    return fit(network, training, functions, None)
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 10])
+@pytest.mark.parametrize("noise_std", [0.2, 1.0])
+def test_the_kriging_architecture_recovers_the_exact_posterior(kriging, m, noise_std):
+    found = errors(kriging, random_layouts(m), noise_std)
+    assert max(found) < TOLERANCE, found
+
+
+def use_two_modes(monkeypatch):
+    """The toy's functions span two dimensions."""
+    monkeypatch.setattr(baselines, "INPUT_MODES", 2)
+    monkeypatch.setattr(baselines, "OUTPUT_MODES", 2)
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 10])
+@pytest.mark.parametrize("noise_std", [0.2, 1.0])
+def test_cokriging_recovers_the_exact_posterior(functions, monkeypatch, m, noise_std):
+    use_two_modes(monkeypatch)
+    found = errors(Cokriging(functions, noise_std), random_layouts(m), noise_std)
+    assert max(found) < TOLERANCE, found
+
+
+def test_one_noiseless_sensor_leaves_the_exact_spread(kriging, functions, monkeypatch):
+    use_two_modes(monkeypatch)
+    for model in (kriging, Cokriging(functions, 0.0)):
+        found = errors(model, random_layouts(1), 0.0)
+        assert max(found) < TOLERANCE, found

@@ -1,0 +1,335 @@
+"""Training jobs: resumed, stacked and repeated runs give the same numbers; failures are clear."""
+
+import csv
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+import uqsonet
+from uqsonet.config import (
+    AttentionNetwork,
+    JobsConfig,
+    KrigingNetwork,
+    MethodConfig,
+    TrainingConfig,
+)
+from uqsonet.errors import DataError, TrainingError
+from uqsonet.storage import file_digest, read_weights
+from uqsonet.training import loop
+from uqsonet.training.checkpoint import fingerprint, termination_flag
+from uqsonet.training.optimiser import StackedOptimiser, learning_rate
+
+ATTENTION = AttentionNetwork(
+    embedding_dim=2,
+    heads=2,
+    head_width=4,
+    location_embedding=[6],
+    value_embedding=[6],
+    attention=[5],
+    branch=[8],
+    trunk=[8],
+    encoder=[8],
+    latent_dim=2,
+    truncation=4,
+    noise_variance=0.02,
+)
+KRIGING = KrigingNetwork(input_modes=2, output_modes=2, branch=[8])
+NETWORKS = {"attention": ATTENTION, "kriging": KRIGING}
+JOBS = JobsConfig()
+
+
+@pytest.fixture
+def make_job(toy_files):
+    def make(architecture="attention", trials=(0,), method="uqsonet", seed=4, **changes):
+        options = {"iterations": 12, "batch_size": 20, "learning_rate": 1e-3, "validate_every": 4}
+        training = TrainingConfig(**(options | changes))
+        return loop.TrainingJob(
+            method,
+            toy_files.problem,
+            MethodConfig(network=NETWORKS[architecture], training=training),
+            toy_files.noise_std,
+            list(trials),
+            seed,
+            toy_files.functions,
+            toy_files.sensors,
+            toy_files.validation,
+            "code-1",
+        )
+
+    return make
+
+
+def run(job, folder: Path, name: str = "run", jobs: JobsConfig = JOBS) -> Path:
+    weights = folder / f"{name}.safetensors"
+    loop.train(job, jobs, weights, folder / f"{name}.csv", folder / f"{name}.state", bar=False)
+    return weights
+
+
+def rows(weights: Path) -> list[dict[str, str]]:
+    with weights.with_suffix(".csv").open() as file:
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+
+
+def same(first: Path, second: Path) -> bool:
+    """Whether two weight files hold the same tensors to the last bit, and the same description."""
+    (a, meta), (b, other) = read_weights(first), read_weights(second)
+    return meta == other and a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def interrupt_at(monkeypatch, iteration: int) -> None:
+    """Deliver SIGTERM's flag when this iteration has been taken."""
+    from contextlib import contextmanager
+
+    received: list[int] = []
+
+    @contextmanager
+    def flag():
+        yield received
+
+    step = StackedOptimiser.step
+
+    def counted(self, index, batch, normals):
+        found = step(self, index, batch, normals)
+        if index + 1 == iteration:
+            received.append(15)
+        return found
+
+    monkeypatch.setattr(loop, "termination_flag", flag)
+    monkeypatch.setattr(StackedOptimiser, "step", counted)
+
+
+@pytest.mark.parametrize("average", [None, 0.9])
+@pytest.mark.parametrize("trials", [(0,), (0, 1)], ids=["single", "stacked"])
+@pytest.mark.parametrize("architecture", ["attention", "kriging"])
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
+    make_job, tmp_path, monkeypatch, architecture, trials, average
+):
+    job = make_job(architecture, trials, average_decay=average, schedule="cosine", weight_decay=0.1)
+    whole = run(job, tmp_path, "whole")
+    for stop in (1, 5, 8):  # once, again before the first resumption is done, on a validation
+        with monkeypatch.context() as patch:
+            interrupt_at(patch, stop)
+            with pytest.raises(TrainingError, match=f"stopped by signal 15 at iteration {stop}"):
+                run(job, tmp_path, "parts")
+        assert not (tmp_path / "parts.safetensors").exists()
+    parts = run(job, tmp_path, "parts")
+    assert same(parts, whole)
+    assert rows(parts) == rows(whole) and len(rows(whole)) == 3 * len(trials)
+    assert not (tmp_path / "parts.state").exists()
+
+
+@pytest.mark.parametrize("protocol", ["fixed_batches", "batch_shared"])
+def test_the_other_protocols_resume_bit_for_bit(make_job, tmp_path, monkeypatch, protocol):
+    job = make_job(protocol=protocol, gradient_clip=0.5)
+    whole = run(job, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 7)
+        with pytest.raises(TrainingError, match="iteration 7"):
+            run(job, tmp_path, "parts")
+    assert same(run(job, tmp_path, "parts"), whole)
+
+
+def test_a_signal_sets_the_flag_and_handlers_are_put_back():
+    import os
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM)
+    with termination_flag() as received:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert received == [signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("architecture", ["attention", "kriging"])
+def test_the_same_seed_gives_the_same_weight_bytes_and_another_seed_others(
+    make_job, tmp_path, architecture
+):
+    first = run(make_job(architecture), tmp_path, "first")
+    torch.manual_seed(999)  # the global generator has no influence
+    second = run(make_job(architecture), tmp_path, "second")
+    assert file_digest(first) == file_digest(second)
+    other = run(make_job(architecture, seed=5), tmp_path, "other")
+    assert file_digest(first) != file_digest(other)
+
+
+@pytest.mark.parametrize("protocol", ["fixed_batches", "batch_shared", "redraw"])
+@pytest.mark.parametrize("architecture", ["attention", "kriging"])
+def test_a_stacked_pair_trains_as_two_single_runs(make_job, tmp_path, architecture, protocol):
+    options = {"protocol": protocol, "gradient_clip": 0.1, "average_decay": 0.5}
+    pair = run(make_job(architecture, (2, 5), **options), tmp_path, "pair")
+    stacked, _ = read_weights(pair)
+    for index, trial in enumerate((2, 5)):
+        single = run(make_job(architecture, (trial,), **options), tmp_path, f"trial{trial}")
+        alone, meta = read_weights(single)
+        assert meta["trials"] == [trial]
+        for name, value in alone.items():
+            if name.startswith("parameter/"):
+                torch.testing.assert_close(stacked[name][index], value[0], rtol=1e-4, atol=2e-6)
+        mine = [row for row in rows(pair) if row["trial"] == str(trial)]
+        for a, b in zip(mine, rows(single), strict=True):
+            assert float(a["loss"]) == pytest.approx(float(b["loss"]), rel=1e-4)
+    assert rows(pair)[0]["loss"] != rows(pair)[1]["loss"]
+
+
+def test_training_lowers_the_loss_and_trials_start_apart(make_job, tmp_path):
+    network = {"iterations": 300, "validate_every": 1, "learning_rate": 3e-3}
+    found = rows(run(make_job("attention", (0, 1), **network), tmp_path))
+    losses = [[float(r["loss"]) for r in found if r["trial"] == t] for t in "01"]
+    assert losses[0][0] != losses[1][0]
+    for trial in losses:
+        assert sum(trial[-20:]) < 0.3 * sum(trial[:20])
+
+
+def test_skill_of_a_good_model_is_near_one_and_of_none_near_zero(make_job, tmp_path, toy_files):
+    found = rows(run(make_job("kriging", iterations=200, learning_rate=1e-2), tmp_path))[-1]
+    assert all(float(v) > 0.8 for k, v in found.items() if k.startswith("skill_")), found
+
+
+def stopped_state(job, folder, monkeypatch) -> Path:
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 5)
+        with pytest.raises(TrainingError):
+            run(job, folder)
+    return folder / "run.state"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"seed": 5}, "seed changed"),
+        ({"learning_rate": 2e-3}, "config changed"),
+        ({"trials": (1,)}, "trials changed"),
+    ],
+)
+def test_a_stale_checkpoint_is_refused_with_the_reason(
+    make_job, tmp_path, monkeypatch, caplog, change, reason
+):
+    stopped_state(make_job(), tmp_path, monkeypatch)
+    job = make_job(**change)
+    fresh = run(job, tmp_path, "fresh")
+    with caplog.at_level(logging.INFO, "uqsonet"):
+        stale = run(job, tmp_path)
+    assert "belongs to another run" in caplog.text and reason in caplog.text
+    assert same(stale, fresh)
+
+
+def test_a_checkpoint_of_other_code_or_data_is_refused(make_job, toy_files, tmp_path):
+    from dataclasses import replace
+
+    job = make_job()
+    other = replace(job, code="code-2"), replace(job, functions=toy_files.test)
+    assert len({fingerprint(j.identity()) for j in (job, *other)}) == 3
+    assert fingerprint(job.identity()) == fingerprint(make_job().identity())
+
+
+def test_a_damaged_checkpoint_starts_anew(make_job, tmp_path, monkeypatch, caplog):
+    job = make_job()
+    fresh = run(job, tmp_path, "fresh")
+    state = stopped_state(job, tmp_path, monkeypatch)
+    state.write_bytes(state.read_bytes()[:-100])
+    with caplog.at_level(logging.INFO, "uqsonet"):
+        assert same(run(job, tmp_path), fresh)
+    assert "unreadable checkpoint" in caplog.text
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(make_job, tmp_path, monkeypatch):
+    job = make_job()
+    state = stopped_state(job, tmp_path, monkeypatch)
+    before = state.read_bytes()
+    step = StackedOptimiser.step
+
+    def poisoned(self, index, batch, normals):
+        if index == 9:
+            batch["u"] = batch["u"] * float("nan")
+        return step(self, index, batch, normals)
+
+    monkeypatch.setattr(StackedOptimiser, "step", poisoned)
+    with pytest.raises(TrainingError, match="loss of trial 0 is not finite at iteration 12"):
+        run(job, tmp_path)
+    assert state.read_bytes() == before
+    assert not (tmp_path / "run.safetensors").exists()
+
+
+def test_a_loss_that_is_not_finite_is_never_checkpointed(make_job, tmp_path, monkeypatch):
+    """Even when a checkpoint falls due between two checks."""
+    job = make_job(iterations=30)
+    step = StackedOptimiser.step
+
+    def poisoned(self, index, batch, normals):
+        if index >= 3:
+            batch["u"] = batch["u"] * float("nan")
+        return step(self, index, batch, normals)
+
+    monkeypatch.setattr(StackedOptimiser, "step", poisoned)
+    with pytest.raises(TrainingError, match="iteration 4"):
+        run(job, tmp_path, jobs=JobsConfig(checkpoint_minutes=1e-9))
+    tensors, meta = read_weights(tmp_path / "run.state")
+    assert meta["iteration"] == 3
+    assert all(t.isfinite().all() for t in tensors.values() if t.is_floating_point())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is there")
+@pytest.mark.parametrize("device", ["cuda", "cuda:3"])
+def test_a_missing_device_gives_one_clear_message(make_job, tmp_path, device):
+    message = rf"jobs.device = '{device}', but torch sees 0 CUDA devices; use 'cpu'"
+    with pytest.raises(TrainingError, match=message):
+        run(make_job(), tmp_path, jobs=JobsConfig(device=device))
+
+
+@pytest.mark.parametrize("architecture", ["attention", "kriging"])
+def test_trained_weights_load_and_answer(make_job, tmp_path, toy_files, architecture):
+    weights = run(make_job(architecture, (3, 7)), tmp_path)
+    first, seventh = uqsonet.load(weights), uqsonet.load(weights, trial=7)
+    a, b = (model.condition([0.25, -0.5], [1.0, 2.0]) for model in (first, seventh))
+    assert a.mean().shape == (33,) and (a.std() >= 0).all()
+    assert not torch.equal(a.mean(), b.mean())
+    assert torch.equal(uqsonet.load(tmp_path).condition([0.25, -0.5], [1.0, 2.0]).mean(), a.mean())
+    assert torch.equal(
+        uqsonet.load(weights, 3).condition([0.25, -0.5], [1.0, 2.0]).mean(), a.mean()
+    )
+    with pytest.raises(DataError, match=r"has trials \[3, 7\], asked for 0"):
+        uqsonet.load(weights, trial=0)
+
+
+def test_weights_that_do_not_fit_their_description_are_refused(make_job, tmp_path):
+    from uqsonet.storage import write_weights
+
+    tensors, meta = read_weights(run(make_job(), tmp_path))
+    changed = tmp_path / "changed.safetensors"
+    write_weights(changed, {k: v for k, v in tensors.items() if "trunk" not in k}, meta)
+    with pytest.raises(DataError, match="do not fit the networks"):
+        uqsonet.load(changed)
+    write_weights(changed, tensors, {k: v for k, v in meta.items() if k != "method"})
+    with pytest.raises(DataError, match="header cannot be read"):
+        uqsonet.load(changed)
+    with pytest.raises(DataError, match="holds 2 weight files"):
+        uqsonet.load(tmp_path)
+
+
+def test_vidon_logs_skill_of_the_mean_only(make_job, tmp_path):
+    (row, *_) = rows(run(make_job(method="vidon"), tmp_path))
+    assert {"skill_mean_1", "skill_mean_2", "skill_mean_4"} <= set(row)
+    assert not any(key.startswith("skill_std") for key in row)
+
+
+def test_missing_skill_and_a_collapsed_latent_space_are_said_aloud(make_job, tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "uqsonet"):
+        run(make_job(iterations=1, learning_rate=1e-9), tmp_path)
+    assert "trial 0 has no skill over the sensor-free predictor" in caplog.text
+    caplog.clear()
+    loop._warn([{"trial": 0, "iteration": 1, "kl": 0.01}], make_job())
+    assert "latent space collapsed" in caplog.text
+
+
+def test_learning_rate_schedules():
+    constant = TrainingConfig(iterations=100, learning_rate=0.3)
+    assert {learning_rate(constant, i) for i in range(100)} == {0.3}
+    cosine = TrainingConfig(iterations=1000, learning_rate=0.3, schedule="cosine")
+    values = [learning_rate(cosine, i) for i in range(1000)]
+    peak = values.index(max(values))
+    assert 45 <= peak <= 52 and max(values) == pytest.approx(0.3, rel=0.03)
+    assert values[:peak] == sorted(values[:peak])
+    assert values[peak:] == sorted(values[peak:], reverse=True)
+    assert values[0] == pytest.approx(0.3 / 50) and values[-1] == pytest.approx(0, abs=1e-9)

@@ -1,0 +1,153 @@
+"""How functions and sensors meet in training, by protocol."""
+
+import numpy as np
+import pytest
+import torch
+
+from uqsonet.config import TrainingConfig
+from uqsonet.problems import get_problem
+from uqsonet.sensors import uniform_layouts
+from uqsonet.training.sampler import BatchSampler
+
+TOY = get_problem("toy_linear")
+SIZE, N = 10, 100
+KAPPA = torch.randn(N, 33, generator=torch.Generator().manual_seed(0))
+TARGETS = {"u": torch.arange(float(N))[:, None].expand(N, 17)}
+COUNTS = list(range(1, 11))
+LAYOUTS = {
+    m: torch.from_numpy(uniform_layouts(np.random.default_rng(m), 33, m, 60)).long() for m in COUNTS
+}
+
+
+def sampler(protocol="redraw", seeds=(0,), noise_std=0.0, layouts=LAYOUTS, latent_dim=2, seed=5):
+    config = TrainingConfig(iterations=1, batch_size=SIZE, protocol=protocol)
+    generators = [torch.Generator().manual_seed(s) for s in seeds]
+    return BatchSampler(
+        TOY, config, KAPPA, TARGETS, layouts, noise_std, latent_dim, seed, generators
+    )
+
+
+def rows_of(batch):
+    return batch["u"][..., 0].long()
+
+
+def indices_of(batch):
+    """Grid indices of the sensors (T, B, m)."""
+    return ((batch["locations"][..., 0] + 1) * 16).round().long()
+
+
+@pytest.mark.parametrize("protocol", ["fixed_batches", "batch_shared", "redraw"])
+def test_values_are_those_of_the_functions_at_distinct_sensors(protocol):
+    drawn = sampler(protocol)
+    for _ in range(20):
+        batch, normals = drawn.draw()
+        assert normals.shape == (1, SIZE, 2)
+        mask, index = batch["mask"][0], indices_of(batch)[0]
+        expected = KAPPA[rows_of(batch)[0]].gather(1, index)
+        assert torch.equal(batch["values"][0][mask], expected[mask])
+        for row, keep in zip(index, mask, strict=True):
+            assert len(set(row[keep].tolist())) == int(keep.sum()) > 0
+
+
+def test_fixed_batches_cover_every_count_once_in_ten_batches():
+    drawn = sampler("fixed_batches")
+    batches = {}
+    for _ in range(200):
+        batch, _ = drawn.draw()
+        rows = rows_of(batch)[0]
+        first = int(rows[0])
+        assert rows.tolist() == list(range(first, first + SIZE)) and first % SIZE == 0
+        counts = batch["mask"][0].sum(1)
+        assert (counts == counts[0]).all()
+        key = (int(counts[0]), indices_of(batch)[0].tolist(), batch["values"][0].tolist())
+        assert batches.setdefault(first // SIZE, key) == key  # the same every time it comes
+    assert sorted(batches) == list(range(10))
+    assert sorted(count for count, _, _ in batches.values()) == COUNTS
+
+
+def test_fixed_batches_give_each_function_a_layout_of_its_own():
+    batch, _ = sampler("fixed_batches").draw()
+    while batch["mask"].shape[2] < 4:
+        batch, _ = sampler("fixed_batches", seeds=(int(batch["mask"].shape[2]) + 7,)).draw()
+    assert len(torch.unique(indices_of(batch)[0], dim=0)) == SIZE
+
+
+def test_fixed_batches_are_the_same_for_every_trial_noise_included():
+    def cut(seed):
+        drawn = sampler("fixed_batches", seeds=(seed,), noise_std=0.3)
+        found = {}
+        for _ in range(150):
+            batch, _ = drawn.draw()
+            found[int(rows_of(batch)[0, 0])] = batch["values"][0].tolist()
+        return found
+
+    assert len(cut(1)) == 10 and cut(1) == cut(2)
+
+
+def test_batch_shared_has_one_count_and_one_layout_which_vary_between_batches():
+    drawn = sampler("batch_shared")
+    counts, layouts = set(), set()
+    for _ in range(200):
+        batch, _ = drawn.draw()
+        assert batch["mask"].all()
+        index = indices_of(batch)[0]
+        assert (index == index[0]).all()
+        counts.add(index.shape[1])
+        layouts.add(tuple(index[0].tolist()))
+        assert len(set(rows_of(batch)[0].tolist())) > 3
+    assert counts == set(COUNTS) and len(layouts) > 100
+
+
+def test_redraw_gives_the_same_function_different_sensors():
+    drawn = sampler("redraw")
+    counts, seen = torch.zeros(11), {}
+    for _ in range(300):
+        batch, _ = drawn.draw()
+        number = batch["mask"][0].sum(1)
+        counts += torch.bincount(number, minlength=11)
+        for row, index, keep in zip(
+            rows_of(batch)[0].tolist(), indices_of(batch)[0], batch["mask"][0], strict=True
+        ):
+            seen.setdefault(row, set()).add(tuple(index[keep].tolist()))
+    assert len(seen) == N and min(len(layouts) for layouts in seen.values()) > 5
+    # 3000 draws over ten equally likely counts
+    assert counts[0] == 0 and ((counts[1:] - 300).abs() < 4.5 * 270**0.5).all()
+
+
+def test_noise_is_drawn_anew_and_has_the_stated_size():
+    drawn = sampler("redraw", noise_std=0.7)
+    errors = []
+    for _ in range(200):
+        batch, _ = drawn.draw()
+        mask, index = batch["mask"][0], indices_of(batch)[0]
+        clean = KAPPA[rows_of(batch)[0]].gather(1, index)
+        errors.append((batch["values"][0] - clean)[mask])
+    errors = torch.cat(errors)
+    assert abs(errors.std() / 0.7 - 1) < 4 / (2 * len(errors)) ** 0.5
+    assert abs(errors.mean()) < 4 * 0.7 / len(errors) ** 0.5
+
+
+@pytest.mark.parametrize("protocol", ["fixed_batches", "batch_shared", "redraw"])
+@pytest.mark.parametrize("noise_std", [0.0, 0.4])
+def test_stacked_trials_see_what_they_would_see_alone(protocol, noise_std):
+    pair = sampler(protocol, (3, 4), noise_std)
+    alone = [sampler(protocol, (seed,), noise_std) for seed in (3, 4)]
+    for _ in range(10):
+        batch, normals = pair.draw()
+        for i, single in enumerate(alone):
+            one, one_normals = single.draw()
+            width = one["mask"].shape[2]
+            assert torch.equal(normals[i], one_normals[0])
+            assert torch.equal(batch["u"][i], one["u"][0])
+            for key in ("locations", "values", "mask"):
+                assert torch.equal(batch[key][i][:, :width], one[key][0])
+            assert not batch["mask"][i][:, width:].any()
+            assert batch["values"][i].isfinite().all()
+
+
+def test_models_without_sensors_draw_functions_only():
+    drawn = sampler(layouts=None, latent_dim=0)
+    batch, normals = drawn.draw()
+    assert set(batch) == {"u"} and normals.shape == (1, SIZE, 0)
+    rows = torch.cat([rows_of(drawn.draw()[0])[0] for _ in range(200)])
+    assert len(rows.unique()) == N

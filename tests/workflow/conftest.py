@@ -1,0 +1,86 @@
+"""A copy of the project that tests may edit, run once at smoke scale."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("Snakefile", "config.yaml", "config", "workflow", "profiles", "src", "environment.yml")
+
+
+@dataclass
+class Project:
+    """A working copy: its own sources, configuration and results."""
+
+    path: Path
+
+    def snakemake(self, *arguments: str, cores: int = 2) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake in the copy, with the copy's package."""
+        binaries = Path(sys.executable).parent
+        environment = os.environ | {
+            "PYTHONPATH": str(self.path / "src"),
+            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+            "MPLBACKEND": "Agg",
+        }
+        return subprocess.run(
+            [sys.executable, "-m", "snakemake", "--cores", str(cores), *arguments],
+            cwd=self.path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def smoke(self, *arguments: str, cores: int = 2) -> subprocess.CompletedProcess[str]:
+        """Run with the smoke overlay; later overlays may follow in `arguments`."""
+        return self.snakemake("--configfile", "config/smoke.yaml", *arguments, cores=cores)
+
+    def planned(self, *arguments: str) -> dict[str, int]:
+        """Return rule -> number of jobs that a dry run plans."""
+        result = self.smoke(*arguments, "--dry-run")
+        assert result.returncode == 0, result.stdout + result.stderr
+        text = result.stdout + result.stderr
+        if "Nothing to be done" in text:
+            return {}
+        table = text.split("Job stats:")[1].split("\n\n")[0]
+        counts = {m[1]: int(m[2]) for m in re.finditer(r"^(\w+)\s+(\d+)$", table, re.MULTILINE)}
+        return {rule: n for rule, n in counts.items() if rule not in ("total", "all")}
+
+    def copy(self, path: Path) -> "Project":
+        """Return a copy of the copy, with times kept so that nothing looks newer."""
+        shutil.copytree(self.path, path, symlinks=True)
+        return Project(path)
+
+
+def fresh_copy(path: Path) -> Project:
+    """Copy what the workflow needs from the repository."""
+    path.mkdir(parents=True)
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir() and not source.is_symlink():
+            shutil.copytree(source, path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, path / name, follow_symlinks=False)
+    return Project(path)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The whole DAG at smoke scale, run once; tests that edit take a copy."""
+    project = fresh_copy(tmp_path_factory.mktemp("workflow") / "project")
+    result = project.smoke()
+    assert result.returncode == 0, result.stdout + result.stderr
+    return project
+
+
+@pytest.fixture
+def editable(finished: Project, tmp_path: Path) -> Project:
+    """A copy of the finished run."""
+    return finished.copy(tmp_path / "project")

@@ -1,0 +1,228 @@
+"""The whole DAG at smoke scale: what it makes, and what an edit makes it do again."""
+
+import csv
+import filecmp
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import pytest
+import yaml
+
+from tests.workflow.conftest import Project, fresh_copy
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+SMOKE = Path("results/smoke")
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text, f"{path} has no {old!r}"
+    path.write_text(text.replace(old, new, 1))
+
+
+def overlay(project: Project, values: dict) -> str:
+    path = project.path / "config" / "extra.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return "config/extra.yaml"
+
+
+def test_every_promised_file_is_there(finished: Project) -> None:
+    results = finished.path / SMOKE
+    for name in (
+        "tables/all.tex",
+        "tables/diffusion1d.tex",
+        "tables/diffusion1d.csv",
+        "scorecard.csv",
+        "config.json",
+        "figures/diffusion1d_posterior.pdf",
+        "figures/diffusion1d_posterior.png",
+        "figures/diffusion1d_training.pdf",
+    ):
+        assert (results / name).stat().st_size > 0, name
+    assert json.loads((results / "config.json").read_text())["scale"] == "smoke"
+
+
+def test_the_document_of_tables_compiles_by_itself(finished: Project, tmp_path: Path) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("pdflatex is not installed (apt install texlive-latex-extra lmodern)")
+    shutil.copy(finished.path / SMOKE / "tables" / "all.tex", tmp_path)
+    result = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert "Overfull \\hbox" not in result.stdout
+
+
+def test_captions_say_that_it_is_smoke_scale(finished: Project) -> None:
+    assert "SMOKE SCALE" in (finished.path / SMOKE / "tables" / "all.tex").read_text()
+
+
+def test_the_scorecard_has_all_142_cells_and_ours_where_this_run_has_them(
+    finished: Project,
+) -> None:
+    with (finished.path / SMOKE / "scorecard.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 142
+    ours = [row for row in rows if row["ours"]]
+    assert {row["table"] for row in ours} == {"tab:1d-pde-error"}
+    assert len(ours) == 30
+
+
+def test_the_results_tree_passes_the_check(finished: Project) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "uqsonet", "check", str(finished.path / SMOKE)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("ok ") >= 9
+
+
+def test_nothing_is_planned_right_after_a_run(finished: Project) -> None:
+    assert finished.planned() == {}
+
+
+def test_a_comment_or_docstring_reruns_nothing(editable: Project) -> None:
+    source = editable.path / "src/uqsonet"
+    edit(source / "nn/uqsonet.py", "import torch\n", "import torch  # a comment\n")
+    edit(source / "nn/kriging.py", '"""UQ-SONet on a', '"""A better word for UQ-SONet on a')
+    edit(source / "solvers/elliptic1d.py", "from torch", "\n\nfrom torch")
+    script = editable.path / "workflow/scripts/train.py"
+    script.write_text(script.read_text() + "\n# a comment\n")
+    assert editable.planned() == {}
+
+
+def test_a_plot_style_redraws_and_retrains_nothing(editable: Project) -> None:
+    edit(editable.path / "src/uqsonet/report/style.py", "#", "#  ")
+    style = editable.path / "src/uqsonet/report/style.py"
+    style.write_text(style.read_text() + "\nEXTRA_COLOUR = '#123456'\n")
+    planned = editable.planned()
+    assert set(planned) == {"posterior_figure", "training_figure"}
+
+
+def test_an_edit_of_a_model_retrains_it_and_no_other(editable: Project) -> None:
+    edit(editable.path / "src/uqsonet/nn/kriging.py", "start + self.linear", "self.linear")
+    planned = editable.planned()
+    assert planned["train"] == 2  # the two trials of uqsonet; vidon's files do not use kriging
+    assert "simulate" not in planned
+    assert "reference" not in planned
+
+
+def test_an_edit_of_the_solver_starts_at_the_beginning(editable: Project) -> None:
+    edit(editable.path / "src/uqsonet/solvers/elliptic1d.py", "2.0 / (k", "2 / (k")
+    planned = editable.planned()
+    assert planned["simulate"] == 1
+    assert planned["train"] == 4
+
+
+def test_one_more_trial_adds_one_training_a_method(editable: Project) -> None:
+    extra = overlay(editable, {"experiments": {"diffusion1d": {"trials": 3}}})
+    planned = editable.planned(extra)
+    assert planned["train"] == 2  # one for each of two methods
+    assert planned["evaluate"] == 4  # each in both evaluations
+    assert "reference" not in planned
+
+
+def test_one_and_two_cores_give_the_same_bytes(finished: Project, tmp_path: Path) -> None:
+    single = fresh_copy(tmp_path / "single")
+    targets = [
+        str(SMOKE / name)
+        for name in (
+            "simulate/diffusion1d.h5",
+            "sensors/diffusion1d.h5",
+            "reference/diffusion1d/paper.h5",
+            "train/diffusion1d/uqsonet/stack_0.safetensors",
+        )
+    ]
+    result = single.smoke(*targets, cores=1)
+    assert result.returncode == 0, result.stdout + result.stderr
+    for target in targets:
+        assert filecmp.cmp(finished.path / target, single.path / target, shallow=False), target
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"experimentz": {}}, "experimentz: unknown key"),
+        ({"experiments": {"diffusion1d": {"noise_std": -1}}}, "noise_std"),
+        ({"experiments": {"diffusion1d": {"problem": "diffusion9d"}}}, "diffusion9d"),
+        ({"experiments": {"diffusion1d": {"methods": ["gnn"]}}}, "gnn"),
+        ({"results": "../elsewhere"}, "results"),
+        ({"evaluations": {"precise": {"sets": 11}}}, "exceeds the 10 test functions"),
+    ],
+)
+def test_a_bad_configuration_ends_at_once_with_its_key(
+    editable: Project, values: dict, words: str
+) -> None:
+    result = editable.smoke(overlay(editable, values), "--dry-run")
+    assert result.returncode != 0
+    assert words in result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+def test_more_sensors_than_grid_points_are_refused(editable: Project) -> None:
+    values = {"experiments": {"diffusion1d": {"sensors": {"counts": [2, 4, 7, 10, 402]}}}}
+    before = (editable.path / SMOKE / "simulate/diffusion1d.h5").read_bytes()
+    result = editable.smoke(overlay(editable, values))
+    assert result.returncode != 0
+    assert "402 sensors cannot stand on 401" in result.stdout + result.stderr
+    assert (editable.path / SMOKE / "simulate/diffusion1d.h5").read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["nan", "truncated"])
+def test_damaged_data_stops_the_jobs_that_read_it(editable: Project, damage: str) -> None:
+    path = editable.path / SMOKE / "simulate/diffusion1d.h5"
+    weights = editable.path / SMOKE / "train/diffusion1d/vidon/stack_0.safetensors"
+    kept = weights.read_bytes()
+    if damage == "nan":
+        with h5py.File(path, "r+") as file:
+            file["training/kappa"][3, 7] = float("nan")
+    else:
+        path.write_bytes(path.read_bytes()[:100_000])
+    target = str(SMOKE / "train/diffusion1d/uqsonet/stack_0.safetensors")
+    result = editable.smoke(target)
+    assert result.returncode != 0
+    output = result.stdout + result.stderr
+    assert "results/smoke/simulate/diffusion1d.h5" in output
+    assert ("SHA-256" if damage == "nan" else "HDF5") in output
+    assert weights.read_bytes() == kept
+
+
+def test_a_new_problem_and_a_new_method_need_one_file_each(editable: Project) -> None:
+    source = editable.path / "src/uqsonet"
+    text = (source / "problems/diffusion1d.py").read_text()
+    text = text.replace('name = "diffusion1d"', 'name = "reaction1d"').replace("std=0.5", "std=0.4")
+    (source / "problems/reaction1d.py").write_text(text)
+    text = (source / "nn/vidon.py").read_text()
+    text = text.replace('method = "vidon"', 'method = "other"').replace("VIDON(", "Other(")
+    (source / "nn/other.py").write_text(text)
+    config = yaml.safe_load((editable.path / "config.yaml").read_text())
+    recipe = config["recipes"]["tuned"]["diffusion1d"]["vidon"]
+    recipe["training"]["iterations"] = 20
+    values = {
+        "problems": {"reaction1d": {"training": 1000, "validation": 10, "test": 10}},
+        "experiments": {
+            "reaction": {
+                "problem": "reaction1d",
+                "table": "tab:reaction",
+                "sensors": {"counts": [1, 2], "pool": 100},
+                "methods": ["other"],
+                "trials": 1,
+                "figure_counts": [1, 2],
+            }
+        },
+        "recipes": {"tuned": {"reaction1d": {"other": recipe}}},
+    }
+    result = editable.smoke(
+        overlay(editable, values), str(SMOKE / "evaluate/reaction/paper/other/stack_0.csv")
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
