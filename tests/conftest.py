@@ -12,7 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import uqsonet.problems
+from jaxtyping import install_import_hook
+
+# Array shapes in signatures are checked while the tests run (set up before the first import).
+CHECKED = ("gaussian_process", "metrics", "solvers", "nn.set_embedding", "nn.uqsonet")
+with install_import_hook([f"uqsonet.{name}" for name in CHECKED], "beartype.beartype"):
+    import uqsonet.problems
 from uqsonet.config import EvaluationConfig, ProblemConfig, SensorsConfig
 from uqsonet.gaussian_process import GaussianField
 from uqsonet.grids import Grid

@@ -109,3 +109,30 @@ def check(
 def schema() -> None:
     """Print the JSON schema of the configuration."""
     print(json_schema(), end="")
+
+
+@app.command()
+def publish(
+    results: Annotated[Path, typer.Argument(help="A finished results folder.")],
+    folder: Annotated[Path, typer.Argument(help="Where to put what is kept in git.")],
+    commit: Annotated[str, typer.Option(help="Version of the sources behind the results.")],
+    command: Annotated[str, typer.Option(help="The command that made them.")],
+) -> None:
+    """Copy tables, figures, logs and weights of a run, with provenance."""
+    from uqsonet.report.publish import publish as copy
+
+    with _clear_errors():
+        copy(results, folder, commit, command)
+
+
+@app.command()
+def readme(
+    folder: Annotated[Path, typer.Argument(help="The published folder.")] = Path("published"),
+    file: Annotated[Path, typer.Argument(help="The README to update.")] = Path("README.md"),
+) -> None:
+    """Write the README's table of results anew from `published/`."""
+    from uqsonet.report.readme import published_table, updated
+    from uqsonet.storage import write_text
+
+    with _clear_errors():
+        write_text(file, updated(file.read_text(encoding="utf-8"), published_table(folder)))

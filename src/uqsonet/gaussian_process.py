@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 RELATIVE_CUT = 1e-14
@@ -36,7 +37,7 @@ def squared_exponential(std: float, length: float, halved: bool = False) -> Kern
     """
     scale = (2.0 if halved else 1.0) * length**2
 
-    def kernel(a: Tensor, b: Tensor) -> Tensor:
+    def kernel(a: Float[Tensor, "n d"], b: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
         squared = ((a[:, None, :] - b[None, :, :]) ** 2).sum(-1)
         return std**2 * torch.exp(-squared / scale)
 
@@ -54,12 +55,15 @@ class GaussianLaw:
         A square root of the covariance (symmetric), exact for singular covariances too.
     """
 
-    mean: Tensor
-    root: Tensor
+    mean: Float[Tensor, "*batch r"]
+    root: Float[Tensor, "*batch r r"]
 
 
 def condition(
-    rows: Tensor, residuals: Tensor, noise_std: float, mask: Tensor | None
+    rows: Float[Tensor, "*batch m r"],
+    residuals: Float[Tensor, "*batch m"],
+    noise_std: float,
+    mask: Bool[Tensor, "*batch m"] | None,
 ) -> GaussianLaw:
     """Condition ``xi ~ N(0, I_r)`` on ``residuals = rows @ xi + noise``.
 
@@ -133,7 +137,9 @@ class GaussianField:
         """Number of independent normals in a sample."""
         return self.factor.shape[1]
 
-    def rows(self, locations: Tensor) -> tuple[Tensor, Tensor]:
+    def rows(
+        self, locations: Float[Tensor, "k d"]
+    ) -> tuple[Float[Tensor, " k"], Float[Tensor, "k r"]]:
         """Return the mean (k,) and factor rows (k, r) at any locations (k, d).
 
         On grid points these are the grid's own; between them the Nystroem extension
@@ -143,12 +149,16 @@ class GaussianField:
         rows = self._kernel(locations, self.locations) @ self._vectors / self._values.sqrt()
         return self._mean(locations), rows
 
-    def field(self, xi: Tensor) -> Tensor:
+    def field(self, xi: Float[Tensor, "*batch r"]) -> Float[Tensor, "*batch n"]:
         """Map coordinates (..., r) to fields (..., n)."""
         return self.mean + xi @ self.factor.T
 
     def condition(
-        self, locations: Tensor, values: Tensor, noise_std: float = 0.0, mask: Tensor | None = None
+        self,
+        locations: Float[Tensor, "m d"],
+        values: Float[Tensor, " m"],
+        noise_std: float = 0.0,
+        mask: Bool[Tensor, " m"] | None = None,
     ) -> GaussianLaw:
         """Return the exact posterior given values (m,) at locations (m, d) (appendix A.2)."""
         mean, rows = self.rows(locations)

@@ -10,15 +10,20 @@ import numpy as np
 import ot
 import scoringrules
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 
-def relative_error(predicted: Tensor, reference: Tensor) -> Tensor:
+def relative_error(
+    predicted: Float[Tensor, "*batch M"], reference: Float[Tensor, "*other M"]
+) -> Float[Tensor, "*errors"]:
     """Return ``|predicted - reference|_2 / |reference|_2`` over the last axis."""
     return (predicted - reference).norm(dim=-1) / reference.norm(dim=-1)
 
 
-def wasserstein2(first: Tensor, second: Tensor, quadrature: Tensor) -> float:
+def wasserstein2(
+    first: Float[Tensor, "n M"], second: Float[Tensor, "k M"], quadrature: Float[Tensor, " M"]
+) -> float:
     """Return the exact W2 distance between two empirical laws of functions.
 
     Parameters
@@ -40,8 +45,11 @@ def wasserstein2(first: Tensor, second: Tensor, quadrature: Tensor) -> float:
 
 
 def bures_wasserstein2(
-    mean: Tensor, covariance: Tensor, other_mean: Tensor, other_covariance: Tensor
-) -> Tensor:
+    mean: Float[Tensor, "*batch k"],
+    covariance: Float[Tensor, "*batch k k"],
+    other_mean: Float[Tensor, "*batch k"],
+    other_covariance: Float[Tensor, "*batch k k"],
+) -> Float[Tensor, "*batch"]:
     """Return W2 between Gaussians, batched over leading axes (float64).
 
     Parameters
@@ -61,7 +69,7 @@ def _symmetric_root(matrix: Tensor) -> Tensor:
     return (vectors * values.clamp_min(0).sqrt()[..., None, :]) @ vectors.transpose(-1, -2)
 
 
-def crps(samples: Tensor, truth: Tensor) -> float:
+def crps(samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"]) -> float:
     """Return the CRPS of an ensemble (n, M) against one outcome (M,), averaged over points.
 
     By probability-weighted moments: unbiased, so ensembles of different size compare, and
@@ -71,7 +79,7 @@ def crps(samples: Tensor, truth: Tensor) -> float:
     return float(np.asarray(scores).mean())
 
 
-def coverage(samples: Tensor, truth: Tensor, level: float) -> float:
+def coverage(samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"], level: float) -> float:
     """Return the share of points at which the central `level` band of samples holds the truth."""
     tail = (1 - level) / 2
     lower, upper = torch.quantile(samples, samples.new_tensor([tail, 1 - tail]), dim=0)

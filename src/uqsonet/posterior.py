@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
@@ -181,12 +182,14 @@ class PointPosterior(Posterior):
         raise NoUncertaintyError(f"{self._method} is deterministic: it cannot be sampled")
 
 
-def spread(basis: Tensor, covariance: Tensor) -> Tensor:
+def spread(basis: Float[Tensor, "M p"], covariance: Float[Tensor, "B p p"]) -> Float[Tensor, "B M"]:
     """Return pointwise standard deviations (B, M) from basis (M, p) and covariance (B, p, p)."""
     return ((basis @ covariance) * basis).sum(-1).clamp_min(0).sqrt()
 
 
-def coefficient_moments(samples: Tensor) -> tuple[Tensor, Tensor]:
+def coefficient_moments(
+    samples: Float[Tensor, "B n p"],
+) -> tuple[Float[Tensor, "B p"], Float[Tensor, "B p p"]]:
     """Return mean (B, p) and unbiased covariance (B, p, p) of samples (B, n, p), float64."""
     samples = samples.to(torch.float64)
     mean = samples.mean(1)

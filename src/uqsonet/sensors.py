@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from uqsonet.config import SensorsConfig
@@ -33,9 +34,9 @@ class Observations:
     mask : Tensor of bool, shape (B, m)
     """
 
-    locations: Tensor
-    values: Tensor
-    mask: Tensor
+    locations: Float[Tensor, "B m d"]
+    values: Float[Tensor, "B m"]
+    mask: Bool[Tensor, "B m"]
 
     @property
     def counts(self) -> Tensor:

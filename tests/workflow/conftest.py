@@ -38,13 +38,17 @@ class Project:
             check=False,
         )
 
-    def smoke(self, *arguments: str, cores: int = 2) -> subprocess.CompletedProcess[str]:
-        """Run with the smoke overlay; later overlays may follow in `arguments`."""
-        return self.snakemake("--configfile", "config/smoke.yaml", *arguments, cores=cores)
+    def smoke(
+        self, *overlays: str, targets: tuple[str, ...] = (), cores: int = 2, dry: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Run at smoke scale, with more overlays on top."""
+        flags = ("--dry-run",) if dry else ()
+        configs = ("--configfile", "config/smoke.yaml", *overlays)
+        return self.snakemake(*flags, *configs, "--", *targets, cores=cores)
 
-    def planned(self, *arguments: str) -> dict[str, int]:
+    def planned(self, *overlays: str) -> dict[str, int]:
         """Return rule -> number of jobs that a dry run plans."""
-        result = self.smoke(*arguments, "--dry-run")
+        result = self.smoke(*overlays, dry=True)
         assert result.returncode == 0, result.stdout + result.stderr
         text = result.stdout + result.stderr
         if "Nothing to be done" in text:

@@ -134,7 +134,7 @@ def test_one_more_trial_adds_one_training_a_method(editable: Project) -> None:
 
 def test_one_and_two_cores_give_the_same_bytes(finished: Project, tmp_path: Path) -> None:
     single = fresh_copy(tmp_path / "single")
-    targets = [
+    targets = tuple(
         str(SMOKE / name)
         for name in (
             "simulate/diffusion1d.h5",
@@ -142,8 +142,8 @@ def test_one_and_two_cores_give_the_same_bytes(finished: Project, tmp_path: Path
             "reference/diffusion1d/paper.h5",
             "train/diffusion1d/uqsonet/stack_0.safetensors",
         )
-    ]
-    result = single.smoke(*targets, cores=1)
+    )
+    result = single.smoke(targets=targets, cores=1)
     assert result.returncode == 0, result.stdout + result.stderr
     for target in targets:
         assert filecmp.cmp(finished.path / target, single.path / target, shallow=False), target
@@ -163,7 +163,7 @@ def test_one_and_two_cores_give_the_same_bytes(finished: Project, tmp_path: Path
 def test_a_bad_configuration_ends_at_once_with_its_key(
     editable: Project, values: dict, words: str
 ) -> None:
-    result = editable.smoke(overlay(editable, values), "--dry-run")
+    result = editable.smoke(overlay(editable, values), dry=True)
     assert result.returncode != 0
     assert words in result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
@@ -189,7 +189,7 @@ def test_damaged_data_stops_the_jobs_that_read_it(editable: Project, damage: str
     else:
         path.write_bytes(path.read_bytes()[:100_000])
     target = str(SMOKE / "train/diffusion1d/uqsonet/stack_0.safetensors")
-    result = editable.smoke(target)
+    result = editable.smoke(targets=(target,))
     assert result.returncode != 0
     output = result.stdout + result.stderr
     assert "results/smoke/simulate/diffusion1d.h5" in output
@@ -222,7 +222,6 @@ def test_a_new_problem_and_a_new_method_need_one_file_each(editable: Project) ->
         },
         "recipes": {"tuned": {"reaction1d": {"other": recipe}}},
     }
-    result = editable.smoke(
-        overlay(editable, values), str(SMOKE / "evaluate/reaction/paper/other/stack_0.csv")
-    )
+    target = str(SMOKE / "evaluate/reaction/paper/other/stack_0.csv")
+    result = editable.smoke(overlay(editable, values), targets=(target,))
     assert result.returncode == 0, result.stdout + result.stderr

@@ -7,6 +7,7 @@ weights softmax_i(w_l(Lambda_i) / sqrt(d_emb)); h is the concatenation over the 
 from __future__ import annotations
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from uqsonet.config import AttentionNetwork
@@ -34,7 +35,12 @@ class SetEmbedding(nn.Module):
         self.count_feature = config.count_feature
         self.outputs = config.heads * config.head_width + int(config.count_feature)
 
-    def forward(self, locations: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    def forward(
+        self,
+        locations: Float[Tensor, "B m d"],
+        values: Float[Tensor, "B m"],
+        mask: Bool[Tensor, "B m"],
+    ) -> Float[Tensor, "B h"]:
         """Map locations (B, m, d), values (B, m), mask (B, m) to h (B, H q [+ 1])."""
         b, m = values.shape
         tokens = (self.location(locations) + self.value(values[..., None])).reshape(b * m, -1)

@@ -8,6 +8,7 @@ diagonal covariance from (h, u on the training grid). Loss (eq:loss): the negati
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.config import AttentionNetwork
@@ -21,12 +22,16 @@ ACTIVE_NATS = 0.01
 """A latent unit counts as active above this mean KL (in nats)."""
 
 
-def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
+def gaussian_kl(
+    mean: Float[Tensor, "*batch d"], log_variance: Float[Tensor, "*batch d"]
+) -> Float[Tensor, "*batch d"]:
     """Return KL(N(mean, exp(log_variance)) || N(0, I)) per dimension, shape of `mean`."""
     return 0.5 * (log_variance.exp() + mean**2 - 1.0 - log_variance)
 
 
-def scaled_squared_error(prediction: Tensor, u: Tensor, noise_variance: float) -> Tensor:
+def scaled_squared_error(
+    prediction: Float[Tensor, "B M"], u: Float[Tensor, "B M"], noise_variance: float
+) -> Float[Tensor, ""]:
     """Return ``sum_i (prediction_i - u_i)^2 / (2 M sigma_u^2)`` averaged over the batch.
 
     The sum over M points is divided by M (eq:loss), so on a uniform grid it converges to

@@ -11,10 +11,16 @@ and ``q_0`` follows from ``u(right) = 0``. Two running sums replace a tridiagona
 
 from __future__ import annotations
 
+from jaxtyping import Float
 from torch import Tensor, cumsum, zeros
 
 
-def solve_elliptic1d(k: Tensor, f: Tensor, spacing: float, coefficient: float = 1.0) -> Tensor:
+def solve_elliptic1d(
+    k: Float[Tensor, "*batch n"],
+    f: Float[Tensor, "*source n"],
+    spacing: float,
+    coefficient: float = 1.0,
+) -> Float[Tensor, "*solution n"]:
     """Solve ``-c (k u')' = f`` with homogeneous Dirichlet conditions on a uniform grid.
 
     Parameters

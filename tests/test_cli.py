@@ -1,0 +1,79 @@
+"""The command line: checks, estimates, clear messages."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from uqsonet.cli import app, read_config
+from uqsonet.config import json_schema
+from uqsonet.errors import ConfigError
+from uqsonet.storage import write_arrays
+
+ROOT = Path(__file__).resolve().parents[1]
+runner = CliRunner()
+
+
+def test_schema_prints_what_is_committed() -> None:
+    result = runner.invoke(app, ["schema"])
+    assert result.exit_code == 0
+    assert result.stdout == json_schema()
+
+
+def test_published_weights_pass_the_check() -> None:
+    result = runner.invoke(app, ["check", str(ROOT / "published")])
+    assert result.exit_code == 0, result.stdout
+    assert result.stdout.count("ok ") >= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.h5", b"not hdf5", "not a readable HDF5 file"),
+        ("a.safetensors", b"\x00" * 20, "not a readable safetensors file"),
+        ("a.txt", b"", "neither .h5 nor .safetensors"),
+    ],
+)
+def test_check_says_what_is_wrong(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    result = runner.invoke(app, ["check", str(tmp_path / name)])
+    assert result.exit_code == 1
+    assert words in result.stdout
+
+
+def test_check_of_an_empty_folder_fails(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["check", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "no .h5" in result.stdout
+
+
+def test_check_refuses_an_unknown_kind(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.h5", "poems", {}, {})
+    result = runner.invoke(app, ["check", str(tmp_path / "a.h5")])
+    assert result.exit_code == 1
+    assert "poems" in result.stdout
+
+
+def test_estimate_adds_up_the_default_run_in_seconds() -> None:
+    files = [str(ROOT / "config.yaml"), str(ROOT / "config" / "smoke.yaml")]
+    result = runner.invoke(app, ["estimate", *files, "--cores", "2"])
+    assert result.exit_code == 0, result.output
+    assert "core-hours" in result.output
+    for stage in ("simulate", "reference", "train", "evaluate"):
+        assert stage in result.output
+
+
+def test_every_overlay_is_a_valid_configuration_with_its_own_results() -> None:
+    base = ROOT / "config.yaml"
+    roots = {read_config([base]).results}
+    for overlay in sorted((ROOT / "config").glob("*.yaml")):
+        roots.add(read_config([base, overlay]).results)
+    assert len(roots) == 1 + len(list((ROOT / "config").glob("*.yaml")))
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "a: [", "problems: 3"])
+def test_an_unreadable_configuration_names_its_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"bad\.yaml"):
+        read_config([path])
