@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from uqsonet.report.figures import posterior_figure
-
 from uqsonet.config import load_config
 from uqsonet.jobs import job
+from uqsonet.report.figures import posterior_figure
 
 with job(snakemake) as spec:
     posterior_figure(

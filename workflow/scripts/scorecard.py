@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pandas as pd
-from uqsonet.report.scorecard import scorecard
 
 from uqsonet.config import load_config
 from uqsonet.jobs import job
+from uqsonet.report.scorecard import scorecard
 
 with job(snakemake) as spec:
     summaries = pd.concat([pd.read_csv(path) for path in snakemake.input])

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from uqsonet.report.summary import summarise
-
 from uqsonet.jobs import job
+from uqsonet.report.summary import summarise
 from uqsonet.storage import write_text
 
 with job(snakemake):

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pandas as pd
-from uqsonet.report.tables import error_table
 
 from uqsonet.config import load_config
 from uqsonet.jobs import job
+from uqsonet.report.tables import error_table
 
 with job(snakemake) as spec:
     error_table(

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from uqsonet.report.figures import training_figure
-
 from uqsonet.jobs import job
+from uqsonet.report.figures import training_figure
 
 with job(snakemake):
     training_figure(
