@@ -15,7 +15,7 @@ from uqsonet.errors import ConfigError
 from uqsonet.modes import empirical_modes
 from uqsonet.nn.kriging import KrigingUQSONet
 from uqsonet.posterior import GaussianPosterior, Posterior
-from uqsonet.sensors import make_observations
+from uqsonet.sensors import observations_of
 from uqsonet.simulation import Functions
 
 INPUT_MODES, OUTPUT_MODES = 56, 64
@@ -40,10 +40,7 @@ class SensorFree:
         self, locations: object, values: object, mask: object = None, noise_std: float | None = None
     ) -> Posterior:
         """Return the prior law of u, once per observation set."""
-        positive = self.problem.transform.name == "log"
-        observations, single = make_observations(
-            locations, values, mask, self.problem.grid, positive
-        )
+        observations, single = observations_of(self.problem, locations, values, mask)
         size = len(observations.values)
         mean = torch.zeros(size, len(self._root), dtype=torch.float64)
         root = self._root.expand(size, -1, -1)
@@ -76,10 +73,7 @@ class Cokriging:
         self, locations: object, values: object, mask: object = None, noise_std: float | None = None
     ) -> Posterior:
         """Return the Gaussian law of u given sensors."""
-        positive = self.problem.transform.name == "log"
-        observations, single = make_observations(
-            locations, values, mask, self.problem.grid, positive
-        )
+        observations, single = observations_of(self.problem, locations, values, mask)
         level = self._noise_std if noise_std is None else noise_std
         law = self._linear.input_law(observations, level)
         mean = law.mean @ self._weight.T

@@ -121,6 +121,14 @@ def make_observations(
     return Observations(x, torch.where(m, y, torch.ones_like(y)), m), single
 
 
+def observations_of(
+    problem: Problem, locations: object, values: object, mask: object = None
+) -> tuple[Observations, bool]:
+    """Check what a user passed against a problem's domain; see `make_observations`."""
+    positive = problem.transform.name == "log"
+    return make_observations(locations, values, mask, problem.grid, positive)
+
+
 def uniform_layouts(
     generator: np.random.Generator, points: int, sensors: int, layouts: int
 ) -> np.ndarray:

@@ -19,7 +19,7 @@ from uqsonet.config import AttentionNetwork, KrigingNetwork
 from uqsonet.errors import ConfigError
 from uqsonet.posterior import Posterior
 from uqsonet.problems import get_problem
-from uqsonet.sensors import Observations, make_observations
+from uqsonet.sensors import Observations, observations_of
 from uqsonet.simulation import Functions
 
 Batch = dict[str, Tensor]
@@ -106,9 +106,7 @@ class OperatorModel(nn.Module, ABC):
             If a set is empty, shapes do not fit, a value is not finite or (where kappa is a
             coefficient) not positive, or a sensor stands outside the domain.
         """
-        observations, single = make_observations(
-            locations, values, mask, self.problem.grid, self.problem.transform.name == "log"
-        )
+        observations, single = observations_of(self.problem, locations, values, mask)
         level = self.noise_std if noise_std is None else noise_std
         with torch.no_grad():
             return self._posterior(observations, level, single)

@@ -193,12 +193,7 @@ def train(
         save_checkpoint(state, identity, optimiser.state(), generators, progress)
 
     _run(job, jobs, optimiser, sampler, validator, judge, progress, save, bar)
-    meta = {
-        **{k: v for k, v in identity.items() if k not in ("code", "inputs")},
-        "truth": "weights of the exponential average"
-        if job.config.training.average_decay
-        else "weights of the last iteration",
-    }
+    meta = {k: v for k, v in identity.items() if k not in ("code", "inputs")}
     stacked = {f"parameter/{k}": v for k, v in optimiser.weights().items()}
     constants = {f"buffer/{k}": v for k, v in judge.state_dict().items() if k not in initial[0]}
     write_weights(weights, stacked | constants, meta)
