@@ -67,6 +67,7 @@ lint: env ## style, formatting, types, import layers
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
 
 format: env ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix

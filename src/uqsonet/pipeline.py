@@ -138,6 +138,26 @@ class Plan:
         single = [(name, 0) for name in ("reference", *BASELINES)]
         return [(method, k) for method in learned for k in stacks] + single
 
+    def scores(self, experiment: str) -> list[str]:
+        """Return the score files of an experiment, both evaluations."""
+        folder = f"{self.config.results}/evaluate/{experiment}"
+        return [
+            f"{folder}/{evaluation}/{method}/stack_{stack}.csv"
+            for evaluation in ("paper", "precise")
+            for method, stack in self.scored(experiment)
+        ]
+
+    def trained(self, experiment: str, method: str, suffix: str) -> list[str]:
+        """Return the training outputs of a method, by stack: ``safetensors`` or ``csv``."""
+        folder = f"{self.config.results}/train/{experiment}/{method}"
+        return [f"{folder}/stack_{k}.{suffix}" for k in self.stacks(experiment)]
+
+    def weights_scored(self, experiment: str, method: str, stack: int) -> dict[str, str]:
+        """Return the weights that an evaluation reads; baselines have none."""
+        if method not in self.config.experiments[experiment].methods:
+            return {}
+        return {"weights": self.trained(experiment, method, "safetensors")[stack]}
+
     def digest(
         self, *modules: str, experiment: str | None = None, method: str | None = None
     ) -> str:

@@ -1,17 +1,9 @@
 # Scores against the references: learned methods by stack, baselines and the reference itself once.
 
 
-def weights_of(w):
-    if w.method in CONFIG.experiments[w.experiment].methods:
-        return {
-            "weights": f"{RESULTS}/train/{w.experiment}/{w.method}/stack_{w.stack}.safetensors"
-        }
-    return {}
-
-
 rule evaluate:
     input:
-        unpack(weights_of),
+        unpack(lambda w: PLAN.weights_scored(w.experiment, w.method, int(w.stack))),
         functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
         reference=f"{RESULTS}/reference/{{experiment}}/{{evaluation}}.h5",
     output:

@@ -1,22 +1,9 @@
 # From scores to tables, scorecard and figures.
 
 
-def scores_of(experiment):
-    return [
-        f"{RESULTS}/evaluate/{experiment}/{evaluation}/{method}/stack_{stack}.csv"
-        for evaluation in ("paper", "precise")
-        for method, stack in PLAN.scored(experiment)
-    ]
-
-
-def stacked(experiment, method, suffix):
-    folder = f"{RESULTS}/train/{experiment}/{method}"
-    return [f"{folder}/stack_{k}.{suffix}" for k in PLAN.stacks(experiment)]
-
-
 rule summary:
     input:
-        lambda w: scores_of(w.experiment),
+        lambda w: PLAN.scores(w.experiment),
     output:
         f"{RESULTS}/summary/{{experiment}}.csv",
     log:
@@ -83,7 +70,7 @@ rule posterior_figure:
     input:
         functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
         reference=f"{RESULTS}/reference/{{experiment}}/paper.h5",
-        weights=lambda w: stacked(w.experiment, "uqsonet", "safetensors")[0],
+        weights=lambda w: PLAN.trained(w.experiment, "uqsonet", "safetensors")[0],
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_posterior.pdf",
         png=f"{RESULTS}/figures/{{experiment}}_posterior.png",
@@ -102,7 +89,7 @@ rule training_figure:
         lambda w: [
             log
             for method in CONFIG.experiments[w.experiment].methods
-            for log in stacked(w.experiment, method, "csv")
+            for log in PLAN.trained(w.experiment, method, "csv")
         ],
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_training.pdf",
