@@ -7,6 +7,7 @@ import io
 import logging
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,7 @@ def _run(
     validator: Validator,
     judge: OperatorModel,
     progress: Progress,
-    save: Any,
+    save: Callable[[], None],
     bar: bool,
 ) -> None:
     """Iterate to the end, validating, checkpointing and watching for trouble on the way."""
