@@ -51,6 +51,12 @@ def caption(config: Config, experiment: str) -> str:
     )
     trials = "1 trial" if chosen.trials == 1 else f"{chosen.trials} trials"
     tests = ", ".join(_test(config, label) for label in ("paper", "precise"))
+    # The budget belongs beside the numbers: a recipe's share of it is not the recipe.
+    budgets = ", ".join(
+        f"{escape(method_title(name))} "
+        + _count(config.method_of(experiment, name).training.iterations)
+        for name in chosen.methods
+    )
     title = escape(problem.title)
     return (
         rf"{SMOKE if config.scale == 'smoke' else ''}\textbf{{{title}}} "
@@ -58,7 +64,8 @@ def caption(config: Config, experiment: str) -> str:
         r"Relative $L_2$ errors of the conditional mean and standard deviation of $u$ against "
         r"the reference, $\times 10^{-2}$, given $m$ sensors. "
         f"{noise[0].upper()}{noise[1:]}; $N = {_count(training)}$ training pairs; {trials}; "
-        f"recipe ``{escape(config.recipe_of(experiment))}''. Test: {tests}."
+        f"recipe ``{escape(config.recipe_of(experiment))}'' (iterations: {budgets}). "
+        f"Test: {tests}."
     )
 
 
