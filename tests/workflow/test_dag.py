@@ -91,6 +91,15 @@ def test_nothing_is_planned_right_after_a_run(finished: Project) -> None:
     assert finished.planned() == {}
 
 
+def test_another_number_of_cores_or_checkpoint_interval_reruns_no_training(
+    editable: Project,
+) -> None:
+    single = editable.smoke(dry=True, cores=1)
+    assert "Nothing to be done" in single.stdout + single.stderr
+    extra = overlay(editable, {"jobs": {"checkpoint_minutes": 7}})
+    assert set(editable.planned(extra)) <= {"save_config", "all_tables"}
+
+
 def test_a_comment_or_docstring_reruns_nothing(editable: Project) -> None:
     source = editable.path / "src/uqsonet"
     edit(source / "nn/uqsonet.py", "import torch\n", "import torch  # a comment\n")

@@ -20,9 +20,6 @@ rule train:
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
         spec=lambda w: PLAN.train(w.experiment, w.method, int(w.stack)),
-        # Not part of `spec`: where and how often to save changes no result.
-        jobs=CONFIG.jobs.model_dump_json(),
         state=f"{RESULTS}/state/{{experiment}}/{{method}}/stack_{{stack}}.safetensors",
-        bar=lambda w: workflow.cores == 1,
     script:
         "../scripts/train.py"

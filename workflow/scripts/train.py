@@ -1,5 +1,6 @@
 """A stack of trials: see `uqsonet.training.loop.train`."""
 
+import os
 from pathlib import Path
 
 from uqsonet.config import JobsConfig, MethodConfig
@@ -20,9 +21,11 @@ with job(snakemake) as spec:
             reference=Path(snakemake.input.reference),
             code=spec["code"],
         ),
-        JobsConfig.model_validate_json(snakemake.params.jobs),
+        # Not parameters, which would make Snakemake train again: where a job runs, how often it
+        # saves and what it draws change no result.
+        JobsConfig.model_validate(snakemake.config.get("jobs", {})),
         weights=Path(snakemake.output.weights),
         log=Path(snakemake.output.log),
         state=Path(snakemake.params.state),
-        bar=snakemake.params.bar,
+        bar=os.environ.get("UQSONET_BAR") == "1",
     )
