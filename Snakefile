@@ -59,7 +59,7 @@ include: "workflow/rules/report.smk"
 
 onstart:
     # Several jobs on one terminal would overwrite each other's progress bars.
-    os.environ["UQSONET_BAR"] = str(int(workflow.cores == 1))
+    os.environ.update(UQSONET_BAR=str(int(workflow.cores == 1)))
     # What is left, measured on this machine. Advice only: a failure here stops nothing.
     subprocess.run(
         ["uqsonet", "estimate", "-", "--cores", str(workflow.cores)],
