@@ -113,9 +113,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(toy_files, t
 
 
 def test_moments_do_not_depend_on_how_samples_are_cut_into_blocks(toy_files, tmp_path, monkeypatch):
-    import uqsonet.reference
-
-    monkeypatch.setattr(uqsonet.reference, "BLOCK", 777)
+    monkeypatch.setattr(type(TOY), "block", 777)
     again(toy_files, tmp_path / "cut.h5")
     cut, whole = (load_reference(p)[0] for p in (tmp_path / "cut.h5", toy_files.test))
     for key in ("mean", "std", "repeat_std", "mode_mean", "mode_covariance"):

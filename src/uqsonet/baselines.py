@@ -77,7 +77,7 @@ class Cokriging:
         level = self._noise_std if noise_std is None else noise_std
         law = self._linear.input_law(observations, level)
         mean = law.mean @ self._weight.T
-        explained = self._weight @ law.root
+        explained = law.spread(self._weight)
         root = torch.cat([explained, self._remainder.expand(len(mean), -1, -1)], dim=-1)
         return GaussianPosterior(self.problem.grid, self._linear.basis, single, mean, root)
 

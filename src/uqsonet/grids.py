@@ -20,7 +20,7 @@ POINTS = 6
 
 @dataclass(frozen=True)
 class Grid:
-    """A uniform grid on a box, both ends included, last axis fastest.
+    """A uniform grid on a box, last axis fastest.
 
     Attributes
     ----------
@@ -28,11 +28,15 @@ class Grid:
         Corners of the box.
     shape : tuple of int
         Points along each axis.
+    periodic : bool
+        Functions repeat beyond the box: the upper end is the lower one and not a grid point.
+        Otherwise both ends are grid points.
     """
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     shape: tuple[int, ...]
+    periodic: bool = False
 
     @property
     def dim(self) -> int:
@@ -49,10 +53,10 @@ class Grid:
 
     def axes(self) -> list[Tensor]:
         """Return the coordinates along each axis, float64."""
-        return [
-            torch.linspace(a, b, n, dtype=torch.float64)
-            for a, b, n in zip(self.lower, self.upper, self.shape, strict=True)
-        ]
+        ends = zip(self.lower, self.upper, self.shape, strict=True)
+        if self.periodic:
+            return [torch.linspace(a, b, n + 1, dtype=torch.float64)[:-1] for a, b, n in ends]
+        return [torch.linspace(a, b, n, dtype=torch.float64) for a, b, n in ends]
 
     def points(self) -> Tensor:
         """Return all points, shape (size, dim), float64."""
@@ -61,28 +65,30 @@ class Grid:
 
     def spacing(self) -> list[float]:
         """Return the distance between neighbours along each axis."""
-        return [
-            (b - a) / (n - 1) for a, b, n in zip(self.lower, self.upper, self.shape, strict=True)
-        ]
+        last = 0 if self.periodic else 1
+        ends = zip(self.lower, self.upper, self.shape, strict=True)
+        return [(b - a) / (n - last) for a, b, n in ends]
 
     def quadrature(self) -> Tensor:
         """Return trapezoidal weights, shape (size,), that sum to the volume of the box."""
         weights = torch.ones(1, dtype=torch.float64)
         for n, h in zip(self.shape, self.spacing(), strict=True):
             axis = torch.full((n,), h, dtype=torch.float64)
-            axis[0] = axis[-1] = h / 2
+            if not self.periodic:
+                axis[0] = axis[-1] = h / 2
             weights = (weights[:, None] * axis).reshape(-1)
         return weights
 
     def subgrid(self, stride: int) -> tuple[Grid, Tensor]:
         """Return every `stride`-th point along each axis and the flat indices of those points."""
-        if any((n - 1) % stride for n in self.shape):
+        last = 0 if self.periodic else 1
+        if any((n - last) % stride for n in self.shape):
             raise ValueError(f"stride {stride} does not divide a grid of {self.shape} points")
         index = torch.arange(self.size).reshape(self.shape)
         for axis in range(self.dim):
             index = index.index_select(axis, torch.arange(0, self.shape[axis], stride))
-        coarse = tuple((n - 1) // stride + 1 for n in self.shape)
-        return Grid(self.lower, self.upper, coarse), index.reshape(-1)
+        coarse = tuple((n - last) // stride + last for n in self.shape)
+        return Grid(self.lower, self.upper, coarse, self.periodic), index.reshape(-1)
 
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
         """Refuse locations (..., dim) outside the box.
@@ -123,7 +129,8 @@ class Grid:
         index = torch.zeros((len(x), 1), dtype=torch.long, device=x.device)
         weights = torch.ones((len(x), 1), dtype=torch.float64, device=x.device)
         for axis, (n, h) in enumerate(zip(self.shape, self.spacing(), strict=True)):
-            columns, factors = _lagrange((x[:, axis] - self.lower[axis]) / h, n)
+            position = (x[:, axis] - self.lower[axis]) / h
+            columns, factors = _lagrange(position, n, self.periodic)
             index = (index[:, :, None] * n + columns[:, None, :]).flatten(1)
             weights = (weights[:, :, None] * factors[:, None, :]).flatten(1)
         found = embedding_bag(
@@ -132,10 +139,11 @@ class Grid:
         return found.reshape(*lead, values.shape[-1])
 
 
-def _lagrange(position: Tensor, n: int) -> tuple[Tensor, Tensor]:
+def _lagrange(position: Tensor, n: int, periodic: bool) -> tuple[Tensor, Tensor]:
     """Return nodes (k, points) and Lagrange weights for positions (k,) in units of the spacing."""
     points = min(POINTS, n)
-    start = (position.floor() - (points // 2 - 1)).clamp(0, n - points)
+    start = position.floor() - (points // 2 - 1)
+    start = start if periodic else start.clamp(0, n - points)
     offset = position - start
     nearest = offset.round()
     # A node's own float32 copy counts as the node: no spurious weights on its neighbours.
@@ -145,4 +153,5 @@ def _lagrange(position: Tensor, n: int) -> tuple[Tensor, Tensor]:
     for j in range(points):
         others = torch.cat([nodes[:j], nodes[j + 1 :]])
         weights.append(((offset[:, None] - others) / (nodes[j] - others)).prod(-1))
-    return start.long()[:, None] + nodes.long(), torch.stack(weights, -1)
+    found = start.long()[:, None] + nodes.long()
+    return found % n if periodic else found, torch.stack(weights, -1)

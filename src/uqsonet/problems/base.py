@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -39,8 +40,14 @@ class Transform:
         return field.exp() if self.name == "log" else field
 
 
+Affine = Literal["kappa", "intrinsic"]
+
+
 class Problem(ABC):
     """An operator kappa -> u with a random input.
+
+    Where the operator itself is random (sections 4.3 and 4.4) a second input, which no sensor
+    sees, enters the equation: the `intrinsic` one.
 
     Attributes
     ----------
@@ -54,15 +61,34 @@ class Problem(ABC):
     title: str
     section: str
     """Section of the paper."""
+    input_symbol: str = "k"
+    output_symbol: str = "u"
     transform: Transform = Transform()
     grid: Grid
     prior: GaussianField
+    intrinsic: GaussianField | None = None
+    """Law of the (transformed) second input, independent of kappa; None: the operator is fixed."""
+    intrinsic_transform: Transform = Transform()
+    affine: Affine | None = None
+    """The untransformed Gaussian input that u depends on affinely while the other is held fixed:
+    moments of u given the other are then known in closed form."""
+    solve_dtype: torch.dtype = torch.float64
+    """float32 only where docs/data.md states a measured bound of what that costs."""
     output_stride: int = 1
     """Training sees every `output_stride`-th point of the output grid along each axis."""
+    block: int = 1000
+    """Functions drawn and solved at a time: they stay in the processor's cache."""
 
     @abstractmethod
-    def solve(self, kappa: Tensor) -> Tensor:
-        """Map inputs (B, n) on the grid to outputs (B, n) on the grid, float64."""
+    def solve(self, kappa: Tensor, intrinsic: Tensor | None = None) -> Tensor:
+        """Map inputs (B, n) on the grid to outputs (B, n) on the grid.
+
+        Parameters
+        ----------
+        kappa : Tensor, shape (B, n)
+        intrinsic : Tensor, shape (B, n) or (1, n), optional
+            The second input, where there is one.
+        """
 
     def boundary_factor(self, queries: Tensor) -> Tensor:
         """Return the factor (...,) that enforces u = 0 on the boundary at queries (..., d)."""
@@ -70,9 +96,52 @@ class Problem(ABC):
 
     def sample(self, generator: np.random.Generator, size: int) -> tuple[Tensor, Tensor]:
         """Draw `size` independent pairs (kappa, u), each (size, n), float64."""
+        pairs = [
+            self.respond(*self.normals(generator, min(self.block, size - start)))
+            for start in range(0, size, self.block)
+        ]
+        kappa, u = (torch.cat(part) for part in zip(*pairs, strict=True))
+        return kappa, u
+
+    def normals(self, generator: np.random.Generator, size: int) -> tuple[Tensor, Tensor | None]:
+        """Draw the coordinates of `size` pairs: those of kappa, then the intrinsic ones."""
         xi = torch.from_numpy(generator.standard_normal((size, self.prior.rank)))
+        if self.intrinsic is None:
+            return xi, None
+        return xi, torch.from_numpy(generator.standard_normal((size, self.intrinsic.rank)))
+
+    def respond(self, xi: Tensor, intrinsic: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Map coordinates of both inputs to pairs (kappa, u), each (B, n), float64."""
         kappa = self.transform.inverse(self.prior.field(xi))
-        return kappa, self.solve(kappa)
+        ready = kappa.to(self.solve_dtype)
+        if self.intrinsic is None:
+            return kappa, self.solve(ready).double()
+        assert intrinsic is not None
+        second = self.intrinsic_transform.inverse(self.intrinsic.field(intrinsic))
+        return kappa, self.solve(ready, second.to(self.solve_dtype)).double()
+
+    def respond_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
+        """Return u for many values of the affine input at once.
+
+        Parameters
+        ----------
+        other : Tensor, shape (B, n), or None
+            Values of the other input (not transformed); None where there is none (B = 1).
+        sources : Tensor, shape (R, n)
+            Values of the input that u is affine in.
+
+        Returns
+        -------
+        Tensor, shape (B, R, n), dtype of `sources`
+        """
+        raise NotImplementedError(f"{self.name} is not declared affine in an input")
+
+    def symmetries(self) -> list[Tensor]:
+        """Return permutations (n,) of the grid under which the law of the operator is invariant.
+
+        The identity comes first. They act on the intrinsic input and on u together.
+        """
+        return [torch.arange(self.grid.size)]
 
     def training_grid(self) -> tuple[Grid, Tensor]:
         """Return the grid of outputs seen in training and its flat indices in `grid`."""

@@ -1,0 +1,147 @@
+"""Reference moments where u is affine in the observed Gaussian input: no sampling of posteriors.
+
+Poisson (4.2): the posterior of u is Gaussian, in closed form. 2D SDE (4.4): given k it is, and the
+law of k does not depend on the sensors on f. With responses ``U(x) = (G_k phi_1, G_k phi_2, ...)``
+to a basis of sources, only ``E[U(x)]`` and ``E[U(x) U(x)^T]`` over the prior of k are needed: they
+serve every observation set, and the symmetries of the square multiply each sampled k by eight.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.gaussian_process import GaussianLaw
+from uqsonet.problems import Problem
+from uqsonet.reference.directions import Directions
+from uqsonet.reference.moments import Moments, gaussian_moments
+
+BATCH = 64
+"""Coefficients whose responses are held together."""
+
+SOLVE_DTYPE = torch.float32
+"""Responses are solved to 1e-5 (TOLERANCE of the solver), far below the sampling error over k."""
+
+
+class ClosedForm:
+    """Moments of u under any Gaussian law of the input of a fixed affine operator."""
+
+    def __init__(self, problem: Problem, vectors: Tensor) -> None:
+        field = problem.prior
+        every = torch.cat([field.mean[None], field.fluctuation(torch.eye(field.rank).double())])
+        u = problem.respond_affine(None, every)[0]
+        self._mean, self._response, self._vectors = u[0], u[1:], vectors
+
+    def moments(self, law: GaussianLaw) -> Moments:
+        """Return the exact moments of u."""
+        mean = self._mean + law.mean @ self._response
+        return gaussian_moments(mean, law.spread(self._response.T), self._vectors)
+
+
+class OperatorMoments:
+    """First and second moments of a random affine operator, over the prior of its coefficient.
+
+    Parameters
+    ----------
+    problem : Problem
+        Affine in kappa, with an intrinsic input.
+    vectors : Tensor, shape (n, k)
+        Test vectors of the modes.
+    generator : numpy.random.Generator
+    size : int
+        Coefficients sampled (each counts once for every symmetry of the problem).
+    """
+
+    def __init__(
+        self, problem: Problem, vectors: Tensor, generator: np.random.Generator, size: int
+    ) -> None:
+        self._problem, self._vectors, self._size = problem, vectors, size
+        self._directions = Directions(problem)
+        self._sources, self._own, self._maps = _closed_sources(
+            self._directions.sources, problem.symmetries()
+        )
+        q, (n, k) = len(self._sources), vectors.shape
+        self._first = torch.zeros(n, q, dtype=torch.float64)
+        self._second = torch.zeros(n, q, q, dtype=torch.float64)
+        self._modes = torch.zeros(q * k, q * k, dtype=torch.float64)
+        for start in range(0, size, BATCH):
+            self._add(generator, min(BATCH, size - start))
+        self._symmetrise()
+
+    def _add(self, generator: np.random.Generator, size: int) -> None:
+        """Take in `size` sampled coefficients."""
+        problem = self._problem
+        assert problem.intrinsic is not None
+        xi = torch.from_numpy(generator.standard_normal((size, problem.intrinsic.rank)))
+        other = problem.intrinsic_transform.inverse(problem.intrinsic.field(xi)).to(SOLVE_DTYPE)
+        u = problem.respond_affine(other, self._sources.to(SOLVE_DTYPE))  # (B, q, n)
+        by_point = u.permute(2, 1, 0).contiguous()  # (n, q, B)
+        self._first += by_point.sum(2)
+        self._second += by_point @ by_point.transpose(1, 2)
+        for places, mixing in self._maps:
+            modes = mixing @ (u @ self._vectors[torch.argsort(places)].to(SOLVE_DTYPE))
+            self._modes += modes.flatten(1).double().T @ modes.flatten(1).double()
+
+    def _symmetrise(self) -> None:
+        """Turn sums over coefficients into averages over them and all their images."""
+        first, second = torch.zeros_like(self._first), torch.zeros_like(self._second)
+        for places, mixing in self._maps:
+            mixing = mixing.double()
+            first += self._first[places] @ mixing.T
+            second += mixing @ self._second[places] @ mixing.T
+        count = self._size * len(self._maps)
+        self._first, self._second = first / count, second / count
+        self._modes /= count
+
+    def moments(self, laws: list[GaussianLaw]) -> list[Moments]:
+        """Return moments of u for posteriors of the observed input."""
+        basis = self._directions.basis
+        found = []
+        for law in laws:
+            # Law of the source in the coefficients of `sources`: mean b, covariance C.
+            b = self._own[0] + (law.mean @ basis) @ self._own[1:]
+            root = law.spread(basis.T.contiguous()).T @ self._own[1:]
+            second = torch.outer(b, b) + root.T @ root
+            mean = self._first @ b
+            square = self._second.flatten(1) @ second.flatten()
+            q, k = len(b), self._vectors.shape[1]
+            cross = torch.einsum("pkql,pq->kl", self._modes.view(q, k, q, k), second)
+            mode_mean = self._vectors.T @ mean
+            covariance = cross - torch.outer(mode_mean, mode_mean)
+            found.append(Moments(mean, square - mean**2, mode_mean, covariance))
+        return found
+
+
+def _closed_sources(
+    sources: Tensor, symmetries: list[Tensor]
+) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
+    """Return sources whose span every symmetry maps to itself, and how it acts on them.
+
+    Parameters
+    ----------
+    sources : Tensor, shape (1 + J, n)
+    symmetries : list of Tensor of int, each (n,)
+        Permutations of grid points that leave the law of the operator as it is.
+
+    Returns
+    -------
+    closed : Tensor, shape (q, n)
+        A basis of the span of all images.
+    own : Tensor, shape (1 + J, q)
+        Coefficients of `sources` in it.
+    maps : list of (Tensor (n,), Tensor (q, q))
+        For each symmetry, u of the moved coefficient: ``mixing @ u[:, places]``.
+    """
+    images = torch.cat([sources[:, places] for places in symmetries])
+    # Each source counts by its own size; images that are combinations of others fall out.
+    _, values, right = torch.linalg.svd(
+        images / images.norm(dim=1, keepdim=True), full_matrices=False
+    )
+    closed = right[values > 1e-6 * values[0]]
+    maps = []
+    for places in symmetries:
+        back = torch.argsort(places)
+        # For k moved by `places`, a source f answers as the unmoved k answers f moved back.
+        maps.append((places, (closed[:, back] @ closed.T).to(SOLVE_DTYPE)))
+    return closed, sources @ closed.T, maps

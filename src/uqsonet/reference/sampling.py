@@ -1,0 +1,185 @@
+"""Reference moments from conditioned samples: plain, with a control variate, Rao-Blackwellised.
+
+Plain Monte Carlo is the paper's way (appendix A.2). Two exact devices take most of its noise:
+
+- control variate: a linear map of the input's coordinates, fitted once on prior samples, whose
+  moments under every posterior are known in closed form; only what it leaves is sampled;
+- Rao-Blackwell: where u is affine in a second, unobserved Gaussian input, its law given the first
+  is Gaussian, so mean and variance over the second are taken in closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.gaussian_process import GaussianLaw
+from uqsonet.problems import Problem
+from uqsonet.reference.directions import Directions
+from uqsonet.reference.moments import Moments, SampleMoments, gaussian_moments
+
+CONTROL_COORDINATES = 200
+"""Coordinates of the input that the control variate is linear in: the leading ones."""
+
+CONTROL_SAMPLES = 2400
+"""Prior samples it is fitted on."""
+
+
+def sample_reference(
+    problem: Problem,
+    locations: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    noise_std: float,
+    normals: Tensor,
+    intrinsic: Tensor | None = None,
+) -> Tensor:
+    """Map standard normals to posterior samples of u for one observation set.
+
+    Parameters
+    ----------
+    problem : Problem
+    locations : Tensor, shape (m, d)
+    values : Tensor, shape (m,)
+    mask : Tensor of bool, shape (m,)
+    noise_std : float
+    normals : Tensor, shape (n, rank of the prior)
+    intrinsic : Tensor, shape (n, rank of the intrinsic law), optional
+        Where the problem has a second random input.
+
+    Returns
+    -------
+    Tensor, shape (n, grid size)
+    """
+    law = posterior_law(problem, locations, values, mask, noise_std)
+    return problem.respond(law.coordinates(normals), intrinsic)[1]
+
+
+def posterior_law(
+    problem: Problem, locations: Tensor, values: Tensor, mask: Tensor, noise_std: float
+) -> GaussianLaw:
+    """Return the law of the input's coordinates given one (padded) observation set."""
+    observed = problem.transform.forward(values[mask])
+    return problem.prior.condition(locations[mask], observed, noise_std)
+
+
+def plain_draws(
+    problem: Problem, law: GaussianLaw, generator: np.random.Generator, size: int
+) -> list[Tensor]:
+    """Return blocks of posterior samples of u, `size` rows in all."""
+    return [
+        problem.respond(law.coordinates(normals), intrinsic)[1]
+        for normals, intrinsic in _normals(problem, generator, size)
+    ]
+
+
+def _normals(
+    problem: Problem, generator: np.random.Generator, size: int
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    for start in range(0, size, problem.block):
+        yield problem.normals(generator, min(problem.block, size - start))
+
+
+@dataclass(frozen=True)
+class Control:
+    """A linear predictor of u from the leading coordinates of the input.
+
+    Attributes
+    ----------
+    index : Tensor of int, shape (c,)
+        The coordinates used.
+    weight : Tensor, shape (c, n)
+    """
+
+    index: Tensor
+    weight: Tensor
+
+    def of(self, xi: Tensor) -> Tensor:
+        """Return the control (B, n) of coordinates (B, r)."""
+        return xi[:, self.index] @ self.weight
+
+    def exact(self, law: GaussianLaw, vectors: Tensor) -> Moments:
+        """Return its moments under a law of the coordinates, in closed form."""
+        rows = torch.zeros(len(self.index), law.mean.shape[-1], dtype=torch.float64)
+        rows[torch.arange(len(self.index)), self.index] = 1.0
+        factor = self.weight.T @ law.spread(rows)
+        return gaussian_moments(law.mean[self.index] @ self.weight, factor, vectors)
+
+
+class ControlledSampler:
+    """Moments of posteriors of one problem by sampling with both devices.
+
+    Parameters
+    ----------
+    problem : Problem
+    vectors : Tensor, shape (n, k)
+        Test vectors of the modes.
+    generator : numpy.random.Generator
+        Stream of the prior samples that the control is fitted on.
+    """
+
+    def __init__(self, problem: Problem, vectors: Tensor, generator: np.random.Generator) -> None:
+        self._problem, self._vectors = problem, vectors
+        self._directions = Directions(problem) if problem.affine == "intrinsic" else None
+        self._control = self._fit(generator)
+
+    def moments(self, law: GaussianLaw, generator: np.random.Generator, size: int) -> Moments:
+        """Return moments of u under a law of the coordinates from `size` samples."""
+        outcome, control = SampleMoments(self._vectors), SampleMoments(self._vectors)
+        within: Moments | None = None
+        for normals, intrinsic in self._blocks(generator, size):
+            xi = law.coordinates(normals)
+            u, given = self._outcome(xi, intrinsic)
+            outcome.add(u)
+            control.add(self._control.of(xi))
+            if given is not None:
+                part = given * (len(xi) / size)
+                within = part if within is None else within + part
+        found = outcome.finish() - control.finish() + self._control.exact(law, self._vectors)
+        return found if within is None else found + within
+
+    def _blocks(
+        self, generator: np.random.Generator, size: int
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Yield blocks of normals: those of the second input only where it is sampled."""
+        if self._directions is None:
+            yield from _normals(self._problem, generator, size)
+            return
+        block = max(1, self._problem.block // self._directions.size)
+        for start in range(0, size, block):
+            shape = (min(block, size - start), self._problem.prior.rank)
+            yield torch.from_numpy(generator.standard_normal(shape)), None
+
+    def _outcome(self, xi: Tensor, intrinsic: Tensor | None) -> tuple[Tensor, Moments | None]:
+        """Return u, or its mean given the first input with the average of the spread around it."""
+        if self._directions is None:
+            return self._problem.respond(xi, intrinsic)[1], None
+        problem = self._problem
+        kappa = problem.transform.inverse(problem.prior.field(xi))
+        responses = self._directions.responses(kappa)  # (B, 1 + J, n)
+        spread = responses[:, 1:]
+        modes = spread @ self._vectors
+        k = self._vectors.shape[1]
+        within = Moments(
+            torch.zeros(responses.shape[-1]).double(),
+            spread.square().sum(1).mean(0),
+            torch.zeros(k).double(),
+            (modes.transpose(1, 2) @ modes).mean(0),
+        )
+        return responses[:, 0], within
+
+    def _fit(self, generator: np.random.Generator) -> Control:
+        """Fit the control on prior samples by least squares."""
+        index = self._problem.prior.leading(CONTROL_COORDINATES)
+        inputs, outputs = [], []
+        for xi, intrinsic in self._blocks(generator, CONTROL_SAMPLES):
+            inputs.append(xi[:, index])
+            outputs.append(self._outcome(xi, intrinsic)[0])
+        a = torch.cat(inputs)
+        design = torch.cat([torch.ones(len(a), 1).double(), a], dim=1)
+        weight = torch.linalg.lstsq(design, torch.cat(outputs)).solution
+        return Control(index, weight[1:])
