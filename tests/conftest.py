@@ -21,9 +21,9 @@ with install_import_hook([f"uqsonet.{name}" for name in CHECKED], "beartype.bear
 from uqsonet.config import EvaluationConfig, ProblemConfig, SensorsConfig
 from uqsonet.gaussian_process import GaussianField
 from uqsonet.grids import Grid
+from uqsonet.layouts import generate_layouts
 from uqsonet.problems.base import Problem
 from uqsonet.reference import compute_reference
-from uqsonet.sensors import generate_layouts
 from uqsonet.simulation import simulate
 
 SEED = 11

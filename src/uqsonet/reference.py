@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from uqsonet.config import ReferenceConfig
+from uqsonet.layouts import load_layouts
 from uqsonet.metrics import wasserstein2
 from uqsonet.problems import Problem, get_problem
 from uqsonet.seeds import numpy_generator
-from uqsonet.sensors import Observations, evaluation_observations, load_layouts
+from uqsonet.sensors import Observations, evaluation_observations
 from uqsonet.simulation import load_functions
 from uqsonet.storage import ArrayFile, write_arrays
 
