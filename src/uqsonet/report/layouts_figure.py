@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from uqsonet.config import SensorsConfig
 from uqsonet.errors import DataError
@@ -20,8 +24,11 @@ from uqsonet.storage import ArrayFile
 COLUMNS = 4
 """Sensor counts side by side; more go below."""
 
-EXAMPLES = 5
+EXAMPLES = 3
 """Layouts drawn, the first of the training pool."""
+
+RELATIVE = "sensors relative to uniform"
+NONE = "#BFBFBF"
 
 BINS = 27
 """Bins along an axis, or a few less: a bin spans whole grid points, equally many in each."""
@@ -63,12 +70,23 @@ def layouts_figure(sensors: Path, out_pdf: Path, out_png: Path) -> None:
     """
     pool = _read(sensors)
     counts = list(pool.layouts)
-    blocks = [counts[i : i + COLUMNS] for i in range(0, len(counts), COLUMNS)]
+    columns = min(COLUMNS, len(counts))
+    blocks = -(-len(counts) // columns)
     with styled():
-        figure = new_figure((4.2 if pool.grid.dim == 2 else 3.2) * len(blocks))
-        parts = figure.subfigures(len(blocks), 1, squeeze=False)[:, 0]
-        for part, block in zip(parts, blocks, strict=True):
-            _draw_block(part, pool, block)
+        figure = new_figure(min(3.8, 13.5 / columns) * blocks + 0.5)
+        grid = figure.subplots(2 * blocks, columns, squeeze=False)
+        for axes in grid.flat:
+            axes.set_axis_off()
+        pairs = grid.reshape(blocks, 2, columns).transpose(0, 2, 1).reshape(-1, 2)[: len(counts)]
+        _draw_densities(figure, list(pairs[:, 0]), pool)
+        for i, (m, (upper, lower)) in enumerate(zip(counts, pairs, strict=True)):
+            _draw_examples(lower, pool, m)
+            upper.set_title(f"{_title(pool, m)}\n{len(pool.layouts[m]):,} layouts")
+            for axes in (upper, lower):
+                _frame(axes, pool.grid, first=i % columns == 0)
+            if i % columns == 0:
+                upper.set_ylabel("density" if pool.grid.dim == 2 else RELATIVE)
+                lower.set_ylabel("first layouts")
         save(figure, out_pdf, out_png)
 
 
@@ -80,23 +98,6 @@ def _read(path: Path) -> Pool:
         raise DataError(f"{path}: this figure shows domains of one or two dimensions")
     layouts = {m: indices.numpy() for m, indices in load_layouts(path, "training").items()}
     return Pool(grid, config, candidates(grid, config.margin), layouts)
-
-
-def _draw_block(figure: Figure | SubFigure, pool: Pool, counts: list[int]) -> None:
-    """Draw two rows, densities above examples, with a column for each of some counts."""
-    upper, lower = figure.subplots(2, COLUMNS, squeeze=False)
-    for axes in (*upper[len(counts) :], *lower[len(counts) :]):
-        axes.set_axis_off()
-    edges, density = _edges(pool), _density_2d if pool.grid.dim == 2 else _density_1d
-    for i, m in enumerate(counts):
-        relative = _relative_density(pool, m, edges)
-        density(figure, upper[i], edges, relative)
-        upper[i].set_title(f"{_title(pool, m)}\n{len(pool.layouts[m]):,} layouts")
-        _examples(lower[i], pool, m)
-        for axes in (upper[i], lower[i]):
-            _frame(axes, pool.grid, first=i == 0)
-    upper[0].set_ylabel("sensors per candidate,\nrelative to uniform", labelpad=8)
-    lower[0].set_ylabel(f"first {EXAMPLES} layouts", labelpad=8)
 
 
 def _title(pool: Pool, m: int) -> str:
@@ -131,26 +132,34 @@ def _relative_density(pool: Pool, m: int, edges: list[np.ndarray]) -> np.ndarray
     return np.divide(found, expected, out=np.full_like(found, np.nan), where=expected > 0)
 
 
-def _density_2d(
-    figure: Figure | SubFigure, axes: Axes, edges: list[np.ndarray], relative: np.ndarray
-) -> None:
-    mesh = axes.pcolormesh(
-        *edges, relative.T, cmap="viridis", vmin=0, vmax=max(1.0, np.nanmax(relative))
-    )
-    mesh.set_rasterized(True)  # hairlines between cells show in some viewers of vector graphics
-    bar = figure.colorbar(mesh, ax=axes, location="bottom", fraction=0.06, pad=0.02, aspect=18)
-    bar.ax.tick_params(length=2)
+def _draw_densities(figure: Figure, panels: list[Axes], pool: Pool) -> None:
+    """Draw one density a panel, all on one scale."""
+    edges = _edges(pool)
+    found = [_relative_density(pool, m, edges) for m in pool.layouts]
+    highest = max(float(np.nanmax(relative)) for relative in found)
+    if pool.grid.dim == 1:
+        for axes, relative in zip(panels, found, strict=True):
+            axes.stairs(relative, edges[0], fill=True, color=CYCLE[0], alpha=0.4)
+            axes.axhline(1.0, color=GREY, linewidth=0.7, linestyle="--")
+            axes.set_ylim(0, 1.1 * highest)
+        return
+    # Corners draw many times more sensors than the middle: white is uniform, equal factors above
+    # and below have equal shades, and where no sensor stands (its logarithm is -inf) is grey.
+    look: dict[str, Any] = {
+        "cmap": mpl.colormaps["RdBu_r"].with_extremes(bad=NONE, under="#053061"),
+        "norm": LogNorm(1 / max(highest, 2.0), max(highest, 2.0)),
+        "rasterized": True,  # hairlines between cells show in some viewers of vector graphics
+    }
+    meshes = [
+        axes.pcolormesh(*edges, relative.T, **look)
+        for axes, relative in zip(panels, found, strict=True)
+    ]
+    bar = figure.colorbar(meshes[0], ax=panels, location="top", fraction=0.04, aspect=60, pad=0.06)
+    bar.set_label(f"{RELATIVE} (grey: none)")
+    bar.ax.xaxis.set_major_formatter("{x:g}")
 
 
-def _density_1d(
-    figure: Figure | SubFigure, axes: Axes, edges: list[np.ndarray], relative: np.ndarray
-) -> None:
-    axes.stairs(relative, edges[0], fill=True, color=CYCLE[0], alpha=0.4)
-    axes.axhline(1.0, color=GREY, linewidth=0.7, linestyle="--")
-    axes.set_ylim(0, 1.15 * max(1.0, float(np.nanmax(relative))))
-
-
-def _examples(axes: Axes, pool: Pool, m: int) -> None:
+def _draw_examples(axes: Axes, pool: Pool, m: int) -> None:
     """Draw layouts as joined markers: in the plane, or in one dimension one above the other."""
     points = pool.grid.points().numpy()
     for k, indices in enumerate(pool.layouts[m][:EXAMPLES]):
@@ -171,9 +180,11 @@ def _examples(axes: Axes, pool: Pool, m: int) -> None:
 
 def _frame(axes: Axes, grid: Grid, first: bool) -> None:
     """Show the whole domain; numbers stand on the left panels only where all agree."""
+    axes.set_axis_on()
+    axes.xaxis.set_major_locator(MaxNLocator(2))
     axes.set_xlim(grid.lower[0], grid.upper[0])
     if grid.dim == 2:
         axes.set_ylim(grid.lower[1], grid.upper[1])
+        axes.yaxis.set_major_locator(MaxNLocator(2))
         axes.set_aspect("equal")
-        axes.tick_params(labelleft=first)
-    axes.tick_params(length=2)
+    axes.tick_params(length=2, labelleft=first)
