@@ -27,6 +27,9 @@ except ConfigError as error:
 
 RESULTS = CONFIG.results
 EXPERIMENTS = sorted(CONFIG.experiments)
+CLUSTERED = [
+    e for e in EXPERIMENTS if CONFIG.experiments[e].sensors.layout == "regular_space"
+]
 PICTURED = [e for e in EXPERIMENTS if "uqsonet" in CONFIG.experiments[e].methods]
 
 
@@ -47,6 +50,7 @@ rule all:
             f"{RESULTS}/figures/{{experiment}}_posterior.pdf", experiment=EXPERIMENTS
         ),
         expand(f"{RESULTS}/figures/{{experiment}}_training.pdf", experiment=EXPERIMENTS),
+        expand(f"{RESULTS}/figures/{{experiment}}_layouts.pdf", experiment=CLUSTERED),
 
 
 include: "workflow/rules/simulate.smk"

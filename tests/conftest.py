@@ -21,9 +21,9 @@ with install_import_hook([f"uqsonet.{name}" for name in CHECKED], "beartype.bear
 from uqsonet.config import EvaluationConfig, ProblemConfig, SensorsConfig
 from uqsonet.gaussian_process import GaussianField
 from uqsonet.grids import Grid
+from uqsonet.layouts import generate_layouts
 from uqsonet.problems.base import Problem
 from uqsonet.reference import compute_reference
-from uqsonet.sensors import generate_layouts
 from uqsonet.simulation import simulate
 
 SEED = 11
@@ -91,7 +91,23 @@ def _register(problem: type[Problem]) -> None:
     uqsonet.problems.problem_names = lambda: sorted([*names, problem.name])
 
 
+class ToyPlane(Problem):
+    """A grid of two dimensions, for what asks a problem for no more than that."""
+
+    name = "toy_plane"
+    title = "Toy in the plane"
+    section = "none"
+
+    @cached_property
+    def grid(self) -> Grid:
+        return Grid((0.0, 0.0), (1.0, 1.0), (21, 21))
+
+    def solve(self, kappa: Tensor) -> Tensor:
+        return kappa
+
+
 _register(ToyLinear)
+_register(ToyPlane)
 
 
 @dataclass(frozen=True)

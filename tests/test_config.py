@@ -1,6 +1,7 @@
 """The configuration: misspelt, misplaced and contradictory keys are refused by name."""
 
 import copy
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uqsonet.config import Config, json_schema, load_config
+from uqsonet.config import Config, SensorsConfig, json_schema, load_config
 from uqsonet.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,6 +38,11 @@ def changed(path: str, value: object) -> dict:
 
 NETWORK = "recipes.tuned.diffusion1d.vidon.network"
 TRAINING = "recipes.tuned.diffusion1d.vidon.training"
+SENSORS = "experiments.diffusion1d.sensors"
+
+
+def clustered(distances: dict) -> dict:
+    return {"counts": [1, 2, 4, 7, 10], "layout": "regular_space", "distances": distances}
 
 
 def test_the_default_configuration_is_valid_and_found_by_name():
@@ -65,6 +71,14 @@ REFUSED = {
     "falling counts": ("experiments.diffusion1d.sensors.counts", [3, 2], "distinct and ascending"),
     "repeated counts": ("experiments.diffusion1d.sensors.counts", [2, 2], "distinct and ascending"),
     "zero sensors": ("experiments.diffusion1d.sensors.counts", [0, 2], "counts.0: .*found 0"),
+    "no such layout": (f"{SENSORS}.layout", "grid", "sensors.layout: .*found 'grid'"),
+    "no such backend": (f"{SENSORS}.backend", "scipy", "sensors.backend: .*found 'scipy'"),
+    "negative margin": (f"{SENSORS}.margin", -0.1, "sensors.margin: .*found -0.1"),
+    "zero distance": (f"{SENSORS}.distances", {2: 0}, "distances.2: .*found 0"),
+    "distances alone": (f"{SENSORS}.distances", {2: 0.5}, "only with layout: regular_space"),
+    "no distances": (f"{SENSORS}.layout", "regular_space", "regular_space needs distances"),
+    "distance of no count": (SENSORS, clustered({2: 0.5, 9: 0.1}), r"distances for \[9\], which"),
+    "distance of one": (SENSORS, clustered({1: 0.5}), "a single sensor has no other"),
     "figure counts": ("experiments.diffusion1d.figure_counts", [99], r"figure_counts \[99\]"),
     "method twice": ("experiments.diffusion1d.methods", ["vidon", "vidon"], "stand once"),
     "baseline listed": ("experiments.diffusion1d.methods", ["cokriging"], "are baselines"),
@@ -110,6 +124,13 @@ def test_fixed_batches_need_a_batch_for_every_count():
         load_config(raw)
     training["batch_size"] = 1000
     load_config(raw)
+
+
+def test_distances_survive_the_way_to_a_job():
+    raw = changed(SENSORS, clustered({2: 0.8, 4: 0.5}))
+    sensors = load_config(raw).experiments["diffusion1d"].sensors
+    spec = json.loads(json.dumps(sensors.model_dump(mode="json")))  # keys become text
+    assert SensorsConfig.model_validate(spec).distances == {2: 0.8, 4: 0.5}
 
 
 def test_the_configuration_cannot_be_changed_after_validation():

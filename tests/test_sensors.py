@@ -1,77 +1,19 @@
-"""Layouts, readings, and what `make_observations` refuses."""
+"""Readings, evaluation sets, and what `make_observations` refuses."""
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import chi2, norm
+from scipy.stats import norm
 
-from uqsonet.config import SensorsConfig
 from uqsonet.errors import ObservationError
 from uqsonet.grids import Grid
+from uqsonet.layouts import uniform_layouts
 from uqsonet.problems import get_problem
-from uqsonet.sensors import (
-    evaluation_observations,
-    generate_layouts,
-    load_layouts,
-    make_observations,
-    observe,
-    uniform_layouts,
-)
+from uqsonet.sensors import evaluation_observations, make_observations, observe
 
 GRID = Grid((-1.0,), (1.0,), (33,))
 X = torch.tensor([[0.1], [-0.4], [0.9]])
 Y = torch.tensor([1.0, 2.0, 3.0])
-
-
-@pytest.mark.parametrize("sensors", [1, 2, 5, 20, 33])
-def test_sensors_stand_on_distinct_points_of_the_grid(sensors):
-    layouts = uniform_layouts(np.random.default_rng(0), 33, sensors, 500)
-    assert layouts.shape == (500, sensors)
-    assert layouts.min() >= 0 and layouts.max() < 33
-    assert all(len(set(row)) == sensors for row in layouts.tolist())
-
-
-@pytest.mark.parametrize("sensors", [1, 3, 10])
-def test_every_point_is_equally_likely_at_every_position(sensors):
-    layouts = uniform_layouts(np.random.default_rng(1), 20, sensors, 20_000)
-    for column in layouts.T:
-        counts = np.bincount(column, minlength=20)
-        statistic = ((counts - 1000) ** 2 / 1000).sum()
-        assert chi2.sf(statistic, 19) > 1e-3 / sensors
-
-
-def test_every_pair_of_points_is_equally_likely():
-    layouts = uniform_layouts(np.random.default_rng(2), 6, 2, 30_000)
-    counts = np.bincount(layouts[:, 0] * 6 + layouts[:, 1], minlength=36).reshape(6, 6)
-    assert np.diag(counts).sum() == 0
-    off = counts[~np.eye(6, dtype=bool)]
-    assert chi2.sf(((off - 1000) ** 2 / 1000).sum(), 29) > 1e-3
-
-
-def test_every_subset_is_equally_likely():
-    layouts = uniform_layouts(np.random.default_rng(3), 6, 3, 20_000)
-    codes = (1 << layouts).sum(1)
-    _, counts = np.unique(codes, return_counts=True)
-    assert len(counts) == 20
-    assert chi2.sf(((counts - 1000) ** 2 / 1000).sum(), 19) > 1e-3
-
-
-def test_more_sensors_than_points_are_refused():
-    with pytest.raises(ObservationError, match="34 sensors cannot stand on 33"):
-        uniform_layouts(np.random.default_rng(0), 33, 34, 1)
-
-
-def test_a_new_count_or_a_larger_pool_leaves_other_layouts_unchanged(tmp_path):
-    small, large = SensorsConfig(counts=[2], pool=10), SensorsConfig(counts=[2, 5], pool=40)
-    generate_layouts("toy_linear", small, 3, 4, 5, tmp_path / "small.h5")
-    generate_layouts("toy_linear", large, 3, 4, 5, tmp_path / "large.h5")
-    for split, rows in (("validation", 4), ("test", 5)):
-        first, second = (load_layouts(tmp_path / f"{n}.h5", split) for n in ("small", "large"))
-        assert list(second) == [2, 5] and second[5].shape == (rows, 5)
-        assert torch.equal(first[2], second[2])
-    first = load_layouts(tmp_path / "small.h5", "training")[2]
-    second = load_layouts(tmp_path / "large.h5", "training")[2]
-    assert first.shape == (10, 2) and second.shape == (40, 2)
 
 
 def test_observe_reads_the_field_at_the_sensors():

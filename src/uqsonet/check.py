@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uqsonet.errors import DataError, UQSONetError
+from uqsonet.layouts import load_layouts
 from uqsonet.nn.weights import load
 from uqsonet.reference import load_reference
-from uqsonet.sensors import load_layouts
 from uqsonet.simulation import SPLITS, load_functions
 from uqsonet.storage import array_kind, read_weights
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 
 from uqsonet.config import BASELINES, Config
+from uqsonet.layouts import uniform_layouts
 from uqsonet.nn.base import OperatorModel, build_model
 from uqsonet.pipeline import Plan
 from uqsonet.posterior import coefficient_moments
 from uqsonet.problems import get_problem
 from uqsonet.seeds import numpy_generator, torch_generator
-from uqsonet.sensors import uniform_layouts
 from uqsonet.simulation import Functions
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler

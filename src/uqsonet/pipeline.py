@@ -183,7 +183,7 @@ class Plan:
             validation=data.validation,
             test=data.test,
             seed=self.config.seed,
-            code=self.digest("uqsonet.sensors", experiment=experiment),
+            code=self.digest("uqsonet.layouts", experiment=experiment),
         )
 
     def reference(self, experiment: str, evaluation: str) -> str:

@@ -1,26 +1,22 @@
-"""Where sensors stand, what they read, and how observation sets travel in batches.
+"""What sensors read, and how observation sets travel in batches.
 
 An `Observations` batch holds `locations` (B, m, d), `values` (B, m) and `mask` (B, m); sets of
-different sizes share a batch by padding, and `mask` is False on padding. Layouts are pregenerated
-per sensor count and stored as indices of grid points.
+different sizes share a batch by padding, and `mask` is False on padding. Where sensors stand is
+in `uqsonet.layouts`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from uqsonet.config import SensorsConfig
 from uqsonet.errors import ObservationError
 from uqsonet.grids import Grid
-from uqsonet.problems import Problem, get_problem
+from uqsonet.problems import Problem
 from uqsonet.seeds import numpy_generator
-from uqsonet.storage import ArrayFile, write_arrays
 
 
 @dataclass(frozen=True)
@@ -127,66 +123,6 @@ def observations_of(
     """Check what a user passed against a problem's domain; see `make_observations`."""
     positive = problem.transform.name == "log"
     return make_observations(locations, values, mask, problem.grid, positive)
-
-
-def uniform_layouts(
-    generator: np.random.Generator, points: int, sensors: int, layouts: int
-) -> np.ndarray:
-    """Draw layouts of distinct grid points, uniformly.
-
-    Parameters
-    ----------
-    points, sensors, layouts : int
-        Grid points to choose from, sensors in a layout, number of layouts.
-
-    Returns
-    -------
-    array of int32, shape (layouts, sensors)
-
-    Raises
-    ------
-    ObservationError
-        If there are more sensors than grid points.
-    """
-    if sensors > points:
-        raise ObservationError(f"{sensors} sensors cannot stand on {points} distinct grid points")
-    chosen = np.empty((layouts, sensors), dtype=np.int32)
-    # Floyd's algorithm, over all layouts at once: sensor j takes a draw from the first
-    # points - sensors + j + 1 points or, if that is taken, the last of them.
-    for j in range(sensors):
-        last = points - sensors + j
-        draw = generator.integers(0, last + 1, layouts, dtype=np.int32)
-        taken = (chosen[:, :j] == draw[:, None]).any(1)
-        chosen[:, j] = np.where(taken, last, draw)
-    return generator.permuted(chosen, axis=1)
-
-
-def generate_layouts(
-    problem: str, config: SensorsConfig, seed: int, validation: int, test: int, path: Path
-) -> None:
-    """Pregenerate layouts for training, validation and test and store them.
-
-    Arrays ``<split>/<m>`` hold indices of grid points, shape (layouts, m). Each split and count
-    has its own stream, so a new count or a larger pool leaves the others unchanged.
-    """
-    points = get_problem(problem).grid.size
-    sizes = {"training": config.pool, "validation": validation, "test": test}
-    arrays = {
-        f"{split}/{m}": uniform_layouts(
-            numpy_generator(seed, problem, split, "sensors", m), points, m, size
-        )
-        for split, size in sizes.items()
-        for m in config.counts
-    }
-    meta = {"problem": problem, "seed": seed, "config": config.model_dump()}
-    write_arrays(path, "sensors", meta, {key: [value] for key, value in arrays.items()})
-
-
-def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
-    """Return layouts of one split: sensor count -> indices of grid points (layouts, m)."""
-    with ArrayFile(path, "sensors") as file:
-        counts = file.meta["config"]["counts"]
-        return {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}
 
 
 def observe(

@@ -10,12 +10,12 @@ import torch
 from tests.report.conftest import COUNTS, make_config
 from uqsonet.config import Config, ProblemConfig, ReferenceConfig, SensorsConfig
 from uqsonet.errors import DataError
+from uqsonet.layouts import generate_layouts
 from uqsonet.nn.base import build_model
 from uqsonet.problems import get_problem
 from uqsonet.reference import compute_reference
 from uqsonet.report.figures import posterior_figure, training_figure
 from uqsonet.report.style import STYLE, new_figure, save, styled
-from uqsonet.sensors import generate_layouts
 from uqsonet.simulation import load_functions, simulate
 from uqsonet.storage import write_weights
 

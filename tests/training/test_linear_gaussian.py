@@ -11,10 +11,11 @@ import torch
 from uqsonet import baselines
 from uqsonet.baselines import Cokriging, SensorFree
 from uqsonet.config import AttentionNetwork, KrigingNetwork, TrainingConfig
+from uqsonet.layouts import uniform_layouts
 from uqsonet.nn.base import build_model
 from uqsonet.posterior import spread
 from uqsonet.problems import get_problem
-from uqsonet.sensors import observe, uniform_layouts
+from uqsonet.sensors import observe
 from uqsonet.simulation import Functions
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler

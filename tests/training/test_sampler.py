@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from uqsonet.config import TrainingConfig
+from uqsonet.layouts import uniform_layouts
 from uqsonet.problems import get_problem
-from uqsonet.sensors import uniform_layouts
 from uqsonet.training.sampler import BatchSampler
 
 TOY = get_problem("toy_linear")

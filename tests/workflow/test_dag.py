@@ -141,6 +141,18 @@ def test_one_more_trial_adds_one_training_a_method(editable: Project) -> None:
     assert "reference" not in planned
 
 
+def test_clustered_sensors_are_pictured(editable: Project) -> None:
+    sensors = {"layout": "regular_space", "margin": 0.1, "distances": {2: 0.8, 4: 0.3}}
+    extra = overlay(editable, {"experiments": {"diffusion1d": {"sensors": sensors}}})
+    planned = editable.planned(extra)
+    assert planned["sensors"] == 1
+    assert planned["layouts_figure"] == 1
+    target = str(SMOKE / "figures/diffusion1d_layouts.png")
+    result = editable.smoke(extra, targets=(target,))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (editable.path / target).stat().st_size > 0
+
+
 def test_one_and_two_cores_give_the_same_bytes(finished: Project, tmp_path: Path) -> None:
     single = fresh_copy(tmp_path / "single")
     targets = tuple(

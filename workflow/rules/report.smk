@@ -102,3 +102,19 @@ rule training_figure:
         spec=lambda w: PLAN.report("uqsonet.report.figures", w.experiment),
     script:
         "../scripts/training_figure.py"
+
+
+rule layouts_figure:
+    input:
+        f"{RESULTS}/sensors/{{experiment}}.h5",
+    output:
+        pdf=f"{RESULTS}/figures/{{experiment}}_layouts.pdf",
+        png=f"{RESULTS}/figures/{{experiment}}_layouts.png",
+    log:
+        f"{RESULTS}/logs/figures/{{experiment}}_layouts.log",
+    conda:
+        "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.layouts_figure", w.experiment),
+    script:
+        "../scripts/layouts_figure.py"

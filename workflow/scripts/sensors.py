@@ -1,10 +1,10 @@
-"""Sensor layouts of an experiment: see `uqsonet.sensors.generate_layouts`."""
+"""Sensor layouts of an experiment: see `uqsonet.layouts.generate_layouts`."""
 
 from pathlib import Path
 
 from uqsonet.config import SensorsConfig
 from uqsonet.jobs import job
-from uqsonet.sensors import generate_layouts
+from uqsonet.layouts import generate_layouts
 
 with job(snakemake) as spec:
     generate_layouts(

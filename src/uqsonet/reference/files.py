@@ -15,13 +15,14 @@ from torch import Tensor
 
 from uqsonet.config import ReferenceConfig
 from uqsonet.gaussian_process import GaussianLaw
+from uqsonet.layouts import load_layouts
 from uqsonet.metrics import wasserstein2
 from uqsonet.problems import Problem, get_problem
 from uqsonet.reference.affine import ClosedForm, OperatorMoments
 from uqsonet.reference.moments import Moments, SampleMoments, bures_basis
 from uqsonet.reference.sampling import ControlledSampler, plain_draws, posterior_law
 from uqsonet.seeds import numpy_generator
-from uqsonet.sensors import Observations, evaluation_observations, load_layouts
+from uqsonet.sensors import Observations, evaluation_observations
 from uqsonet.simulation import load_functions
 from uqsonet.storage import ArrayFile, write_arrays
 

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from uqsonet.config import JobsConfig, MethodConfig
 from uqsonet.errors import TrainingError
+from uqsonet.layouts import load_layouts
 from uqsonet.nn.base import OperatorModel, build_model
 from uqsonet.reference import load_reference
 from uqsonet.seeds import torch_generator
-from uqsonet.sensors import load_layouts
 from uqsonet.simulation import Functions, load_functions
 from uqsonet.storage import file_digest, write_text, write_weights
 from uqsonet.training.checkpoint import (

@@ -1,0 +1,13 @@
+"""How sensors cover the domain: see `uqsonet.report.layouts_figure.layouts_figure`."""
+
+from pathlib import Path
+
+from uqsonet.jobs import job
+from uqsonet.report.layouts_figure import layouts_figure
+
+with job(snakemake):
+    layouts_figure(
+        Path(snakemake.input[0]),
+        Path(snakemake.output.pdf),
+        Path(snakemake.output.png),
+    )
