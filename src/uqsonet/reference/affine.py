@@ -20,6 +20,9 @@ from uqsonet.reference.moments import Moments, gaussian_moments
 BATCH = 64
 """Coefficients whose responses are held together."""
 
+FLUSH = 16
+"""Batches summed in single precision before they join the double-precision sums."""
+
 SOLVE_DTYPE = torch.float32
 """Responses are solved to 1e-5 (TOLERANCE of the solver), far below the sampling error over k."""
 
@@ -64,9 +67,13 @@ class OperatorMoments:
         q, (n, k) = len(self._sources), vectors.shape
         self._first = torch.zeros(n, q, dtype=torch.float64)
         self._second = torch.zeros(n, q, q, dtype=torch.float64)
+        self._recent = torch.zeros(n, q, q, dtype=SOLVE_DTYPE)
         self._modes = torch.zeros(q * k, q * k, dtype=torch.float64)
-        for start in range(0, size, BATCH):
+        for batch, start in enumerate(range(0, size, BATCH)):
             self._add(generator, min(BATCH, size - start))
+            if batch % FLUSH == FLUSH - 1 or start + BATCH >= size:
+                self._second += self._recent
+                self._recent.zero_()
         self._symmetrise()
 
     def _add(self, generator: np.random.Generator, size: int) -> None:
@@ -78,7 +85,7 @@ class OperatorMoments:
         u = problem.respond_affine(other, self._sources.to(SOLVE_DTYPE))  # (B, q, n)
         by_point = u.permute(2, 1, 0).contiguous()  # (n, q, B)
         self._first += by_point.sum(2)
-        self._second += by_point @ by_point.transpose(1, 2)
+        self._recent.baddbmm_(by_point, by_point.transpose(1, 2))
         for places, mixing in self._maps:
             modes = mixing @ (u @ self._vectors[torch.argsort(places)].to(SOLVE_DTYPE))
             self._modes += modes.flatten(1).double().T @ modes.flatten(1).double()
