@@ -297,7 +297,7 @@ def test_foreign_or_other_weights_are_refused(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="not written by uqsonet"):
         read_weights(target)
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "SCHEMA", 7)
+        patch.setattr(storage.weights, "SCHEMA", 7)
         write_weights(target, {"a": torch.ones(2)}, {})
     with pytest.raises(DataError, match="schema 7, this version reads 1"):
         read_weights(target)
