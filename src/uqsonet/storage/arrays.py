@@ -100,7 +100,9 @@ def _checked(name: str, stream: Stream) -> Iterator[np.ndarray]:
         yield block
     if found != stream.shape[0]:
         more = "or more " if found > stream.shape[0] else ""
-        raise DataError(f"array {name!r}: {found} {more}rows came, {stream.shape[0]} were announced")
+        raise DataError(
+            f"array {name!r}: {found} {more}rows came, {stream.shape[0]} were announced"
+        )
 
 
 def _store(file: h5py.File, name: str, stream: Stream) -> str:
