@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -69,5 +69,7 @@ class ProgressBar:
     def update(self, done: int, note: str | None = None) -> None:
         """Move the bar; the note beside it stays unless there is a new one."""
         if self._bar:
-            fields = {"rate": self.rate(done)} | ({} if note is None else {"note": note})
+            fields: dict[str, Any] = {"rate": self.rate(done)} | (
+                {} if note is None else {"note": note}
+            )
             self._bar.update(self._task, completed=done, **fields)

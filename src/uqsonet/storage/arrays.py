@@ -46,7 +46,8 @@ class _Digest:
         self._hash = hashlib.sha256(f"{dtype.str}{shape}".encode())
 
     def add(self, block: np.ndarray) -> None:
-        self._hash.update(np.ascontiguousarray(block).reshape(-1).view(np.uint8))  # no copy
+        flat = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+        self._hash.update(memoryview(flat))  # no copy
 
     def hex(self) -> str:
         return self._hash.hexdigest()
@@ -85,13 +86,13 @@ def _aligned(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
         yield rest
 
 
-def _checked(name: str, stream: Stream) -> Iterator[np.ndarray]:
+def _checked(label: str, stream: Stream) -> Iterator[np.ndarray]:
     """Yield the blocks; refuse those of another dtype or width, and any other number of rows."""
     found = 0
     for block in stream.blocks:
         if block.dtype != stream.dtype or block.shape[1:] != stream.shape[1:]:
             raise DataError(
-                f"array {name!r}: a block is {block.dtype} {block.shape}, "
+                f"{label}: a block is {block.dtype} {block.shape}, "
                 f"the array {stream.dtype} {stream.shape}"
             )
         found += len(block)
@@ -99,13 +100,11 @@ def _checked(name: str, stream: Stream) -> Iterator[np.ndarray]:
             break
         yield block
     if found != stream.shape[0]:
-        more = "or more " if found > stream.shape[0] else ""
-        raise DataError(
-            f"array {name!r}: {found} {more}rows came, {stream.shape[0]} were announced"
-        )
+        at_least = "at least " if found > stream.shape[0] else ""
+        raise DataError(f"{label}: expected {stream.shape[0]} rows, got {at_least}{found}")
 
 
-def _store(file: h5py.File, name: str, stream: Stream) -> str:
+def _store(path: Path, file: h5py.File, name: str, stream: Stream) -> str:
     """Store an array, chunked by row, with both checksums; returns its digest."""
     shape, digest = stream.shape, _Digest(stream.dtype, stream.shape)
     options: Meta = {}
@@ -119,7 +118,9 @@ def _store(file: h5py.File, name: str, stream: Stream) -> str:
         digest.add(scalar)
     else:
         first = 0
-        for block in _aligned(_checked(name, stream), options.get("chunks", (1,))[0]):
+        for block in _aligned(
+            _checked(f"{path}: array {name!r}", stream), options.get("chunks", (1,))[0]
+        ):
             stored[first : first + len(block)] = block
             digest.add(block)
             first += len(block)
@@ -158,7 +159,9 @@ def write_arrays(
         file.attrs["schema"] = SCHEMA
         file.attrs["kind"] = kind
         file.attrs["meta"] = json.dumps({**meta, **provenance()}, sort_keys=True)
-        return {name: _store(file, name, _as_stream(blocks)) for name, blocks in arrays.items()}
+        return {
+            name: _store(path, file, name, _as_stream(blocks)) for name, blocks in arrays.items()
+        }
 
 
 class ArrayFile:
