@@ -57,13 +57,12 @@ class RowBlocks:
     def whole(self) -> Tensor:
         """Return the matrix, read once and kept."""
         if self._whole is None:
-            first = 0
+            matrix, first = torch.empty(0), 0
             for block in self.blocks():
-                if first == 0:
-                    matrix = block.new_empty(self.shape)
+                matrix = block.new_empty(self.shape) if first == 0 else matrix
                 matrix[first : first + len(block)] = block
                 first += len(block)
-            self._whole = matrix if first else torch.empty(self.shape)
+            self._whole = matrix.reshape(self.shape)
         return self._whole
 
 

@@ -47,7 +47,7 @@ class _Digest:
 
     def add(self, block: np.ndarray) -> None:
         flat = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
-        self._hash.update(memoryview(flat))  # no copy
+        self._hash.update(flat.data)  # no copy
 
     def hex(self) -> str:
         return self._hash.hexdigest()
