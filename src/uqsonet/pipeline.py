@@ -18,7 +18,13 @@ from uqsonet.errors import ConfigError
 
 ROOT = Path(__file__).parent
 
-WITHOUT_INFLUENCE = {"uqsonet", "uqsonet.config", "uqsonet.errors", "uqsonet.training.progress"}
+WITHOUT_INFLUENCE = {
+    "uqsonet",
+    "uqsonet.config",
+    "uqsonet.errors",
+    "uqsonet.progress",
+    "uqsonet.training.progress",
+}
 """Modules that cannot change a result: every configured value reaches a job as a parameter."""
 
 
