@@ -22,11 +22,11 @@ this takes 2/3 of the evaluations that ETDRK4 takes, and no contour integrals fo
 **Coarsening.** Viscosity empties the high modes. After a step, K falls to what the spectrum of the
 worst sample fills, and a step that fills the last shell of a reduced K is repeated with a larger K.
 
-**Errors** on the paper's problem, relative in L2, the worst of 256 samples at T = 10: 1.3e-4, 2.8e-6
-and 2.5e-7 for tolerances 1e-4, 1e-5 and 1e-6 (3.4e-6 for 1e-5 in single precision). The degree 33
-is ample: degree 66 from the same initial polynomial differs by 1e-12. But the initial states have
-cube-root kinks at the edges, which 100 points sample coarsely: the flow from 400 points differs by
-9e-4 in the median and 1.6e-3 at worst (of 8), whatever the solver.
+**Errors** on the paper's problem, relative in L2, the worst of 256 samples at T = 10: 1.3e-4,
+2.8e-6 and 2.5e-7 for tolerances 1e-4, 1e-5 and 1e-6 (3.4e-6 for 1e-5 in single precision). The
+degree 33 is ample: degree 66 from the same initial polynomial differs by 1e-12. But the initial
+states have cube-root kinks at the edges, which 100 points sample coarsely: the flow from 400 points
+differs by 9e-4 in the median and 1.6e-3 at worst (of 8), whatever the solver.
 """
 
 from __future__ import annotations
