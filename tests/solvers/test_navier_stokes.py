@@ -400,6 +400,11 @@ def test_bad_input_is_refused(change, message):
         solve_navier_stokes(**(good | change))
 
 
+def test_a_flow_that_no_step_can_follow_is_refused():
+    with pytest.raises(DataError, match="collapsed"):
+        solve_navier_stokes(1e30 * smooth_state(16), torch.zeros(16, 16).double(), 0.1, 1.0)
+
+
 @pytest.mark.parametrize("n", [4, 5, 7, 27])
 def test_odd_and_small_grids(n):
     x, y = points(n)

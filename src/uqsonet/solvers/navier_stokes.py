@@ -10,22 +10,28 @@ formed on 3K + 1 points an axis, where the quadrature of a product of two of the
 exact: this is the 2/3 rule, the pseudospectral scheme without aliasing. A state on n points keeps
 the degrees up to ``K = (n - 1) // 3`` (33 of n = 100); what lies beyond, the Nyquist mode included,
 is cut from initial state and forcing, and is zero in the result. Transforms are matrix products:
-up to K = 21 they beat the FFT, the coefficients are real, and K need not suit an FFT length.
+faster than the FFT below K = 20, where most steps are made, and a quarter slower at K = 33. All
+coefficients are real, and K need not suit an FFT length.
 The conservative form ``div(u w) = (d_xx - d_yy)(u v) + d_xy(v^2 - u^2)`` takes four transforms.
 
 **Time.** The Runge-Kutta pair 5(4) of Dormand and Prince (1980) in the variable
 ``exp(-nu t Lap) w`` (an integrating factor, Lawson 1967): the diffusion is solved exactly, and a
 batch shares one step, which the error estimate of its worst sample controls. For errors near 1e-6
-this takes 3/4 of the evaluations that ETDRK4 takes, with nothing to expand in a contour.
+this takes 2/3 of the evaluations that ETDRK4 takes, and no contour integrals for coefficients.
 
 **Coarsening.** Viscosity empties the high modes. After a step, K falls to what the spectrum of the
 worst sample fills, and a step that fills the last shell of a reduced K is repeated with a larger K.
+
+**Errors** on the paper's problem, relative in L2, the worst of 256 samples at T = 10: 1.3e-4,
+2.8e-6 and 2.5e-7 for tolerances 1e-4, 1e-5 and 1e-6 (3.4e-6 for 1e-5 in single precision). The
+degree 33 is ample: degree 66 from the same initial polynomial differs by 1e-12. But the initial
+states have cube-root kinks at the edges, which 100 points sample coarsely: the flow from 400 points
+differs by 9e-4 in the median and 1.6e-3 at worst (of 8), whatever the solver.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -48,8 +54,10 @@ _STAGES = (
 )
 _ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
 
+_PAIRS = tuple((i, j) for i in range(1, 6) for j in range(i))  # stages at different times
+
 # Of the tolerance: what the estimate of one step may reach, and what may be cut from the spectrum.
-# With these the error of w(T) stays below the tolerance; the cut alone adds a tenth to the error.
+# With these the error of w(T) is below tolerances up to 1e-5, and about the tolerance above.
 _LOCAL, _CUT = 0.5, 0.3
 _SPARE = 2  # shells kept empty, for the spectrum to grow into
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 2.0  # the usual bounds on a change of the step
@@ -89,13 +97,15 @@ class SpectralSpace:
         self._to_y = put(values / self.points), put(slopes / self.points)
 
         shells = (torch.arange(self.size) + 1) // 2  # the wavenumber of each basis function
-        self._rings = torch.maximum(shells[:, None], shells).flatten().to(device)
+        rings = torch.maximum(shells[:, None], shells).flatten()
+        self._beyond = put(rings > torch.arange(degree)[:, None])  # (K, (2K+1)^2), of 0 and 1
         squares = (2 * math.pi * shells.double()) ** 2
         inverse = 1 / (squares[:, None] + squares)
         inverse[0, 0] = 0.0  # the stream function has zero mean
         self._inverse = put(inverse[:, None])
         self._difference = put((squares[:, None] - squares)[:, None])
-        self._squares = squares.to(device)
+        gaps = torch.tensor([_TIMES[i] - _TIMES[j] for i, j in _PAIRS], dtype=torch.float64)
+        self._exponents = -gaps.outer(squares).to(device)
 
     def rate(self, w: Tensor, f: Tensor) -> Tensor:
         """Return ``f - u . grad w``; w has shape (2K+1, B, 2K+1), f (2K+1, 1, 2K+1)."""
@@ -112,20 +122,19 @@ class SpectralSpace:
         result.view(size, -1).addmm_(self._to_x[1], mixed, alpha=-1)
         return result
 
-    def decays(self, durations: Sequence[float]) -> Tensor:
-        """Return ``exp(d Lap)`` for D values of d, shape (D, 2K+1, 1, 2K+1)."""
-        times = torch.tensor(durations, dtype=torch.float64, device=self._squares.device)
-        factors = torch.exp(-times.outer(self._squares)).to(self._inverse)
+    def decays(self, duration: float) -> Tensor:
+        """Return ``exp(c duration Lap)``, c the time between each of `_PAIRS`: (15, 2K+1, 1, 2K+1).
+
+        A scalar times a tensor, so that no copy makes the host wait for the device.
+        """
+        factors = torch.exp(self._exponents * duration).to(self._inverse)
         return (factors[:, :, None] * factors[:, None])[:, :, None]
 
     def tails(self, w: Tensor) -> Tensor:
         """Bound the relative L2 norm beyond each degree 0 .. K - 1 in any sample, shape (K,)."""
         power = w.square()
         total = power.sum((0, 2), keepdim=True).clamp_(min=torch.finfo(w.dtype).tiny)
-        worst = (power / total).amax(1).flatten()
-        rings = torch.zeros(self.degree + 1, dtype=w.dtype, device=w.device)
-        rings.index_add_(0, self._rings, worst)
-        return rings.flip(0).cumsum(0).flip(0)[1:].sqrt()
+        return (self._beyond @ (power / total).amax(1).flatten()).sqrt()
 
 
 def trigonometric_basis(degree: int, points: int) -> tuple[Tensor, Tensor]:
@@ -183,12 +192,10 @@ def runge_kutta_step(
     Stage i is ``E(c_i) w + h sum_j a_ij E(c_i - c_j) N_j`` with ``E(c) = exp(c h nu Lap)`` and the
     rate N_j at stage j.
     """
-    pairs = [(i, j) for i in range(1, 6) for j in range(i)]
-    found = space.decays([viscosity * h * (_TIMES[i] - _TIMES[j]) for i, j in pairs])
-    decay = dict(zip(pairs, found, strict=True))  # from stage j to stage i; both last are at time h
+    decay = dict(zip(_PAIRS, space.decays(viscosity * h), strict=True))
     rates, stage = [rate], w
     for i, weights in enumerate(_STAGES, 1):
-        at = min(i, 5)
+        at = min(i, 5)  # stages 5 and 6 are both at the end of the step
         stage = w * decay[at, 0]
         for j, weight in enumerate(weights):
             if weight:
@@ -288,7 +295,8 @@ def solve_navier_stokes(
     time : float
         The final time T > 0.
     tolerance : float
-        Bound on the relative L2 error of w(T) from time stepping and coarsening.
+        The relative L2 error of w(T) that time stepping and coarsening may cause, from 1e-12; see
+        the errors measured above.
     chunk : int, optional
         Samples that are solved together, with a common step: the result repeats bit for bit for the
         same w0 and chunk, and depends on the chunk within the tolerance. The default, 8 on a CPU,
