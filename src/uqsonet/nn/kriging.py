@@ -47,7 +47,9 @@ def _least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
         if k == 0:
             left, right = left.T @ left, left.T @ right
         left, right = left + a.T @ a, right + a.T @ c
-    return torch.linalg.lstsq(left, right).solution
+    # Not torch's default driver, gelsy: it starts from uninitialised pivots, and where columns are
+    # zero these decide what it takes the rank to be.
+    return torch.linalg.lstsq(left, right, driver="gelsd").solution
 
 
 @register("kriging")
