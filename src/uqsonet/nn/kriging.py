@@ -116,8 +116,13 @@ class KrigingUQSONet(OperatorModel):
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
-        pairs = [(a.float(), c.float()) for a, c in self._coefficients(functions)]
-        a, c = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+        a = torch.empty(functions.size, self.config.input_modes)
+        c = torch.empty(functions.size, self.config.output_modes)
+        first = 0
+        for left, right in self._coefficients(functions):
+            rows = slice(first, first + len(left))
+            a[rows], c[rows] = left, right
+            first += len(left)
         return {"a": a, "c": c}
 
     def branch(self, a: Tensor) -> Tensor:
