@@ -10,11 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from uqsonet.blocks import RowBlocks
 from uqsonet.config import KrigingNetwork
 from uqsonet.errors import ConfigError
 from uqsonet.modes import empirical_modes
-from uqsonet.nn.kriging import KrigingUQSONet
+from uqsonet.nn.kriging import KrigingUQSONet, residual_root
 from uqsonet.posterior import GaussianPosterior, Posterior
 from uqsonet.sensors import observations_of
 from uqsonet.simulation import Functions
@@ -66,14 +65,7 @@ class Cokriging:
             self._linear.fit_constants(functions)
             targets = self._linear.targets(functions)
         self._weight = self._linear.start_weight.double()
-        covariance = torch.zeros(2 * targets["c"].shape[1:], dtype=torch.float64)
-        rows = RowBlocks.of(targets["a"]).default_rows()
-        for a, c in zip(targets["a"].split(rows), targets["c"].split(rows), strict=True):
-            unexplained = c.double() - a.double() @ self._weight.T
-            covariance += unexplained.T @ unexplained
-        covariance /= functions.size
-        values, vectors = torch.linalg.eigh(covariance)
-        self._remainder = vectors * values.clamp_min(0).sqrt()
+        self._remainder = residual_root(targets["a"], targets["c"], self._weight)
 
     def condition(
         self, locations: object, values: object, mask: object = None, noise_std: float | None = None

@@ -9,7 +9,10 @@ empirical mean and modes of the (transformed) training inputs, ``kappa = mean + 
 - latent z ~ N(0, I), a = mean + root z;
 - branch b(a): a linear map (its start is the least-squares one, that is cokriging) plus a
   perceptron for what linear theory cannot explain;
-- trunk t: empirical modes of the training outputs, interpolated to any query.
+- trunk t: empirical modes of the training outputs, interpolated to any query;
+- where the operator itself is random (sections 4.3, 4.4), a second latent of the size of the
+  output carries what kappa leaves open, as a Gaussian with the covariance of the residuals of the
+  linear map.
 
 It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through
 a. In the ELBO the encoder may see the full kappa of a training pair, which fixes z; its KL term
@@ -24,6 +27,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
+from uqsonet.blocks import RowBlocks
 from uqsonet.config import KrigingNetwork
 from uqsonet.gaussian_process import GaussianLaw, condition
 from uqsonet.modes import empirical_modes
@@ -52,6 +56,23 @@ def _least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
     return torch.linalg.lstsq(left, right, driver="gelsd").solution
 
 
+def residual_root(a: Tensor, c: Tensor, weight: Tensor) -> Tensor:
+    """Return a root (p, p) of the covariance of what ``weight`` (p, r) does not explain of c.
+
+    Parameters
+    ----------
+    a, c : Tensor, shape (N, r) and (N, p)
+        Standardised coefficients of inputs and outputs.
+    """
+    covariance = torch.zeros(c.shape[1], c.shape[1], dtype=torch.float64)
+    rows = RowBlocks.of(a).default_rows()
+    for left, right in zip(a.split(rows), c.split(rows), strict=True):
+        unexplained = right.double() - left.double() @ weight.double().T
+        covariance += unexplained.T @ unexplained
+    values, vectors = torch.linalg.eigh(covariance / len(c))
+    return vectors * values.clamp_min(0).sqrt()
+
+
 @register("kriging")
 class KrigingUQSONet(OperatorModel):
     """Conditional sampling of KL coefficients of kappa, then a learned operator on them."""
@@ -66,6 +87,7 @@ class KrigingUQSONet(OperatorModel):
     u_modes: Tensor
     scale: Tensor
     start_weight: Tensor
+    intrinsic_root: Tensor
 
     def __init__(self, problem: str, config: KrigingNetwork, noise_std: float) -> None:
         super().__init__(problem, config, noise_std)
@@ -84,6 +106,8 @@ class KrigingUQSONet(OperatorModel):
         self.register_buffer("u_modes", double(points, p))
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("start_weight", torch.zeros(p, r))
+        if self.problem.intrinsic is not None:
+            self.register_buffer("intrinsic_root", double(p, p))
         self.linear = nn.Linear(r, p)
         self.network = MLP(r, config.branch, p, config.activation)
         with torch.no_grad():
@@ -106,6 +130,10 @@ class KrigingUQSONet(OperatorModel):
         self.u_modes.copy_(outputs.vectors)
         self.scale.fill_(float(outputs.std.norm()))
         self.start_weight.copy_(_least_squares(self._coefficients(functions)).T)
+        if self.problem.intrinsic is not None:
+            targets = self.targets(functions)
+            root = residual_root(targets["a"], targets["c"], self.start_weight)
+            self.intrinsic_root.copy_(root)
 
     def _coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
@@ -154,12 +182,21 @@ class KrigingUQSONet(OperatorModel):
 
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
         law = self.input_law(observations, noise_std)
-        mean, root = law.mean.float(), law.root.float()
+        mean = law.mean.float()
+        directions, shrink = law.directions.float(), law.shrink.float()
+        given = GaussianLaw(mean, directions, shrink)
+
+        def normals(size: int, width: int, generator: torch.Generator) -> Tensor:
+            shape = (len(mean), size, width)
+            return torch.randn(shape, generator=generator, device=generator.device).to(mean)
 
         def draw(size: int, generator: torch.Generator) -> Tensor:
-            shape = (len(mean), size, mean.shape[-1])
-            z = torch.randn(shape, generator=generator, device=generator.device).to(mean)
             with torch.no_grad():
-                return self.branch(mean[:, None, :] + z @ root).double()
+                a = given.coordinates(normals(size, mean.shape[-1], generator))
+                c = self.branch(a).double()
+                if self.problem.intrinsic is None:
+                    return c
+                intrinsic = normals(size, c.shape[-1], generator).double()
+                return c + intrinsic @ self.intrinsic_root.T
 
         return LatentPosterior(self.problem.grid, self.basis, single, draw)
