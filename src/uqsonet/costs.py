@@ -9,20 +9,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
 
-from uqsonet.config import BASELINES, Config
+from uqsonet.config import BASELINES, Config, EvaluationConfig
 from uqsonet.layouts import uniform_layouts
 from uqsonet.nn.base import OperatorModel, build_model
 from uqsonet.pipeline import Plan
 from uqsonet.posterior import coefficient_moments
 from uqsonet.problems import get_problem
+from uqsonet.reference.directions import Directions
+from uqsonet.reference.sampling import CONTROL_SAMPLES
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet.simulation import Functions
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler
+
+CLOSED_FORM_SECONDS = 0.1
+"""Exact moments of one set on 101 x 101 points."""
 
 SAMPLE = 1000
 """Functions drawn for a trial measurement."""
@@ -59,10 +65,18 @@ def _timed(action: Callable[[], object], repeats: int = 3) -> float:
     return best
 
 
+@cache
 def _some_functions(problem_name: str) -> Functions:
+    """Return inputs of the problem with outputs of the right shape: timing needs no solutions."""
     problem = get_problem(problem_name)
-    kappa, u = problem.sample(numpy_generator(0, problem_name, "estimate"), SAMPLE)
-    return Functions(problem, "training", kappa.float(), u[:, problem.training_grid()[1]].float())
+    generator = numpy_generator(0, problem_name, "estimate")
+    fields = [
+        problem.prior.field(problem.normals(generator, min(problem.block, SAMPLE - start))[0])
+        for start in range(0, SAMPLE, problem.block)
+    ]
+    kappa = problem.transform.inverse(torch.cat(fields)).float()
+    u = kappa[:, problem.training_grid()[1]].contiguous()
+    return Functions(problem, "training", kappa, u)
 
 
 def _training_step(model: OperatorModel, config: Config, experiment: str, method: str) -> float:
@@ -108,18 +122,33 @@ def _posterior_sample(model: OperatorModel, experiment: str, config: Config) -> 
     return _timed(lambda: coefficient_moments(posterior.draw(SAMPLE, generator))) / SAMPLE
 
 
-def _reference_sample(problem_name: str) -> float:
-    """Return seconds per reference sample."""
+@cache
+def _pair_seconds(problem_name: str) -> float:
+    """Return seconds to draw and solve one pair."""
     problem = get_problem(problem_name)
-    rank = problem.prior.rank
-    generator = numpy_generator(0, "estimate")
+    generator = numpy_generator(0, problem_name, "estimate")
+    return _timed(lambda: problem.sample(generator, problem.block)) / problem.block
 
-    def draw() -> None:
-        normals = torch.from_numpy(generator.standard_normal((SAMPLE, rank)))
-        field = problem.prior.field(normals)
-        problem.solve(problem.transform.inverse(field))
 
-    return _timed(draw) / SAMPLE
+@cache
+def _sources_seconds(problem_name: str) -> float:
+    """Return seconds of the response to all leading sources, for one coefficient."""
+    directions = Directions(get_problem(problem_name))
+    return _timed(lambda: directions.responses(directions.typical))
+
+
+def _reference_seconds(problem_name: str, evaluation: EvaluationConfig, sets: int) -> float:
+    """Return seconds of the reference posteriors of an evaluation, by its estimator."""
+    problem, samples = get_problem(problem_name), evaluation.reference_samples
+    if evaluation.estimator == "monte_carlo":
+        exact = WASSERSTEIN_SECONDS * (min(samples, 1000) / 1000) ** 2
+        each = 2 * samples * _pair_seconds(problem_name) + evaluation.wasserstein * exact
+        return sets * each
+    if problem.affine is None:
+        return (sets * samples + CONTROL_SAMPLES) * _pair_seconds(problem_name)
+    if problem.intrinsic is None:
+        return sets * CLOSED_FORM_SECONDS
+    return _sources_seconds(problem_name) * samples * (1 if problem.affine == "kappa" else sets)
 
 
 SCORE_SECONDS = 0.02
@@ -146,16 +175,15 @@ def estimate(config: Config, root: Path) -> list[Cost]:
 
     for name, data in config.problems.items():
         functions = data.training + data.validation + data.test
-        add("simulate", f"simulate/{name}.h5", _reference_sample(name) * functions)
+        add("simulate", f"simulate/{name}.h5", _pair_seconds(name) * functions)
     for name, experiment in config.experiments.items():
         counts = len(experiment.sensors.counts)
-        sample = _reference_sample(experiment.problem)
-        for label, evaluation in config.evaluations.items():
+        for label in config.evaluations:
+            evaluation = config.evaluation_of(name, label)
             sets = evaluation.sets * counts
-            exact = WASSERSTEIN_SECONDS * (min(evaluation.reference_samples, 1000) / 1000) ** 2
-            distance = exact if evaluation.wasserstein else 0.0
-            each = 2 * evaluation.reference_samples * sample + distance
-            add("reference", f"reference/{name}/{label}.h5", sets * each)
+            spent = _reference_seconds(experiment.problem, evaluation, sets)
+            add("reference", f"reference/{name}/{label}.h5", spent)
+            distance = WASSERSTEIN_SECONDS if evaluation.wasserstein else 0.0
             if label == "validation":
                 continue
             score = SCORE_SECONDS + distance

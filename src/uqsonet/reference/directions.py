@@ -29,6 +29,8 @@ class Directions:
         Orthonormal directions in its coordinates, by falling variance of u.
     sources : Tensor, shape (1 + J, n)
         Its mean, and the fields along the directions.
+    typical : Tensor, shape (1, n), or None
+        The other input at its prior mean, where the directions are found.
     """
 
     def __init__(self, problem: Problem, neglected: float = NEGLECTED) -> None:
@@ -40,8 +42,8 @@ class Directions:
         assert field is not None
         self.field: GaussianField = field
         every = field.fluctuation(torch.eye(field.rank, dtype=torch.float64))
-        given = None if other is None else transform.inverse(other.mean)[None]
-        u = problem.respond_affine(given, every)[0]
+        self.typical = None if other is None else transform.inverse(other.mean)[None]
+        u = problem.respond_affine(self.typical, every)[0]
         values, vectors = torch.linalg.eigh(u @ u.T)
         values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
         left_out = 1 - values.cumsum(0) / values.sum()

@@ -45,7 +45,7 @@ def solve_elliptic1d(
     outflow[..., 1:] = cumsum(f[..., 1:-1], dim=-1) * spacing
     inflow = (resistance * outflow).sum(-1, keepdim=True) / resistance.sum(-1, keepdim=True)
     slopes = resistance * (inflow - outflow)
-    u = zeros((*shape[:-1], shape[-1] + 1), dtype=k.dtype, device=k.device)
+    u = zeros((*slopes.shape[:-1], shape[-1] + 1), dtype=k.dtype, device=k.device)
     u[..., 1:-1] = cumsum(slopes[..., :-1], dim=-1) * (spacing / coefficient)
     return u
 
