@@ -192,7 +192,7 @@ def test_periodic_interpolation_does_not_know_where_the_period_starts():
     unit = torch.rand(40, 2, generator=torch.Generator().manual_seed(2)).double()
     queries = torch.tensor(TORUS.lower) + 2 * unit
     expected = TORUS.interpolate(values.flatten(0, 1), queries)
-    lower, h = torch.tensor(TORUS.lower), torch.tensor(TORUS.spacing()).double()
+    lower, h = torch.tensor(TORUS.lower), torch.tensor(TORUS.spacing(), dtype=torch.float64)
     for rolls in ((1, 0), (3, 5), (7, 11)):
         moved = lower + (queries + h * torch.tensor(rolls) - lower) % 2.0
         found = TORUS.interpolate(values.roll(rolls, (0, 1)).flatten(0, 1), moved)

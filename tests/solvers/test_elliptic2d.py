@@ -112,9 +112,7 @@ def test_a_manufactured_solution_converges_at_second_order():
 
 
 @pytest.mark.parametrize("n", [8, 33, 64])
-@pytest.mark.parametrize(
-    "coefficient", [smooth, lambda n: smooth(n, 3.5), checkerboard, inclusion]
-)
+@pytest.mark.parametrize("coefficient", [smooth, lambda n: smooth(n, 3.5), checkerboard, inclusion])
 def test_the_solution_equals_a_sparse_direct_solve_up_to_a_contrast_of_a_thousand(coefficient, n):
     k, f, h = coefficient(n), random_source(n, n, n), 0.7 / (n - 1)
     found = solve_elliptic2d(k[None], f[None], h, tolerance=1e-13)[0]
