@@ -1,4 +1,4 @@
-"""Fields on tensor grids: a Kronecker factor that behaves as the dense one, and the paper's laws."""
+"""Fields on tensor grids: a Kronecker factor that acts as the dense one, and the paper's laws."""
 
 import math
 

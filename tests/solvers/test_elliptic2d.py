@@ -246,5 +246,5 @@ def test_a_coefficient_that_is_not_positive_and_finite_is_refused(value, place):
 def test_a_source_that_is_not_finite_is_refused():
     f = torch.ones(1, 9, 9).double()
     f[0, 4, 4] = float("nan")
-    with pytest.raises(DataError, match="no convergence to 1e-08 .* is f finite"):
+    with pytest.raises(DataError, match=r"no convergence to 1e-08 .* is f finite"):
         solve_elliptic2d(torch.ones(1, 9, 9).double(), f, 1 / 8)

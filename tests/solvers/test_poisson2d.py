@@ -1,4 +1,4 @@
-"""The sine-transform solver is exact for the five-point system and second order for the equation."""
+"""The sine-transform solver is exact for the five-point system and of second order."""
 
 import numpy as np
 import pytest
