@@ -19,10 +19,12 @@ from uqsonet import storage
 from uqsonet.errors import DataError
 from uqsonet.storage import (
     ArrayFile,
+    Stream,
     array_kind,
     atomic_path,
     file_digest,
     read_weights,
+    remove_debris,
     write_arrays,
     write_text,
     write_weights,
@@ -74,6 +76,84 @@ def test_the_same_content_gives_the_same_bytes(path, tmp_path):
     arrays = {"x/a": [A], "b": [B], "m": [MASK]}
     write_arrays(tmp_path / "other.h5", "functions", {"seed": 3}, arrays)
     assert file_digest(tmp_path / "other.h5") == file_digest(path)
+
+
+@pytest.mark.parametrize("cuts", [(), (25,), (1, 2, 3, 49), tuple(range(1, 50))])
+def test_how_an_array_is_cut_changes_no_byte(path, tmp_path, monkeypatch, cuts):
+    monkeypatch.setattr(storage.arrays, "CHUNK_BYTES", 5 * A[0].nbytes)  # several chunks
+    for name, blocks in (("whole", [A]), ("cut", np.split(A, cuts))):
+        stream = Stream(A.shape, A.dtype, (block for block in blocks))
+        digests = write_arrays(tmp_path / f"{name}.h5", "functions", {}, {"x/a": stream})
+        with ArrayFile(path, "functions") as file:
+            assert digests == {"x/a": file._file["x/a"].attrs["sha256"]}
+    assert file_digest(tmp_path / "whole.h5") == file_digest(tmp_path / "cut.h5")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([A[:49]], "expected 50 rows, got 49"),
+        ([A, A[:1]], "expected 50 rows, got at least 51"),
+        ([], "expected 50 rows, got 0"),
+        ([A[:, :6]], r"a block is float32 \(50, 6\)"),
+        ([A.astype(np.float64)], "a block is float64"),
+    ],
+)
+def test_a_stream_must_bring_what_it_announced(path, blocks, message):
+    before = path.read_bytes()
+    with pytest.raises(DataError, match=rf"data\.h5: array 'a': {message}"):
+        write_arrays(path, "functions", {}, {"a": Stream(A.shape, A.dtype, blocks)})
+    assert path.read_bytes() == before and not leftovers(path.parent)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 50, 1000])
+def test_blocks_are_the_array(path, rows):
+    with ArrayFile(path, "functions") as file:
+        blocks = list(file.blocks("x/a", rows))
+        assert file.shape("x/a") == A.shape
+    assert {len(block) for block in blocks[:-1]} <= {rows}
+    np.testing.assert_array_equal(np.concatenate(blocks), A)
+
+
+def test_scalars_and_empty_arrays_round_trip(tmp_path):
+    arrays = {"scalar": np.array(1.5), "none": np.empty((0, 3)), "narrow": np.empty((2, 0))}
+    write_arrays(tmp_path / "a.h5", "functions", {}, {k: [v] for k, v in arrays.items()})
+    with ArrayFile(tmp_path / "a.h5", "functions") as file:
+        for name, expected in arrays.items():
+            found = file.read(name)
+            assert found.shape == expected.shape and (found == expected).all()
+
+
+def test_blocks_are_checked_to_the_end(path):
+    with h5py.File(path, "r+") as file:
+        file["x/a"][3, 3] = 99.0
+    with ArrayFile(path, "functions") as file, pytest.raises(DataError, match="SHA-256"):
+        for _ in file.blocks("x/a", 10):
+            pass
+
+
+def test_a_bad_value_is_told_from_damage(path, tmp_path):
+    """Written so: the index is named. Changed on disk: the digest says so, not the value."""
+    array = A.copy()
+    array[14, 2] = np.nan
+    write_arrays(tmp_path / "n.h5", "functions", {}, {"x/a": [array]})
+    with h5py.File(path, "r+") as file:
+        file["x/a"][14, 2] = np.nan
+    for target, message in (
+        (tmp_path / "n.h5", r"not finite at index \[14, 2\]"),
+        (path, "SHA-256"),
+    ):
+        seen = []
+        with ArrayFile(target, "functions") as file, pytest.raises(DataError, match=message):
+            seen.extend(file.blocks("x/a", 5))
+        assert len(seen) <= 2  # no block from the bad value on was handed out
+
+
+def test_debris_of_killed_writers_is_removed_and_nothing_else(path):
+    for name in (".data.h5.abc.part", ".other.h5.abc.part"):
+        (path.parent / name).touch()
+    remove_debris(path)
+    assert sorted(p.name for p in path.parent.iterdir()) == [".other.h5.abc.part", "data.h5"]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
@@ -297,7 +377,7 @@ def test_foreign_or_other_weights_are_refused(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="not written by uqsonet"):
         read_weights(target)
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "SCHEMA", 7)
+        patch.setattr(storage.weights, "SCHEMA", 7)
         write_weights(target, {"a": torch.ones(2)}, {})
     with pytest.raises(DataError, match="schema 7, this version reads 1"):
         read_weights(target)

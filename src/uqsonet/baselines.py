@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from uqsonet.blocks import RowBlocks
 from uqsonet.config import KrigingNetwork
 from uqsonet.errors import ConfigError
 from uqsonet.modes import empirical_modes
@@ -18,7 +19,8 @@ from uqsonet.posterior import GaussianPosterior, Posterior
 from uqsonet.sensors import observations_of
 from uqsonet.simulation import Functions
 
-INPUT_MODES, OUTPUT_MODES = 56, 64
+INPUT_MODES, OUTPUT_MODES = 256, 64
+"""At most; modes below the rounding of the data are left out by themselves."""
 
 
 class SensorFree:
@@ -27,8 +29,8 @@ class SensorFree:
     def __init__(self, functions: Functions, noise_std: float) -> None:
         self.problem = functions.problem
         self.grid, _ = functions.problem.training_grid()
-        count = min(OUTPUT_MODES, functions.size - 1, functions.u.shape[1])
-        modes = empirical_modes(functions.u, count, "output modes")
+        count = min(OUTPUT_MODES, functions.size - 1, self.grid.size)
+        modes = empirical_modes(functions.u_rows, count, "output modes")
         self._stacked = torch.cat([modes.mean[:, None], modes.vectors], dim=1)
         self._root = torch.diag(modes.std)
 
@@ -53,8 +55,8 @@ class Cokriging:
     def __init__(self, functions: Functions, noise_std: float) -> None:
         most = functions.size - 1
         network = KrigingNetwork(
-            input_modes=min(INPUT_MODES, most, functions.kappa.shape[1]),
-            output_modes=min(OUTPUT_MODES, most, functions.u.shape[1]),
+            input_modes=min(INPUT_MODES, most, functions.kappa_rows.shape[1]),
+            output_modes=min(OUTPUT_MODES, most, functions.u_rows.shape[1]),
             branch=[1],  # the perceptron is not used
         )
         self.problem = functions.problem
@@ -64,8 +66,12 @@ class Cokriging:
             self._linear.fit_constants(functions)
             targets = self._linear.targets(functions)
         self._weight = self._linear.start_weight.double()
-        unexplained = targets["c"].double() - targets["a"].double() @ self._weight.T
-        covariance = unexplained.T @ unexplained / functions.size
+        covariance = torch.zeros(2 * targets["c"].shape[1:], dtype=torch.float64)
+        rows = RowBlocks.of(targets["a"]).default_rows()
+        for a, c in zip(targets["a"].split(rows), targets["c"].split(rows), strict=True):
+            unexplained = c.double() - a.double() @ self._weight.T
+            covariance += unexplained.T @ unexplained
+        covariance /= functions.size
         values, vectors = torch.linalg.eigh(covariance)
         self._remainder = vectors * values.clamp_min(0).sqrt()
 

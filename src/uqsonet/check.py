@@ -10,17 +10,23 @@ from uqsonet.layouts import load_layouts
 from uqsonet.nn.weights import load
 from uqsonet.reference import load_reference
 from uqsonet.simulation import SPLITS, load_functions
-from uqsonet.storage import array_kind, read_weights
+from uqsonet.storage import ArrayFile, array_kind, read_weights
 
 
 def _check_arrays(path: Path) -> None:
     kind = array_kind(path)
     if kind == "functions":
         for split in SPLITS:
-            load_functions(path, split)
+            for _ in load_functions(path, split).blocks():
+                pass  # values are checked as they are read
     elif kind == "sensors":
         for split in SPLITS:
             load_layouts(path, split)
+    elif kind == "shard":
+        with ArrayFile(path, kind) as file:
+            for name in file.names():
+                for _ in file.blocks(name):
+                    pass
     elif kind == "reference":
         load_reference(path)
     else:

@@ -133,6 +133,7 @@ class KrigingNetwork(Section):
 
 
 Network = Annotated[AttentionNetwork | KrigingNetwork, Field(discriminator="architecture")]
+Evaluation = Literal["validation", "paper", "precise"]
 Protocol = Literal["fixed_batches", "batch_shared", "redraw"]
 
 
@@ -186,6 +187,10 @@ class ExperimentConfig(Section):
     trials: int = Field(default=5, ge=1, le=1000, description="Independent trainings.")
     recipe: Name | None = Field(default=None, description="Overrides the global recipe.")
     table: str = Field(description="Label of the paper's table, e.g. tab:1d-pde-error.")
+    reference_samples: dict[Evaluation, Annotated[int, Field(ge=2)]] = Field(
+        default={},
+        description="Overrides evaluations.*.reference_samples where a solve costs more or less.",
+    )
     figure_counts: list[int] = Field(
         default=[2, 4, 7, 10], min_length=1, description="Sensor counts in the posterior figure."
     )
@@ -254,12 +259,15 @@ class Config(Section):
     )
     seed: int = Field(default=2026, ge=0, lt=2**63, description="Root of the seed tree.")
     recipe: Name = Field(default="tuned", description="Recipe of experiments that name none.")
+    select: list[Name] | None = Field(
+        default=None, description="Experiments to run; null runs all that are declared."
+    )
     problems: dict[Name, ProblemConfig]
     experiments: dict[Name, ExperimentConfig] = Field(min_length=1)
     recipes: dict[Name, dict[Name, dict[Name, MethodConfig]]] = Field(
         description="recipe -> problem -> method -> networks and training."
     )
-    evaluations: dict[Literal["validation", "paper", "precise"], EvaluationConfig] = Field(
+    evaluations: dict[Evaluation, EvaluationConfig] = Field(
         description="`validation` judges training, `paper` repeats its ten sets, `precise` adds "
         "intervals. All three must be there."
     )
@@ -271,6 +279,10 @@ class Config(Section):
         if missing:
             raise ValueError(f"evaluations: missing {sorted(missing)}")
         evaluations: dict[str, EvaluationConfig] = {**self.evaluations}
+        unknown = sorted(set(self.select or ()) - set(self.experiments))
+        if unknown or self.select == []:
+            known = ", ".join(self.experiments)
+            raise ValueError(f"select: {unknown} not among the experiments {known}")
         for name, experiment in self.experiments.items():
             where = f"experiments.{name}"
             data = self.problems.get(experiment.problem)
@@ -308,6 +320,12 @@ class Config(Section):
                 f"than the {len(experiment.sensors.counts)} sensor counts; lower batch_size"
             )
 
+    def evaluation_of(self, experiment: str, label: Evaluation) -> EvaluationConfig:
+        """Return an evaluation with an experiment's own number of reference samples."""
+        found = self.evaluations[label]
+        samples = self.experiments[experiment].reference_samples.get(label)
+        return found if samples is None else found.model_copy(update={"reference_samples": samples})
+
     def recipe_of(self, experiment: str) -> str:
         """Return the name of the recipe that an experiment uses."""
         return self.experiments[experiment].recipe or self.recipe
@@ -328,7 +346,11 @@ def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config
         With one line per offending key: where it stands, what was found, what is allowed.
     """
     try:
-        return Config.model_validate(raw)
+        config = Config.model_validate(raw)
+        if config.select is None:
+            return config
+        chosen = {name: config.experiments[name] for name in config.select}
+        return config.model_copy(update={"experiments": chosen})
     except ValidationError as error:
         lines = [_explain(item) for item in error.errors(include_url=False)]
         raise ConfigError(

@@ -13,12 +13,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from uqsonet.config import BASELINES, Config
+from uqsonet.config import BASELINES, Config, Evaluation
 from uqsonet.errors import ConfigError
 
 ROOT = Path(__file__).parent
 
-WITHOUT_INFLUENCE = {"uqsonet", "uqsonet.config", "uqsonet.errors", "uqsonet.training.progress"}
+WITHOUT_INFLUENCE = {
+    "uqsonet",
+    "uqsonet.config",
+    "uqsonet.errors",
+    "uqsonet.progress",
+    "uqsonet.training.progress",
+}
 """Modules that cannot change a result: every configured value reaches a job as a parameter."""
 
 
@@ -186,9 +192,9 @@ class Plan:
             code=self.digest("uqsonet.layouts", experiment=experiment),
         )
 
-    def reference(self, experiment: str, evaluation: str) -> str:
+    def reference(self, experiment: str, evaluation: Evaluation) -> str:
         """Return the parameters of a `reference` job, as JSON."""
-        config = self.config.evaluations[evaluation]  # type: ignore[index]
+        config = self.config.evaluation_of(experiment, evaluation)
         return _spec(
             split="validation" if evaluation == "validation" else "test",
             label=evaluation,
@@ -210,13 +216,13 @@ class Plan:
             code=self.digest("uqsonet.training.loop", experiment=experiment, method=method),
         )
 
-    def evaluate(self, experiment: str, evaluation: str, method: str) -> str:
+    def evaluate(self, experiment: str, evaluation: Evaluation, method: str) -> str:
         """Return the parameters of an `evaluate` job, as JSON."""
         return _spec(
             experiment=experiment,
             method=method,
             label=evaluation,
-            config=self.config.evaluations[evaluation].model_dump(mode="json"),  # type: ignore[index]
+            config=self.config.evaluation_of(experiment, evaluation).model_dump(mode="json"),
             noise_std=self.config.experiments[experiment].noise_std,
             seed=self.config.seed,
             code=self.digest("uqsonet.evaluation", experiment=experiment, method=method),

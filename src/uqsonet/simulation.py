@@ -1,25 +1,49 @@
 """Training, validation and test functions of a problem: drawn, solved and stored.
 
 Pairs are generated in shards, each from its own node of the seed tree, so the first N pairs of a
-larger data set are the data set of size N, and any shard can be made again alone.
+larger data set are the data set of size N, and any shard can be made again alone. Neither
+generation nor reading holds more than a shard or a block unless a whole array is asked for.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import logging
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterator
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.blocks import RowBlocks
 from uqsonet.config import ProblemConfig
 from uqsonet.errors import DataError
 from uqsonet.problems import Problem, get_problem
+from uqsonet.progress import ProgressBar
 from uqsonet.seeds import numpy_generator
-from uqsonet.storage import ArrayFile, write_arrays
+from uqsonet.shards import Shard, ShardStore, cut
+from uqsonet.storage import (
+    ArrayFile,
+    Meta,
+    Stream,
+    file_digest,
+    provenance,
+    remove_debris,
+    write_arrays,
+    write_text,
+)
+
+LOG = logging.getLogger("uqsonet")
 
 SPLITS = ("training", "validation", "test")
+
+LOG_SECONDS = 30.0
+"""Time between log lines of a generation."""
 
 
 def simulate_shard(
@@ -30,26 +54,78 @@ def simulate_shard(
     return problem.sample(generator, size)
 
 
-def simulate(name: str, config: ProblemConfig, seed: int, path: Path) -> None:
-    """Generate all splits of a problem and store them.
+def simulate(
+    name: str,
+    config: ProblemConfig,
+    seed: int,
+    path: Path,
+    state: Path | None = None,
+    record: Path | None = None,
+    code: str = "",
+    bar: bool = False,
+) -> None:
+    """Generate all splits of a problem and store them, holding one shard at a time.
 
     Training outputs are stored on the training grid, validation and test outputs on the full grid
     (they are the truths that bands and CRPS are scored against). Inputs are stored in full.
+
+    Parameters
+    ----------
+    name : str
+        The problem.
+    config : ProblemConfig
+    seed : int
+        Root of the seed tree.
+    path : Path
+        HDF5 file to write.
+    state : Path, optional
+        Folder for finished shards, by default beside `path`. A killed generation continues from
+        it; at the end it is removed. It needs as much room as the file itself.
+    record : Path, optional
+        Where to write what this run took and made, as JSON.
+    code : str
+        Digest of the source that determines the result; shards of another are not used.
+    bar : bool
+        Draw a progress bar on a terminal.
     """
-    problem = get_problem(name)
-    _, kept = problem.training_grid()
+    path, problem = Path(path), get_problem(name)
     sizes = {"training": config.training, "validation": config.validation, "test": config.test}
-    arrays: dict[str, list[np.ndarray]] = {}
-    for split, total in sizes.items():
-        for shard, start in enumerate(range(0, total, config.shard)):
-            # A whole shard is drawn even where only a part is kept: prefixes stay prefixes.
-            kappa, u = simulate_shard(problem, seed, split, shard, config.shard)
-            take = min(config.shard, total - start)
-            u = u[:, kept] if split == "training" else u
-            arrays.setdefault(f"{split}/kappa", []).append(kappa[:take].float().numpy())
-            arrays.setdefault(f"{split}/u", []).append(u[:take].float().numpy())
-    meta = {
-        "problem": name,
+    shards = cut(sizes, config.shard)
+    identity = {"problem": name, "seed": seed, "code": code, "sampled_in": "float64"}
+    folder = path.with_name(f".{path.name}.shards") if state is None else Path(state)
+    store = ShardStore(folder, identity | {"stored_in": "float32"})
+    remove_debris(path)
+    generation, reused = _generate(problem, seed, shards, store, bar)
+    start = time.monotonic()
+    digests = write_arrays(
+        path, "functions", _meta(problem, config, seed), _assembled(problem, sizes, shards, store)
+    )
+    if record is not None:
+        assembly = time.monotonic() - start
+        pairs = sum(shard.drawn for shard in shards)
+        content = {
+            "problem": name,
+            "seed": seed,
+            "config": config.model_dump(),
+            "file": {"sha256": file_digest(path), "bytes": path.stat().st_size},
+            "arrays": _described(path, digests),
+            "sampled_in": "float64",
+            "shards": {"all": len(shards), "of_earlier_sessions": reused},
+            "functions_drawn": pairs,
+            "functions_per_second": round(pairs / max(generation, 1e-9), 1),
+            "seconds": {"generation": round(generation, 3), "assembly": round(assembly, 3)},
+            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "threads": torch.get_num_threads(),
+            "platform": platform.platform(),
+            **provenance(),
+        }
+        write_text(record, json.dumps(content, indent=2) + "\n")
+    store.remove()
+
+
+def _meta(problem: Problem, config: ProblemConfig, seed: int) -> Meta:
+    return {
+        "problem": problem.name,
         "seed": seed,
         "config": config.model_dump(),
         "grid": {"lower": problem.grid.lower, "upper": problem.grid.upper},
@@ -58,49 +134,149 @@ def simulate(name: str, config: ProblemConfig, seed: int, path: Path) -> None:
         "sampled_in": "float64",
         "stored_in": "float32",
     }
-    write_arrays(path, "functions", meta, arrays)
 
 
-@dataclass(frozen=True)
+def _generate(
+    problem: Problem, seed: int, shards: list[Shard], store: ShardStore, bar: bool
+) -> tuple[float, int]:
+    """Make the shards that are not there; return seconds spent on all and how many there were."""
+    _, kept = problem.training_grid()
+    took = {shard: seconds for shard in shards if (seconds := store.seconds(shard)) is not None}
+    reused = len(took)
+    if reused:
+        LOG.info("continuing: %d of %d shards are there", reused, len(shards))
+    done = sum(shard.drawn for shard in took)
+    total = sum(shard.drawn for shard in shards)
+    logged = time.monotonic()
+    with ProgressBar(f"{problem.name} functions", total, done, bar, "functions") as show:
+        for k, shard in enumerate(shards):
+            if shard in took:
+                continue
+            start = time.monotonic()
+            kappa, u = simulate_shard(problem, seed, shard.split, shard.number, shard.drawn)
+            u = u[: shard.kept, kept] if shard.split == "training" else u[: shard.kept]
+            arrays = kappa[: shard.kept].float().numpy(), u.float().numpy()
+            took[shard] = time.monotonic() - start
+            store.write(shard, *arrays, took[shard])
+            done += shard.drawn
+            show.update(done, f"shard {k + 1} of {len(shards)}")
+            if time.monotonic() - logged > LOG_SECONDS or done == total:
+                logged = time.monotonic()
+                LOG.info(
+                    "shard %d of %d (%s), %.0f functions/s, %.0f s left",
+                    *(k + 1, len(shards), shard.split, show.rate(done), show.left(done)),
+                )
+    return sum(took.values()), reused
+
+
+def _assembled(
+    problem: Problem, sizes: dict[str, int], shards: list[Shard], store: ShardStore
+) -> dict[str, Stream]:
+    """Return the arrays of the final file as streams from shard to shard."""
+    outputs = {split: problem.grid.size for split in SPLITS}
+    outputs["training"] = problem.training_grid()[0].size
+    single = np.dtype(np.float32)
+    return {
+        f"{split}/{name}": Stream(
+            (total, columns),
+            single,
+            store.read([shard for shard in shards if shard.split == split], name),
+        )
+        for split, total in sizes.items()
+        for name, columns in (("kappa", problem.grid.size), ("u", outputs[split]))
+    }
+
+
+def _described(path: Path, digests: dict[str, str]) -> Meta:
+    with ArrayFile(path, "functions") as file:
+        shapes = {name: file.shape(name) for name in digests}
+    return {
+        name: {"shape": shape, "dtype": "float32", "bytes": 4 * prod(shape), "sha256": digest}
+        for (name, shape), digest in zip(shapes.items(), digests.values(), strict=True)
+    }
+
+
 class Functions:
-    """Pairs of one split.
+    """Pairs of one split, in memory or read from disk when asked for.
+
+    Parameters
+    ----------
+    problem : Problem
+    split : str
+    kappa : Tensor or RowBlocks, shape (N, n)
+        Inputs on the full grid, float32.
+    u : Tensor or RowBlocks, shape (N, M)
+        Outputs: on the training grid for ``training``, else on the full grid, float32.
 
     Attributes
     ----------
-    kappa : Tensor, shape (N, n)
-        Inputs on the full grid, float32.
-    u : Tensor, shape (N, M)
-        Outputs: on the training grid for ``training``, else on the full grid, float32.
+    kappa_rows, u_rows : RowBlocks
+        The same as streams of row blocks, for whoever needs no whole array.
     """
 
-    problem: Problem
-    split: str
-    kappa: Tensor
-    u: Tensor
+    def __init__(
+        self, problem: Problem, split: str, kappa: Tensor | RowBlocks, u: Tensor | RowBlocks
+    ) -> None:
+        self.problem, self.split = problem, split
+        self.kappa_rows, self.u_rows = RowBlocks.of(kappa), RowBlocks.of(u)
 
     @property
     def size(self) -> int:
         """Number of pairs."""
-        return len(self.u)
+        return len(self.u_rows)
+
+    @property
+    def kappa(self) -> Tensor:
+        """Inputs (N, n) as a whole, read at first use and kept."""
+        return self.kappa_rows.whole()
+
+    @property
+    def u(self) -> Tensor:
+        """Outputs (N, M) as a whole, read at first use and kept."""
+        return self.u_rows.whole()
+
+    def field_rows(self) -> RowBlocks:
+        """Return the transformed inputs (the Gaussian field), float64, as row blocks."""
+        return self.kappa_rows.map(lambda kappa: self.problem.transform.forward(kappa.double()))
+
+    def blocks(self, rows: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (kappa, u) in blocks of `rows` pairs; the last may have fewer."""
+        rows = rows or self.kappa_rows.default_rows()
+        return zip(self.kappa_rows.blocks(rows), self.u_rows.blocks(rows), strict=True)
 
 
 def load_functions(path: Path, split: str) -> Functions:
-    """Read and check one split of a functions file.
+    """Open one split of a functions file; values are read, and checked, when they are used.
 
     Raises
     ------
     DataError
-        If the file is damaged, its shapes disagree with the problem, or a value is not finite.
+        If the file is damaged or its shapes disagree with the problem; where values are read, if
+        they are damaged, not finite, or not positive in a coefficient.
     """
     with ArrayFile(path, "functions") as file:
         problem = get_problem(file.meta["problem"])
-        kappa, u = file.read(f"{split}/kappa"), file.read(f"{split}/u")
+        shapes = {name: file.shape(f"{split}/{name}") for name in ("kappa", "u")}
     points = problem.training_grid()[0].size if split == "training" else problem.grid.size
-    for key, array, columns in (("kappa", kappa, problem.grid.size), ("u", u, points)):
-        if array.ndim != 2 or array.shape[1] != columns or len(array) != len(kappa):
+    size = shapes["kappa"][0] if shapes["kappa"] else 0
+    for name, columns in (("kappa", problem.grid.size), ("u", points)):
+        if shapes[name] != (size, columns):
             raise DataError(
-                f"{path}: {split}/{key} has shape {array.shape}, expected ({len(kappa)}, {columns})"
+                f"{path}: {split}/{name} has shape {shapes[name]}, expected ({size}, {columns})"
             )
-    if problem.transform.name == "log" and not (kappa > 0).all():
-        raise DataError(f"{path}: {split}/kappa must be positive, found {kappa.min()}")
-    return Functions(problem, split, torch.from_numpy(kappa), torch.from_numpy(u))
+
+    def stream(name: str, positive: bool) -> Callable[[int], Iterator[Tensor]]:
+        def blocks(rows: int) -> Iterator[Tensor]:
+            with ArrayFile(path, "functions") as file:
+                for block in file.blocks(f"{split}/{name}", rows):
+                    if positive and not (block > 0).all():
+                        raise DataError(
+                            f"{path}: {split}/{name} must be positive, found {block.min()}"
+                        )
+                    yield torch.from_numpy(block)
+
+        return blocks
+
+    logarithmic = problem.transform.name == "log"
+    kappa = RowBlocks((size, problem.grid.size), stream("kappa", logarithmic))
+    return Functions(problem, split, kappa, RowBlocks((size, points), stream("u", False)))

@@ -15,9 +15,12 @@ rule save_config:
         "../scripts/save_config.py"
 
 
+# Finished shards are not an output (Snakemake deletes outputs before a job runs), so an interrupted
+# generation continues where it stopped. The record says what this run took; nothing depends on it.
 rule simulate:
     output:
-        f"{RESULTS}/simulate/{{problem}}.h5",
+        functions=f"{RESULTS}/simulate/{{problem}}.h5",
+        record=f"{RESULTS}/simulate/{{problem}}.json",
     log:
         f"{RESULTS}/logs/simulate/{{problem}}.log",
     conda:
@@ -27,5 +30,6 @@ rule simulate:
         runtime=30,
     params:
         spec=lambda w: PLAN.simulate(w.problem),
+        state=f"{RESULTS}/state/simulate/{{problem}}",
     script:
         "../scripts/simulate.py"

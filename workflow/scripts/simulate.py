@@ -1,5 +1,6 @@
 """Functions of a problem: see `uqsonet.simulation.simulate`."""
 
+import os
 from pathlib import Path
 
 from uqsonet.config import ProblemConfig
@@ -11,5 +12,9 @@ with job(snakemake) as spec:
         spec["problem"],
         ProblemConfig.model_validate(spec["config"]),
         spec["seed"],
-        Path(snakemake.output[0]),
+        Path(snakemake.output.functions),
+        state=Path(snakemake.params.state),
+        record=Path(snakemake.output.record),
+        code=spec["code"],
+        bar=os.environ.get("UQSONET_BAR") == "1",
     )

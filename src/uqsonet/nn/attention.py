@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from uqsonet.blocks import column_moments
 from uqsonet.config import AttentionNetwork
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.nn.base import OperatorModel
@@ -49,16 +50,18 @@ class AttentionModel(OperatorModel):
     def fit_constants(self, functions: Functions) -> None:
         """Set the statistics of the transformed input (training data only)."""
         if self.config.standardise_inputs:
-            field = self.problem.transform.forward(functions.kappa.double())
-            self.input_mean.copy_(field.mean())
-            self.input_std.copy_(field.std())
+            size, points = functions.kappa_rows.shape
+            means, stds = column_moments(functions.field_rows())
+            mean = means.mean()
+            squares = (size - 1) * stds.square().sum() + size * (means - mean).square().sum()
+            self.input_mean.copy_(mean)
+            self.input_std.copy_((squares / (size * points - 1)).sqrt())
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return the outputs on the training grid."""
-        if functions.u.shape[1] != len(self.points):
-            raise ConfigError(
-                f"outputs have {functions.u.shape[1]} points, expected {len(self.points)}"
-            )
+        points = functions.u_rows.shape[1]
+        if points != len(self.points):
+            raise ConfigError(f"outputs have {points} points, expected {len(self.points)}")
         return {"u": functions.u}
 
     def embed(self, locations: Tensor, values: Tensor, mask: Tensor) -> Tensor:

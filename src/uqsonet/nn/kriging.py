@@ -19,6 +19,8 @@ Gaussianity of the transformed input is an assumption: docs/model.md says where 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +32,24 @@ from uqsonet.nn.mlp import MLP
 from uqsonet.posterior import LatentPosterior, Posterior
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
+
+
+def _least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return W (r, p) with a W nearest to c, over row blocks (a, c).
+
+    One block is solved as it is. Several are summed to normal equations, which lose nothing here:
+    standardised coefficients are uncorrelated, so the matrix of those equations has condition 1
+    (and zero rows for modes that carry nothing, which get zero weights).
+    """
+    stream = iter(pairs)
+    left, right = next(stream)
+    for k, (a, c) in enumerate(stream):
+        if k == 0:
+            left, right = left.T @ left, left.T @ right
+        left, right = left + a.T @ a, right + a.T @ c
+    # Not torch's default driver, gelsy: it starts from uninitialised pivots, and where columns are
+    # zero these decide what it takes the rank to be.
+    return torch.linalg.lstsq(left, right, driver="gelsd").solution
 
 
 @register("kriging")
@@ -74,9 +94,9 @@ class KrigingUQSONet(OperatorModel):
 
     def fit_constants(self, functions: Functions) -> None:
         """Set both bases, and the linear branch by least squares (training data only)."""
-        field = self.problem.transform.forward(functions.kappa.double())
+        field, u = functions.field_rows(), functions.u_rows
         inputs = empirical_modes(field, self.config.input_modes, "network.input_modes")
-        outputs = empirical_modes(functions.u, self.config.output_modes, "network.output_modes")
+        outputs = empirical_modes(u, self.config.output_modes, "network.output_modes")
         self.kappa_mean.copy_(inputs.mean)
         # Modes below the rounding of stored data carry nothing and must not be divided by.
         seen = inputs.std > 1e-6 * inputs.std[0]
@@ -85,16 +105,25 @@ class KrigingUQSONet(OperatorModel):
         self.u_mean.copy_(outputs.mean)
         self.u_modes.copy_(outputs.vectors)
         self.scale.fill_(float(outputs.std.norm()))
-        a = inputs.coefficients(field) * torch.where(seen, 1 / inputs.std, 0.0)
-        c = outputs.coefficients(functions.u) / self.scale
-        self.start_weight.copy_(torch.linalg.lstsq(a, c).solution.T)
+        self.start_weight.copy_(_least_squares(self._coefficients(functions)).T)
+
+    def _coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
+        to_a = self.kappa_factor / self.kappa_factor.square().sum(0).clamp_min(1e-300)
+        for kappa, u in functions.blocks():
+            field = self.problem.transform.forward(kappa.double()) - self.kappa_mean
+            yield field @ to_a, (u.double() - self.u_mean) @ self.u_modes / self.scale
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
-        field = self.problem.transform.forward(functions.kappa.double()) - self.kappa_mean
-        a = field @ (self.kappa_factor / self.kappa_factor.square().sum(0).clamp_min(1e-300))
-        c = (functions.u.double() - self.u_mean) @ self.u_modes / self.scale
-        return {"a": a.float(), "c": c.float()}
+        a = torch.empty(functions.size, self.config.input_modes)
+        c = torch.empty(functions.size, self.config.output_modes)
+        first = 0
+        for left, right in self._coefficients(functions):
+            rows = slice(first, first + len(left))
+            a[rows], c[rows] = left, right
+            first += len(left)
+        return {"a": a, "c": c}
 
     def branch(self, a: Tensor) -> Tensor:
         """Map input coefficients (..., r) to scaled output coefficients (..., p)."""

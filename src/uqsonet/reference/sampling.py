@@ -181,5 +181,5 @@ class ControlledSampler:
             outputs.append(self._outcome(xi, intrinsic)[0])
         a = torch.cat(inputs)
         design = torch.cat([torch.ones(len(a), 1).double(), a], dim=1)
-        weight = torch.linalg.lstsq(design, torch.cat(outputs)).solution
+        weight = torch.linalg.lstsq(design, torch.cat(outputs), driver="gelsd").solution
         return Control(index, weight[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from uqsonet.config import Config
+from uqsonet.config import Config, Evaluation
 from uqsonet.problems import get_problem
 from uqsonet.report.latex import escape
 
@@ -50,7 +50,7 @@ def caption(config: Config, experiment: str) -> str:
         else "noiseless observations"
     )
     trials = "1 trial" if chosen.trials == 1 else f"{chosen.trials} trials"
-    tests = ", ".join(_test(config, label) for label in ("paper", "precise"))
+    tests = f"{_test(config, experiment, 'paper')}, {_test(config, experiment, 'precise')}"
     # The budget belongs beside the numbers: a recipe's share of it is not the recipe.
     budgets = ", ".join(
         f"{escape(method_title(name))} "
@@ -69,10 +69,11 @@ def caption(config: Config, experiment: str) -> str:
     )
 
 
-def _test(config: Config, label: str) -> str:
-    used = config.evaluations[label]  # type: ignore[index]
+def _test(config: Config, experiment: str, label: Evaluation) -> str:
+    used = config.evaluation_of(experiment, label)
     return (
         f"``{label}'' with {used.sets} observation sets for each $m$ "
-        f"({_count(used.reference_samples)} samples of the reference, "
+        f"({_count(used.reference_samples)} samples of the "
+        f"{'variance-reduced ' if used.estimator == 'reduced' else ''}reference, "
         f"{_count(used.model_samples)} of a model)"
     )

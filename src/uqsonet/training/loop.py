@@ -157,7 +157,7 @@ def train(
     data = load_functions(job.functions, "training")
     model, initial = initialise(job, data)
     _, kept = data.problem.training_grid()
-    validator = Validator(load_reference(job.reference)[0], data.u, kept)
+    validator = Validator(load_reference(job.reference)[0], data.u_rows, kept)
     targets = {k: v.to(device) for k, v in model.targets(data).items()}
     layouts = load_layouts(job.sensors, "training") if model.reads_sensors else None
     generators = [job.stream(trial, "order", device) for trial in job.trials]
@@ -168,7 +168,7 @@ def train(
     sampler = BatchSampler(
         data.problem,
         job.config.training,
-        data.kappa.to(device),
+        data.kappa.to(device) if model.reads_sensors else None,
         targets,
         layouts,
         job.noise_std,

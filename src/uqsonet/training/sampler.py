@@ -26,7 +26,8 @@ class BatchSampler:
     problem : Problem
     config : TrainingConfig
         `batch_size` and `protocol`.
-    kappa : Tensor, shape (N, n)
+    kappa : Tensor, shape (N, n), or None
+        Inputs that sensors read; not needed without layouts.
     targets : dict of Tensor, each (N, ...)
         Rows that the model's loss reads.
     layouts : dict of int to Tensor (P, m), or None
@@ -44,7 +45,7 @@ class BatchSampler:
         self,
         problem: Problem,
         config: TrainingConfig,
-        kappa: Tensor,
+        kappa: Tensor | None,
         targets: dict[str, Tensor],
         layouts: dict[int, Tensor] | None,
         noise_std: float,
@@ -52,13 +53,15 @@ class BatchSampler:
         seed: int,
         generators: list[torch.Generator],
     ) -> None:
-        self._problem, self._config, self._kappa = problem, config, kappa
+        self._problem, self._config = problem, config
         self._targets, self._noise_std, self._latent_dim = targets, noise_std, latent_dim
-        self._generators, self._device = generators, kappa.device
-        self._points = problem.grid.points().to(kappa)
+        some = next(iter(targets.values()))
+        self._size, self._generators, self._device = len(some), generators, some.device
         self._layouts = layouts
         self._batches: list[Stack] = []
         if layouts is not None:
+            assert kappa is not None, "sensors need the functions that they read"
+            self._kappa, self._points = kappa, problem.grid.points().to(kappa)
             self._counts = torch.tensor(list(layouts), device=kappa.device)
             widest = int(self._counts.max())
             # (counts, P, widest): one table to gather from, padded with point 0
@@ -80,7 +83,7 @@ class BatchSampler:
             choice = int(self._integers(len(self._batches), 1, generator))
             batch = self._batches[choice]
         else:
-            rows = self._integers(len(self._kappa), self._config.batch_size, generator)
+            rows = self._integers(self._size, self._config.batch_size, generator)
             batch = self._gather(rows)
             if self._layouts is not None:
                 batch |= self._sensors(rows, generator)
@@ -120,7 +123,7 @@ class BatchSampler:
         of ten counts would leave a third of them unseen). Same batches for every trial.
         """
         size = self._config.batch_size
-        total = len(self._kappa) // size
+        total = self._size // size
         generator = numpy_generator(seed, self._problem.name, "training", "batches")
         repeats = -(-total // len(self._counts))
         order = [k for _ in range(repeats) for k in generator.permutation(len(self._counts))]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from uqsonet.blocks import RowBlocks, column_moments
 from uqsonet.metrics import relative_error
 from uqsonet.nn.base import OperatorModel
 from uqsonet.posterior import spread
@@ -37,21 +38,19 @@ class Validator:
     ----------
     reference : Reference
         Validation observation sets with posterior mean and std on the full grid.
-    u : Tensor, shape (N, M)
+    u : Tensor or RowBlocks, shape (N, M)
         Training outputs on the training grid, which give the sensor-free predictor.
     kept : Tensor of int
         Indices of the training grid in the full grid.
     """
 
-    def __init__(self, reference: Reference, u: Tensor, kept: Tensor) -> None:
+    def __init__(self, reference: Reference, u: Tensor | RowBlocks, kept: Tensor) -> None:
         self._observations: Observations = reference.observations
         self._counts = reference.observations.counts
         self._mean, self._std = reference.mean[:, kept], reference.std[:, kept]
-        u = u.double()
-        self._free_mean = self._by_count(
-            relative_error(u.mean(0).expand_as(self._mean), self._mean)
-        )
-        self._free_std = self._by_count(relative_error(u.std(0).expand_as(self._std), self._std))
+        mean, std = column_moments(RowBlocks.of(u))
+        self._free_mean = self._by_count(relative_error(mean.expand_as(self._mean), self._mean))
+        self._free_std = self._by_count(relative_error(std.expand_as(self._std), self._std))
 
     def _by_count(self, errors: Tensor) -> dict[int, float]:
         counts = self._counts.unique().tolist()

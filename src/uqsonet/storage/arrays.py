@@ -1,0 +1,324 @@
+"""Arrays in HDF5, written and read block by block, so that memory never has to hold a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from uqsonet.errors import DataError
+from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path, provenance
+
+CHUNK_BYTES = 1 << 18
+"""Size of a chunk on disk; part of the format, since another would change the bytes of files."""
+
+BLOCK_BYTES = 1 << 24
+"""Rows are read about this much at a time where the caller does not say how many."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An array that is written while its row blocks are made.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the whole array.
+    dtype : dtype
+    blocks : iterable of array
+        Row blocks of that dtype, in order, any number of rows each; taken once.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    blocks: Iterable[np.ndarray]
+
+
+class _Digest:
+    """SHA-256 of an array's dtype and shape, then its bytes in C order, as they come."""
+
+    def __init__(self, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        self._hash = hashlib.sha256(f"{dtype.str}{shape}".encode())
+
+    def add(self, block: np.ndarray) -> None:
+        flat = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+        self._hash.update(flat.data)  # no copy
+
+    def hex(self) -> str:
+        return self._hash.hexdigest()
+
+
+def array_digest(array: np.ndarray) -> str:
+    """Return the digest that is stored with an array."""
+    digest = _Digest(array.dtype, array.shape)
+    digest.add(array)
+    return digest.hex()
+
+
+def _rows(shape: tuple[int, ...], dtype: np.dtype, size: int) -> int:
+    """Return how many rows of an array take up `size` bytes; at least one."""
+    return max(1, size // max(1, dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))))
+
+
+def _as_stream(blocks: Sequence[np.ndarray] | Stream) -> Stream:
+    if isinstance(blocks, Stream):
+        return blocks
+    first = blocks[0]
+    shape = (sum(map(len, blocks)), *first.shape[1:]) if first.ndim else ()
+    return Stream(shape, first.dtype, blocks)
+
+
+def _aligned(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
+    """Cut blocks anew at multiples of `rows`: each chunk is written once, whole, in order."""
+    rest: np.ndarray | None = None
+    for block in blocks:
+        joined = block if rest is None or not len(rest) else np.concatenate([rest, block])
+        whole = len(joined) // rows * rows
+        if whole:
+            yield joined[:whole]
+        rest = joined[whole:]
+    if rest is not None and len(rest):
+        yield rest
+
+
+def _checked(label: str, stream: Stream) -> Iterator[np.ndarray]:
+    """Yield the blocks; refuse those of another dtype or width, and any other number of rows."""
+    found = 0
+    for block in stream.blocks:
+        if block.dtype != stream.dtype or block.shape[1:] != stream.shape[1:]:
+            raise DataError(
+                f"{label}: a block is {block.dtype} {block.shape}, "
+                f"the array {stream.dtype} {stream.shape}"
+            )
+        found += len(block)
+        if found > stream.shape[0]:
+            break
+        yield block
+    if found != stream.shape[0]:
+        at_least = "at least " if found > stream.shape[0] else ""
+        raise DataError(f"{label}: expected {stream.shape[0]} rows, got {at_least}{found}")
+
+
+def _store(path: Path, file: h5py.File, name: str, stream: Stream) -> str:
+    """Store an array, chunked by row, with both checksums; returns its digest."""
+    shape, digest = stream.shape, _Digest(stream.dtype, stream.shape)
+    options: Meta = {}
+    if shape and np.prod(shape):
+        rows = min(shape[0], _rows(shape, stream.dtype, CHUNK_BYTES))
+        options = {"chunks": (rows, *shape[1:]), "fletcher32": True}
+    stored = file.create_dataset(name, shape, stream.dtype, **options)
+    if not shape:
+        (scalar,) = stream.blocks
+        stored[()] = scalar
+        digest.add(scalar)
+    else:
+        first = 0
+        for block in _aligned(
+            _checked(f"{path}: array {name!r}", stream), options.get("chunks", (1,))[0]
+        ):
+            stored[first : first + len(block)] = block
+            digest.add(block)
+            first += len(block)
+    stored.attrs["sha256"] = digest.hex()
+    return digest.hex()
+
+
+def write_arrays(
+    path: Path, kind: str, meta: Meta, arrays: Mapping[str, Sequence[np.ndarray] | Stream]
+) -> dict[str, str]:
+    """Write an HDF5 file atomically.
+
+    Parameters
+    ----------
+    path : Path
+    kind : str
+        What the file is: ``functions``, ``shard``, ``sensors`` or ``reference``.
+    meta : dict
+        JSON-serialisable attributes: problem, configuration fragment, seeds.
+    arrays : dict of list of array, or of Stream
+        Row blocks of each array; an array is their concatenation. How it is cut changes no byte.
+
+    Returns
+    -------
+    dict of str to str
+        SHA-256 of each array.
+
+    Raises
+    ------
+    DataError
+        If a stream brings other rows than announced, or the file cannot be written; an old file
+        is untouched.
+    """
+    with atomic_path(path) as temporary, h5py.File(temporary, "w", libver="v110") as file:
+        file.attrs["format"] = FORMAT
+        file.attrs["schema"] = SCHEMA
+        file.attrs["kind"] = kind
+        file.attrs["meta"] = json.dumps({**meta, **provenance()}, sort_keys=True)
+        return {
+            name: _store(path, file, name, _as_stream(blocks)) for name, blocks in arrays.items()
+        }
+
+
+class ArrayFile:
+    """A validated HDF5 file of this project, opened for reading.
+
+    Parameters
+    ----------
+    path : Path
+    kind : str
+        Expected kind.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, truncated, foreign, of another kind or schema.
+    """
+
+    def __init__(self, path: Path | str, kind: str) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise DataError(f"{path}: no such file")
+        try:
+            self._file = h5py.File(self.path, "r")
+            attributes = dict(self._file.attrs)
+        except (OSError, RuntimeError, KeyError, ValueError) as error:
+            raise DataError(f"{path}: not a readable HDF5 file ({error})") from None
+        if attributes.get("format") != FORMAT:
+            raise DataError(f"{path}: HDF5, but not written by uqsonet")
+        if attributes.get("schema") != SCHEMA:
+            found = attributes.get("schema")
+            raise DataError(f"{path}: schema {found}, this version reads {SCHEMA}")
+        if attributes.get("kind") != kind:
+            raise DataError(f"{path}: holds {attributes.get('kind')!r}, expected {kind!r}")
+        try:
+            self.meta: Meta = json.loads(str(attributes["meta"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: header cannot be read ({error!r})") from None
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def names(self) -> list[str]:
+        """Return the names of all arrays."""
+        found: list[str] = []
+
+        def visit(name: str, item: h5py.HLObject) -> None:
+            if isinstance(item, h5py.Dataset):
+                found.append(name)
+
+        self._file.visititems(visit)
+        return found
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array without reading it."""
+        return self._dataset(name).shape
+
+    def read(self, name: str, rows: slice | None = None, finite: bool = True) -> np.ndarray:
+        """Return one array, or some of its rows; takes the memory of the array and of a block.
+
+        Raises
+        ------
+        DataError
+            If it is absent, its checksum is wrong, or (unless `finite` is False) it holds a
+            value that is not finite.
+        """
+        item = self._dataset(name)
+        if rows is not None:
+            data = self._part(item, name, rows)
+            self._require_finite(name, _first_bad(data) if finite else None)
+            return data
+        data, first = np.empty(item.shape, item.dtype), 0
+        for block in self.blocks(name, finite=finite):
+            if not block.ndim:
+                return block
+            data[first : first + len(block)] = block
+            first += len(block)
+        return data
+
+    def blocks(
+        self, name: str, rows: int | None = None, finite: bool = True
+    ) -> Iterator[np.ndarray]:
+        """Yield one array in blocks of `rows` rows; what `read` refuses is refused here.
+
+        Chunk checksums and finiteness are checked before a block is handed out, the SHA-256
+        digest after the last one: who stops early has not checked the array.
+
+        Raises
+        ------
+        DataError
+            As `read`.
+        """
+        item = self._dataset(name)
+        digest = _Digest(item.dtype, item.shape)
+        step = rows or _rows(item.shape, item.dtype, BLOCK_BYTES)
+        bad: list[int] | None = None
+        for first in range(0, item.shape[0] if item.ndim else 1, step):
+            part = slice(first, first + step) if item.ndim else ()
+            block = self._part(item, name, part)
+            digest.add(block)
+            # Read on after a bad value: the digest tells damage from what was written so.
+            bad = bad or (_first_bad(block, first) if finite else None)
+            if bad is None:
+                yield block
+        if item.attrs.get("sha256") != digest.hex():
+            raise DataError(f"{self.path}: array {name!r} does not match its SHA-256 digest")
+        self._require_finite(name, bad)
+
+    def _dataset(self, name: str) -> h5py.Dataset:
+        parts = name.split("/")
+        try:
+            for depth in range(1, len(parts) + 1):  # a group may be a link that leads elsewhere too
+                link = self._file.get("/".join(parts[:depth]), getlink=True)
+                if not isinstance(link, h5py.HardLink):
+                    raise DataError(f"{self.path}: has no array {name!r}")
+            item = self._file[name]
+        except (OSError, RuntimeError, KeyError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{self.path}: array {name!r} is corrupted ({error})") from None
+        if not isinstance(item, h5py.Dataset) or item.dtype.kind not in "fiub" or item.external:
+            raise DataError(f"{self.path}: {name!r} is not a plain numeric array")
+        return item
+
+    def _part(self, item: h5py.Dataset, name: str, part: slice | tuple[()]) -> np.ndarray:
+        try:
+            return np.asarray(item[part])
+        except OSError as error:
+            raise DataError(f"{self.path}: array {name!r} is corrupted ({error})") from None
+
+    def _require_finite(self, name: str, bad: list[int] | None) -> None:
+        if bad is not None:
+            raise DataError(f"{self.path}: array {name!r} is not finite at index {bad}")
+
+
+def _first_bad(block: np.ndarray, first: int = 0) -> list[int] | None:
+    """Return the index of the first value that is not finite; row `first` opens the block."""
+    if block.dtype.kind != "f" or np.isfinite(block).all():
+        return None
+    row, *rest = np.argwhere(~np.isfinite(np.atleast_1d(block)))[0].tolist()
+    return [first + row, *rest] if block.ndim else []
+
+
+def array_kind(path: Path) -> str:
+    """Return what an HDF5 file of this project says it holds, or an empty string.
+
+    Raises
+    ------
+    DataError
+        If it is not a readable HDF5 file.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    try:
+        with h5py.File(path, "r") as file:
+            return str(file.attrs.get("kind", ""))
+    except OSError as error:
+        raise DataError(f"{path}: not a readable HDF5 file ({error})") from None

@@ -1,0 +1,329 @@
+"""Generation shard by shard: killed, resumed and uninterrupted runs write the same bytes."""
+
+import json
+import logging
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+import uqsonet
+from uqsonet import blocks, simulation
+from uqsonet.baselines import Cokriging
+from uqsonet.check import check_path
+from uqsonet.config import ProblemConfig
+from uqsonet.errors import DataError
+from uqsonet.problems import get_problem
+from uqsonet.simulation import Functions, load_functions, simulate, simulate_shard
+from uqsonet.storage import ArrayFile, file_digest, write_arrays
+
+SIZES = ProblemConfig(training=23, validation=3, test=9, shard=5)
+NAMES = [f"{s}/{a}" for s in ("training", "validation", "test") for a in ("kappa", "u")]
+
+
+class StopError(Exception):
+    """Ends a generation early."""
+
+
+def interrupted(folder: Path, monkeypatch, after: int, **changes) -> Path:
+    """Generate until `after` shards are stored; returns the folder of shards."""
+    made = []
+
+    def shard(*arguments):
+        if len(made) == after:
+            raise StopError
+        made.append(arguments)
+        return simulate_shard(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(StopError):
+        patch.setattr(simulation, "simulate_shard", shard)
+        simulate("toy_linear", SIZES, 7, folder / "f.h5", folder / "state", **changes)
+    return folder / "state"
+
+
+def count_shards(monkeypatch) -> list:
+    made = []
+
+    def shard(problem, seed, split, number, size):
+        made.append((split, number))
+        return simulate_shard(problem, seed, split, number, size)
+
+    monkeypatch.setattr(simulation, "simulate_shard", shard)
+    return made
+
+
+@pytest.fixture
+def whole(tmp_path) -> str:
+    """SHA-256 of an uninterrupted run; nothing else is left of it."""
+    simulate("toy_linear", SIZES, 7, tmp_path / "whole.h5")
+    assert [p.name for p in tmp_path.iterdir()] == ["whole.h5"]
+    return file_digest(tmp_path / "whole.h5")
+
+
+def test_a_stopped_generation_continues_with_the_next_shard(tmp_path, monkeypatch, whole, caplog):
+    state = interrupted(tmp_path, monkeypatch, 6)
+    assert len(list(state.iterdir())) == 6 and not (tmp_path / "f.h5").exists()
+    assert all(problem is None for _, problem in check_path(state))
+    made = count_shards(monkeypatch)
+    with caplog.at_level(logging.INFO, "uqsonet"):
+        simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", state, tmp_path / "f.json")
+    assert made == [("test", 0), ("test", 1)] and "6 of 8 shards are there" in caplog.text
+    assert file_digest(tmp_path / "f.h5") == whole and not state.exists()
+    record = json.loads((tmp_path / "f.json").read_text())
+    assert record["shards"] == {"all": 8, "of_earlier_sessions": 6}
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "value", "width"])
+def test_a_damaged_shard_is_noticed_and_made_again(tmp_path, monkeypatch, whole, caplog, damage):
+    state = interrupted(tmp_path, monkeypatch, 3)
+    victim = state / "training_000001.h5"
+    data = bytearray(victim.read_bytes())
+    if damage == "flip":
+        with ArrayFile(victim, "shard") as file:
+            position = data.find(file.read("kappa").tobytes()[:16])
+        data[position + 1] ^= 0x10
+        victim.write_bytes(data)
+    elif damage == "truncate":
+        victim.write_bytes(data[: len(data) // 2])
+    else:
+        with h5py.File(victim, "r+") as file:
+            file["u"][2, 3] = 0.125 if damage == "value" else np.inf
+    made = count_shards(monkeypatch)
+    simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", state)
+    assert made[0] == ("training", 1) and len(made) == 6
+    assert "a shard is made again" in caplog.text and victim.name in caplog.text
+    assert file_digest(tmp_path / "f.h5") == whole
+
+
+@pytest.mark.parametrize(
+    ("changes", "config", "made", "word"),
+    [
+        ({"code": "another"}, SIZES, 8, "code changed"),
+        ({"code": "one"}, SIZES.model_copy(update={"shard": 4}), 10, "drawn"),
+        # Growing data keep whole shards; the last one had been cut.
+        ({"code": "one"}, SIZES.model_copy(update={"training": 24}), 4, "kept changed"),
+    ],
+)
+def test_shards_of_another_run_are_refused(
+    tmp_path, monkeypatch, caplog, changes, config, made, word
+):
+    state = interrupted(tmp_path, monkeypatch, 5, code="one")
+    found = count_shards(monkeypatch)
+    simulate("toy_linear", config, 7, tmp_path / "f.h5", state, **changes)
+    assert len(found) == made and word in caplog.text
+    simulate("toy_linear", config, 7, tmp_path / "fresh.h5", **changes)
+    assert file_digest(tmp_path / "f.h5") == file_digest(tmp_path / "fresh.h5")
+    assert not state.exists()
+
+
+def test_a_stop_while_the_file_is_put_together_loses_no_shard(tmp_path, monkeypatch, whole):
+    def stopped(*_):
+        raise StopError
+
+    with monkeypatch.context() as patch, pytest.raises(StopError):
+        patch.setattr(simulation, "write_arrays", stopped)
+        simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", tmp_path / "state")
+    (tmp_path / ".f.h5.killed.part").touch()
+    made = count_shards(monkeypatch)
+    simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", tmp_path / "state")
+    assert made == [] and file_digest(tmp_path / "f.h5") == whole
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["f.h5", "whole.h5"]
+
+
+def test_other_files_in_the_state_folder_stay(tmp_path, whole):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "notes.txt").write_text("mine")
+    simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", tmp_path / "state")
+    assert [p.name for p in (tmp_path / "state").iterdir()] == ["notes.txt"]
+
+
+def test_a_single_shard_made_alone_is_in_the_file_to_the_byte(tmp_path):
+    simulate("diffusion1d", ProblemConfig(training=14, shard=5), 7, tmp_path / "f.h5")
+    problem = get_problem("diffusion1d")
+    kappa, u = simulate_shard(problem, 7, "training", 1, 5)
+    with ArrayFile(tmp_path / "f.h5", "functions") as file:
+        for name, alone in (("kappa", kappa), ("u", u[:, ::4])):
+            stored = file.read(f"training/{name}", slice(5, 10))
+            assert stored.tobytes() == alone.float().numpy().tobytes()
+
+
+def test_the_record_describes_the_file(tmp_path):
+    simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", record=tmp_path / "f.json")
+    record = json.loads((tmp_path / "f.json").read_text())
+    assert record["file"]["sha256"] == file_digest(tmp_path / "f.h5")
+    assert record["file"]["bytes"] == (tmp_path / "f.h5").stat().st_size
+    assert sorted(record["arrays"]) == sorted(NAMES)
+    with h5py.File(tmp_path / "f.h5") as file:
+        for name, entry in record["arrays"].items():
+            assert entry["sha256"] == file[name].attrs["sha256"]
+            assert tuple(entry["shape"]) == file[name].shape and entry["dtype"] == file[name].dtype
+            assert entry["bytes"] == file[name].nbytes
+    assert record["functions_drawn"] == 40 and record["shards"]["of_earlier_sessions"] == 0
+    assert record["functions_per_second"] > 0 and record["peak_memory_mib"] > 10
+    assert {"seconds", "threads", "platform", "versions", "python"} <= record.keys()
+
+
+def test_functions_are_the_same_from_disk_in_memory_and_in_blocks(tmp_path):
+    simulate("toy_linear", SIZES, 7, tmp_path / "f.h5")
+    lazy = load_functions(tmp_path / "f.h5", "training")
+    assert lazy.size == 23 and lazy.problem.name == "toy_linear"
+    pairs = list(lazy.blocks(10))  # before anything is held
+    assert [len(u) for _, u in pairs] == [10, 10, 3]
+    for k, part in enumerate((lazy.kappa, lazy.u)):
+        assert part.dtype == torch.float32 and torch.equal(torch.cat([p[k] for p in pairs]), part)
+    assert lazy.kappa is lazy.kappa
+    held = Functions(lazy.problem, "training", lazy.kappa, lazy.u)
+    for (a, b), (c, d) in zip(held.blocks(4), lazy.blocks(4), strict=True):
+        assert torch.equal(a, c) and torch.equal(b, d)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(-1.0, "must be positive, found -1"), (np.nan, r"not finite at .*\[2, 5")],
+)
+@pytest.mark.parametrize("use", ["kappa", "blocks"])
+def test_impossible_inputs_are_refused_when_they_are_read(tmp_path, value, message, use):
+    simulate("diffusion1d", ProblemConfig(training=4, shard=4), 7, tmp_path / "f.h5")
+    with ArrayFile(tmp_path / "f.h5", "functions") as file:
+        arrays = {name: [file.read(name)] for name in NAMES}
+        meta = file.meta
+    arrays["training/kappa"][0][2, 5] = value
+    write_arrays(tmp_path / "g.h5", "functions", meta, arrays)
+    functions = load_functions(tmp_path / "g.h5", "training")
+    assert functions.u.shape == (4, 101)
+    with pytest.raises(DataError, match=message):
+        functions.kappa if use == "kappa" else list(functions.blocks(3))
+    ((_, problem),) = check_path(tmp_path / "g.h5")
+    assert problem and re.search(message, problem)
+
+
+def test_damage_of_the_last_array_is_noticed_by_a_pass_over_pairs(tmp_path):
+    simulate("toy_linear", SIZES, 7, tmp_path / "f.h5")
+    with h5py.File(tmp_path / "f.h5", "r+") as file:
+        file["training/u"][22, 0] = 3.0
+    with pytest.raises(DataError, match="training/u' does not match its SHA-256"):
+        list(load_functions(tmp_path / "f.h5", "training").blocks(23))
+
+
+def test_cokriging_from_many_blocks_is_that_from_one(monkeypatch):
+    problem = get_problem("diffusion1d")
+    kappa, u = problem.sample(np.random.default_rng(0), 300)
+    functions = Functions(problem, "training", kappa.float(), u[:, ::4].float())
+    x, y = torch.tensor([[-0.5], [0.1], [0.6]]), torch.tensor([0.6, 1.1, 0.8])
+    one = Cokriging(functions, 0.1).condition(x, y)
+    monkeypatch.setattr(blocks, "BLOCK_VALUES", 401 * 17)
+    many = Cokriging(functions, 0.1).condition(x, y)
+    torch.testing.assert_close(many.mean(), one.mean(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(many.std(), one.std(), rtol=0, atol=1e-6)
+
+
+def child(code: str, *arguments: object) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": str(Path(uqsonet.__file__).parents[1])}
+    environment["OMP_NUM_THREADS"] = "1"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from uqsonet import shards, simulation
+from uqsonet.config import ProblemConfig
+config = ProblemConfig(training=90, validation=7, test=11, shard=6)
+make = simulation.simulate_shard
+def slow(*arguments):
+    time.sleep(0.01)  # so that kills find it at work
+    return make(*arguments)
+simulation.simulate_shard = slow
+print("ready", flush=True)
+folder = Path(sys.argv[1])
+simulation.simulate("diffusion1d", config, 3, folder / "f.h5", folder / "state")
+print("done", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_kill_dash_nine_at_random_moments_changes_no_byte(tmp_path):
+    config = ProblemConfig(training=90, validation=7, test=11, shard=6)
+    simulate("diffusion1d", config, 3, tmp_path / "whole.h5")
+    chance, kills, finished = random.Random(5), 0, False
+    found: list[int] = []
+    while not finished:
+        with child(KILLED, tmp_path) as process:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            if kills < 6:
+                time.sleep(chance.uniform(0.0, 0.25))
+                process.kill()
+                kills += 1
+            finished = "done" in process.stdout.read()
+        found.append(len(list((tmp_path / "state").glob("training*.h5"))))
+        assert (tmp_path / "f.h5").exists() == finished or (tmp_path / "state").exists()
+    assert max(found) > 0, "no kill came after a finished shard"
+    assert file_digest(tmp_path / "f.h5") == file_digest(tmp_path / "whole.h5")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["f.h5", "whole.h5"]
+
+
+MEMORY = """
+import re, sys
+from pathlib import Path
+import torch
+from uqsonet import blocks, problems, simulation
+from uqsonet.config import ProblemConfig
+from uqsonet.gaussian_process import GaussianField
+from uqsonet.grids import Grid
+from uqsonet.problems.base import Problem
+
+class Wide(Problem):
+    name = "wide"
+    def __init__(self):
+        self.grid = Grid((0.0,), (1.0,), (1024,))
+        waves = lambda x: torch.cos(torch.arange(12) * torch.pi * x) / (1 + torch.arange(12))
+        self.prior = GaussianField(self.grid.points(), lambda x: 1 + 0 * x[:, 0],
+                                   lambda a, b: waves(a) @ waves(b).T)
+    def solve(self, kappa):
+        return kappa.square()
+
+wide = Wide()
+problems.get_problem = simulation.get_problem = lambda name: wide
+from uqsonet.nn import base
+base.get_problem = simulation.get_problem
+from uqsonet.baselines import Cokriging
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+blocks.BLOCK_VALUES = 500 * 1024
+folder = Path(sys.argv[1])
+def run(size, name):
+    config = ProblemConfig(training=size, validation=2, test=2, shard=500)
+    simulation.simulate("wide", config, 0, folder / f"{name}.h5")
+    made = peak()
+    Cokriging(simulation.load_functions(folder / f"{name}.h5", "training"), 0.1)
+    return made, peak()
+
+print(*run(1000, "small"), flush=True)
+print(*run(20_000, "large"), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_memory_grows_by_much_less_than_the_data(tmp_path):
+    """Twenty times the data of a first, small run; what that took is there already."""
+    with child(MEMORY, tmp_path) as process:
+        output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0
+    (_, small), (made, fitted) = ([float(x) for x in line.split()] for line in output.splitlines())
+    data = (tmp_path / "large.h5").stat().st_size / 2**20
+    assert data > 155  # MiB: 20,000 rows of 4 KiB, kappa and u
+    assert made - small < 0.1 * data, f"generation: {small:.0f} to {made:.0f} MiB"
+    # Coefficients of all pairs, 120 numbers each, are kept: 9 MiB, and some room for the allocator.
+    assert fitted - small < 0.5 * data, f"cokriging: {small:.0f} to {fitted:.0f} MiB"
