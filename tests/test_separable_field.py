@@ -143,6 +143,20 @@ def test_variance_is_zero_and_the_mean_exact_at_a_noiseless_sensor(field, factor
     torch.testing.assert_close(field.field(law.mean)[index], y, rtol=0, atol=1e-9)
 
 
+def test_a_sensor_where_the_envelope_vanishes_says_nothing_about_the_rest():
+    def bump(x):
+        return x[:, 0] * (1 - x[:, 0])
+
+    field = SeparableField(GRID.axes(), mean, AXIS, bump)
+    x, y = POINTS[[4, 82]], torch.stack([field.mean[4], field.mean[82] + 0.1])
+    both, one_sensor = field.condition(x, y), field.condition(x[1:], y[1:])
+    torch.testing.assert_close(both.mean, one_sensor.mean, rtol=0, atol=1e-13)
+    torch.testing.assert_close(both.root, one_sensor.root, rtol=0, atol=1e-13)
+    alone = field.condition(x[:1], y[:1])
+    assert torch.equal(alone.mean, torch.zeros(field.rank).double())
+    assert torch.equal(alone.root, torch.eye(field.rank).double())
+
+
 @each
 def test_leading_coordinates_are_those_of_most_variance(field, factor):
     plain = FIELDS["plain"][0]
