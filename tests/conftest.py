@@ -82,7 +82,7 @@ class ToyLinear(Problem):
         return response[:, 0] + response @ xi, response @ covariance @ response.T
 
 
-def _register(problem: type[Problem]) -> None:
+def register(problem: type[Problem]) -> None:
     """Make a problem known as if its file stood in the package."""
     module = types.ModuleType(f"uqsonet.problems.{problem.name}")
     setattr(module, problem.__name__, problem)
@@ -106,8 +106,8 @@ class ToyPlane(Problem):
         return kappa
 
 
-_register(ToyLinear)
-_register(ToyPlane)
+register(ToyLinear)
+register(ToyPlane)
 
 
 @dataclass(frozen=True)

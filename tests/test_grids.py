@@ -144,3 +144,79 @@ def test_locations_outside_are_refused_by_number_and_place(value):
 
 def test_boundary_points_are_inside():
     BOX.require_inside(BOX.points().float())
+
+
+TORUS = Grid((0.0, -1.0), (2.0, 1.0), (8, 12), periodic=True)
+
+
+def test_a_periodic_grid_has_no_point_at_its_upper_end():
+    points = TORUS.points()
+    assert TORUS.spacing() == [2 / 8, 2 / 12] and points.shape == (96, 2)
+    torch.testing.assert_close(points[:12, 1], -1 + torch.arange(12).double() / 6)
+    torch.testing.assert_close(points[::12, 0], torch.arange(8).double() / 4)
+    closed = Grid(TORUS.lower, TORUS.upper, (9, 13))
+    kept = closed.points().reshape(9, 13, 2)[:-1, :-1].flatten(0, 1)
+    torch.testing.assert_close(points, kept, rtol=0, atol=1e-15)
+
+
+def test_periodic_quadrature_sums_to_the_volume_and_is_exact_for_waves_the_grid_resolves():
+    weights, (x, y) = TORUS.quadrature(), TORUS.points().T
+    assert abs(float(weights.sum()) - 4.0) < 1e-13
+    for a in range(8):
+        wave = torch.cos(np.pi * a * x + 0.3) * (1 + torch.sin(np.pi * 5 * y))
+        exact = 4 * np.cos(0.3) if a == 0 else 0.0
+        assert abs(float(weights @ wave) - exact) < 1e-13
+    assert float(weights @ torch.cos(np.pi * 8 * x)) == pytest.approx(4.0)  # seen as a constant
+
+
+def test_a_periodic_grid_of_100_points_contains_one_of_50():
+    fine = Grid((0.0, 0.0), (1.0, 1.0), (100, 100), periodic=True)
+    coarse, index = fine.subgrid(2)
+    assert coarse == Grid((0.0, 0.0), (1.0, 1.0), (50, 50), periodic=True)
+    torch.testing.assert_close(fine.points()[index], coarse.points(), rtol=0, atol=1e-15)
+    with pytest.raises(ValueError, match="stride 3"):
+        fine.subgrid(3)
+
+
+def test_periodic_interpolation_is_exact_on_nodes_and_on_their_copies():
+    values = torch.randn(96, 3, generator=torch.Generator().manual_seed(0)).double()
+    points = TORUS.points()
+    assert torch.equal(TORUS.interpolate(values, points), values)
+    corners = torch.tensor([[2.0, -1.0], [0.0, 1.0], [2.0, 1.0]]).double()
+    assert torch.equal(TORUS.interpolate(values, corners), values[:1].expand(3, 3))
+
+
+def test_periodic_interpolation_does_not_know_where_the_period_starts():
+    """Values rolled by some nodes, asked at places shifted as far: across the seam as within."""
+    values = torch.randn(8, 12, 1, generator=torch.Generator().manual_seed(1)).double()
+    unit = torch.rand(40, 2, generator=torch.Generator().manual_seed(2)).double()
+    queries = torch.tensor(TORUS.lower) + 2 * unit
+    expected = TORUS.interpolate(values.flatten(0, 1), queries)
+    lower, h = torch.tensor(TORUS.lower), torch.tensor(TORUS.spacing(), dtype=torch.float64)
+    for rolls in ((1, 0), (3, 5), (7, 11)):
+        moved = lower + (queries + h * torch.tensor(rolls) - lower) % 2.0
+        found = TORUS.interpolate(values.roll(rolls, (0, 1)).flatten(0, 1), moved)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_periodic_interpolation_is_of_sixth_order_up_to_the_seam():
+    def f(x):
+        return torch.exp(torch.sin(2 * np.pi * x))
+
+    sizes = np.array([20, 40, 80, 160])
+    errors = []
+    for n in sizes:
+        grid = Grid((0.0,), (1.0,), (int(n),), periodic=True)
+        queries = grid.points() + 0.5 / n  # the middle of every cell, the one that wraps included
+        errors.append(float((grid.interpolate(f(grid.points()), queries) - f(queries)).abs().max()))
+    order = -np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    assert abs(order - 6) < 0.3, (order, errors)
+
+
+def test_the_seam_of_a_grid_that_is_not_periodic_is_a_wall():
+    """Its last values have no influence on its first cell."""
+    values = torch.zeros(41, 1).double()
+    values[-6:] = 1.0
+    assert float(LINE.interpolate(values, torch.tensor([[-0.99]]))) == 0.0
+    ring = Grid((-1.0,), (1.0,), (41,), periodic=True)
+    assert float(ring.interpolate(values, torch.tensor([[-0.99]]))) != 0.0

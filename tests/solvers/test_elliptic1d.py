@@ -150,6 +150,15 @@ def test_one_source_serves_a_batch_of_coefficients():
     torch.testing.assert_close(shared, solve_elliptic1d(k, f[:1].expand(5, -1), 1 / 16))
 
 
+def test_every_coefficient_meets_every_source():
+    k, f = random_case(8, (5, 33))
+    pairs = solve_elliptic1d(k[:, None], f[:3], 1 / 16)
+    assert pairs.shape == (5, 3, 33)
+    for j in range(3):
+        torch.testing.assert_close(pairs[:, j], solve_elliptic1d(k, f[j], 1 / 16))
+    torch.testing.assert_close(solve_elliptic1d(k[0], f[:3], 1 / 16), pairs[0])
+
+
 def test_end_values_of_the_source_have_no_influence():
     k, f = random_case(7, (33,))
     other = f.clone()

@@ -28,7 +28,8 @@ def solve_elliptic1d(
     k : Tensor, shape (..., n)
         Positive diffusion coefficient at the n grid points, both ends included.
     f : Tensor, shape (..., n)
-        Source at the grid points; the two end values have no influence.
+        Source at the grid points; the two end values have no influence. Leading dimensions of k
+        and f broadcast.
     spacing : float
         Grid spacing h.
     coefficient : float
@@ -40,12 +41,11 @@ def solve_elliptic1d(
         The exact solution of the discrete system, zero at both ends.
     """
     resistance = 2.0 / (k[..., 1:] + k[..., :-1])
-    shape = resistance.shape
-    outflow = zeros((*f.shape[:-1], shape[-1]), dtype=k.dtype, device=k.device)
+    outflow = zeros((*f.shape[:-1], resistance.shape[-1]), dtype=k.dtype, device=k.device)
     outflow[..., 1:] = cumsum(f[..., 1:-1], dim=-1) * spacing
     inflow = (resistance * outflow).sum(-1, keepdim=True) / resistance.sum(-1, keepdim=True)
     slopes = resistance * (inflow - outflow)
-    u = zeros((*slopes.shape[:-1], shape[-1] + 1), dtype=k.dtype, device=k.device)
+    u = zeros((*slopes.shape[:-1], k.shape[-1]), dtype=k.dtype, device=k.device)
     u[..., 1:-1] = cumsum(slopes[..., :-1], dim=-1) * (spacing / coefficient)
     return u
 

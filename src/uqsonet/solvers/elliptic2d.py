@@ -15,6 +15,7 @@ coefficients and over right-hand sides that share one.
 from __future__ import annotations
 
 from functools import cache
+from math import inf
 
 import torch
 from jaxtyping import Float
@@ -40,9 +41,19 @@ class EllipticOperator2D:
         Positive coefficient at the grid points, boundary included.
     spacing : float
         Grid spacing h, the same along both axes.
+
+    Raises
+    ------
+    DataError
+        If k is not positive or not finite.
     """
 
     def __init__(self, k: Float[Tensor, "B n n"], spacing: float) -> None:
+        least, most = (float(extreme) for extreme in k.aminmax())
+        if not 0 < least <= most < inf:  # NaN fails every comparison
+            raise DataError(
+                f"-div(k grad u) = f: k must be positive and finite, found {least:g} to {most:g}"
+            )
         self._spacing = spacing
         faces_x = 0.5 * (k[:, 1:, 1:-1] + k[:, :-1, 1:-1])
         faces_y = 0.5 * (k[:, 1:-1, 1:] + k[:, 1:-1, :-1])
@@ -105,8 +116,8 @@ class EllipticOperator2D:
         Raises
         ------
         DataError
-            If the iteration does not converge: k is not positive or not finite, or its contrast
-            is beyond what the dtype can resolve.
+            If the iteration does not converge: f is not finite, or the contrast of k is beyond
+            what the dtype can resolve.
         """
         tolerance = TOLERANCE[f.dtype] if tolerance is None else tolerance
         residual = self._scale * f[..., 1:-1, 1:-1] * self._spacing**2
@@ -127,7 +138,7 @@ class EllipticOperator2D:
             residual = residual - step * image
         raise DataError(
             f"-div(k grad u) = f: no convergence to {tolerance:g} in {MAX_ITERATIONS} iterations; "
-            "k must be positive and finite"
+            f"is f finite, and the contrast of k within what {f.dtype} resolves?"
         )
 
 
@@ -157,7 +168,7 @@ def solve_elliptic2d(
     Raises
     ------
     DataError
-        If the iteration does not converge.
+        If k is not positive or not finite, or the iteration does not converge.
     """
     f = f.expand_as(k)
     return EllipticOperator2D(k, spacing).solve(f[:, None], tolerance)[:, 0]

@@ -1,0 +1,172 @@
+"""Where u is affine in the observed input: closed forms against the textbook and plain samples."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from tests.reference.coarse import (
+    ToySDE2D,
+    check_equal_to_plain,
+    modes_of,
+    plain_samples,
+    posterior,
+)
+from uqsonet.gaussian_process import squared_exponential
+from uqsonet.problems import Problem, get_problem
+from uqsonet.reference import affine, sample_reference
+from uqsonet.reference.affine import ClosedForm, OperatorMoments, _closed_sources
+from uqsonet.reference.directions import NEGLECTED, Directions
+
+POISSON = get_problem("poisson2d")
+SDE = get_problem("toy_sde2d")
+AXIS = POISSON.grid.axes()[0][:, None]
+ALONG = squared_exponential(1.0, 0.1, halved=True)(AXIS, AXIS)
+SENSORS = torch.tensor([20 * 101 + 30, 50 * 101 + 51, 88 * 101 + 13])
+READINGS = torch.tensor([3.0, -1.5, 0.4]).double()
+
+
+def printed_covariance(functions):
+    """``K w`` for columns w (k, n) on the 101 x 101 grid, with the kernel as printed."""
+    return (ALONG @ functions.reshape(-1, 101, 101) @ ALONG).flatten(1)
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    return modes_of(POISSON.sample(np.random.default_rng(1), 64)[1], 4)
+
+
+@pytest.fixture(scope="module")
+def closed_form(vectors):
+    return ClosedForm(POISSON, vectors)
+
+
+def poisson_law(noise_std):
+    return POISSON.prior.condition(POISSON.grid.points()[SENSORS], READINGS, noise_std)
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.5])
+def test_the_closed_form_is_the_textbook_posterior_mapped_through_poisson(
+    closed_form, vectors, noise_std
+):
+    """Mean and covariance of functionals ``w . u``, with K printed and ``G w`` solved (G = G^T)."""
+    places = torch.tensor([5 * 101 + 7, 50 * 101 + 50, 30 * 101 + 80])
+    unit = torch.zeros(3, 10201).double()
+    unit[torch.arange(3), places] = 1.0
+    responses = POISSON.solve(torch.cat([unit, vectors.T]))
+    sensors = torch.zeros(3, 10201).double()
+    sensors[torch.arange(3), SENSORS] = 1.0
+    mean = POISSON.prior.mean
+    gram = printed_covariance(sensors)[:, SENSORS] + noise_std**2 * torch.eye(3).double()
+    cross = printed_covariance(sensors) @ responses.T
+    gain = torch.linalg.solve(gram, cross)
+    expected_mean = responses @ mean + gain.T @ (READINGS - mean[SENSORS])
+    expected = responses @ printed_covariance(responses).T - cross.T @ gain
+    found = closed_form.moments(poisson_law(noise_std))
+    values = torch.cat([found.mean[places], found.mode_mean])
+    torch.testing.assert_close(values, expected_mean, rtol=1e-9, atol=1e-12)
+    variance = expected.diagonal()[:3]
+    torch.testing.assert_close(found.variance[places], variance, rtol=1e-9, atol=1e-15)
+    torch.testing.assert_close(found.mode_covariance, expected[3:, 3:], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.5])
+def test_the_closed_form_equals_plain_samples_within_standard_errors(
+    closed_form, vectors, noise_std
+):
+    size = 640
+    normals = torch.from_numpy(np.random.default_rng(2).standard_normal((size, POISSON.prior.rank)))
+    x, mask = POISSON.grid.points()[SENSORS], torch.ones(3).bool()
+    u = sample_reference(POISSON, x, READINGS, mask, noise_std, normals)
+    found = closed_form.moments(poisson_law(noise_std))
+    # Exact moments: Gaussian errors of the samples, at 36 places, bounded as if independent.
+    places = POISSON.grid.subgrid(20)[1].reshape(6, 6)[1:-1, 1:-1].flatten()
+    z = (u.mean(0) - found.mean)[places] / (found.std[places] / size**0.5)
+    assert 0.5 < z.abs().max() < 4.5
+    z = (u.var(0) / found.variance - 1)[places] * (size / 2) ** 0.5
+    assert 0.5 < z.abs().max() < 4.5
+    covariance, modes = found.mode_covariance, u @ vectors
+    spread = covariance.diagonal()
+    error = ((covariance**2 + torch.outer(spread, spread)) / size).sqrt()
+    assert ((torch.cov(modes.T) - covariance) / error).abs().max() < 4.5
+
+
+EXACTNESS = [
+    pytest.param(NEGLECTED, torch.float32, 1e-3, id="as_used"),
+    pytest.param(1e-10, torch.float64, 1e-8, id="exact"),
+]
+
+
+def brute_force(law, vectors, seed, size):
+    """Average over coefficients and their eight images, moved and solved one by one."""
+    xi = torch.from_numpy(np.random.default_rng(seed).standard_normal((size, SDE.intrinsic.rank)))
+    coefficients = SDE.intrinsic.field(xi).exp()
+    factor = law.spread(SDE.prior.factor).T
+    sources = torch.cat([SDE.prior.field(law.mean)[None], factor])
+    means, seconds = [], []
+    for places in SDE.symmetries():
+        u = SDE.respond_affine(coefficients[:, places], sources)
+        means.append(u[:, 0])
+        seconds.append(u.transpose(1, 2) @ u)  # E[u u^T | k]: mean and factor
+    mean = torch.cat(means).mean(0)
+    covariance = torch.cat(seconds).mean(0) - torch.outer(mean, mean)
+    return mean, covariance.diagonal(), vectors.T @ mean, vectors.T @ covariance @ vectors
+
+
+@pytest.mark.parametrize(("neglected", "dtype", "bound"), EXACTNESS)
+@pytest.mark.parametrize("noise_std", [0.0, 0.5])
+def test_symmetrised_moments_equal_brute_force_over_moved_coefficients(
+    noise_std, neglected, dtype, bound, monkeypatch
+):
+    """The permutations act as claimed: to rounding, but for neglected directions and float32."""
+    monkeypatch.setattr(affine, "Directions", partial(Directions, neglected=neglected))
+    monkeypatch.setattr(affine, "SOLVE_DTYPE", dtype)
+    vectors = modes_of(SDE.sample(np.random.default_rng(0), 200)[1], 5)
+    law = posterior(SDE, noise_std)
+    (found,) = OperatorMoments(SDE, vectors, np.random.default_rng(3), 9).moments([law])
+    expected = brute_force(law, vectors, 3, 9)
+    parts = found.mean, found.variance, found.mode_mean, found.mode_covariance
+    for part, exact in zip(parts, expected, strict=True):
+        assert (part - exact).norm() < bound * exact.norm()
+    # Without the images the nine coefficients say something else.
+    monkeypatch.setattr(ToySDE2D, "symmetries", Problem.symmetries)
+    (alone,) = OperatorMoments(SDE, vectors, np.random.default_rng(3), 9).moments([law])
+    assert (alone.mean - found.mean).norm() > 0.02 * found.mean.norm()
+
+
+def test_operator_moments_equal_plain_samples_within_standard_errors():
+    vectors = modes_of(SDE.sample(np.random.default_rng(0), 200)[1], 3)
+    laws = [posterior(SDE, 0.0), posterior(SDE, 0.5, 4)]
+    repeats = [
+        OperatorMoments(SDE, vectors, np.random.default_rng(seed), 24).moments(laws)
+        for seed in range(16)
+    ]
+    places = SDE.grid.subgrid(3)[1].reshape(5, 5)[1:-1, 1:-1].flatten()
+    for s, law in enumerate(laws):
+        u = plain_samples("toy_sde2d", law, 100 + s, 2500)
+        check_equal_to_plain([moments[s] for moments in repeats], u, vectors, places)
+
+
+def test_batches_of_coefficients_add_up(monkeypatch):
+    vectors = modes_of(SDE.sample(np.random.default_rng(0), 200)[1], 3)
+    law = posterior(SDE, 0.5)
+    (whole,) = OperatorMoments(SDE, vectors, np.random.default_rng(3), 20).moments([law])
+    monkeypatch.setattr("uqsonet.reference.affine.BATCH", 3)
+    monkeypatch.setattr("uqsonet.reference.affine.FLUSH", 2)
+    (parts,) = OperatorMoments(SDE, vectors, np.random.default_rng(3), 20).moments([law])
+    for key in ("mean", "variance", "mode_mean", "mode_covariance"):
+        expected = getattr(whole, key)
+        assert (getattr(parts, key) - expected).norm() < 1e-5 * expected.norm()
+
+
+def test_closed_sources_span_all_images_and_know_how_these_act():
+    sources, symmetries = Directions(SDE).sources, SDE.symmetries()
+    closed, own, maps = _closed_sources(sources, symmetries)
+    torch.testing.assert_close(closed @ closed.T, torch.eye(len(closed)).double())
+    torch.testing.assert_close(own @ closed, sources, rtol=0, atol=1e-4)
+    k = SDE.intrinsic.field(torch.ones(1, SDE.intrinsic.rank).double() * 0.3).exp()
+    u = SDE.respond_affine(k, closed)[0]
+    for places, mixing in maps:
+        moved = SDE.respond_affine(k[:, places], closed)[0]
+        torch.testing.assert_close(mixing.double() @ u[:, places], moved, rtol=0, atol=1e-6)

@@ -1,0 +1,100 @@
+"""References of reduced variance on disk: read back, identical bytes, honest about their error."""
+
+import pytest
+import torch
+from scipy.stats import f, norm
+
+from tests.reference import coarse  # noqa: F401  (registers the problem)
+from uqsonet.config import ProblemConfig, ReferenceConfig, SensorsConfig
+from uqsonet.layouts import generate_layouts
+from uqsonet.reference import compute_reference, load_reference
+from uqsonet.simulation import simulate
+from uqsonet.storage import file_digest
+
+NAMES = ["diffusion1d", "elliptic_sde1d", "poisson2d", "toy_sde2d"]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Compute a reference of a problem: two sets at each of two counts."""
+    folder = tmp_path_factory.mktemp("references")
+
+    def compute(name, noise_std=0.0, seed=0, size=32, estimator="reduced"):
+        functions, sensors = folder / f"{name}.h5", folder / f"{name}.sensors.h5"
+        if not functions.exists():
+            sizes = ProblemConfig(training=2, validation=1, test=20, shard=20)
+            simulate(name, sizes, 3, functions)
+            generate_layouts(name, SensorsConfig(counts=[2, 5], pool=2), 3, 1, 20, sensors)
+        config = ReferenceConfig(sets=2, reference_samples=size, estimator=estimator)
+        path = folder / f"{name}-{noise_std}-{seed}-{size}-{estimator}.h5"
+        compute_reference(functions, sensors, "test", "precise", config, noise_std, seed, path)
+        return path
+
+    return compute
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reduced_reference_is_written_and_read_back(reference, name):
+    found, problem, noise_std = load_reference(reference(name, 0.2))
+    n, k = problem.grid.size, found.mode_vectors.shape[1]
+    assert problem.name == name and noise_std == 0.2
+    assert found.mean.shape == found.std.shape == found.repeat_std.shape == (4, n)
+    assert found.mode_mean.shape == (4, k) and found.mode_covariance.shape == (4, k, k)
+    assert found.samples is None and found.floor_w2 is None
+    assert found.observations.counts.tolist() == [2, 2, 5, 5]
+    inside = problem.boundary_factor(problem.grid.points()) > 0
+    assert (found.std[:, inside] > 0).all() and found.mean.isfinite().all()
+    vectors = found.mode_vectors
+    torch.testing.assert_close(found.mode_mean, found.mean @ vectors, rtol=0, atol=1e-6)
+    exact = name == "poisson2d"  # in closed form there is no error to state
+    assert torch.equal(found.repeat_mean, found.mean) == exact
+    assert torch.equal(found.repeat_std, found.std) == exact
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(reference, name):
+    first = file_digest(reference(name, 0.2, seed=1))
+    assert file_digest(reference(name, 0.2, seed=1)) == first
+    assert file_digest(reference(name, 0.2, seed=2)) != first
+
+
+@pytest.mark.parametrize("name", ["diffusion1d", "toy_sde2d"])
+def test_the_stated_error_is_of_the_size_of_the_true_one(reference, name):
+    """Half the difference of the halves and the error of their mean have the same law."""
+    seeds, large = 12, {"diffusion1d": 20_000, "toy_sde2d": 1200}[name]
+    truth, problem, _ = load_reference(reference(name, seed=99, size=large))
+    inside = problem.boundary_factor(problem.grid.points()) > 0
+    found = [load_reference(reference(name, seed=seed))[0] for seed in range(seeds)]
+    bound = f.isf(0.0005, seeds, seeds)  # at least one degree of freedom a seed
+    for key in ("mean", "std"):
+        scale = truth.std[:, inside]
+        stated, true = (
+            torch.stack([(getattr(one, a) - b)[:, inside] / scale for one, b in pairs])
+            for a, pairs in (
+                (f"repeat_{key}", [(one, getattr(one, key)) for one in found]),
+                (key, [(one, getattr(truth, key)) for one in found]),
+            )
+        )
+        ratio = float(stated.square().mean() / true.square().mean())
+        assert 1 / bound < ratio < bound
+        assert 0.01 < true.square().mean() ** 0.5 < 0.3  # in standard deviations, of 32 samples
+
+
+@pytest.mark.parametrize("name", ["diffusion1d", "elliptic_sde1d"])
+def test_reduced_and_plain_references_of_the_same_sets_agree(reference, name):
+    size = 4000
+    plain, _, _ = load_reference(reference(name, size=size, estimator="monte_carlo"))
+    found, _, _ = load_reference(reference(name, size=400))
+    assert torch.equal(found.observations.values, plain.observations.values)
+    places = torch.arange(20, 400, 36)
+    std = plain.std[:, places]
+    # Errors of the plain mean dominate: the reduced one counts with what it states, at the least.
+    own = (found.repeat_mean - found.mean)[:, places].square().mean(1, keepdim=True)
+    z = (found.mean - plain.mean)[:, places] / (std**2 / size + 2 * own).sqrt()
+    assert 0.5 < z.abs().max() < norm.isf(1e-3 / (2 * z.numel()))
+    assert ((found.std / plain.std)[:, places] - 1).abs().max() < 0.1
+
+
+def test_stored_samples_cannot_be_asked_of_a_reduced_reference():
+    with pytest.raises(ValueError, match="wasserstein needs plain samples"):
+        ReferenceConfig(sets=1, reference_samples=2, wasserstein=True, estimator="reduced")

@@ -1,0 +1,189 @@
+"""What holds for every problem of the package: shapes, equations, boundaries, symmetries."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from uqsonet.problems import get_problem, problem_names
+from uqsonet.solvers.elliptic1d import residual_elliptic1d
+from uqsonet.solvers.elliptic2d import residual_elliptic2d
+from uqsonet.solvers.poisson2d import residual_poisson2d
+
+NAMES = [name for name in problem_names() if not name.startswith("toy")]
+AFFINE = [name for name in NAMES if get_problem(name).affine]
+every = pytest.mark.parametrize("name", NAMES)
+
+
+def square(fields):
+    return fields.reshape(-1, 101, 101)
+
+
+def residual_diffusion(u, kappa, _):
+    source = get_problem("diffusion1d").source
+    return residual_elliptic1d(u, kappa, source, 0.005, 0.1), source
+
+
+def residual_elliptic(u, k, f):
+    return residual_elliptic2d(square(u), square(k), square(f), 0.01), f
+
+
+RESIDUALS = {  # name: (u, kappa, intrinsic) -> residual and right-hand side
+    "diffusion1d": residual_diffusion,
+    "elliptic_sde1d": lambda u, k, f: (residual_elliptic1d(u, k, f, 0.005, 0.1), f),
+    "poisson2d": lambda u, f, _: (residual_poisson2d(square(u), square(f), 0.01, 0.1), f),
+    "elliptic_sde2d": lambda u, f, k: residual_elliptic(u, k, f),
+    "elliptic_sde2d_k": residual_elliptic,
+}
+
+
+def drawn(name, seed, size=3):
+    """Both inputs and u, each (size, n)."""
+    problem = get_problem(name)
+    xi, other = problem.normals(np.random.default_rng(seed), size)
+    kappa, u = problem.respond(xi, other)
+    if problem.intrinsic is not None:
+        other = problem.intrinsic_transform.inverse(problem.intrinsic.field(other))
+    return kappa, other, u
+
+
+@every
+def test_pairs_have_the_shape_of_the_grid_and_are_finite_and_double(name):
+    problem = get_problem(name)
+    assert problem.name == name
+    size = problem.block + 1 if problem.grid.dim == 2 else 5  # more than one block
+    kappa, u = problem.sample(np.random.default_rng(0), size)
+    assert kappa.shape == u.shape == (size, problem.grid.size)
+    assert kappa.dtype == u.dtype == torch.float64
+    assert kappa.isfinite().all() and u.isfinite().all()
+    assert problem.transform.name != "log" or (kappa > 0).all()
+    assert u.std(0).max() > 1e-3 and kappa.std(0).max() > 1e-3
+    field = problem.transform.forward(kappa)
+    torch.testing.assert_close(problem.transform.inverse(field), kappa, rtol=1e-13, atol=0)
+
+
+@every
+def test_the_same_generator_gives_the_same_bytes_and_another_gives_others(name):
+    problem = get_problem(name)
+    pairs = [problem.sample(np.random.default_rng(seed), 3) for seed in (1, 1, 2)]
+    for first, again, other in zip(*pairs, strict=True):
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+
+@every
+def test_training_sees_the_grid_of_the_paper(name):
+    problem = get_problem(name)
+    grid, kept = problem.training_grid()
+    shapes = {(401,): (101,), (101, 101): (51, 51), (100, 100): (50, 50)}
+    assert grid.shape == shapes[problem.grid.shape]
+    torch.testing.assert_close(problem.grid.points()[kept], grid.points(), rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", RESIDUALS)
+def test_u_solves_the_discrete_equation_of_its_section(name):
+    kappa, other, u = drawn(name, 3)
+    residual, source = RESIDUALS[name](u, kappa, other)
+    assert residual.norm() < 1e-7 * source.norm()  # iterations end at 1e-8 of the scaled system
+    residual, _ = RESIDUALS[name](1.01 * u, kappa, other)
+    assert residual.norm() > 5e-3 * source.norm()
+
+
+@every
+def test_u_vanishes_where_the_boundary_factor_does_and_only_there(name):
+    problem = get_problem(name)
+    factor = problem.boundary_factor(problem.grid.points())
+    assert factor.shape == (problem.grid.size,) and (factor >= 0).all()
+    _, _, u = drawn(name, 4)
+    assert (u[:, factor == 0] == 0).all()
+    assert (u[:, factor > 0] != 0).double().mean() > 0.99
+    points = problem.grid.points()
+    lower, upper = (torch.tensor(end).double() for end in (problem.grid.lower, problem.grid.upper))
+    boundary = ((points == lower) | (points == upper)).any(1)
+    assert torch.equal(factor == 0, boundary) or (factor == 1).all()
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_respond_affine_is_the_solution_for_every_pair_and_is_affine(name):
+    problem = get_problem(name)
+    kappa, other, _ = drawn(name, 5, 2)
+    sources, fixed = (kappa, other) if problem.affine == "kappa" else (other, kappa)
+    sources = torch.cat([sources, 0.3 * sources[:1] + 0.7 * sources[1:], 0 * sources[:1]])
+    u = problem.respond_affine(fixed, sources)
+    assert u.shape == (1 if fixed is None else 2, 4, problem.grid.size)
+    scale = float(u.abs().max())
+    for b, r in itertools.product(range(len(u)), range(4)):
+        if fixed is None:
+            alone = problem.solve(sources[r : r + 1])
+        elif problem.affine == "kappa":
+            alone = problem.solve(sources[r : r + 1], fixed[b : b + 1])
+        else:
+            alone = problem.solve(fixed[b : b + 1], sources[r : r + 1])
+        torch.testing.assert_close(u[b, r], alone[0], rtol=0, atol=1e-6 * scale)
+    mixed = 0.3 * u[:, 0] + 0.7 * u[:, 1]
+    torch.testing.assert_close(u[:, 2], mixed, rtol=0, atol=1e-6 * scale)
+    assert u[:, 0].std() > 1e-3 and (u[:, 3] == 0).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(AFFINE)))
+def test_other_problems_refuse_to_respond_affinely(name):
+    problem = get_problem(name)
+    with pytest.raises(NotImplementedError, match=f"{name} is not declared affine"):
+        problem.respond_affine(None, problem.prior.mean[None])
+
+
+def test_both_readings_of_section_4_4_are_one_equation_with_its_inputs_exchanged():
+    f, k, u = drawn("elliptic_sde2d", 6)
+    found = get_problem("elliptic_sde2d_k").solve(k, f)
+    torch.testing.assert_close(found, u, rtol=0, atol=1e-9)
+
+
+@every
+def test_symmetries_are_a_group_of_distinct_permutations_and_begin_with_the_identity(name):
+    problem = get_problem(name)
+    places = [tuple(p.tolist()) for p in problem.symmetries()]
+    n = problem.grid.size
+    assert places[0] == tuple(range(n))
+    assert all(sorted(p) == list(range(n)) for p in places)
+    assert len(set(places)) == len(places) == (8 if name == "elliptic_sde2d" else 1)
+    if len(places) > 1:
+        permutations = problem.symmetries()
+        composed = {tuple(p[q].tolist()) for p, q in itertools.product(permutations, permutations)}
+        assert composed == set(places)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_symmetries_move_solutions_along_and_leave_the_law_of_the_coefficient(number):
+    problem = get_problem("elliptic_sde2d")
+    f, k, u = drawn("elliptic_sde2d", 7, 2)
+    p = problem.symmetries()[number]
+    torch.testing.assert_close(problem.solve(f[:, p], k[:, p]), u[:, p], rtol=0, atol=1e-7)
+    some = torch.from_numpy(np.random.default_rng(0).choice(problem.grid.size, 200, replace=False))
+    points, law = problem.grid.points(), problem.intrinsic
+    mean, rows = law.rows(points[some])
+    moved_mean, moved = law.rows(points[p[some]])
+    torch.testing.assert_close(moved @ moved.T, rows @ rows.T, rtol=0, atol=1e-12)
+    assert torch.equal(moved_mean, mean)
+
+
+@every
+def test_noiseless_sensors_leave_no_variance_and_noisy_ones_that_of_the_textbook(name):
+    problem = get_problem(name)
+    generator = np.random.default_rng(8)
+    points = problem.grid.points()
+    inside = ((points - torch.tensor(problem.grid.lower)) > 0.2).all(1).nonzero()[:, 0]
+    x = points[torch.from_numpy(generator.choice(inside, 5, replace=False))]
+    mean, rows = problem.prior.rows(x)
+    y = mean + rows @ torch.from_numpy(generator.standard_normal(problem.prior.rank))
+    law = problem.prior.condition(x, y)
+    prior_variance = rows.square().sum(1)
+    assert prior_variance.min() > 1e-3
+    assert (law.spread(rows).square().sum(1) < 1e-20 * prior_variance).all()
+    torch.testing.assert_close(mean + rows @ law.mean, y, rtol=0, atol=1e-9)
+    # Appendix A.2 at the sensors: K - K (K + s^2)^(-1) K
+    gram = rows @ rows.T
+    noisy = problem.prior.condition(x, y, 0.5)
+    expected = gram - gram @ torch.linalg.solve(gram + 0.25 * torch.eye(5).double(), gram)
+    root = noisy.spread(rows)
+    torch.testing.assert_close(root @ root.T, expected, rtol=0, atol=1e-13)
