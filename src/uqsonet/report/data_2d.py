@@ -1,0 +1,85 @@
+"""The figure of data for functions of two variables: maps, and a row a sensor count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure, SubFigure
+
+from uqsonet.report.maps import draw_bar, draw_map, input_scale, label_frame, scale
+from uqsonet.report.sets import SAMPLES, ReferenceSet, Shown
+from uqsonet.report.style import FIELD_MAP, RED, STD_MAP, new_figure
+
+MAP = 1.5
+"""Height of a row of maps, inches."""
+
+
+def draw_maps(shown: Shown) -> Figure:
+    """Return the figure: samples on top, below them a row a sensor count."""
+    heights = [2 * MAP + 0.6, len(shown.sets) * MAP + 0.9]
+    figure = new_figure(sum(heights))
+    upper, lower = figure.subfigures(2, 1, height_ratios=heights)
+    _draw_samples(upper, shown)
+    _draw_posteriors(lower, shown)
+    return figure
+
+
+def _draw_samples(figure: SubFigure, shown: Shown) -> None:
+    """Draw inputs above outputs, each on one scale."""
+    problem, (inputs, outputs) = shown.problem, shown.samples
+    grid = figure.subplots(2, SAMPLES, squeeze=False)
+    for axes in grid[:, len(inputs) :].flat:
+        axes.set_axis_off()
+    rows = (
+        (f"inputs ${problem.input_symbol}$", inputs, input_scale(problem, inputs)),
+        (f"outputs ${problem.output_symbol}${shown.random}", outputs, scale(outputs)),
+    )
+    for row, (title, functions, norm) in zip(grid, rows, strict=True):
+        meshes = [
+            draw_map(axes, problem.grid, function, norm, FIELD_MAP)
+            for axes, function in zip(row, functions, strict=False)
+        ]
+        row[0].set_title(title, loc="left")
+        draw_bar(figure, meshes[0], row, "right")
+    label_frame(grid)
+
+
+def _draw_posteriors(figure: SubFigure, shown: Shown) -> None:
+    """Draw sensors on the true input, the true output and the reference moments."""
+    problem, (kappa, u), sets = shown.problem, shown.pair, shown.sets
+    grid = figure.subplots(len(sets), 4, squeeze=False)
+    of_input = input_scale(problem, kappa, *(one.values for one in sets))
+    of_output = scale(u, *(one.mean for one in sets))
+    of_std = scale(*(one.std for one in sets), positive=True)
+    for row, one in zip(grid, sets, strict=True):
+        shades = (of_input, of_output, of_output, of_std)
+        colors = (FIELD_MAP, FIELD_MAP, FIELD_MAP, STD_MAP)
+        fields = (kappa, u, one.mean, one.std)
+        meshes = [
+            draw_map(axes, problem.grid, *each)
+            for axes, *each in zip(row, fields, shades, colors, strict=True)
+        ]
+        _draw_readings(row[0], one, of_input)
+    noise = f", noise std {shown.noise_std:g}" if shown.noise_std else ""
+    titles = (
+        f"true input ${problem.input_symbol}$, sensors{noise}",
+        f"true output ${problem.output_symbol}$",
+        "reference mean",
+        "reference std",
+    )
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set_title(title)
+    label_frame(grid)
+    for row, one in zip(grid, sets, strict=True):
+        row[0].set_ylabel(f"$m = {len(one.values)}$\n$y$")
+    draw_bar(figure, meshes[0], grid[:, 0], "bottom")
+    draw_bar(figure, meshes[1], grid[:, 1:3].flat, "bottom", aspect=40)
+    draw_bar(figure, meshes[3], grid[:, 3], "bottom")
+
+
+def _draw_readings(axes: Axes, one: ReferenceSet, norm: Normalize) -> None:
+    """Draw sensors, filled with the colour of what they read."""
+    look: dict[str, Any] = {"cmap": FIELD_MAP, "norm": norm, "edgecolors": RED, "linewidths": 1.2}
+    axes.scatter(*one.sensors.T, c=one.values, s=28, clip_on=False, zorder=5, **look)
