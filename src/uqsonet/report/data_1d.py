@@ -20,27 +20,27 @@ def draw_lines(shown: Shown) -> Figure:
     problem = shown.problem
     x = problem.grid.axes()[0].numpy()
     figure = new_figure(5.6)
-    columns = len(shown.sets)
-    spec = figure.add_gridspec(3, 2 * columns)
-    top = [figure.add_subplot(spec[0, part]) for part in np.s_[:columns, columns:]]
-    titles = f"inputs ${problem.input_symbol}$", f"outputs ${problem.output_symbol}${shown.random}"
+    blocks = figure.add_gridspec(2, 1, height_ratios=(1.1, 2))
+    top = blocks[0].subgridspec(1, 2).subplots(squeeze=False)[0]
+    rows = (
+        blocks[1].subgridspec(2, len(shown.sets)).subplots(sharex=True, sharey="row", squeeze=False)
+    )
+    titles = (
+        f"inputs ${problem.input_symbol}$ (black: observed below)",
+        f"outputs ${problem.output_symbol}${shown.random}",
+    )
     for axes, functions, title in zip(top, shown.samples, titles, strict=True):
         for k, function in enumerate(functions):
             # The first is the function observed below.
             axes.plot(x, function, color=BLACK if k == FUNCTION else CYCLE[k - 1], linewidth=1)
         axes.set_title(title)
     _, u = shown.pair
-    rows: list[list[Axes]] = [[], []]
-    for k, one in enumerate(shown.sets):
-        for i, row in enumerate(rows):
-            share = row[0] if row else None
-            row.append(figure.add_subplot(spec[1 + i, 2 * k : 2 * k + 2], sharey=share))
-            row[-1].tick_params(labelleft=k == 0)
-        _draw_observed(rows[0][k], x, shown, one)
-        _draw_law(rows[1][k], x, u, one)
-        rows[0][k].set_title(_count(one))
+    for (over, under), one in zip(rows.T, shown.sets, strict=True):
+        _draw_observed(over, x, shown, one)
+        _draw_law(under, x, u, one)
+        over.set_title(f"$m = {len(one.values)}$")
     for axes, symbol in zip(
-        (top[0], rows[0][0], top[1], rows[1][0]),
+        (top[0], rows[0, 0], top[1], rows[1, 0]),
         (problem.input_symbol,) * 2 + (problem.output_symbol,) * 2,
         strict=True,
     ):
@@ -50,19 +50,13 @@ def draw_lines(shown: Shown) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(4))
     for axes in (*top, *rows[1]):
         axes.set_xlabel("$x$")
-    for axes in rows[0]:
-        axes.tick_params(labelbottom=False)
     handles: dict[str, Any] = {}
-    for axes in (rows[0][0], rows[1][0]):
+    for axes in (rows[0, 0], rows[1, 0]):
         found, labels = axes.get_legend_handles_labels()
         handles |= dict(zip(labels, found, strict=True))
     legend: dict[str, Any] = {"loc": "outside lower center", "ncols": 3, "handlelength": 3}
     figure.legend(list(handles.values()), list(handles), **legend)
     return figure
-
-
-def _count(one: ReferenceSet) -> str:
-    return f"$m = {len(one.values)}$"
 
 
 def _draw_observed(axes: Axes, x: np.ndarray, shown: Shown, one: ReferenceSet) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, SubFigure
 
@@ -12,17 +13,17 @@ from uqsonet.report.maps import draw_bar, draw_map, input_scale, label_frame, sc
 from uqsonet.report.sets import SAMPLES, ReferenceSet, Shown
 from uqsonet.report.style import FIELD_MAP, RED, STD_MAP, new_figure
 
-MAP = 1.5
+MAP = 1.48
 """Height of a row of maps, inches."""
 
 
 def draw_maps(shown: Shown) -> Figure:
     """Return the figure: samples on top, below them a row a sensor count."""
-    heights = [2 * MAP + 0.6, len(shown.sets) * MAP + 0.9]
+    heights = [2 * MAP + 0.35, len(shown.sets) * MAP + 1.0]
     figure = new_figure(sum(heights))
-    upper, lower = figure.subfigures(2, 1, height_ratios=heights)
-    _draw_samples(upper, shown)
-    _draw_posteriors(lower, shown)
+    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)
+    _draw_samples(parts[0, 0], shown)
+    _draw_posteriors(parts[1, 0], shown)
     return figure
 
 
@@ -41,8 +42,10 @@ def _draw_samples(figure: SubFigure, shown: Shown) -> None:
             draw_map(axes, problem.grid, function, norm, FIELD_MAP)
             for axes, function in zip(row, functions, strict=False)
         ]
-        row[0].set_title(title, loc="left")
-        draw_bar(figure, meshes[0], row, "right")
+        # It runs over the panels to its right; an empty title of another one keeps its room.
+        row[0].set_title(title, loc="left").set_in_layout(False)
+        row[-1].set_title(" ")
+        draw_bar(figure, meshes[0], row, "right", shrink=0.8, aspect=14)
     label_frame(grid)
 
 
@@ -53,13 +56,16 @@ def _draw_posteriors(figure: SubFigure, shown: Shown) -> None:
     of_input = input_scale(problem, kappa, *(one.values for one in sets))
     of_output = scale(u, *(one.mean for one in sets))
     of_std = scale(*(one.std for one in sets), positive=True)
+    meshes: list[QuadMesh] = []
     for row, one in zip(grid, sets, strict=True):
-        shades = (of_input, of_output, of_output, of_std)
-        colors = (FIELD_MAP, FIELD_MAP, FIELD_MAP, STD_MAP)
-        fields = (kappa, u, one.mean, one.std)
+        fields = (
+            (kappa, of_input, FIELD_MAP),
+            (u, of_output, FIELD_MAP),
+            (one.mean, of_output, FIELD_MAP),
+            (one.std, of_std, STD_MAP),
+        )
         meshes = [
-            draw_map(axes, problem.grid, *each)
-            for axes, *each in zip(row, fields, shades, colors, strict=True)
+            draw_map(axes, problem.grid, *field) for axes, field in zip(row, fields, strict=True)
         ]
         _draw_readings(row[0], one, of_input)
     noise = f", noise std {shown.noise_std:g}" if shown.noise_std else ""

@@ -11,7 +11,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
-from matplotlib.ticker import LogFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import LogFormatter, LogLocator, MaxNLocator, ScalarFormatter
 
 from uqsonet.grids import Grid
 from uqsonet.problems import Problem
@@ -76,6 +76,7 @@ def draw_bar(
         bar.formatter = LogFormatter(labelOnlyBase=True)
     else:
         bar.locator = MaxNLocator(3)
+        bar.formatter = ScalarFormatter(useMathText=True)
         bar.formatter.set_powerlimits((-2, 3))
     bar.update_ticks()
     return bar

@@ -18,7 +18,8 @@ from uqsonet.report.sets import FUNCTION, Panel
 from uqsonet.report.style import ERROR_MAP, FIELD_MAP, STD_MAP, new_figure
 from uqsonet.simulation import Functions
 
-HEIGHT = 4.75
+HEIGHT = 4.7
+"""Inches."""
 MOMENTS = {"mean": FIELD_MAP, "std": STD_MAP}
 
 
@@ -30,13 +31,14 @@ def draw_maps(data: Functions, panel: Panel) -> Figure:
     problem, grid = data.problem, data.problem.grid
     kappa, given = data.kappa[FUNCTION].numpy(), panel.given
     figure = new_figure(HEIGHT)
-    spec = figure.add_gridspec(2, 4)
-    first = figure.add_subplot(spec[:, 0])
+    parts = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 3))
+    left, right = parts[0]
+    first = left.subplots()
     mesh = draw_map(first, grid, kappa, input_scale(problem, kappa), FIELD_MAP)
     draw_sensors(first, given.sensors)
     first.set_title(f"input ${problem.input_symbol}$, $m = {len(given.values)}$ sensors")
-    draw_bar(figure, mesh, [first], "bottom")
-    panels = np.array([[figure.add_subplot(spec[i, j]) for j in (1, 2, 3)] for i in (0, 1)])
+    draw_bar(left, mesh, [first], "bottom")
+    panels = right.subplots(2, 3)
     laws = zip(MOMENTS.items(), panels, panel.reference, panel.predicted, panel.errors, strict=True)
     for (name, colors), row, reference, predicted, error in laws:
         axes: list[Axes] = list(row)
@@ -51,9 +53,9 @@ def draw_maps(data: Functions, panel: Panel) -> Figure:
         )
         axes[0].set_title(f"reference {name}")
         axes[1].set_title(f"UQ-SONet {name}")
-        axes[2].set_title(f"absolute error ({100 * error:.1f} %)")
-        draw_bar(figure, meshes[0], axes[:2], "bottom", aspect=40)
-        draw_bar(figure, meshes[2], axes[2:], "bottom")
+        axes[2].set_title(f"absolute error\n(relative $L_2$: {100 * error:.1f} %)")
+        draw_bar(right, meshes[0], axes[:2], "bottom", aspect=40)
+        draw_bar(right, meshes[2], axes[2:], "bottom")
     label_frame(panels)
     label_frame(np.array([[first]]))
     return figure
