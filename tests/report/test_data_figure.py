@@ -113,7 +113,7 @@ def test_bars_follow_the_noise() -> None:
 
 def test_files_of_two_problems_are_refused(made: dict[str, Inputs], tmp_path: Path) -> None:
     mixed = dataclasses.replace(made["toy_field"], reference=made["toy_torus"].reference)
-    with pytest.raises(DataError, match="of toy_torus, but .*of toy_field"):
+    with pytest.raises(DataError, match=r"of toy_torus, but .*of toy_field"):
         draw(mixed, tmp_path)
 
 
@@ -148,5 +148,5 @@ def test_the_training_split_is_not_read(
         return plain(file, name, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(uqsonet.storage.ArrayFile, "read", spy)
-    draw(made["toy_linear"], tmp_path)
+    drawn(made["toy_linear"], tmp_path, monkeypatch)
     assert read and not any(name.startswith("training") for name in read)

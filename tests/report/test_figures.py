@@ -147,14 +147,10 @@ def height(png: bytes) -> int:
     return int.from_bytes(png[20:24], "big")
 
 
-@pytest.mark.parametrize("problem", ["toy_linear", "toy_field"])
-def test_smoke_scale_is_said_in_a_strip_of_its_own(
-    inputs: Inputs, planes: dict[str, Inputs], tmp_path: Path, problem: str
-) -> None:
-    one = planes.get(problem, inputs)
-    smoke = dataclasses.replace(one, config=one.config.model_copy(update={"scale": "smoke"}))
-    _, plain = draw(one, tmp_path)
-    _, noted = draw(smoke, tmp_path)
+def test_smoke_scale_is_said_in_a_strip_of_its_own(inputs: Inputs, tmp_path: Path) -> None:
+    smoke = inputs.config.model_copy(update={"scale": "smoke"})
+    _, plain = draw(inputs, tmp_path)
+    _, noted = draw(dataclasses.replace(inputs, config=smoke), tmp_path)
     assert height(noted) == pytest.approx(height(plain) + STRIP * STYLE["savefig.dpi"], abs=1)
 
 

@@ -42,9 +42,10 @@ def _draw_samples(figure: SubFigure, shown: Shown) -> None:
             draw_map(axes, problem.grid, function, norm, FIELD_MAP)
             for axes, function in zip(row, functions, strict=False)
         ]
-        # It runs over the panels to its right; an empty title of another one keeps its room.
-        row[0].set_title(title, loc="left").set_in_layout(False)
-        row[-1].set_title(" ")
+        # The text runs over panels to its right: an empty title keeps its room in the layout.
+        row[0].set_title(" ")
+        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        row[0].annotate(title, (0, 1), (0, 6), **place).set_in_layout(False)
         draw_bar(figure, meshes[0], row, "right", shrink=0.8, aspect=14)
     label_frame(grid)
 

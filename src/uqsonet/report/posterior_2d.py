@@ -31,9 +31,10 @@ def draw_maps(data: Functions, panel: Panel) -> Figure:
     problem, grid = data.problem, data.problem.grid
     kappa, given = data.kappa[FUNCTION].numpy(), panel.given
     figure = new_figure(HEIGHT)
-    parts = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 3))
+    parts = figure.subfigures(1, 2, squeeze=False, width_ratios=(1.1, 3))
     left, right = parts[0]
-    first = left.subplots()
+    # Halfway between the two rows.
+    first = left.add_subplot(left.add_gridspec(3, 1, height_ratios=(1, 2.2, 1))[1])
     mesh = draw_map(first, grid, kappa, input_scale(problem, kappa), FIELD_MAP)
     draw_sensors(first, given.sensors)
     first.set_title(f"input ${problem.input_symbol}$, $m = {len(given.values)}$ sensors")
