@@ -15,7 +15,7 @@ from uqsonet.grids import Grid
 from uqsonet.problems import get_problem
 from uqsonet.report import figures
 from uqsonet.report.figures import posterior_figure, training_figure
-from uqsonet.report.maps import draw_map, input_scale, scale
+from uqsonet.report.maps import draw_map, input_scale, log_ticks, scale
 from uqsonet.report.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
 
 
@@ -141,6 +141,12 @@ def test_colour_scales() -> None:
     assert flat.vmax is not None and flat.vmax > 0
     positive = input_scale(get_problem("diffusion1d"), fields[1])
     assert type(positive).__name__ == "LogNorm" and positive.vmin == 0.5
+
+
+def test_ticks_of_logarithmic_scales() -> None:
+    assert log_ticks(0.25, 2.5) == [0.5, 1.0, 2.0]
+    assert log_ticks(0.05, 20.0) == pytest.approx([0.1, 1.0, 10.0])
+    assert log_ticks(0.9, 20.0) == pytest.approx([1.0, 3.0, 10.0])
 
 
 def height(png: bytes) -> int:

@@ -69,7 +69,7 @@ def _draw_posteriors(figure: SubFigure, shown: Shown) -> None:
             draw_map(axes, problem.grid, *field) for axes, field in zip(row, fields, strict=True)
         ]
         _draw_readings(row[0], one, of_input)
-    noise = f", noise std {shown.noise_std:g}" if shown.noise_std else ""
+    noise = f"\n(noise std {shown.noise_std:g})" if shown.noise_std else ""
     titles = (
         f"true input ${problem.input_symbol}$, sensors{noise}",
         f"true output ${problem.output_symbol}$",

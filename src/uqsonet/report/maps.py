@@ -11,7 +11,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
-from matplotlib.ticker import LogFormatter, LogLocator, MaxNLocator, ScalarFormatter
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from uqsonet.grids import Grid
 from uqsonet.problems import Problem
@@ -25,6 +25,9 @@ SENSORS: dict[str, Any] = {
     "markeredgecolor": "white",
     "markeredgewidth": 0.8,
 }
+
+TICKS = 4
+"""Most ticks of a logarithmic colour bar."""
 
 
 def scale(*fields: np.ndarray, positive: bool = False) -> Normalize:
@@ -71,15 +74,27 @@ def draw_bar(
     bar.outline.set_linewidth(0.4)  # type: ignore[operator]
     bar.ax.tick_params(length=2)
     if isinstance(mesh.norm, LogNorm):
-        bar.set_ticks(LogLocator(numticks=4))
-        bar.ax.minorticks_off()
-        bar.formatter = LogFormatter(labelOnlyBase=True)
-    else:
-        bar.locator = MaxNLocator(3)
-        bar.formatter = ScalarFormatter(useMathText=True)
-        bar.formatter.set_powerlimits((-2, 3))
+        ticks = log_ticks(*mesh.get_clim())
+        bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+        bar.minorticks_off()
+        return bar
+    bar.locator = MaxNLocator(3)
+    bar.formatter = ScalarFormatter(useMathText=True)
+    bar.formatter.set_powerlimits((-2, 3))
     bar.update_ticks()
     return bar
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return at most `TICKS` round numbers between two positive ones, or every power of ten."""
+    exponents = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks: list[float] = []
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**k for k in exponents for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) <= TICKS:
+            break
+    return ticks
 
 
 def label_frame(grid: np.ndarray) -> None:
