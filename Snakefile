@@ -46,6 +46,7 @@ rule all:
     input:
         f"{RESULTS}/tables/all.tex",
         f"{RESULTS}/scorecard.csv",
+        expand(f"{RESULTS}/figures/{{experiment}}_data.pdf", experiment=EXPERIMENTS),
         expand(
             f"{RESULTS}/figures/{{experiment}}_posterior.pdf", experiment=EXPERIMENTS
         ),

@@ -4,59 +4,32 @@ import dataclasses
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 import pytest
-import torch
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
 
-from tests.report.conftest import COUNTS, make_config
-from uqsonet.config import Config, ProblemConfig, ReferenceConfig, SensorsConfig
+from tests.report.fields import Inputs, make_inputs
 from uqsonet.errors import DataError
-from uqsonet.layouts import generate_layouts
-from uqsonet.nn.base import build_model
+from uqsonet.grids import Grid
 from uqsonet.problems import get_problem
-from uqsonet.reference import compute_reference
+from uqsonet.report import figures
 from uqsonet.report.figures import posterior_figure, training_figure
-from uqsonet.report.style import STYLE, new_figure, save, styled
-from uqsonet.simulation import load_functions, simulate
-from uqsonet.storage import write_weights
-
-NOISE = 0.1
-
-
-@dataclasses.dataclass(frozen=True)
-class Inputs:
-    config: Config
-    functions: Path
-    reference: Path
-    weights: Path
+from uqsonet.report.maps import draw_map, input_scale, log_ticks, scale
+from uqsonet.report.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
-    """A linear-Gaussian problem with an untrained model, which is already close to exact."""
-    folder = tmp_path_factory.mktemp("figure")
-    functions, sensors = folder / "functions.h5", folder / "sensors.h5"
-    reference, weights = folder / "paper.h5", folder / "weights.safetensors"
-    config = make_config(
-        problems={"toy_linear": {"training": 50, "validation": 4, "test": 6}},
-        experiment={"problem": "toy_linear", "methods": ["uqsonet"], "noise_std": NOISE},
-    )
-    simulate("toy_linear", ProblemConfig(training=50, validation=2, test=4, shard=50), 0, functions)
-    generate_layouts("toy_linear", SensorsConfig(counts=COUNTS, pool=5), 0, 2, 4, sensors)
-    used = ReferenceConfig(sets=3, reference_samples=200)
-    compute_reference(functions, sensors, "test", "paper", used, NOISE, 0, reference)
-    method = config.method_of("e_1", "uqsonet")
-    torch.manual_seed(0)
-    model = build_model("uqsonet", "toy_linear", method.network, NOISE)
-    with torch.no_grad():
-        model.fit_constants(load_functions(functions, "training"))
-    names = dict(model.named_parameters())
-    tensors = {
-        f"parameter/{k}" if k in names else f"buffer/{k}": v[None] if k in names else v
-        for k, v in model.state_dict().items()
-    }
-    meta = {"method": "uqsonet", "problem": "toy_linear", "noise_std": NOISE, "trials": [0]}
-    write_weights(weights, tensors, meta | {"config": method.model_dump(mode="json")})
-    return Inputs(config, functions, reference, weights)
+    """A linear-Gaussian problem."""
+    return make_inputs("toy_linear", tmp_path_factory.mktemp("figure"))
+
+
+@pytest.fixture(scope="module")
+def planes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inputs]:
+    """Problems of two variables."""
+    names = ("toy_field", "toy_torus")
+    return {name: make_inputs(name, tmp_path_factory.mktemp(name)) for name in names}
 
 
 def draw(inputs: Inputs, folder: Path) -> tuple[bytes, bytes]:
@@ -107,14 +80,84 @@ def test_a_missing_set_is_named(inputs: Inputs, tmp_path: Path) -> None:
         draw(dataclasses.replace(inputs, config=config), tmp_path)
 
 
-def test_two_dimensional_problems_are_refused(
+@pytest.mark.parametrize("problem", ["toy_field", "toy_torus"])
+def test_posteriors_in_the_plane(
+    planes: dict[str, Inputs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure))
+    one = planes[problem]
+    files = one.functions, one.reference, one.weights
+    posterior_figure("e_1", one.config, *files, tmp_path / "p.pdf", tmp_path / "p.png")
+    titles = [a.get_title() for a in drawn[0].axes if a.get_title()]
+    symbol = get_problem(problem).input_symbol
+    assert titles[0] == f"input ${symbol}$, $m = 3$ sensors"  # the largest count
+    assert titles[1:3] + titles[4:6] == [
+        f"{who} {what}" for what in ("mean", "std") for who in ("reference", "UQ-SONet")
+    ]
+    assert titles[3].startswith("absolute error") and titles[6].startswith("absolute error")
+    assert len(titles) == 7 and len(drawn[0].axes) == 7 + 5  # maps and colour bars
+    meshes = [a.collections[0] for a in drawn[0].axes if a.get_title()]
+    assert all(isinstance(mesh, QuadMesh) and mesh.get_rasterized() for mesh in meshes)
+    assert meshes[1].norm is meshes[2].norm and meshes[4].norm is meshes[5].norm
+
+
+def test_posteriors_in_the_plane_repeat_byte_by_byte(
+    planes: dict[str, Inputs], tmp_path: Path
+) -> None:
+    first = draw(planes["toy_torus"], tmp_path)
+    assert b"/Type3" not in first[0]
+    assert draw(planes["toy_torus"], tmp_path) == first
+
+
+def test_three_dimensions_are_refused(
     inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = get_problem("toy_linear")
-    flat = dataclasses.replace(problem.grid, lower=(0, 0), upper=(1, 1), shape=(3, 11))
-    monkeypatch.setitem(vars(problem), "grid", flat)
-    with pytest.raises(DataError, match="one variable"):
+    cube = Grid((0, 0, 0), (1, 1, 1), (1, 3, 11))
+    monkeypatch.setitem(vars(get_problem("toy_linear")), "grid", cube)
+    with pytest.raises(DataError, match="one or two dimensions"):
         draw(inputs, tmp_path)
+
+
+def test_maps_of_periodic_functions_reach_the_end() -> None:
+    grid = Grid((0.0, 0.0), (1.0, 2.0), (3, 4), periodic=True)
+    values = np.arange(12.0)
+    axes = Figure().subplots()
+    mesh = draw_map(axes, grid, values, scale(values), FIELD_MAP)
+    corners = mesh.get_coordinates()  # last axis: x, y
+    assert corners.shape == (5, 4, 2) and corners[-1, -1].tolist() == [1.0, 2.0]
+    shown = np.asarray(mesh.get_array()).reshape(5, 4)
+    np.testing.assert_array_equal(shown[:-1, :-1].T, values.reshape(3, 4))
+    np.testing.assert_array_equal(shown[-1], shown[0])
+    np.testing.assert_array_equal(shown[:, -1], shown[:, 0])
+    assert axes.get_aspect() == 1.0
+
+
+def test_colour_scales() -> None:
+    fields = np.array([-1.0, 2.0]), np.array([0.5, 3.0])
+    assert (scale(*fields).vmin, scale(*fields).vmax) == (-1.0, 3.0)
+    assert scale(fields[1], positive=True).vmin == 0.0
+    flat = scale(np.zeros(3), positive=True)
+    assert flat.vmax is not None and flat.vmax > 0
+    positive = input_scale(get_problem("diffusion1d"), fields[1])
+    assert type(positive).__name__ == "LogNorm" and positive.vmin == 0.5
+
+
+def test_ticks_of_logarithmic_scales() -> None:
+    assert log_ticks(0.25, 2.5) == [0.5, 1.0, 2.0]
+    assert log_ticks(0.05, 20.0) == pytest.approx([0.1, 1.0, 10.0])
+    assert log_ticks(0.9, 20.0) == pytest.approx([1.0, 3.0, 10.0])
+
+
+def height(png: bytes) -> int:
+    return int.from_bytes(png[20:24], "big")
+
+
+def test_smoke_scale_is_said_in_a_strip_of_its_own(inputs: Inputs, tmp_path: Path) -> None:
+    smoke = inputs.config.model_copy(update={"scale": "smoke"})
+    _, plain = draw(inputs, tmp_path)
+    _, noted = draw(dataclasses.replace(inputs, config=smoke), tmp_path)
+    assert height(noted) == pytest.approx(height(plain) + STRIP * STYLE["savefig.dpi"], abs=1)
 
 
 def test_training_figure_repeats_byte_by_byte(tmp_path: Path) -> None:
@@ -128,7 +171,7 @@ def test_training_figure_repeats_byte_by_byte(tmp_path: Path) -> None:
     found = []
     for name in "ab":
         pdf, png = tmp_path / f"{name}.pdf", tmp_path / f"{name}.png"
-        training_figure([*logs, plain], pdf, png)
+        training_figure([*logs, plain], "smoke", pdf, png)
         found.append((pdf.read_bytes(), png.read_bytes()))
     assert found[0] == found[1]
 
@@ -136,14 +179,14 @@ def test_training_figure_repeats_byte_by_byte(tmp_path: Path) -> None:
 def test_training_figure_refuses_nan(tmp_path: Path) -> None:
     log = write_log(tmp_path / "uqsonet" / "stack_0.csv", 0, "nan")
     with pytest.raises(DataError, match=r"stack_0\.csv: row 2 .*skill_mean_1"):
-        training_figure([log], tmp_path / "t.pdf", tmp_path / "t.png")
+        training_figure([log], "full", tmp_path / "t.pdf", tmp_path / "t.png")
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n"])
 def test_training_figure_refuses_foreign_files(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(DataError, match=r"x\.csv"):
-        training_figure([tmp_path / "x.csv"], tmp_path / "t.pdf", tmp_path / "t.png")
+        training_figure([tmp_path / "x.csv"], "full", tmp_path / "t.pdf", tmp_path / "t.png")
 
 
 def test_style_does_not_leak(tmp_path: Path) -> None:
@@ -151,5 +194,8 @@ def test_style_does_not_leak(tmp_path: Path) -> None:
     with styled():
         assert mpl.rcParams["font.size"] == STYLE["font.size"]
         figure = new_figure(1.0)
-    save(figure, tmp_path / "a.pdf", tmp_path / "a.png")
+    save(figure, "full", tmp_path / "a.pdf", tmp_path / "a.png")
+    assert not figure.texts
+    save(figure, "smoke", tmp_path / "a.pdf", tmp_path / "a.png")
+    assert [text.get_text() for text in figure.texts] == ["smoke scale"]
     assert mpl.rcParams["font.size"] == before

@@ -28,7 +28,7 @@ def test_layouts_figure_repeats_byte_by_byte(tmp_path: Path, problem: str) -> No
     sensors, found = make_layouts(tmp_path, problem), []
     for name in "ab":
         pdf, png = tmp_path / f"{name}.pdf", tmp_path / f"{name}.png"
-        layouts_figure(sensors, pdf, png)
+        layouts_figure(sensors, "smoke", pdf, png)
         found.append((pdf.read_bytes(), png.read_bytes()))
     assert found[0] == found[1]
     assert found[0][0].startswith(b"%PDF") and b"/Type3" not in found[0][0]
@@ -41,7 +41,7 @@ def test_more_than_two_dimensions_are_refused(
     cube = Grid((0.0,) * 3, (1.0,) * 3, (7, 9, 7))
     monkeypatch.setitem(vars(get_problem("toy_plane")), "grid", cube)
     with pytest.raises(DataError, match=r"sensors\.h5: .*one or two dimensions"):
-        layouts_figure(sensors, tmp_path / "a.pdf", tmp_path / "a.png")
+        layouts_figure(sensors, "full", tmp_path / "a.pdf", tmp_path / "a.png")
 
 
 @pytest.mark.parametrize("shape", [(101, 101), (40, 101), (57,)])

@@ -38,6 +38,8 @@ def test_every_promised_file_is_there(finished: Project) -> None:
         "tables/diffusion1d.csv",
         "scorecard.csv",
         "config.json",
+        "figures/diffusion1d_data.pdf",
+        "figures/diffusion1d_data.png",
         "figures/diffusion1d_posterior.pdf",
         "figures/diffusion1d_posterior.png",
         "figures/diffusion1d_training.pdf",
@@ -115,7 +117,7 @@ def test_a_plot_style_redraws_and_retrains_nothing(editable: Project) -> None:
     style = editable.path / "src/uqsonet/report/style.py"
     style.write_text(style.read_text() + "\nEXTRA_COLOUR = '#123456'\n")
     planned = editable.planned()
-    assert set(planned) == {"posterior_figure", "training_figure"}
+    assert set(planned) == {"data_figure", "posterior_figure", "training_figure"}
 
 
 def test_an_edit_of_a_model_retrains_it_and_no_other(editable: Project) -> None:

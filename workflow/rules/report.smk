@@ -66,6 +66,23 @@ rule scorecard:
         "../scripts/scorecard.py"
 
 
+rule data_figure:
+    input:
+        functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
+        reference=f"{RESULTS}/reference/{{experiment}}/paper.h5",
+    output:
+        pdf=f"{RESULTS}/figures/{{experiment}}_data.pdf",
+        png=f"{RESULTS}/figures/{{experiment}}_data.png",
+    log:
+        f"{RESULTS}/logs/figures/{{experiment}}_data.log",
+    conda:
+        "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.data_figure", w.experiment),
+    script:
+        "../scripts/data_figure.py"
+
+
 rule posterior_figure:
     input:
         functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",

@@ -5,9 +5,10 @@ from pathlib import Path
 from uqsonet.jobs import job
 from uqsonet.report.layouts_figure import layouts_figure
 
-with job(snakemake):
+with job(snakemake) as spec:
     layouts_figure(
         Path(snakemake.input[0]),
+        spec["config"]["scale"],
         Path(snakemake.output.pdf),
         Path(snakemake.output.png),
     )

@@ -5,9 +5,10 @@ from pathlib import Path
 from uqsonet.jobs import job
 from uqsonet.report.figures import training_figure
 
-with job(snakemake):
+with job(snakemake) as spec:
     training_figure(
         [Path(path) for path in snakemake.input],
+        spec["config"]["scale"],
         Path(snakemake.output.pdf),
         Path(snakemake.output.png),
     )

@@ -54,13 +54,14 @@ class Pool:
     layouts: dict[int, np.ndarray]
 
 
-def layouts_figure(sensors: Path, out_pdf: Path, out_png: Path) -> None:
+def layouts_figure(sensors: Path, scale: str, out_pdf: Path, out_png: Path) -> None:
     """Draw the density of sensors and examples of layouts for each sensor count.
 
     Parameters
     ----------
     sensors : Path
         Pregenerated layouts; those of training are shown.
+    scale : {"full", "smoke"}
     out_pdf, out_png : Path
 
     Raises
@@ -87,7 +88,7 @@ def layouts_figure(sensors: Path, out_pdf: Path, out_png: Path) -> None:
             if i % columns == 0:
                 upper.set_ylabel("density" if pool.grid.dim == 2 else RELATIVE)
                 lower.set_ylabel("first layouts")
-        save(figure, out_pdf, out_png)
+        save(figure, scale, out_pdf, out_png)
 
 
 def _read(path: Path) -> Pool:

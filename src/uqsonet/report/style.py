@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from uqsonet.storage import atomic_path
 
@@ -23,6 +24,9 @@ RED = "#D55E00"
 PURPLE = "#CC79A7"
 GREY = "#7F7F7F"
 CYCLE: tuple[str, ...] = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, BLACK)
+
+# Lightness is monotone in each, so maps survive grey print and every kind of colour vision.
+FIELD_MAP, STD_MAP, ERROR_MAP = "viridis", "magma", "Greys"
 
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so figures agree across machines
@@ -44,6 +48,9 @@ STYLE: dict[str, Any] = {
 WIDTH = 6.7
 """Text width of an A4 page, inches."""
 
+STRIP = 0.15
+"""Height of the strip that holds the note of smoke scale, inches."""
+
 
 def new_figure(height: float) -> Figure:
     """Return an empty figure of the page's width; open `styled` first."""
@@ -59,14 +66,34 @@ def styled() -> Iterator[None]:
         yield
 
 
-def save(figure: Figure, pdf: Path, png: Path) -> None:
+def save(figure: Figure, scale: str, pdf: Path, png: Path) -> None:
     """Write a figure as vector PDF and as PNG, atomically.
 
     No date and no version is written, so equal figures are equal files.
+
+    Parameters
+    ----------
+    figure : Figure
+    scale : {"full", "smoke"}
+        Of the run. What was made at smoke scale says so in its corner.
+    pdf, png : Path
     """
     nothing = {"pdf": ("Creator", "Producer", "CreationDate"), "png": ("Software",)}
     with styled():
+        if scale == "smoke":
+            _say_smoke(figure)
         for path, kind in ((pdf, "pdf"), (png, "png")):
             with atomic_path(path) as temporary:
                 metadata = dict.fromkeys(nothing[kind])
                 figure.savefig(temporary, format=kind, metadata=metadata)
+
+
+def _say_smoke(figure: Figure) -> None:
+    """Add a strip on top with a note at its right end: panels keep their sizes."""
+    height = figure.get_figheight() + STRIP
+    figure.set_figheight(height)
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(rect=(0, 0, 1, 1 - STRIP / height))
+    place = 1 - STRIP / 4 / WIDTH, 1 - STRIP / 4 / height
+    figure.text(*place, "smoke scale", ha="right", va="top", color=GREY, fontsize=6)

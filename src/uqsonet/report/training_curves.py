@@ -27,13 +27,14 @@ LOWEST = -0.5
 """Skills below are cut off: early ones can be so bad that nothing else would be seen."""
 
 
-def training_figure(logs: Sequence[Path], out_pdf: Path, out_png: Path) -> None:
+def training_figure(logs: Sequence[Path], scale: str, out_pdf: Path, out_png: Path) -> None:
     """Draw loss terms and skill per sensor count, a row of panels for each method.
 
     Parameters
     ----------
     logs : sequence of Path
         CSV logs of training. Those in one folder belong to one method, named by the folder.
+    scale : {"full", "smoke"}
     out_pdf, out_png : Path
 
     Raises
@@ -64,7 +65,7 @@ def training_figure(logs: Sequence[Path], out_pdf: Path, out_png: Path) -> None:
         for panel in grid[-1]:
             panel.set_xlabel("iteration")
         _legend(figure, hues, colors)
-        save(figure, out_pdf, out_png)
+        save(figure, scale, out_pdf, out_png)
 
 
 def _read(path: Path) -> pd.DataFrame:

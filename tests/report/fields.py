@@ -1,0 +1,95 @@
+"""Small problems of two variables and the files that figures read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tests.conftest import _register
+from tests.report.conftest import COUNTS, make_config
+from uqsonet.config import Config, ProblemConfig, ReferenceConfig, SensorsConfig
+from uqsonet.gaussian_process import GaussianField, squared_exponential
+from uqsonet.grids import Grid
+from uqsonet.layouts import generate_layouts
+from uqsonet.nn.base import build_model
+from uqsonet.problems.base import Problem
+from uqsonet.reference import compute_reference
+from uqsonet.simulation import load_functions, simulate
+from uqsonet.storage import write_weights
+
+NOISE = 0.1
+
+
+class ToyField(Problem):
+    """A smooth field in the plane that maps to its double."""
+
+    name = "toy_field"
+    title = "Toy field"
+    section = "none"
+    input_symbol = "f"
+
+    @cached_property
+    def grid(self) -> Grid:
+        return Grid((0.0, 0.0), (1.0, 1.0), (9, 9))
+
+    @cached_property
+    def prior(self) -> GaussianField:
+        kernel = squared_exponential(std=1.0, length=0.5)
+        return GaussianField(self.grid.points(), lambda x: x[:, 0], kernel)
+
+    def solve(self, kappa: Tensor) -> Tensor:
+        return 2 * kappa
+
+
+class ToyTorus(ToyField):
+    """The same on a periodic grid; its symbols have subscripts."""
+
+    name = "toy_torus"
+    input_symbol, output_symbol = "w_0", "w"
+
+    @cached_property
+    def grid(self) -> Grid:
+        return Grid((0.0, 0.0), (1.0, 1.0), (8, 8), periodic=True)
+
+
+_register(ToyField)
+_register(ToyTorus)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    config: Config
+    functions: Path
+    reference: Path
+    weights: Path
+
+
+def make_inputs(problem: str, folder: Path) -> Inputs:
+    """Make the files of a problem with an untrained model, which is already close to exact."""
+    functions, sensors = folder / "functions.h5", folder / "sensors.h5"
+    reference, weights = folder / "paper.h5", folder / "weights.safetensors"
+    config = make_config(
+        problems={problem: {"training": 50, "validation": 4, "test": 6}},
+        experiment={"problem": problem, "methods": ["uqsonet"], "noise_std": NOISE},
+    )
+    simulate(problem, ProblemConfig(training=50, validation=2, test=4, shard=50), 0, functions)
+    generate_layouts(problem, SensorsConfig(counts=COUNTS, pool=5), 0, 2, 4, sensors)
+    used = ReferenceConfig(sets=3, reference_samples=200)
+    compute_reference(functions, sensors, "test", "paper", used, NOISE, 0, reference)
+    method = config.method_of("e_1", "uqsonet")
+    torch.manual_seed(0)
+    model = build_model("uqsonet", problem, method.network, NOISE)
+    with torch.no_grad():
+        model.fit_constants(load_functions(functions, "training"))
+    names = dict(model.named_parameters())
+    tensors = {
+        f"parameter/{k}" if k in names else f"buffer/{k}": v[None] if k in names else v
+        for k, v in model.state_dict().items()
+    }
+    meta = {"method": "uqsonet", "problem": problem, "noise_std": NOISE, "trials": [0]}
+    write_weights(weights, tensors, meta | {"config": method.model_dump(mode="json")})
+    return Inputs(config, functions, reference, weights)
