@@ -1,5 +1,6 @@
 """A copy of the project that tests may edit, run once at smoke scale."""
 
+import json
 import os
 import re
 import shutil
@@ -16,9 +17,13 @@ COPIED = ("Snakefile", "config.yaml", "config", "workflow", "profiles", "src", "
 
 @dataclass
 class Project:
-    """A working copy: its own sources, configuration and results."""
+    """A working copy: its own sources, configuration and results.
+
+    Runs take the experiments of `select`; what an edit makes the DAG do again is the same for all.
+    """
 
     path: Path
+    select: tuple[str, ...] | None = ("diffusion1d",)
 
     def snakemake(self, *arguments: str, cores: int = 2) -> subprocess.CompletedProcess[str]:
         """Run Snakemake in the copy, with the copy's package."""
@@ -43,7 +48,9 @@ class Project:
     ) -> subprocess.CompletedProcess[str]:
         """Run at smoke scale, with more overlays on top."""
         flags = ("--dry-run",) if dry else ()
-        configs = ("--configfile", "config/smoke.yaml", *overlays)
+        chosen = self.path / "config" / "select.yaml"
+        chosen.write_text(json.dumps({"select": self.select and list(self.select)}))
+        configs = ("--configfile", "config/smoke.yaml", "config/select.yaml", *overlays)
         return self.snakemake(*flags, *configs, "--", *targets, cores=cores)
 
     def planned(self, *overlays: str) -> dict[str, int]:
@@ -79,6 +86,16 @@ def fresh_copy(path: Path) -> Project:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The whole DAG at smoke scale, run once; tests that edit take a copy."""
     project = fresh_copy(tmp_path_factory.mktemp("workflow") / "project")
+    result = project.smoke()
+    assert result.returncode == 0, result.stdout + result.stderr
+    return project
+
+
+@pytest.fixture(scope="session")
+def complete(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The DAG of all problems; what the finished run has made is not made again."""
+    project = finished.copy(tmp_path_factory.mktemp("complete") / "project")
+    project.select = None
     result = project.smoke()
     assert result.returncode == 0, result.stdout + result.stderr
     return project

@@ -232,6 +232,7 @@ def test_a_new_problem_and_a_new_method_need_one_file_each(editable: Project) ->
     recipe = config["recipes"]["tuned"]["diffusion1d"]["vidon"]
     recipe["training"]["iterations"] = 20
     values = {
+        "select": ["reaction"],
         "problems": {"reaction1d": {"training": 1000, "validation": 10, "test": 10}},
         "experiments": {
             "reaction": {
