@@ -115,12 +115,31 @@ def simulate(
             "functions_per_second": round(pairs / max(generation, 1e-9), 1),
             "seconds": {"generation": round(generation, 3), "assembly": round(assembly, 3)},
             "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "probe": _probe(path),
             "threads": torch.get_num_threads(),
             "platform": platform.platform(),
+            "processor": processor(),
             **provenance(),
         }
         write_text(record, json.dumps(content, indent=2) + "\n")
     store.remove()
+
+
+def processor() -> str:
+    """Return the processor's name: the same seed gives the same bytes on the same one."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()
+
+
+def _probe(path: Path) -> dict[str, list[float]]:
+    """Return a few values of the first test pair: they are near the same on any processor."""
+    with ArrayFile(path, "functions") as file:
+        rows = {name: file.read(f"test/{name}", slice(0, 1))[0] for name in ("kappa", "u")}
+    return {name: [float(v) for v in row[:: len(row) // 7]] for name, row in rows.items()}
 
 
 def _meta(problem: Problem, config: ProblemConfig, seed: int) -> Meta:
