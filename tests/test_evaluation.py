@@ -36,7 +36,7 @@ def exact_law(yardstick, s, noise_std, shift=0.0, stretch=1.0):
 
 def scores(yardstick, noise_std, s, **changes):
     law = exact_law(yardstick, s, noise_std, **changes)
-    return score_set(law, yardstick, s, torch_generator(1, "score", s))
+    return score_set(law, law.basis(), yardstick, s, torch_generator(1, "score", s))
 
 
 def test_the_exact_posterior_scores_at_the_monte_carlo_floor(yardstick, toy_files):

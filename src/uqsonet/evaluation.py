@@ -64,11 +64,18 @@ def load_yardstick(functions: Path, reference: Path, config: EvaluationConfig) -
 
 
 def score_set(
-    posterior: Posterior, yardstick: Yardstick, s: int, generator: torch.Generator
+    posterior: Posterior,
+    expansion: tuple[Tensor, Tensor],
+    yardstick: Yardstick,
+    s: int,
+    generator: torch.Generator,
 ) -> dict[str, float]:
-    """Return the metrics of one posterior (a batch of one) against reference set `s`."""
+    """Return the metrics of one posterior (a batch of one) against reference set `s`.
+
+    `expansion` is ``posterior.basis()``, the same for all posteriors of a model.
+    """
     ref, problem, config = yardstick.reference, yardstick.problem, yardstick.config
-    offset, basis = posterior.basis()
+    offset, basis = expansion
     try:
         drawn = posterior.draw(config.model_samples, generator)
     except NoUncertaintyError:
@@ -92,11 +99,16 @@ def score_set(
             )
         ),
         "crps": crps(samples, truth),
-        **{f"coverage_{100 * v:.0f}": coverage(samples, truth, v) for v in LEVELS},
+        **_coverages(samples, truth),
     }
     if ref.samples is not None:
         scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
     return scores
+
+
+def _coverages(samples: Tensor, truth: Tensor) -> dict[str, float]:
+    found = coverage(samples, truth, LEVELS)
+    return {f"coverage_{100 * v:.0f}": share for v, share in zip(LEVELS, found, strict=True)}
 
 
 def score_reference(yardstick: Yardstick, s: int) -> dict[str, float]:
@@ -111,7 +123,7 @@ def score_reference(yardstick: Yardstick, s: int) -> dict[str, float]:
         _, kept = problem.training_grid()
         samples, truth = ref.samples[s].double(), yardstick.truth[s, kept]
         scores |= {"w2": float(ref.floor_w2[s]), "crps": crps(samples, truth)}
-        scores |= {f"coverage_{100 * v:.0f}": coverage(samples, truth, v) for v in LEVELS}
+        scores |= _coverages(samples, truth)
     return scores
 
 
@@ -171,11 +183,14 @@ def evaluate(
             add(0, s, score_reference(yardstick, s))
     else:
         for trial, model in _models(method, weights, functions, noise_std):
+            expansion: tuple[Tensor, Tensor] | None = None
             for s in range(size):
                 o = observations[s : s + 1]
                 path_in_tree = (yardstick.problem.name, "test", label, "model", method, trial, s)
                 posterior = model.condition(o.locations, o.values, o.mask)
-                scores = score_set(posterior, yardstick, s, torch_generator(seed, *path_in_tree))
+                expansion = expansion or posterior.basis()
+                generator = torch_generator(seed, *path_in_tree)
+                scores = score_set(posterior, expansion, yardstick, s, generator)
                 add(trial, s, scores)
                 if (s + 1) % 200 == 0 or s + 1 == size:
                     elapsed = time.monotonic() - start

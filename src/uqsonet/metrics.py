@@ -6,7 +6,7 @@ between Gaussians (Bures), CRPS and coverage of central bands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import ot
@@ -83,8 +83,12 @@ def crps(samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"]) -> float:
     return float(np.asarray(scores).mean())
 
 
-def coverage(samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"], level: float) -> float:
-    """Return the share of points at which the central `level` band of samples holds the truth."""
-    tail = (1 - level) / 2
-    lower, upper = torch.quantile(samples, samples.new_tensor([tail, 1 - tail]), dim=0)
-    return float(((truth >= lower) & (truth <= upper)).double().mean())
+def coverage(
+    samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"], levels: Sequence[float]
+) -> list[float]:
+    """Return the share of points at which the central band of samples holds the truth, by level."""
+    tails = [(1 - level) / 2 for level in levels]
+    edges = samples.new_tensor([*tails, *(1 - tail for tail in tails)])
+    lower, upper = torch.quantile(samples, edges, dim=0).split(len(tails))
+    inside = (truth >= lower) & (truth <= upper)
+    return inside.double().mean(1).tolist()

@@ -34,12 +34,16 @@ class ClosedForm:
         field = problem.prior
         every = torch.cat([field.mean[None], field.fluctuation(torch.eye(field.rank).double())])
         u = problem.respond_affine(None, every)[0]
-        self._mean, self._response, self._vectors = u[0], u[1:], vectors
+        self._response, self._vectors = u[1:], vectors
+        self._prior = gaussian_moments(u[0], u[1:].T, vectors)
 
     def moments(self, law: GaussianLaw) -> Moments:
-        """Return the exact moments of u."""
-        mean = self._mean + law.mean @ self._response
-        return gaussian_moments(mean, law.spread(self._response.T), self._vectors)
+        """Return the exact moments of u: those of the prior, less what the sensors take away."""
+        taken = (1 - (1 - law.shrink) ** 2).sqrt()[:, None] * law.directions
+        gone = gaussian_moments(
+            -law.mean @ self._response, (taken @ self._response).T, self._vectors
+        )
+        return self._prior - gone
 
 
 class OperatorMoments:

@@ -29,7 +29,8 @@ LOW = 14
 
 MAX_ITERATIONS = 500
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-6}
-"""Default residual of the scaled system, relative to the right-hand side."""
+"""Default residual of the scaled system, relative to the right-hand side. Single precision suits
+the laws of the paper (error below 1e-4); a contrast of 1e3 across a sharp edge needs double."""
 
 
 class EllipticOperator2D:
