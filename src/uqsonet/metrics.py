@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import ot
 import scoringrules
 import torch
 from jaxtyping import Float
@@ -40,6 +39,8 @@ def wasserstein2(
     Two samples of the same law are at a positive distance, which falls slowly with n; read it
     beside the distance of two independent reference draws.
     """
+    import ot  # deferred: it imports every array library there is, for seconds
+
     root = quadrature.double().sqrt()
     cost = torch.cdist(first.double() * root, second.double() * root).square().numpy()
     uniform = np.full(len(first), 1 / len(first)), np.full(len(second), 1 / len(second))
