@@ -20,6 +20,9 @@ from uqsonet.reference.moments import Moments, gaussian_moments
 BATCH = 64
 """Coefficients whose responses are held together."""
 
+LAWS = 32
+"""Observation sets whose moments are taken together."""
+
 FLUSH = 16
 """Batches summed in single precision before they join the double-precision sums."""
 
@@ -78,7 +81,9 @@ class OperatorMoments:
             if batch % FLUSH == FLUSH - 1 or start + BATCH >= size:
                 self._second += self._recent
                 self._recent.zero_()
-        self._symmetrise()
+        count = size * len(self._maps)
+        for sums in (self._first, self._second, self._modes):
+            sums /= count
 
     def _add(self, generator: np.random.Generator, size: int) -> None:
         """Take in `size` sampled coefficients."""
@@ -94,33 +99,42 @@ class OperatorMoments:
             modes = mixing @ (u @ self._vectors[torch.argsort(places)].to(SOLVE_DTYPE))
             self._modes += modes.flatten(1).double().T @ modes.flatten(1).double()
 
-    def _symmetrise(self) -> None:
-        """Turn sums over coefficients into averages over them and all their images."""
-        first, second = torch.zeros_like(self._first), torch.zeros_like(self._second)
-        for places, mixing in self._maps:
-            mixing = mixing.double()
-            first += self._first[places] @ mixing.T
-            second += mixing @ self._second[places] @ mixing.T
-        count = self._size * len(self._maps)
-        self._first, self._second = first / count, second / count
-        self._modes /= count
-
     def moments(self, laws: list[GaussianLaw]) -> list[Moments]:
         """Return moments of u for posteriors of the observed input."""
-        basis = self._directions.basis
+        sources = [self._source_law(law) for law in laws]
+        means = self._expectation(self._first, [b for b, _ in sources])
+        squares = self._expectation(self._second, [second for _, second in sources])
         found = []
-        for law in laws:
-            # Law of the source in the coefficients of `sources`: mean b, covariance C.
-            b = self._own[0] + (law.mean @ basis) @ self._own[1:]
-            root = law.spread(basis.T.contiguous()).T @ self._own[1:]
-            second = torch.outer(b, b) + root.T @ root
-            mean = self._first @ b
-            square = self._second.flatten(1) @ second.flatten()
-            q, k = len(b), self._vectors.shape[1]
+        for mean, square, (_, second) in zip(means, squares, sources, strict=True):
+            q, k = len(second), self._vectors.shape[1]
             cross = torch.einsum("pkql,pq->kl", self._modes.view(q, k, q, k), second)
             mode_mean = self._vectors.T @ mean
             covariance = cross - torch.outer(mode_mean, mode_mean)
             found.append(Moments(mean, square - mean**2, mode_mean, covariance))
+        return found
+
+    def _source_law(self, law: GaussianLaw) -> tuple[Tensor, Tensor]:
+        """Return mean (q,) and second moment (q, q) of the source in coefficients of `sources`."""
+        basis = self._directions.basis
+        b = self._own[0] + (law.mean @ basis) @ self._own[1:]
+        root = law.spread(basis.T.contiguous()).T @ self._own[1:]
+        return b, torch.outer(b, b) + root.T @ root
+
+    def _expectation(self, sums: Tensor, weights: list[Tensor]) -> list[Tensor]:
+        """Contract sums over coefficients (n, q, ...) with weights (q, ...), for each (n,).
+
+        The symmetries act on the weights, which are few, rather than on the sums.
+        """
+        found: list[Tensor] = []
+        for start in range(0, len(weights), LAWS):
+            some = weights[start : start + LAWS]
+            total = torch.zeros(len(sums), len(some), dtype=torch.float64)
+            for places, mixing in self._maps:
+                turn = mixing.double().T
+                turned = [turn @ w if w.ndim == 1 else turn @ w @ turn.T for w in some]
+                columns = torch.stack([w.flatten() for w in turned], dim=1)
+                total += (sums.flatten(1) @ columns)[places]
+            found.extend(total.T.contiguous())
         return found
 
 
