@@ -27,7 +27,7 @@ rule simulate:
         "../../environment.yml"
     resources:
         mem_mb=2000,
-        runtime=30,
+        runtime=120,
     params:
         spec=lambda w: PLAN.simulate(w.problem),
         state=f"{RESULTS}/state/simulate/{{problem}}",

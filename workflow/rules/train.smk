@@ -15,7 +15,7 @@ rule train:
     conda:
         "../../environment.yml"
     resources:
-        mem_mb=4000,
+        mem_mb=8000,
         runtime=720,
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
