@@ -187,3 +187,14 @@ def test_noiseless_sensors_leave_no_variance_and_noisy_ones_that_of_the_textbook
     expected = gram - gram @ torch.linalg.solve(gram + 0.25 * torch.eye(5).double(), gram)
     root = noisy.spread(rows)
     torch.testing.assert_close(root @ root.T, expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", problem_names())
+def test_a_gpu_gives_the_same_pairs_to_rounding(name):
+    problem = get_problem(name)
+    kappa, u = problem.sample(np.random.default_rng(1), 20)
+    same, near = problem.sample(np.random.default_rng(1), 20, device="cuda")
+    assert torch.equal(kappa, same)
+    assert ((u - near).norm(dim=1) / u.norm(dim=1)).max() < 1e-5

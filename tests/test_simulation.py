@@ -52,9 +52,9 @@ def interrupted(folder: Path, monkeypatch, after: int, **changes) -> Path:
 def count_shards(monkeypatch) -> list:
     made = []
 
-    def shard(problem, seed, split, number, size):
+    def shard(problem, seed, split, number, size, device):
         made.append((split, number))
-        return simulate_shard(problem, seed, split, number, size)
+        return simulate_shard(problem, seed, split, number, size, device)
 
     monkeypatch.setattr(simulation, "simulate_shard", shard)
     return made

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from uqsonet.blocks import RowBlocks
 from uqsonet.config import ProblemConfig
+from uqsonet.devices import require_device
 from uqsonet.errors import DataError
 from uqsonet.problems import Problem, get_problem
 from uqsonet.progress import ProgressBar
@@ -47,11 +48,11 @@ LOG_SECONDS = 30.0
 
 
 def simulate_shard(
-    problem: Problem, seed: int, split: str, shard: int, size: int
+    problem: Problem, seed: int, split: str, shard: int, size: int, device: str = "cpu"
 ) -> tuple[Tensor, Tensor]:
-    """Return pairs (kappa, u) of one shard, each (size, n), float64."""
+    """Return pairs (kappa, u) of one shard, each (size, n), float64; solved on `device`."""
     generator = numpy_generator(seed, problem.name, split, "functions", shard)
-    return problem.sample(generator, size)
+    return problem.sample(generator, size, device)
 
 
 def simulate(
@@ -63,6 +64,7 @@ def simulate(
     record: Path | None = None,
     code: str = "",
     bar: bool = False,
+    device: str = "cpu",
 ) -> None:
     """Generate all splits of a problem and store them, holding one shard at a time.
 
@@ -87,15 +89,18 @@ def simulate(
         Digest of the source that determines the result; shards of another are not used.
     bar : bool
         Draw a progress bar on a terminal.
+    device : str
+        Where equations are solved: ``cpu`` or ``cuda``.
     """
     path, problem = Path(path), get_problem(name)
     sizes = {"training": config.training, "validation": config.validation, "test": config.test}
     shards = cut(sizes, config.shard)
     identity = {"problem": name, "seed": seed, "code": code, "sampled_in": "float64"}
+    identity["device"] = torch.device(require_device(device)).type
     folder = path.with_name(f".{path.name}.shards") if state is None else Path(state)
     store = ShardStore(folder, identity | {"stored_in": "float32"})
     remove_debris(path)
-    generation, reused = _generate(problem, seed, shards, store, bar)
+    generation, reused = _generate(problem, seed, shards, store, bar, device)
     start = time.monotonic()
     digests = write_arrays(
         path, "functions", _meta(problem, config, seed), _assembled(problem, sizes, shards, store)
@@ -156,7 +161,12 @@ def _meta(problem: Problem, config: ProblemConfig, seed: int) -> Meta:
 
 
 def _generate(
-    problem: Problem, seed: int, shards: list[Shard], store: ShardStore, bar: bool
+    problem: Problem,
+    seed: int,
+    shards: list[Shard],
+    store: ShardStore,
+    bar: bool,
+    device: str,
 ) -> tuple[float, int]:
     """Make the shards that are not there; return seconds spent on all and how many there were."""
     _, kept = problem.training_grid()
@@ -172,7 +182,7 @@ def _generate(
             if shard in took:
                 continue
             start = time.monotonic()
-            kappa, u = simulate_shard(problem, seed, shard.split, shard.number, shard.drawn)
+            kappa, u = simulate_shard(problem, seed, shard.split, shard.number, shard.drawn, device)
             u = u[: shard.kept, kept] if shard.split == "training" else u[: shard.kept]
             arrays = kappa[: shard.kept].float().numpy(), u.float().numpy()
             took[shard] = time.monotonic() - start

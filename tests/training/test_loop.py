@@ -274,7 +274,7 @@ def test_a_loss_that_is_not_finite_is_never_checkpointed(make_job, tmp_path, mon
 @pytest.mark.parametrize("device", ["cuda", "cuda:3"])
 def test_a_missing_device_gives_one_clear_message(make_job, tmp_path, device):
     message = rf"jobs.device = '{device}', but torch sees 0 CUDA devices; use 'cpu'"
-    with pytest.raises(TrainingError, match=message):
+    with pytest.raises(ConfigError, match=message):
         run(make_job(), tmp_path, jobs=JobsConfig(device=device))
 
 

@@ -28,6 +28,7 @@ rule simulate:
     resources:
         mem_mb=2000,
         runtime=120,
+        gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
         spec=lambda w: PLAN.simulate(w.problem),
         state=f"{RESULTS}/state/simulate/{{problem}}",

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from uqsonet.config import ProblemConfig
+from uqsonet.config import JobsConfig, ProblemConfig
 from uqsonet.jobs import job
 from uqsonet.simulation import simulate
 
@@ -17,4 +17,6 @@ with job(snakemake) as spec:
         record=Path(snakemake.output.record),
         code=spec["code"],
         bar=os.environ.get("UQSONET_BAR") == "1",
+        # Not a parameter: another device makes the same data to rounding, and no data anew.
+        device=JobsConfig.model_validate(snakemake.config.get("jobs", {})).device,
     )

@@ -40,6 +40,9 @@ class Transform:
         return field.exp() if self.name == "log" else field
 
 
+GPU_BLOCK = 2048
+"""Functions solved at a time on a GPU: enough to fill it."""
+
 Affine = Literal["kappa", "intrinsic"]
 
 
@@ -94,11 +97,23 @@ class Problem(ABC):
         """Return the factor (...,) that enforces u = 0 on the boundary at queries (..., d)."""
         return torch.ones_like(queries[..., 0])
 
-    def sample(self, generator: np.random.Generator, size: int) -> tuple[Tensor, Tensor]:
-        """Draw `size` independent pairs (kappa, u), each (size, n), float64."""
+    def sample(
+        self, generator: np.random.Generator, size: int, device: torch.device | str = "cpu"
+    ) -> tuple[Tensor, Tensor]:
+        """Draw `size` independent pairs (kappa, u), each (size, n), float64, on the CPU.
+
+        Fields are drawn on the CPU, so that a seed means the same inputs everywhere; equations
+        are solved on `device`, in larger blocks where that is a GPU.
+        """
+        block = self.block if torch.device(device).type == "cpu" else max(self.block, GPU_BLOCK)
+        xi, intrinsic = self.normals(generator, size)
         pairs = [
-            self.respond(*self.normals(generator, min(self.block, size - start)))
-            for start in range(0, size, self.block)
+            self.respond(
+                xi[start : start + block],
+                None if intrinsic is None else intrinsic[start : start + block],
+                device,
+            )
+            for start in range(0, size, block)
         ]
         kappa, u = (torch.cat(part) for part in zip(*pairs, strict=True))
         return kappa, u
@@ -110,15 +125,17 @@ class Problem(ABC):
             return xi, None
         return xi, torch.from_numpy(generator.standard_normal((size, self.intrinsic.rank)))
 
-    def respond(self, xi: Tensor, intrinsic: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Map coordinates of both inputs to pairs (kappa, u), each (B, n), float64."""
+    def respond(
+        self, xi: Tensor, intrinsic: Tensor | None = None, device: torch.device | str = "cpu"
+    ) -> tuple[Tensor, Tensor]:
+        """Map coordinates of both inputs to pairs (kappa, u), each (B, n), float64, on the CPU."""
         kappa = self.transform.inverse(self.prior.field(xi))
-        ready = kappa.to(self.solve_dtype)
+        ready = kappa.to(device, self.solve_dtype)
         if self.intrinsic is None:
-            return kappa, self.solve(ready).double()
+            return kappa, self.solve(ready).cpu().double()
         assert intrinsic is not None
         second = self.intrinsic_transform.inverse(self.intrinsic.field(intrinsic))
-        return kappa, self.solve(ready, second.to(self.solve_dtype)).double()
+        return kappa, self.solve(ready, second.to(device, self.solve_dtype)).cpu().double()
 
     def respond_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
         """Return u for many values of the affine input at once.

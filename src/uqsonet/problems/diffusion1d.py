@@ -40,7 +40,7 @@ class Diffusion1D(Problem):
     def solve(self, kappa: Tensor, intrinsic: Tensor | None = None) -> Tensor:
         """Solve the second-order finite-difference system exactly, in bulk."""
         (spacing,) = self.grid.spacing()
-        return solve_elliptic1d(kappa, self.source, spacing, self.coefficient)
+        return solve_elliptic1d(kappa, self.source.to(kappa), spacing, self.coefficient)
 
     def boundary_factor(self, queries: Tensor) -> Tensor:
         """Return (1 - x)(1 + x)."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.config import JobsConfig, MethodConfig
+from uqsonet.devices import require_device
 from uqsonet.errors import TrainingError
 from uqsonet.layouts import load_layouts
 from uqsonet.nn.base import OperatorModel, build_model
@@ -110,24 +111,6 @@ def initialise(job: TrainingJob, data: Functions) -> tuple[OperatorModel, list[d
     with torch.no_grad():
         model.fit_constants(data)
     return model, initial
-
-
-def require_device(name: str) -> str:
-    """Return `name` if torch can use that device.
-
-    Raises
-    ------
-    TrainingError
-        Saying what there is.
-    """
-    if name.startswith("cuda"):
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        index = int(name.partition(":")[2] or 0)
-        if index >= count:
-            raise TrainingError(
-                f"jobs.device = {name!r}, but torch sees {count} CUDA devices; use 'cpu'"
-            )
-    return name
 
 
 def train(
