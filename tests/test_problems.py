@@ -191,7 +191,7 @@ def test_noiseless_sensors_leave_no_variance_and_noisy_ones_that_of_the_textbook
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", problem_names())
+@pytest.mark.parametrize("name", NAMES)
 def test_a_gpu_gives_the_same_pairs_to_rounding(name):
     problem = get_problem(name)
     kappa, u = problem.sample(np.random.default_rng(1), 20)

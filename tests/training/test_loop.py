@@ -15,7 +15,7 @@ from uqsonet.config import (
     MethodConfig,
     TrainingConfig,
 )
-from uqsonet.errors import DataError, TrainingError
+from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.storage import file_digest, read_weights
 from uqsonet.training import loop
 from uqsonet.training.checkpoint import fingerprint, termination_flag
