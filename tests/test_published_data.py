@@ -10,7 +10,7 @@ import pytest
 from uqsonet.problems import get_problem
 from uqsonet.simulation import processor, simulate_shard
 
-RECORDS = sorted((Path(__file__).parents[1] / "published" / "data").glob("*.json"))
+RECORDS = sorted((Path(__file__).parents[1] / "published" / "simulate").glob("*.json"))
 
 
 def digest(array: np.ndarray) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import shutil
 from collections import defaultdict
@@ -12,9 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import DataError
+from uqsonet.simulation import processor
 from uqsonet.storage import atomic_path, file_digest, provenance, write_text
 
-KEPT = ("config.json", "scorecard.csv", "tables/*", "figures/*", "summary/*.csv", "train/*/*/*.csv")
+KEPT = (
+    "config.json",
+    "scorecard.csv",
+    "simulate/*.json",
+    "tables/*",
+    "figures/*",
+    "summary/*.csv",
+    "train/*/*/*.csv",
+)
 """Files of a results folder that are published as they are."""
 
 FINISHED = re.compile(r"(\w+) done in ([\d.]+) s, peak memory (\d+) MiB")
@@ -34,15 +42,6 @@ def stage_costs(results: Path) -> dict[str, dict[str, float]]:
             cost["hours"] = round(cost["hours"] + float(seconds) / 3600, 5)
             cost["peak_memory_mib"] = max(cost["peak_memory_mib"], int(memory))
     return dict(costs)
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        found = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8"))
-        if found:
-            return f"{found[1]}, {os.cpu_count()} cores"
-    return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def publish(results: Path, folder: Path, commit: str, command: str) -> None:
@@ -77,7 +76,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         "command": command,
         "configuration_sha256": file_digest(results / "config.json"),
         "seed": json.loads((results / "config.json").read_text(encoding="utf-8"))["seed"],
-        "processor": _processor(),
+        "processor": f"{processor()}, {os.cpu_count()} cores",
         **provenance(),
         "stages": stage_costs(results),
         "sha256": {str(f.relative_to(results)): file_digest(f) for f in files},
