@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tests.conftest import _register
+from tests.conftest import register
 from tests.report.conftest import COUNTS, make_config
 from uqsonet.config import Config, ProblemConfig, ReferenceConfig, SensorsConfig
 from uqsonet.gaussian_process import GaussianField, squared_exponential
@@ -56,8 +56,8 @@ class ToyTorus(ToyField):
         return Grid((0.0, 0.0), (1.0, 1.0), (8, 8), periodic=True)
 
 
-_register(ToyField)
-_register(ToyTorus)
+register(ToyField)
+register(ToyTorus)
 
 
 @dataclass(frozen=True)
