@@ -1,6 +1,5 @@
 """The full data sets that were generated can be made again: a shard of each, from its seed."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -9,13 +8,9 @@ import pytest
 
 from uqsonet.problems import get_problem
 from uqsonet.simulation import processor, simulate_shard
+from uqsonet.storage.arrays import array_digest
 
 RECORDS = sorted((Path(__file__).parents[1] / "published" / "simulate").glob("*.json"))
-
-
-def digest(array: np.ndarray) -> str:
-    header = f"{array.dtype.str}{array.shape}".encode()
-    return hashlib.sha256(header + array.tobytes()).hexdigest()
 
 
 def test_there_is_a_record_of_every_data_set_at_full_size():
@@ -44,4 +39,4 @@ def test_a_shard_of_the_full_set_is_made_again(path):
         probe = np.array(record["probe"][name])
         np.testing.assert_allclose(array[0, :: array.shape[1] // 7], probe, rtol=1e-4, atol=1e-5)
         if record["processor"] == processor():
-            assert digest(array) == record["arrays"][f"test/{name}"]["sha256"]
+            assert array_digest(array) == record["arrays"][f"test/{name}"]["sha256"]

@@ -15,7 +15,7 @@ from torch import Tensor
 from uqsonet.gaussian_process import GaussianLaw
 from uqsonet.problems import Problem
 from uqsonet.reference.directions import Directions
-from uqsonet.reference.moments import Moments, gaussian_moments
+from uqsonet.reference.moments import AffineImage, Moments
 
 BATCH = 64
 """Coefficients whose responses are held together."""
@@ -30,23 +30,14 @@ SOLVE_DTYPE = torch.float32
 """Responses are solved to 1e-5 (TOLERANCE of the solver), far below the sampling error over k."""
 
 
-class ClosedForm:
+class ClosedForm(AffineImage):
     """Moments of u under any Gaussian law of the input of a fixed affine operator."""
 
     def __init__(self, problem: Problem, vectors: Tensor) -> None:
         field = problem.prior
         every = torch.cat([field.mean[None], field.fluctuation(torch.eye(field.rank).double())])
         u = problem.respond_affine(None, every)[0]
-        self._response, self._vectors = u[1:], vectors
-        self._prior = gaussian_moments(u[0], u[1:].T, vectors)
-
-    def moments(self, law: GaussianLaw) -> Moments:
-        """Return the exact moments of u: those of the prior, less what the sensors take away."""
-        taken = (1 - (1 - law.shrink) ** 2).sqrt()[:, None] * law.directions
-        gone = gaussian_moments(
-            -law.mean @ self._response, (taken @ self._response).T, self._vectors
-        )
-        return self._prior - gone
+        super().__init__(u[0], u[1:], vectors)
 
 
 class OperatorMoments:

@@ -11,7 +11,6 @@ Plain Monte Carlo is the paper's way (appendix A.2). Two exact devices take most
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 from uqsonet.gaussian_process import GaussianLaw
 from uqsonet.problems import Problem
 from uqsonet.reference.directions import Directions
-from uqsonet.reference.moments import Moments, SampleMoments, gaussian_moments
+from uqsonet.reference.moments import AffineImage, Moments, SampleMoments
 
 CONTROL_COORDINATES = 200
 """Coordinates of the input that the control variate is linear in: the leading ones."""
@@ -84,30 +83,31 @@ def _normals(
         yield problem.normals(generator, min(problem.block, size - start))
 
 
-@dataclass(frozen=True)
 class Control:
     """A linear predictor of u from the leading coordinates of the input.
 
-    Attributes
+    Parameters
     ----------
     index : Tensor of int, shape (c,)
         The coordinates used.
     weight : Tensor, shape (c, n)
+    vectors : Tensor, shape (n, k)
+        Test vectors of the modes.
     """
 
-    index: Tensor
-    weight: Tensor
+    def __init__(self, index: Tensor, weight: Tensor, vectors: Tensor) -> None:
+        self._index, self._weight = index, weight
+        self._image = AffineImage(torch.zeros(weight.shape[1]).double(), weight, vectors)
 
     def of(self, xi: Tensor) -> Tensor:
         """Return the control (B, n) of coordinates (B, r)."""
-        return xi[:, self.index] @ self.weight
+        return xi[:, self._index] @ self._weight
 
-    def exact(self, law: GaussianLaw, vectors: Tensor) -> Moments:
+    def exact(self, law: GaussianLaw) -> Moments:
         """Return its moments under a law of the coordinates, in closed form."""
-        rows = torch.zeros(len(self.index), law.mean.shape[-1], dtype=torch.float64)
-        rows[torch.arange(len(self.index)), self.index] = 1.0
-        factor = self.weight.T @ law.spread(rows)
-        return gaussian_moments(law.mean[self.index] @ self.weight, factor, vectors)
+        # The covariance of some coordinates is that of all, restricted; so are its directions.
+        mean, directions = law.mean[self._index], law.directions[:, self._index]
+        return self._image.moments(GaussianLaw(mean, directions, law.shrink))
 
 
 class ControlledSampler:
@@ -139,7 +139,7 @@ class ControlledSampler:
             if given is not None:
                 part = given * (len(xi) / size)
                 within = part if within is None else within + part
-        found = outcome.finish() - control.finish() + self._control.exact(law, self._vectors)
+        found = outcome.finish() - control.finish() + self._control.exact(law)
         return found if within is None else found + within
 
     def _blocks(
@@ -182,4 +182,4 @@ class ControlledSampler:
         a = torch.cat(inputs)
         design = torch.cat([torch.ones(len(a), 1).double(), a], dim=1)
         weight = torch.linalg.lstsq(design, torch.cat(outputs), driver="gelsd").solution
-        return Control(index, weight[1:])
+        return Control(index, weight[1:], self._vectors)
