@@ -54,6 +54,21 @@ class RowBlocks:
         """Return the matrix with a function applied that works row by row and keeps the shape."""
         return RowBlocks(self.shape, lambda rows: map(function, self.blocks(rows)))
 
+    def head(self, size: int) -> RowBlocks:
+        """Return the first `size` rows.
+
+        A pass still reads to the end, where a file's digest is checked.
+        """
+
+        def first(rows: int) -> Iterator[Tensor]:
+            left = size
+            for block in self.blocks(rows):
+                if left > 0:
+                    yield block[:left]
+                left -= len(block)
+
+        return RowBlocks((min(size, self.shape[0]), self.shape[1]), first)
+
     def whole(self) -> Tensor:
         """Return the matrix, read once and kept."""
         if self._whole is None:

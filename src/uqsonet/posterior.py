@@ -34,7 +34,7 @@ class Posterior(ABC):
     """
 
     def __init__(self, grid: Grid, basis: Basis, single: bool) -> None:
-        self._grid, self._basis, self._single = grid, basis, single
+        self._grid, self._basis, self.single = grid, basis, single
 
     @abstractmethod
     def moments(self, size: int = MOMENT_SAMPLES) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ class Posterior(ABC):
         return self._basis(points)
 
     def _strip(self, batch: Tensor) -> Tensor:
-        return batch[0] if self._single else batch
+        return batch[0] if self.single else batch
 
     def mean(self, queries: Tensor | None = None) -> Tensor:
         """Return the posterior mean at queries (M, d); by default on the problem's grid."""
@@ -111,7 +111,7 @@ class Posterior(ABC):
             raise ObservationError(f"levels must be numbers in [0, 1], found {levels}")
         samples = self.sample(size, queries, generator)
         found = torch.quantile(samples, q.to(samples), dim=-2)
-        return found if self._single else found.transpose(0, 1)
+        return found if self.single else found.transpose(0, 1)
 
 
 def _fixed() -> torch.Generator:
@@ -163,6 +163,11 @@ class PointPosterior(Posterior):
     def __init__(self, grid: Grid, basis: Basis, single: bool, mean: Tensor, method: str) -> None:
         super().__init__(grid, basis, single)
         self._mean, self._method = mean, method
+
+    @property
+    def coefficients(self) -> Tensor:
+        """Coefficients (B, p) of the prediction."""
+        return self._mean
 
     def mean(self, queries: Tensor | None = None) -> Tensor:
         """Return the prediction at queries (M, d)."""

@@ -274,14 +274,21 @@ class Functions:
         return zip(self.kappa_rows.blocks(rows), self.u_rows.blocks(rows), strict=True)
 
 
-def load_functions(path: Path, split: str) -> Functions:
+def load_functions(path: Path, split: str, first: int | None = None) -> Functions:
     """Open one split of a functions file; values are read, and checked, when they are used.
+
+    Parameters
+    ----------
+    path : Path
+    split : str
+    first : int, optional
+        Take that many pairs from the start: the data set of that size. By default all.
 
     Raises
     ------
     DataError
-        If the file is damaged or its shapes disagree with the problem; where values are read, if
-        they are damaged, not finite, or not positive in a coefficient.
+        If the file is damaged, its shapes disagree with the problem or it has too few pairs; where
+        values are read, if they are damaged, not finite, or not positive in a coefficient.
     """
     with ArrayFile(path, "functions") as file:
         problem = get_problem(file.meta["problem"])
@@ -293,6 +300,9 @@ def load_functions(path: Path, split: str) -> Functions:
             raise DataError(
                 f"{path}: {split}/{name} has shape {shapes[name]}, expected ({size}, {columns})"
             )
+
+    if first is not None and first > size:
+        raise DataError(f"{path}: has {size} {split} pairs, asked for {first}")
 
     def stream(name: str, positive: bool) -> Callable[[int], Iterator[Tensor]]:
         def blocks(rows: int) -> Iterator[Tensor]:
@@ -308,4 +318,7 @@ def load_functions(path: Path, split: str) -> Functions:
 
     logarithmic = problem.transform.name == "log"
     kappa = RowBlocks((size, problem.grid.size), stream("kappa", logarithmic))
-    return Functions(problem, split, kappa, RowBlocks((size, points), stream("u", False)))
+    u = RowBlocks((size, points), stream("u", False))
+    if first is None or first == size:
+        return Functions(problem, split, kappa, u)
+    return Functions(problem, split, kappa.head(first), u.head(first))

@@ -24,13 +24,13 @@ class Number:
 
 
 class Numbers:
-    """The averaged scores of one experiment.
+    """The averaged scores of one case.
 
     Parameters
     ----------
     summary : DataFrame
         As `uqsonet.report.summary.summarise` returns it.
-    experiment : str
+    case : str
     config : Config
 
     Raises
@@ -39,14 +39,17 @@ class Numbers:
         If a row stands there twice.
     """
 
-    def __init__(self, summary: pd.DataFrame, experiment: str, config: Config) -> None:
-        chosen = config.experiments[experiment]
-        self.experiment, self.counts = experiment, chosen.sensors.counts
-        self._trials = dict.fromkeys(chosen.methods, chosen.trials)
+    def __init__(self, summary: pd.DataFrame, case: str, config: Config) -> None:
+        self.case = config.cases[case]
+        self.counts = self.case.sensors.counts
+        self._trials = {
+            method: 1 if config.ensemble_of(self.case.experiment, method) else self.case.trials
+            for method in self.case.methods
+        }
         self._sets = {str(label): used.sets for label, used in config.evaluations.items()}
         self._found: dict[tuple[str, str, str, int], Number] = {}
         for row in summary.to_dict("records"):
-            if row["experiment"] != experiment:
+            if row["case"] != case:
                 continue
             key = row["evaluation"], row["method"], row["metric"], int(row["sensors"])
             if key in self._found:
@@ -56,7 +59,7 @@ class Numbers:
             self._found[key] = Number(value, pm, low, high, trials, sets)
 
     def _place(self, evaluation: str, method: str, metric: str, sensors: int) -> str:
-        return f"{self.experiment}: {metric} of {method!r} with {sensors} sensors ({evaluation})"
+        return f"{self.case.name}: {metric} of {method!r} with {sensors} sensors ({evaluation})"
 
     def get(self, evaluation: str, method: str, metric: str, sensors: int) -> Number:
         """Return one averaged score.

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import pandas as pd
 
-from uqsonet.config import ExperimentConfig
+from uqsonet.config import Case
 
 COLUMNS = [
     "table",
@@ -42,16 +42,18 @@ class PaperCell:
         what = f"{self.table} {self.method} {self.metric} {self.cut_line}".rstrip()
         return f"{what} with {self.sensors} sensors, noise {self.noise_std:g}"
 
-    def is_of(self, experiment: ExperimentConfig) -> bool:
-        """Return whether an experiment repeats this cell: same table, problem, noise, sensors.
+    @property
+    def score(self) -> str:
+        """The metric as scores name it: ``err_mean`` or, on a cut line, ``err_mean@x=0.5``."""
+        return f"{self.metric}@{self.cut_line}" if self.cut_line else self.metric
 
-        Never a cell on a cut line: our errors are over the whole domain.
-        """
+    def is_of(self, table: str, case: Case) -> bool:
+        """Return whether a case of a table (without ``tab:``) repeats this cell."""
         return (
-            (self.table, self.problem) == (experiment.table, experiment.problem)
-            and math.isclose(self.noise_std, experiment.noise_std)
-            and self.sensors in experiment.sensors.counts
-            and not self.cut_line
+            (self.table, self.problem) == (f"tab:{table}", case.problem)
+            and math.isclose(self.noise_std, case.noise_std)
+            and self.sensors in case.sensors.counts
+            and (not self.cut_line or self.cut_line in case.cut_lines)
         )
 
 
@@ -76,6 +78,6 @@ def paper_cells() -> pd.DataFrame:
     return pd.DataFrame([astuple(cell) for cell in cells()], columns=COLUMNS)  # type: ignore[arg-type]
 
 
-def cells_of(experiment: ExperimentConfig) -> dict[tuple[str, int, str], PaperCell]:
-    """Return (method, sensors, metric) -> cell for what an experiment repeats."""
-    return {(c.method, c.sensors, c.metric): c for c in cells() if c.is_of(experiment)}
+def cells_of(table: str, case: Case) -> dict[tuple[str, int, str], PaperCell]:
+    """Return (method, sensors, score) -> cell for what a case of a table repeats."""
+    return {(c.method, c.sensors, c.score): c for c in cells() if c.is_of(table, case)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from uqsonet.config import Config
+from uqsonet.config import Case, Config, ErrorTable
 from uqsonet.errors import DataError
 from uqsonet.report.names import FLOOR
 from uqsonet.report.numbers import Numbers
 from uqsonet.report.paper import COLUMNS as PAPER_COLUMNS
-from uqsonet.report.paper import PaperCell, cells
+from uqsonet.report.paper import PaperCell, cells, cells_of
 from uqsonet.storage import write_text
 
 BESIDE = {"sensor_free": "sensor_free", "cokriging": "cokriging", FLOOR: "mc_floor"}
@@ -42,28 +43,36 @@ def scorecard(summaries: pd.DataFrame, config: Config, run: str, out: Path) -> N
     """
     ours: dict[PaperCell, dict[str, Any]] = {}
     claimed: dict[PaperCell, str] = {}
-    for name, experiment in config.experiments.items():
-        numbers = Numbers(summaries, name, config)
-        for cell in cells():
-            if not cell.is_of(experiment):
-                continue
+    for table, case in _shown(config):
+        numbers = Numbers(summaries, case.name, config)
+        for cell in cells_of(table, case).values():
             if cell in claimed:
                 raise DataError(
-                    f"experiments {claimed[cell]} and {name} both claim {cell}; give one of them "
-                    "another table label"
+                    f"cases {claimed[cell]} and {case.name} both claim {cell}; take the experiment "
+                    f"of one of them out of tables.{table}"
                 )
-            claimed[cell] = name
-            found = _numbers(numbers, cell, trained=cell.method in experiment.methods)
-            ours[cell] = found | {"recipe": config.recipe_of(name), "run": run}
+            claimed[cell] = case.name
+            found = _numbers(numbers, cell, trained=cell.method in case.methods)
+            ours[cell] = found | {"recipe": config.recipe_of(case.experiment), "run": run}
     _require_distinct(ours)
     rows = [asdict(cell) | ours.get(cell, {}) for cell in cells()]
     table = pd.DataFrame(rows, columns=pd.Index(COLUMNS)).astype({"trials": "Int64"})
     write_text(out, table.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
 
 
+def _shown(config: Config) -> Iterator[tuple[str, Case]]:
+    """Yield every table of errors with each case that it shows in this run."""
+    for name, table in config.tables.items():
+        if isinstance(table, ErrorTable):
+            experiments = [e for e in table.experiments if e in config.selected]
+            for case in config.cases_of(experiments):
+                if "paper" in case.evaluations:
+                    yield name, case
+
+
 def _numbers(numbers: Numbers, cell: PaperCell, trained: bool) -> dict[str, Any]:
     """Return our numbers for one cell, `ours` only if this configuration trains its method."""
-    where = cell.metric, cell.sensors
+    where = cell.score, cell.sensors
     found: dict[str, Any] = {
         column: 100 * numbers.get("paper", method, *where).value
         for method, column in BESIDE.items()

@@ -7,7 +7,7 @@ hierarchical bootstrap (whole sets and whole trials are redrawn).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,12 +16,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from uqsonet.config import Config
 from uqsonet.errors import DataError
 from uqsonet.seeds import numpy_generator
 
-SCORE_COLUMNS = "experiment method trial evaluation sensors set metric value".split()
+SCORE_COLUMNS = "method trial evaluation sensors set metric value".split()
 COLUMNS = [
     "experiment",
+    "case",
+    "noise_std",
+    "training",
+    "latent_dim",
     "method",
     "evaluation",
     "sensors",
@@ -103,14 +108,16 @@ def skill(of: Estimate, over: Estimate) -> Estimate:
     return Estimate(1 - of.trials / over.trials.mean(), 1 - of.copies / over.copies, of.sets)
 
 
-def summarise(files: Iterable[Path]) -> pd.DataFrame:
-    """Average scores of all files into one row per experiment, method, evaluation, m and metric.
+def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFrame:
+    """Average scores of all files into one row per case, method, evaluation, m and metric.
 
     Parameters
     ----------
-    files : iterable of Path
-        CSV files written by `uqsonet.evaluation.evaluate`, in any order; each experiment and
-        evaluation needs the baseline `sensor_free`, over which skill is measured.
+    files : mapping of str to iterable of Path
+        Case -> CSV files written by `uqsonet.evaluation.evaluate`, in any order; each evaluation
+        needs the baseline `sensor_free`, over which skill is measured. Cases may share files.
+    config : Config
+        Says what the cases are.
 
     Returns
     -------
@@ -125,7 +132,19 @@ def summarise(files: Iterable[Path]) -> pd.DataFrame:
         If a file lacks a column, holds a value that is not finite, repeats a score, or a trial
         was not scored on the same sets as the others.
     """
-    scores = pd.concat([_read(Path(path)) for path in files], ignore_index=True)
+    tables = []
+    for name, paths in files.items():
+        case = config.cases[name]
+        about = {"experiment": case.experiment, "case": name, "noise_std": case.noise_std}
+        about |= {"training": case.training, "latent_dim": case.latent_dim}
+        found = _summarise_case([Path(path) for path in paths], name)
+        tables.append(found.assign(**about)[COLUMNS].astype({"latent_dim": "Int64"}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _summarise_case(files: Sequence[Path], case: str) -> pd.DataFrame:
+    """Average the scores of one case."""
+    scores = pd.concat([_read(path) for path in files], ignore_index=True)
     keys = SCORE_COLUMNS[:-1]
     repeated = scores.duplicated(keys)
     if repeated.any():
@@ -134,13 +153,13 @@ def summarise(files: Iterable[Path]) -> pd.DataFrame:
             f"{first['file']}: score given twice: {', '.join(f'{k} {first[k]}' for k in keys)}"
         )
     rows: list[dict[str, Any]] = []
-    for head, group in scores.groupby(["experiment", "evaluation", "sensors"]):
+    for head, group in scores.groupby(["evaluation", "sensors"]):
         assert isinstance(head, tuple)
-        where = {"experiment": head[0], "evaluation": head[1], "sensors": head[2]}
-        for (method, metric), found in _estimates(group, where).items():
+        where = {"evaluation": head[0], "sensors": head[1]}
+        for (method, metric), found in _estimates(group, {"case": case} | where).items():
             rows.append(where | {"method": method, "metric": metric} | found.row())
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    order = ["experiment", "evaluation", "method", "metric", "sensors"]
+    table = pd.DataFrame(rows)
+    order = ["evaluation", "method", "metric", "sensors"]
     return table.sort_values(order, ignore_index=True)
 
 

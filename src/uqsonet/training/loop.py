@@ -55,6 +55,8 @@ class TrainingJob:
     noise_std : float
     trials : list of int
         Numbers of the trials trained as one stack.
+    training : int
+        Training pairs N: the first N of the data set.
     seed : int
         Root of the seed tree.
     functions, sensors, reference : Path
@@ -68,6 +70,7 @@ class TrainingJob:
     config: MethodConfig
     noise_std: float
     trials: list[int]
+    training: int
     seed: int
     functions: Path
     sensors: Path
@@ -82,6 +85,7 @@ class TrainingJob:
             "config": self.config.model_dump(mode="json"),
             "noise_std": self.noise_std,
             "trials": self.trials,
+            "training": self.training,
             "seed": self.seed,
             "inputs": {
                 name: file_digest(getattr(self, name))
@@ -137,7 +141,7 @@ def train(
         saving a checkpoint).
     """
     device = require_device(jobs.device)
-    data = load_functions(job.functions, "training")
+    data = load_functions(job.functions, "training", job.training)
     model, initial = initialise(job, data)
     _, kept = data.problem.training_grid()
     validator = Validator(load_reference(job.reference)[0], data.u_rows, kept)

@@ -1,0 +1,62 @@
+"""The configuration: what may be written in `config.yaml`, with ranges and meanings.
+
+Unknown keys are refused, so a misspelt key is an error and never a silent default. The JSON
+schema in `workflow/schemas/config.schema.json` is generated from these classes. Nothing here
+imports torch or NumPy because the workflow reads it at every start.
+"""
+
+from uqsonet.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
+from uqsonet.config.experiments import (
+    BASELINES,
+    Case,
+    ExperimentConfig,
+    ProblemConfig,
+    SweepConfig,
+)
+from uqsonet.config.loading import json_schema, load_config
+from uqsonet.config.networks import AttentionNetwork, KrigingNetwork, Network
+from uqsonet.config.outputs import (
+    BandTable,
+    CompareFigure,
+    CostTable,
+    ErrorTable,
+    FigureConfig,
+    NetworkTable,
+    PosteriorFigure,
+    Schematic,
+    TableConfig,
+)
+from uqsonet.config.recipes import EnsembleConfig, MethodConfig, TrainingConfig
+from uqsonet.config.sensors import SensorsConfig
+from uqsonet.config.whole import Config, JobsConfig
+
+__all__ = [
+    "BASELINES",
+    "AttentionNetwork",
+    "BandTable",
+    "Case",
+    "CompareFigure",
+    "Config",
+    "CostTable",
+    "EnsembleConfig",
+    "ErrorTable",
+    "Evaluation",
+    "EvaluationConfig",
+    "ExperimentConfig",
+    "FigureConfig",
+    "JobsConfig",
+    "KrigingNetwork",
+    "MethodConfig",
+    "Network",
+    "NetworkTable",
+    "PosteriorFigure",
+    "ProblemConfig",
+    "ReferenceConfig",
+    "Schematic",
+    "SensorsConfig",
+    "SweepConfig",
+    "TableConfig",
+    "TrainingConfig",
+    "json_schema",
+    "load_config",
+]

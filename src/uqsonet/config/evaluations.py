@@ -1,0 +1,37 @@
+"""How posteriors are compared with references."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from uqsonet.config.section import Section
+
+Evaluation = Literal["validation", "paper", "precise"]
+TestEvaluation = Literal["paper", "precise"]
+
+
+class ReferenceConfig(Section):
+    """Reference posteriors of an evaluation."""
+
+    sets: int = Field(ge=1, description="Observation sets per sensor count.")
+    reference_samples: int = Field(ge=2, description="Samples of the reference posterior.")
+    wasserstein: bool = Field(default=False, description="Exact empirical W2 on stored samples.")
+    estimator: Literal["monte_carlo", "reduced"] = Field(
+        default="monte_carlo",
+        description="`monte_carlo`: plain posterior samples, the paper's way. `reduced`: closed "
+        "form, Rao-Blackwellised or with a control variate, whichever the problem allows.",
+    )
+
+    @model_validator(mode="after")
+    def _samples_for_distance(self) -> ReferenceConfig:
+        if self.wasserstein and self.estimator == "reduced":
+            raise ValueError("wasserstein needs plain samples: estimator must be monte_carlo")
+        return self
+
+
+class EvaluationConfig(ReferenceConfig):
+    """How a posterior is compared with its reference."""
+
+    model_samples: int = Field(ge=2, description="Samples of the model's posterior.")

@@ -1,0 +1,75 @@
+"""How a method is trained in a recipe: networks and training, or an ensemble of another method."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from uqsonet.config.networks import Network
+from uqsonet.config.section import Name, Section
+
+Protocol = Literal["fixed_batches", "batch_shared", "redraw"]
+
+
+class TrainingConfig(Section):
+    """One training run: Adam on minibatches."""
+
+    iterations: int = Field(ge=1, le=10_000_000, description="Adam steps.")
+    batch_size: int = Field(default=1000, ge=1, le=1_000_000, description="Samples per step.")
+    learning_rate: float = Field(default=1e-4, gt=0, le=1, description="Adam step size (peak).")
+    schedule: Literal["constant", "cosine"] = Field(
+        default="constant", description="`cosine`: linear warm-up over 5 %, then cosine to zero."
+    )
+    weight_decay: float = Field(default=0.0, ge=0, le=1, description="Decoupled weight decay.")
+    gradient_clip: float | None = Field(
+        default=None, gt=0, description="Largest gradient norm per trial; null leaves it free."
+    )
+    average_decay: float | None = Field(
+        default=None, gt=0, lt=1, description="Decay of the exponential weight average; null: none."
+    )
+    protocol: Protocol = Field(
+        default="redraw",
+        description="How sensors meet training functions: `fixed_batches` (section 4.1: one fixed "
+        "layout per function, one count per batch), `batch_shared` (the VIDON comparison: one "
+        "count and one layout per batch, drawn anew), `redraw` (drawn anew for each function).",
+    )
+    validate_every: int = Field(
+        default=1000, ge=1, description="Iterations between validations (and log lines)."
+    )
+
+
+class MethodConfig(Section):
+    """A method within a recipe: its networks and its training."""
+
+    network: Network
+    training: TrainingConfig
+
+    def with_latent_dim(self, size: int) -> MethodConfig:
+        """Return the same method with another d_z."""
+        return self.model_copy(update={"network": self.network.with_latent_dim(size)})
+
+    def with_batch_size(self, size: int) -> MethodConfig:
+        """Return the same method with other batches."""
+        training = self.training.model_copy(update={"batch_size": size})
+        return self.model_copy(update={"training": training})
+
+
+class EnsembleConfig(Section):
+    """A method whose law is the spread of independent trainings of another one."""
+
+    ensemble_of: Name = Field(description="Method of the same recipe and problem.")
+    members: int = Field(
+        default=5, ge=2, le=100, description="Trainings: trials 0, 1, ... of that method."
+    )
+
+
+def _kind(value: object) -> str:
+    found = "ensemble_of" in value if isinstance(value, dict) else hasattr(value, "ensemble_of")
+    return "ensemble" if found else "trained"
+
+
+AnyMethodConfig = Annotated[
+    Annotated[MethodConfig, Tag("trained")] | Annotated[EnsembleConfig, Tag("ensemble")],
+    Discriminator(_kind),
+]

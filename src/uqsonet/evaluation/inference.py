@@ -1,0 +1,76 @@
+"""Seconds of one answer: a posterior of 1,000 functions on the full test grid (tab:training-cost)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from uqsonet.nn.weights import load
+from uqsonet.seeds import torch_generator
+from uqsonet.simulation import processor
+from uqsonet.storage import provenance, write_text
+
+SAMPLES = 1000
+"""Latent samples of one posterior."""
+
+REPEATS = 15
+"""Timings; the first ones, which pay for start-up, are left out and the median of the rest taken."""
+
+WARM_UP = 3
+
+
+def inference_seconds(weights: Path, sensors: int) -> float:
+    """Return the median time from sensors to an answer on the full grid, in seconds.
+
+    The answer of a probabilistic method is mean and standard deviation over 1,000 sampled
+    functions; that of a deterministic one its prediction.
+
+    Parameters
+    ----------
+    weights : Path
+        The first trial is asked.
+    sensors : int
+        Number of sensors, spread over the grid.
+    """
+    model = load(weights)
+    points = model.problem.grid.points()
+    places = points[torch.linspace(0, len(points) - 1, sensors + 2).long()[1:-1]]
+    values = torch.ones(sensors, dtype=torch.float64)
+    generator = torch_generator(0, "inference")
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        posterior = model.condition(places, values)
+        if model.probabilistic:
+            functions = posterior.sample(SAMPLES, generator=generator)
+            functions.mean(0), functions.std(0)
+        else:
+            posterior.mean()
+        times.append(time.perf_counter() - start)
+    return median(times[WARM_UP:])
+
+
+def time_inference(weights: Mapping[str, Path], sensors: int, out: Path) -> None:
+    """Time every method of a case and write method -> seconds as JSON, with the hardware.
+
+    Parameters
+    ----------
+    weights : mapping of str to Path
+    sensors : int
+    out : Path
+    """
+    found: dict[str, Any] = {
+        "seconds": {m: round(inference_seconds(path, sensors), 6) for m, path in weights.items()},
+        "samples": SAMPLES,
+        "sensors": sensors,
+        "threads": torch.get_num_threads(),
+        "processor": processor(),
+        **provenance(),
+    }
+    write_text(out, json.dumps(found, indent=2) + "\n")

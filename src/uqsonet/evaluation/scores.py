@@ -1,0 +1,159 @@
+"""How one posterior compares with its reference: errors, distances, bands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from uqsonet.config import EvaluationConfig
+from uqsonet.errors import DataError, NoUncertaintyError
+from uqsonet.metrics import bures_wasserstein2, coverage, crps, relative_error, wasserstein2
+from uqsonet.posterior import Posterior, coefficient_moments, spread
+from uqsonet.grids import Grid
+from uqsonet.problems import Problem
+from uqsonet.reference import Reference, load_reference
+from uqsonet.simulation import load_functions
+
+BAND_SAMPLES = 1000
+"""Samples behind CRPS and coverage, on the training grid."""
+
+LEVELS = (0.5, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What posteriors are scored against."""
+
+    problem: Problem
+    reference: Reference
+    truth: Tensor
+    """Outputs of the observed functions on the full grid, (S, n)."""
+    config: EvaluationConfig
+    lines: Mapping[str, Tensor]
+    """Cut lines, each with the grid points on it."""
+
+
+def load_yardstick(
+    functions: Path, reference: Path, config: EvaluationConfig, cut_lines: Sequence[str] = ()
+) -> Yardstick:
+    """Read the reference posteriors and the true outputs behind the observations.
+
+    Raises
+    ------
+    DataError
+        If a file is damaged or a cut line is not one of the grid.
+    """
+    found, problem, _ = load_reference(reference)
+    truth = load_functions(functions, "test").u.double()[found.function]
+    lines = {line: points_on(problem.grid, line) for line in cut_lines}
+    return Yardstick(problem, found, truth, config, lines)
+
+
+def points_on(grid: Grid, line: str) -> Tensor:
+    """Return the indices of the grid points on a line such as ``x=0.5``.
+
+    Raises
+    ------
+    DataError
+        If no grid points lie there.
+    """
+    axis, _, value = line.partition("=")
+    k = "xy".index(axis)
+    if k < grid.dim:
+        distance = (grid.points()[:, k] - float(value)).abs()
+        found = (distance < 1e-6 * grid.spacing()[k]).nonzero()[:, 0]
+        if len(found):
+            return found
+    shape = " x ".join(str(n) for n in grid.shape)
+    raise DataError(f"cut line {line}: no points of the {shape} grid lie on it")
+
+
+def _errors(
+    predicted: tuple[Tensor, Tensor | None], yardstick: Yardstick, s: int
+) -> dict[str, float]:
+    """Return relative errors of mean and std (where there is one), also on the cut lines."""
+    reference = yardstick.reference.mean[s], yardstick.reference.std[s]
+    scores = {}
+    for name, ours, theirs in zip(("err_mean", "err_std"), predicted, reference, strict=True):
+        if ours is None:
+            continue
+        scores[name] = float(relative_error(ours, theirs))
+        for line, points in yardstick.lines.items():
+            scores[f"{name}@{line}"] = float(relative_error(ours[points], theirs[points]))
+    return scores
+
+
+def narrower_share(predicted: Tensor, reference: Tensor) -> float:
+    """Return the share of the domain where a predicted std is below the reference's.
+
+    Points without any uncertainty, such as a Dirichlet boundary, do not count.
+    """
+    uncertain = reference > 1e-6 * reference.max()
+    return float((predicted < reference)[uncertain].double().mean())
+
+
+def score_set(
+    posterior: Posterior,
+    expansion: tuple[Tensor, Tensor],
+    yardstick: Yardstick,
+    s: int,
+    generator: torch.Generator,
+) -> dict[str, float]:
+    """Return the metrics of one posterior (a batch of one) against reference set `s`.
+
+    `expansion` is ``posterior.basis()``, the same for all posteriors of a model.
+    """
+    ref, problem, config = yardstick.reference, yardstick.problem, yardstick.config
+    offset, basis = expansion
+    try:
+        drawn = posterior.draw(config.model_samples, generator)
+    except NoUncertaintyError:
+        return _errors((posterior.mean()[0], None), yardstick, s)
+    mean, covariance = coefficient_moments(drawn)
+    predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
+    to_modes = ref.mode_vectors.T @ basis
+    grid, kept = problem.training_grid()
+    samples = offset[kept] + drawn[0, :BAND_SAMPLES] @ basis[kept].T
+    truth = yardstick.truth[s, kept]
+    scores = {
+        **_errors((predicted_mean, predicted_std), yardstick, s),
+        "mean_std": float(predicted_std.mean()),
+        "narrower": narrower_share(predicted_std, ref.std[s]),
+        "w2_gaussian": float(
+            bures_wasserstein2(
+                ref.mode_vectors.T @ offset + to_modes @ mean[0],
+                to_modes @ covariance[0] @ to_modes.T,
+                ref.mode_mean[s],
+                ref.mode_covariance[s],
+            )
+        ),
+        "crps": crps(samples, truth),
+        **_coverages(samples, truth),
+    }
+    if ref.samples is not None:
+        scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
+    return scores
+
+
+def _coverages(samples: Tensor, truth: Tensor) -> dict[str, float]:
+    found = coverage(samples, truth, LEVELS)
+    return {f"coverage_{100 * v:.0f}": share for v, share in zip(LEVELS, found, strict=True)}
+
+
+def score_reference(yardstick: Yardstick, s: int) -> dict[str, float]:
+    """Return the same metrics for an independent reference draw: the Monte Carlo floor."""
+    ref, problem = yardstick.reference, yardstick.problem
+    scores = {
+        **_errors((ref.repeat_mean[s], ref.repeat_std[s]), yardstick, s),
+        "mean_std": float(ref.std[s].mean()),
+    }
+    if ref.samples is not None and ref.floor_w2 is not None:
+        _, kept = problem.training_grid()
+        samples, truth = ref.samples[s].double(), yardstick.truth[s, kept]
+        scores |= {"w2": float(ref.floor_w2[s]), "crps": crps(samples, truth)}
+        scores |= _coverages(samples, truth)
+    return scores
