@@ -26,16 +26,18 @@ except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
 RESULTS = CONFIG.results
-EXPERIMENTS = sorted(CONFIG.experiments)
-CLUSTERED = [
-    e for e in EXPERIMENTS if CONFIG.experiments[e].sensors.layout == "regular_space"
-]
-PICTURED = [e for e in EXPERIMENTS if "uqsonet" in CONFIG.experiments[e].methods]
+EXPERIMENTS = sorted(CONFIG.selected)
+TABLES, FIGURES = PLAN.tables(), PLAN.figures()
+# Pictures of every problem besides the paper's figures: data, training, clustered layouts.
+PICTURES = PLAN.pictures()
 
 
 wildcard_constraints:
     problem="|".join(sorted(CONFIG.problems)),
     experiment="|".join(EXPERIMENTS),
+    case="|".join(sorted(CONFIG.cases)),
+    table="|".join([*TABLES, "none"]),
+    figure="|".join([*FIGURES, "none"]),
     method="[a-z][a-z0-9_]*",
     evaluation="validation|paper|precise",
     stack=r"\d+",
@@ -46,12 +48,8 @@ rule all:
     input:
         f"{RESULTS}/tables/all.tex",
         f"{RESULTS}/scorecard.csv",
-        expand(f"{RESULTS}/figures/{{experiment}}_data.pdf", experiment=EXPERIMENTS),
-        expand(
-            f"{RESULTS}/figures/{{experiment}}_posterior.pdf", experiment=EXPERIMENTS
-        ),
-        expand(f"{RESULTS}/figures/{{experiment}}_training.pdf", experiment=EXPERIMENTS),
-        expand(f"{RESULTS}/figures/{{experiment}}_layouts.pdf", experiment=CLUSTERED),
+        expand(f"{RESULTS}/figures/{{name}}.pdf", name=[*FIGURES, *PICTURES]),
+        f"{RESULTS}/report.html",
 
 
 include: "workflow/rules/simulate.smk"

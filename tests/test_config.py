@@ -47,9 +47,9 @@ def clustered(distances: dict) -> dict:
 
 def test_the_default_configuration_is_valid_and_found_by_name():
     config = load_config(BASE)
-    for name, experiment in config.experiments.items():
-        assert config.recipe_of(name) in config.recipes
-        for method in experiment.methods:
+    for name, case in config.cases.items():
+        assert config.recipe_of(case.experiment) in config.recipes
+        for method in case.methods:
             assert config.method_of(name, method).training.iterations > 0
 
 
@@ -79,7 +79,43 @@ REFUSED = {
     "no distances": (f"{SENSORS}.layout", "regular_space", "regular_space needs distances"),
     "distance of no count": (SENSORS, clustered({2: 0.5, 9: 0.1}), r"distances for \[9\], which"),
     "distance of one": (SENSORS, clustered({1: 0.5}), "a single sensor has no other"),
-    "figure counts": ("experiments.diffusion1d.figure_counts", [99], r"figure_counts \[99\]"),
+    "noise twice": ("experiments.diffusion1d.noise_std", [0.5, 0.5], "each noise level may stand"),
+    "empty sweep": ("experiments.diffusion1d.sweep", {}, "name what varies"),
+    "N twice": ("experiments.diffusion1d.sweep", {"training": [5, 6]}, "both in the experiment"),
+    "N too large": ("experiments.diffusion1d.training", 30_000, "30000 exceeds the 20000 training"),
+    "cut line": ("experiments.diffusion1d.cut_lines", ["z=1"], "cut_lines.0: .*found 'z=1'"),
+    "evaluation": ("experiments.diffusion1d.evaluations", ["all"], "evaluations.0: .*'all'"),
+    "per count, clustered": (
+        "experiments.poisson2d.one_model_per_count",
+        True,
+        "for uniform layouts only",
+    ),
+    "table layout": ("tables.NN.layout", "matrix", "tables.NN: .*'matrix'"),
+    "table of nothing": ("tables.NN.experiments", ["x"], r"tables.NN: \['x'\] not among the exper"),
+    "table of two problems": (
+        "tables.1d-pde-error.experiments",
+        ["diffusion1d", "poisson2d"],
+        "of several problems",
+    ),
+    "table of a sweep": ("tables.1d-pde-error.experiments", ["diffusion1d_size"], "are sweeps"),
+    "figure counts": ("figures.1d-pde-plot.counts", [99], r"figures.1d-pde-plot: \[99\] not among"),
+    "figure noise": ("figures.1d-pde-plot.noise_std", [0.3], r"\[0.3\] not among .*noise_std"),
+    "figure method": ("figures.1d-pde-plot.method", "gnn", r"\['gnn'\] not among .*methods"),
+    "figure of no sweep": ("figures.1d-sde-compare.errors", "diffusion1d", "no sweep.training"),
+    "figure of nothing": ("figures.1d-sde-compare.errors", None, "at least one of distance"),
+    "select nothing": ("select", [], "select: "),
+    "select unknown": ("select", ["x"], r"select: \['x'\] not among the experiments"),
+    "ensemble of nothing": (
+        "recipes.tuned.diffusion1d.deep_ensemble.ensemble_of",
+        "gnn",
+        "no entry for 'gnn'",
+    ),
+    "ensemble of one": ("recipes.tuned.diffusion1d.deep_ensemble.members", 1, "members: .*found 1"),
+    "ensemble and member": (
+        "experiments.diffusion1d.methods",
+        ["vidon", "deep_ensemble"],
+        "compare the two in separate experiments",
+    ),
     "method twice": ("experiments.diffusion1d.methods", ["vidon", "vidon"], "stand once"),
     "baseline listed": ("experiments.diffusion1d.methods", ["cokriging"], "are baselines"),
     "method without entry": ("experiments.diffusion1d.methods", ["other"], "no entry for 'other'"),
@@ -94,7 +130,7 @@ REFUSED = {
     "large batch": (f"{TRAINING}.batch_size", 20_000, "batch_size = 20000 exceeds the 10000"),
     "protocol": (f"{TRAINING}.protocol", "other", "training.protocol: "),
     "zero learning rate": (f"{TRAINING}.learning_rate", 0, "training.learning_rate: "),
-    "architecture": (f"{NETWORK}.architecture", "cnn", "network: "),
+    "architecture": (f"{NETWORK}.architecture", "cnn", "network: .*'cnn'"),
     "zero width": (f"{NETWORK}.branch", [0], "branch.0: "),
     "device": ("jobs.device", "tpu", "jobs.device: .*found 'tpu'"),
 }
@@ -199,3 +235,34 @@ def test_whatever_stands_in_the_file_only_a_config_error_comes_out(mutations):
 def test_whatever_the_whole_file_is_only_a_config_error_comes_out(raw):
     with pytest.raises(ConfigError):
         load_config(raw)
+
+
+def test_lists_stand_for_cases_named_by_their_values():
+    config = load_config(BASE)
+    noisy = config.cases_of(["diffusion1d_noise"])
+    assert [case.noise_std for case in noisy] == [0.1, 0.3, 0.5, 0.7, 1.0]
+    assert config.cases["diffusion1d_noise-noise0.5"].sensors.counts == [3, 7]
+    assert config.cases["diffusion1d_size-n500"].training == 500
+    assert config.cases["diffusion1d"].training == 10_000
+    assert config.cases["poisson2d"].training == 80_000
+    latent = config.method_of("diffusion1d_latent-dz15", "uqsonet").network
+    assert latent.architecture == "kriging" and latent.input_modes == 15
+    assert config.case("diffusion1d_noise", noise_std=0.3, sensors=7).name.endswith("noise0.3")
+    with pytest.raises(ValueError, match="has 5 cases"):
+        config.case("diffusion1d_noise")
+
+
+def test_a_model_for_each_count_where_training_depends_on_the_sensors():
+    config = load_config(merge(BASE, {"recipe": "paper"}))
+    names = [case.name for case in config.cases_of(["diffusion1d_noise"])]
+    assert names[:2] == ["diffusion1d_noise-noise0.1-m3", "diffusion1d_noise-noise0.1-m7"]
+    assert len(names) == 10
+    assert config.case("diffusion1d_noise", noise_std=1.0, sensors=7).sensors.counts == [7]
+    latent = config.method_of("diffusion1d_latent-dz15-m3", "uqsonet").network
+    assert latent.architecture == "attention" and latent.latent_dim == 15
+
+
+def test_batches_shrink_with_the_training_set_of_a_sweep():
+    config = load_config(merge(BASE, {"recipe": "paper"}))
+    assert config.method_of("diffusion1d_size-n500-m3", "uqsonet").training.batch_size == 500
+    assert config.method_of("diffusion1d_size-n20000-m3", "uqsonet").training.batch_size == 1000

@@ -5,7 +5,10 @@ import pytest
 import torch
 
 from uqsonet.config import BASELINES
-from uqsonet.evaluation import evaluate, load_yardstick, score_reference, score_set
+from uqsonet.errors import DataError
+from uqsonet.evaluation import evaluate, load_yardstick, points_on, score_reference, score_set
+from uqsonet.evaluation.scores import narrower_share
+from uqsonet.grids import Grid
 from uqsonet.metrics import relative_error
 from uqsonet.posterior import GaussianPosterior
 from uqsonet.reference import compute_reference
@@ -98,9 +101,8 @@ def with_samples(toy_files, tmp_path_factory):
     return config, path
 
 
-def run(files, config, reference, path, method="reference", weights=None):
+def run(files, config, reference, path, method="baselines", weights=(), **options):
     evaluate(
-        "toy",
         method,
         "paper",
         config,
@@ -110,38 +112,33 @@ def run(files, config, reference, path, method="reference", weights=None):
         reference,
         weights,
         path,
+        **options,
     )
     return pd.read_csv(path)
 
 
-@pytest.mark.parametrize("method", ["reference", "sensor_free"])
-def test_rows_are_complete_and_repeat_byte_for_byte(toy_files, with_samples, tmp_path, method):
+def test_rows_are_complete_and_repeat_byte_for_byte(toy_files, with_samples, tmp_path):
     config, reference = with_samples
-    table = run(toy_files, config, reference, tmp_path / "a.csv", method)
+    table = run(toy_files, config, reference, tmp_path / "a.csv")
     assert list(table.columns) == [
-        "experiment", "method", "trial", "evaluation", "sensors", "set", "metric", "value",
+        "method", "trial", "evaluation", "sensors", "set", "metric", "value",
     ]  # fmt: skip
-    metrics = {"err_mean", "err_std", "mean_std", "crps", "w2"}
-    metrics |= {"coverage_50", "coverage_90", "coverage_95"}
-    metrics |= set() if method == "reference" else {"w2_gaussian"}
-    assert set(table.metric) == metrics and len(table) == 12 * len(metrics)
+    assert set(table.method) == {"reference", *BASELINES}
+    for method, part in table.groupby("method"):
+        metrics = {"err_mean", "err_std", "mean_std", "crps", "w2"}
+        metrics |= {"coverage_50", "coverage_90", "coverage_95"}
+        metrics |= set() if method == "reference" else {"w2_gaussian", "narrower"}
+        assert set(part.metric) == metrics and len(part) == 12 * len(metrics)
     assert table.value.notna().all() and (table.value >= 0).all()
     assert set(table.sensors) == {1, 2, 4} and set(table.set) == {0, 1, 2, 3}
-    run(toy_files, config, reference, tmp_path / "b.csv", method)
+    run(toy_files, config, reference, tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
 def test_sensors_help_the_reference_law_but_not_the_sensor_free_one(diffusion_files, tmp_path):
-    tables = {
-        name: run(
-            diffusion_files,
-            diffusion_files.evaluation,
-            diffusion_files.test,
-            tmp_path / f"{name}.csv",
-            name,
-        )
-        for name in ("reference", *BASELINES)
-    }
+    files = diffusion_files
+    table = run(files, files.evaluation, files.test, tmp_path / "scores.csv")
+    tables = {str(name): part for name, part in table.groupby("method")}
     error = {
         name: t[t.metric == "err_mean"].groupby("sensors").value.mean()
         for name, t in tables.items()
@@ -154,3 +151,48 @@ def test_sensors_help_the_reference_law_but_not_the_sensor_free_one(diffusion_fi
     assert error["cokriging"][4] < 0.5 * error["sensor_free"][4]
     assert spread["reference"][4] < spread["reference"][1]
     assert spread["sensor_free"][4] == pytest.approx(spread["sensor_free"][1], rel=0.05)
+
+
+def test_baselines_may_be_fitted_to_fewer_pairs(diffusion_files, tmp_path):
+    files = diffusion_files
+    few, many = (
+        run(files, files.evaluation, files.test, tmp_path / f"{n}.csv", training=n)
+        for n in (20, 400)
+    )
+    both = few.merge(many, on=["method", "sensors", "set", "metric"], suffixes=("_few", "_many"))
+    error = both[(both.method == "cokriging") & (both.metric == "err_mean")]
+    assert error.value_few.mean() > 1.5 * error.value_many.mean()
+    assert (both[both.method == "reference"].eval("value_few == value_many")).all()
+
+
+def test_cut_lines_are_grid_lines():
+    grid = Grid((0.0, 0.0), (1.0, 1.0), (11, 21))
+    points = grid.points()
+    for line, axis, count in (("x=0.7", 0, 21), ("y=0.55", 1, 11)):
+        found = points[points_on(grid, line)]
+        assert len(found) == count
+        assert torch.allclose(found[:, axis], torch.tensor(float(line[2:])).double())
+    for line in ("x=0.75", "y=1.2"):
+        with pytest.raises(DataError, match=f"{line}: no points of the 11 x 21 grid"):
+            points_on(grid, line)
+    with pytest.raises(DataError, match="y=0: no points of the 11 grid"):
+        points_on(Grid((0.0,), (1.0,), (11,)), "y=0")
+
+
+def test_errors_on_a_line_are_those_of_its_points(toy_files, tmp_path):
+    yardstick = load_yardstick(toy_files.functions, toy_files.test, toy_files.evaluation, ["x=0.5"])
+    (k,) = yardstick.lines["x=0.5"]
+    law = exact_law(yardstick, 2, toy_files.noise_std, shift=0.1)
+    found = score_set(law, law.basis(), yardstick, 2, torch_generator(1, "line"))
+    truth = yardstick.reference.mean[2, k]
+    assert found["err_mean@x=0.5"] == pytest.approx(
+        float((law.mean()[0, k] - truth).abs() / truth.abs()), rel=0.05
+    )
+    assert found["err_std@x=0.5"] != found["err_std"]
+    reference = score_reference(yardstick, 2)
+    assert {"err_mean@x=0.5", "err_std@x=0.5"} <= set(reference)
+
+
+def test_the_share_of_points_with_a_band_too_narrow_leaves_the_boundary_out():
+    reference = torch.tensor([0.0, 1.0, 2.0, 3.0, 0.0])
+    assert narrower_share(torch.tensor([0.0, 0.9, 2.1, 2.9, 0.0]), reference) == pytest.approx(2 / 3)

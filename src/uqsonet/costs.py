@@ -14,10 +14,10 @@ from pathlib import Path
 
 import torch
 
-from uqsonet.config import BASELINES, Config, EvaluationConfig
+from uqsonet.config import Config, Evaluation, EvaluationConfig
 from uqsonet.layouts import uniform_layouts
 from uqsonet.nn.base import OperatorModel, build_model
-from uqsonet.pipeline import Plan
+from uqsonet.pipeline import TOGETHER, Plan
 from uqsonet.posterior import coefficient_moments
 from uqsonet.problems import get_problem
 from uqsonet.reference.directions import Directions
@@ -79,10 +79,10 @@ def _some_functions(problem_name: str) -> Functions:
     return Functions(problem, "training", kappa, u)
 
 
-def _training_step(model: OperatorModel, config: Config, experiment: str, method: str) -> float:
+def _training_step(model: OperatorModel, config: Config, case: str, method: str) -> float:
     """Return seconds of one training step of one trial."""
-    chosen = config.experiments[experiment]
-    settings = config.method_of(experiment, method).training
+    chosen = config.cases[case]
+    settings = config.method_of(case, method).training
     settings = settings.model_copy(update={"batch_size": min(settings.batch_size, SAMPLE)})
     if settings.protocol == "fixed_batches":
         settings = settings.model_copy(update={"protocol": "redraw"})
@@ -107,15 +107,15 @@ def _training_step(model: OperatorModel, config: Config, experiment: str, method
         [torch_generator(0, "estimate")],
     )
     optimiser = StackedOptimiser(model, [dict(model.named_parameters())], settings)
-    wanted = config.method_of(experiment, method).training.batch_size
+    wanted = config.method_of(case, method).training.batch_size
     return _timed(lambda: optimiser.step(0, *sampler.draw()), 8) * wanted / settings.batch_size
 
 
-def _posterior_sample(model: OperatorModel, experiment: str, config: Config) -> float:
+def _posterior_sample(model: OperatorModel, case: str, config: Config) -> float:
     """Return seconds per sample of a posterior and its moments."""
     if not model.probabilistic:
         return 0.0
-    count = config.experiments[experiment].sensors.counts[-1]
+    count = config.cases[case].sensors.counts[-1]
     places = model.problem.grid.points()[:count]
     posterior = model.condition(places, torch.ones(count))
     generator = torch_generator(0, "estimate")
@@ -158,6 +158,45 @@ WASSERSTEIN_SECONDS = 0.3
 """One exact W2 between 1,000 and 1,000 samples."""
 
 
+class _Meter:
+    """Times each kind of model once, however many cases it stands in."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._steps: dict[str, float] = {}
+        self._samples: dict[str, float] = {}
+
+    def _key(self, case: str, method: str) -> str:
+        chosen = self.config.cases[case]
+        used = self.config.method_of(case, method)
+        batch = used.training.batch_size
+        return f"{chosen.problem} {method} {used.network!r} {batch} {used.training.protocol}"
+
+    def _model(self, case: str, method: str) -> OperatorModel:
+        chosen = self.config.cases[case]
+        network = self.config.method_of(case, method).network
+        return build_model(method, chosen.problem, network, chosen.noise_std)
+
+    def training(self, case: str, method: str) -> float:
+        """Return seconds of one trial."""
+        key = self._key(case, method)
+        if key not in self._steps:
+            step = _training_step(self._model(case, method), self.config, case, method)
+            self._steps[key] = step
+        return self._steps[key] * self.config.method_of(case, method).training.iterations
+
+    def answer(self, case: str, method: str, samples: int) -> float:
+        """Return seconds to sample one posterior, all members' where there are several."""
+        experiment = self.config.cases[case].experiment
+        ensemble = self.config.ensemble_of(experiment, method)
+        if ensemble is not None:
+            return samples * 1e-6
+        key = self._key(case, method)
+        if key not in self._samples:
+            self._samples[key] = _posterior_sample(self._model(case, method), case, self.config)
+        return self._samples[key] * samples
+
+
 def estimate(config: Config, root: Path) -> list[Cost]:
     """Return the work left, stage by stage.
 
@@ -167,46 +206,44 @@ def estimate(config: Config, root: Path) -> list[Cost]:
     root : Path
         Folder that `config.results` is relative to.
     """
-    plan, results = Plan(config), root / config.results
-    rows: dict[str, list[tuple[bool, float]]] = {}
-
-    def add(stage: str, output: str, seconds: float) -> None:
-        rows.setdefault(stage, []).append(((results / output).exists(), seconds))
-
-    for name, data in config.problems.items():
-        functions = data.training + data.validation + data.test
-        add("simulate", f"simulate/{name}.h5", _pair_seconds(name) * functions)
-    for name, experiment in config.experiments.items():
-        counts = len(experiment.sensors.counts)
-        for label in config.evaluations:
+    plan, meter = Plan(config), _Meter(config)
+    jobs: dict[str, dict[str, float]] = {
+        stage: {} for stage in ("simulate", "reference", "train", "evaluate")
+    }
+    for case in config.cases_of(config.selected):
+        data = config.problems[case.problem]
+        pairs = data.training + data.validation + data.test
+        # Jobs that several cases share are one entry here, as they are one file.
+        jobs["simulate"][plan.functions(case.name)] = _pair_seconds(case.problem) * pairs
+        for method in case.methods:
+            base = plan.base(case.name, method)
+            stacks = plan.stacks(case.name, base).values()
+            files = plan.trained(case.name, method, "safetensors")
+            each = meter.training(case.name, base)
+            jobs["train"] |= {f: each * len(s) for f, s in zip(files, stacks, strict=True)}
+        judges = {o for m in case.methods for o in plan.trained_in(case.name, m).values()}
+        needed: list[tuple[str, Evaluation]] = [(name, "validation") for name in sorted(judges)]
+        needed += [(case.name, label) for label in case.evaluations]
+        for name, label in needed:
             evaluation = config.evaluation_of(name, label)
-            sets = evaluation.sets * counts
-            spent = _reference_seconds(experiment.problem, evaluation, sets)
-            add("reference", f"reference/{name}/{label}.h5", spent)
-            distance = WASSERSTEIN_SECONDS if evaluation.wasserstein else 0.0
-            if label == "validation":
-                continue
-            score = SCORE_SECONDS + distance
-            for method in BASELINES:
-                output = f"evaluate/{name}/{label}/{method}/stack_0.csv"
-                add("evaluate", output, sets * (score + evaluation.model_samples * 1e-6))
-            for method in experiment.methods:
-                network = config.method_of(name, method).network
-                model = build_model(method, experiment.problem, network, experiment.noise_std)
-                each = score + evaluation.model_samples * _posterior_sample(model, name, config)
-                for k, trials in plan.stacks(name).items():
-                    output = f"evaluate/{name}/{label}/{method}/stack_{k}.csv"
-                    add("evaluate", output, sets * each * len(trials))
-        for method in experiment.methods:
-            chosen = config.method_of(name, method)
-            model = build_model(method, experiment.problem, chosen.network, experiment.noise_std)
-            step = _training_step(model, config, name, method)
-            for k, trials in plan.stacks(name).items():
-                output = f"train/{name}/{method}/stack_{k}.safetensors"
-                add("train", output, step * chosen.training.iterations * len(trials))
+            sets = evaluation.sets * len(config.cases[name].sensors.counts)
+            spent = _reference_seconds(case.problem, evaluation, sets)
+            jobs["reference"][plan.posteriors(name, label)] = spent
+        for label in case.evaluations:
+            evaluation = config.evaluation_of(case.name, label)
+            sets = evaluation.sets * len(case.sensors.counts)
+            score = SCORE_SECONDS + evaluation.wasserstein * WASSERSTEIN_SECONDS
+            for file, method, trials in plan.evaluations(case.name, label):
+                each = score + evaluation.model_samples * 1e-6
+                if method != TOGETHER:
+                    each = score + meter.answer(case.name, method, evaluation.model_samples)
+                jobs["evaluate"][file] = sets * each * trials
     return [
         Cost(
-            stage, sum(not there for there, _ in jobs), len(jobs), sum(s for t, s in jobs if not t)
+            stage,
+            sum(not (root / file).exists() for file in files),
+            len(files),
+            sum(s for file, s in files.items() if not (root / file).exists()),
         )
-        for stage, jobs in rows.items()
+        for stage, files in jobs.items()
     ]

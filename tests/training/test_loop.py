@@ -51,6 +51,7 @@ def make_job(toy_files):
             MethodConfig(network=NETWORKS[architecture], training=training),
             toy_files.noise_std,
             list(trials),
+            400,
             seed,
             toy_files.functions,
             toy_files.sensors,

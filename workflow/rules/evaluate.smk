@@ -1,21 +1,37 @@
 # Scores against the references: learned methods by stack, baselines and the reference itself once.
+# And the time of one answer, measured.
 
 
 rule evaluate:
     input:
-        unpack(lambda w: PLAN.weights_scored(w.experiment, w.method, int(w.stack))),
-        functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
-        reference=f"{RESULTS}/reference/{{experiment}}/{{evaluation}}.h5",
+        functions=lambda w: PLAN.functions(w.case),
+        reference=lambda w: PLAN.posteriors(w.case, w.evaluation),
+        weights=lambda w: PLAN.weights_scored(w.case, w.method, int(w.stack)),
     output:
-        f"{RESULTS}/evaluate/{{experiment}}/{{evaluation}}/{{method}}/stack_{{stack}}.csv",
+        f"{RESULTS}/evaluate/{{case}}/{{evaluation}}/{{method}}/stack_{{stack}}.csv",
     log:
-        f"{RESULTS}/logs/evaluate/{{experiment}}/{{evaluation}}/{{method}}/stack_{{stack}}.log",
+        f"{RESULTS}/logs/evaluate/{{case}}/{{evaluation}}/{{method}}/stack_{{stack}}.log",
     conda:
         "../../environment.yml"
     resources:
         mem_mb=4000,
         runtime=240,
     params:
-        spec=lambda w: PLAN.evaluate(w.experiment, w.evaluation, w.method),
+        spec=lambda w: PLAN.evaluate(w.case, w.evaluation, w.method),
     script:
         "../scripts/evaluate.py"
+
+
+rule inference:
+    input:
+        lambda w: PLAN.answering(w.case),
+    output:
+        f"{RESULTS}/inference/{{case}}.json",
+    log:
+        f"{RESULTS}/logs/inference/{{case}}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.inference(w.case),
+    script:
+        "../scripts/inference.py"

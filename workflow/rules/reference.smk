@@ -3,18 +3,18 @@
 
 rule reference:
     input:
-        functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
-        sensors=f"{RESULTS}/sensors/{{experiment}}.h5",
+        functions=lambda w: PLAN.functions(w.case),
+        sensors=lambda w: PLAN.layouts(w.case),
     output:
-        f"{RESULTS}/reference/{{experiment}}/{{evaluation}}.h5",
+        f"{RESULTS}/reference/{{case}}/{{evaluation}}.h5",
     log:
-        f"{RESULTS}/logs/reference/{{experiment}}/{{evaluation}}.log",
+        f"{RESULTS}/logs/reference/{{case}}/{{evaluation}}.log",
     conda:
         "../../environment.yml"
     resources:
         mem_mb=4000,
         runtime=240,
     params:
-        spec=lambda w: PLAN.reference(w.experiment, w.evaluation),
+        spec=lambda w: PLAN.reference(w.case, w.evaluation),
     script:
         "../scripts/reference.py"

@@ -1,9 +1,18 @@
-# From scores to tables, scorecard and figures.
+# From scores to tables, figures, scorecard and the page that shows them all.
+def figures_with(layout):
+    """Return the figures of one layout as a pattern of wildcards."""
+    return "|".join(
+        [n for n in FIGURES if CONFIG.figures[n].layout == layout] or ["none"]
+    )
+
+
+def panels(w):
+    return PLAN.panels(CONFIG.figures[w.figure])
 
 
 rule summary:
     input:
-        lambda w: PLAN.scores(w.experiment),
+        lambda w: sorted({f for fs in PLAN.score_files(w.experiment).values() for f in fs}),
     output:
         f"{RESULTS}/summary/{{experiment}}.csv",
     log:
@@ -11,31 +20,39 @@ rule summary:
     conda:
         "../../environment.yml"
     params:
-        spec=lambda w: PLAN.report("uqsonet.report.summary", w.experiment),
+        spec=lambda w: PLAN.report(
+            "uqsonet.report.summary", [w.experiment], files=PLAN.score_files(w.experiment)
+        ),
     script:
         "../scripts/summary.py"
 
 
 rule table:
     input:
-        f"{RESULTS}/summary/{{experiment}}.csv",
+        unpack(lambda w: PLAN.table_inputs(w.table)),
     output:
-        tex=f"{RESULTS}/tables/{{experiment}}.tex",
-        csv=f"{RESULTS}/tables/{{experiment}}.csv",
+        tex=report(
+            f"{RESULTS}/tables/{{table}}.tex",
+            category="Tables",
+            labels={"table": "{table}"},
+        ),
+        csv=f"{RESULTS}/tables/{{table}}.csv",
+        json=f"{RESULTS}/tables/{{table}}.json",
     log:
-        f"{RESULTS}/logs/tables/{{experiment}}.log",
+        f"{RESULTS}/logs/tables/{{table}}.log",
     conda:
         "../../environment.yml"
     params:
-        spec=lambda w: PLAN.report("uqsonet.report.tables", w.experiment),
+        spec=lambda w: PLAN.report("uqsonet.report.tables", TABLES[w.table], table=w.table),
     script:
         "../scripts/table.py"
 
 
 rule all_tables:
     input:
-        tables=expand(f"{RESULTS}/tables/{{experiment}}.tex", experiment=EXPERIMENTS),
-        numbers=expand(f"{RESULTS}/tables/{{experiment}}.csv", experiment=EXPERIMENTS),
+        tables=expand(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
+        numbers=expand(f"{RESULTS}/tables/{{table}}.csv", table=TABLES),
+        summaries=expand(f"{RESULTS}/summary/{{experiment}}.csv", experiment=EXPERIMENTS),
         scorecard=f"{RESULTS}/scorecard.csv",
         config=f"{RESULTS}/config.json",
     output:
@@ -66,10 +83,66 @@ rule scorecard:
         "../scripts/scorecard.py"
 
 
+rule schematic_figure:
+    output:
+        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        png=f"{RESULTS}/figures/{{figure}}.png",
+    log:
+        f"{RESULTS}/logs/figures/{{figure}}.log",
+    wildcard_constraints:
+        figure=figures_with("schematic"),
+    conda:
+        "../../environment.yml"
+    params:
+        spec=PLAN.schematic(),
+    script:
+        "../scripts/schematic_figure.py"
+
+
+rule posterior_figure:
+    input:
+        functions=lambda w: [p["functions"] for p in panels(w)],
+        references=lambda w: [p["reference"] for p in panels(w)],
+        weights=lambda w: [f for p in panels(w) for f in p["weights"]],
+    output:
+        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        png=f"{RESULTS}/figures/{{figure}}.png",
+    log:
+        f"{RESULTS}/logs/figures/{{figure}}.log",
+    wildcard_constraints:
+        figure=figures_with("posterior"),
+    conda:
+        "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.report(
+            "uqsonet.report.figures", FIGURES[w.figure], figure=w.figure, panels=panels(w)
+        ),
+    script:
+        "../scripts/posterior_figure.py"
+
+
+rule compare_figure:
+    input:
+        lambda w: expand(f"{RESULTS}/summary/{{e}}.csv", e=FIGURES[w.figure]),
+    output:
+        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        png=f"{RESULTS}/figures/{{figure}}.png",
+    log:
+        f"{RESULTS}/logs/figures/{{figure}}.log",
+    wildcard_constraints:
+        figure=figures_with("compare"),
+    conda:
+        "../../environment.yml"
+    params:
+        spec=lambda w: PLAN.report("uqsonet.report.compare", FIGURES[w.figure], figure=w.figure),
+    script:
+        "../scripts/compare_figure.py"
+
+
 rule data_figure:
     input:
-        functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
-        reference=f"{RESULTS}/reference/{{experiment}}/paper.h5",
+        functions=lambda w: PLAN.picture_inputs(w.experiment)["functions"],
+        reference=lambda w: PLAN.picture_inputs(w.experiment)["reference"],
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_data.pdf",
         png=f"{RESULTS}/figures/{{experiment}}_data.png",
@@ -78,36 +151,14 @@ rule data_figure:
     conda:
         "../../environment.yml"
     params:
-        spec=lambda w: PLAN.report("uqsonet.report.data_figure", w.experiment),
+        spec=lambda w: PLAN.report("uqsonet.report.data_figure", [w.experiment]),
     script:
         "../scripts/data_figure.py"
 
 
-rule posterior_figure:
-    input:
-        functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
-        reference=f"{RESULTS}/reference/{{experiment}}/paper.h5",
-        weights=lambda w: PLAN.trained(w.experiment, "uqsonet", "safetensors")[0],
-    output:
-        pdf=f"{RESULTS}/figures/{{experiment}}_posterior.pdf",
-        png=f"{RESULTS}/figures/{{experiment}}_posterior.png",
-    log:
-        f"{RESULTS}/logs/figures/{{experiment}}_posterior.log",
-    conda:
-        "../../environment.yml"
-    params:
-        spec=lambda w: PLAN.report("uqsonet.report.figures", w.experiment),
-    script:
-        "../scripts/posterior_figure.py"
-
-
 rule training_figure:
     input:
-        lambda w: [
-            log
-            for method in CONFIG.experiments[w.experiment].methods
-            for log in PLAN.trained(w.experiment, method, "csv")
-        ],
+        lambda w: PLAN.picture_inputs(w.experiment)["logs"],
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_training.pdf",
         png=f"{RESULTS}/figures/{{experiment}}_training.png",
@@ -116,14 +167,14 @@ rule training_figure:
     conda:
         "../../environment.yml"
     params:
-        spec=lambda w: PLAN.report("uqsonet.report.figures", w.experiment),
+        spec=lambda w: PLAN.report("uqsonet.report.figures", [w.experiment]),
     script:
         "../scripts/training_figure.py"
 
 
 rule layouts_figure:
     input:
-        f"{RESULTS}/sensors/{{experiment}}.h5",
+        lambda w: PLAN.picture_inputs(w.experiment)["layouts"],
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_layouts.pdf",
         png=f"{RESULTS}/figures/{{experiment}}_layouts.png",
@@ -132,6 +183,26 @@ rule layouts_figure:
     conda:
         "../../environment.yml"
     params:
-        spec=lambda w: PLAN.report("uqsonet.report.layouts_figure", w.experiment),
+        spec=lambda w: PLAN.report("uqsonet.report.layouts_figure", [w.experiment]),
     script:
         "../scripts/layouts_figure.py"
+
+
+rule page:
+    input:
+        tables=expand(f"{RESULTS}/tables/{{table}}.json", table=TABLES),
+        figures=expand(f"{RESULTS}/figures/{{name}}.png", name=[*FIGURES, *PICTURES]),
+        scorecard=f"{RESULTS}/scorecard.csv",
+        config=f"{RESULTS}/config.json",
+        # Made last, so that the times of all stages are in the logs.
+        all=f"{RESULTS}/tables/all.tex",
+    output:
+        f"{RESULTS}/report.html",
+    log:
+        f"{RESULTS}/logs/page.log",
+    conda:
+        "../../environment.yml"
+    params:
+        spec=PLAN.page(),
+    script:
+        "../scripts/page.py"

@@ -4,14 +4,14 @@
 
 rule train:
     input:
-        functions=lambda w: f"{RESULTS}/simulate/{PLAN.problem(w.experiment)}.h5",
-        sensors=f"{RESULTS}/sensors/{{experiment}}.h5",
-        reference=f"{RESULTS}/reference/{{experiment}}/validation.h5",
+        functions=lambda w: PLAN.functions(w.case),
+        sensors=lambda w: PLAN.layouts(w.case),
+        reference=lambda w: PLAN.posteriors(w.case, "validation"),
     output:
-        weights=f"{RESULTS}/train/{{experiment}}/{{method}}/stack_{{stack}}.safetensors",
-        log=f"{RESULTS}/train/{{experiment}}/{{method}}/stack_{{stack}}.csv",
+        weights=f"{RESULTS}/train/{{case}}/{{method}}/stack_{{stack}}.safetensors",
+        log=f"{RESULTS}/train/{{case}}/{{method}}/stack_{{stack}}.csv",
     log:
-        f"{RESULTS}/logs/train/{{experiment}}/{{method}}/stack_{{stack}}.log",
+        f"{RESULTS}/logs/train/{{case}}/{{method}}/stack_{{stack}}.log",
     conda:
         "../../environment.yml"
     resources:
@@ -19,7 +19,7 @@ rule train:
         runtime=720,
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
-        spec=lambda w: PLAN.train(w.experiment, w.method, int(w.stack)),
-        state=f"{RESULTS}/state/{{experiment}}/{{method}}/stack_{{stack}}.safetensors",
+        spec=lambda w: PLAN.train(w.case, w.method, int(w.stack)),
+        state=f"{RESULTS}/state/{{case}}/{{method}}/stack_{{stack}}.safetensors",
     script:
         "../scripts/train.py"

@@ -7,9 +7,7 @@ from uqsonet.evaluation import evaluate
 from uqsonet.jobs import job
 
 with job(snakemake) as spec:
-    weights = snakemake.input.get("weights")
     evaluate(
-        spec["experiment"],
         spec["method"],
         spec["label"],
         EvaluationConfig.model_validate(spec["config"]),
@@ -17,6 +15,9 @@ with job(snakemake) as spec:
         spec["seed"],
         Path(snakemake.input.functions),
         Path(snakemake.input.reference),
-        Path(weights) if weights else None,
+        [Path(path) for path in snakemake.input.get("weights", [])],
         Path(snakemake.output[0]),
+        ensemble=spec["ensemble"],
+        training=spec["training"],
+        cut_lines=spec["cut_lines"],
     )

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+from uqsonet.config import load_config
 from uqsonet.jobs import job
 from uqsonet.report.summary import summarise
 from uqsonet.storage import write_text
 
-with job(snakemake):
-    summary = summarise([Path(path) for path in snakemake.input])
+with job(snakemake) as spec:
+    files = {case: [Path(path) for path in paths] for case, paths in spec["files"].items()}
+    summary = summarise(files, load_config(spec["config"]))
     write_text(Path(snakemake.output[0]), summary.to_csv(index=False, float_format="%.9g"))

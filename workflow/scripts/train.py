@@ -15,6 +15,7 @@ with job(snakemake) as spec:
             config=MethodConfig.model_validate(spec["config"]),
             noise_std=spec["noise_std"],
             trials=spec["trials"],
+            training=spec["training"],
             seed=spec["seed"],
             functions=Path(snakemake.input.functions),
             sensors=Path(snakemake.input.sensors),

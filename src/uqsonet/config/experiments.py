@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from uqsonet.config.evaluations import Evaluation, TestEvaluation
 from uqsonet.config.section import Name, Section, require_distinct
@@ -15,6 +15,11 @@ from uqsonet.config.sensors import SensorsConfig
 BASELINES = ("sensor_free", "cokriging")
 
 NoiseStd = Annotated[float, Field(ge=0, le=100)]
+NoiseStds = Annotated[
+    Annotated[NoiseStd, Tag("<one>")]
+    | Annotated[list[NoiseStd], Field(min_length=1), Tag("<several>")],
+    Discriminator(lambda value: "<several>" if isinstance(value, list) else "<one>"),
+]
 Positive = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
@@ -32,7 +37,7 @@ class ProblemConfig(Section):
 
 
 class SweepConfig(Section):
-    """What an experiment varies besides sensors and noise, every value with trainings of its own."""
+    """What an experiment varies besides sensors and noise; each value has its own trainings."""
 
     training: list[Positive] | None = Field(
         default=None, min_length=1, description="Training pairs N: the first N of the data set."
@@ -58,7 +63,7 @@ class ExperimentConfig(Section):
     training: int | None = Field(
         default=None, ge=2, description="Training pairs N used; null: all that are made."
     )
-    noise_std: NoiseStd | Annotated[list[NoiseStd], Field(min_length=1)] = Field(
+    noise_std: NoiseStds = Field(
         default=0.0,
         description="Observation noise sigma (additive on log kappa where the problem's Gaussian "
         "field is log kappa), or a list of levels, each a case of its own.",

@@ -30,7 +30,9 @@ def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config
 
 
 def _explain(item: Mapping[str, Any]) -> str:
-    key = ".".join(str(part) for part in item["loc"]) or "(whole file)"
+    # Parts in angle brackets name a kind of value (one or several, ...), not a key.
+    parts = [str(part) for part in item["loc"] if not str(part).startswith("<")]
+    key = ".".join(parts) or "(whole file)"
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key"
     message = item["msg"].removeprefix("Value error, ")

@@ -104,6 +104,4 @@ class CompareFigure(Section):
         return [name for name in (self.distance, self.errors, self.spread) if name is not None]
 
 
-FigureConfig = Annotated[
-    Schematic | PosteriorFigure | CompareFigure, Field(discriminator="layout")
-]
+FigureConfig = Annotated[Schematic | PosteriorFigure | CompareFigure, Field(discriminator="layout")]

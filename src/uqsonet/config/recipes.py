@@ -66,10 +66,10 @@ class EnsembleConfig(Section):
 
 def _kind(value: object) -> str:
     found = "ensemble_of" in value if isinstance(value, dict) else hasattr(value, "ensemble_of")
-    return "ensemble" if found else "trained"
+    return "<ensemble>" if found else "<trained>"
 
 
 AnyMethodConfig = Annotated[
-    Annotated[MethodConfig, Tag("trained")] | Annotated[EnsembleConfig, Tag("ensemble")],
+    Annotated[MethodConfig, Tag("<trained>")] | Annotated[EnsembleConfig, Tag("<ensemble>")],
     Discriminator(_kind),
 ]

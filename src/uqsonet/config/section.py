@@ -10,7 +10,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 """Of a problem, an experiment, a method or a recipe."""
 
 OutputName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
-"""Of a table or a figure: the paper's label without its kind, `1d-pde-error` of tab:1d-pde-error."""
+"""Of a table or a figure: the paper's label without its kind, e.g. `1d-pde-error`."""
 
 
 class Section(BaseModel):

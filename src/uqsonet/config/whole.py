@@ -222,7 +222,7 @@ class Config(Section):
                 raise ValueError(f"{where}: experiments of several problems, {sorted(problems)}")
             swept = [e for e in output.experiments if self.experiments[e].sweep is not None]
             if swept:
-                raise ValueError(f"{where}: {swept} are sweeps, which a table of errors cannot show")
+                raise ValueError(f"{where}: {swept} are sweeps, which no table of errors can show")
         elif isinstance(output, PosteriorFigure):
             chosen = self.experiments[output.experiment]
             for found, allowed, key in (

@@ -1,4 +1,4 @@
-"""Seconds of one answer: a posterior of 1,000 functions on the full test grid (tab:training-cost)."""
+"""Seconds of one answer, a posterior of 1,000 functions on the full grid (tab:training-cost)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLES = 1000
 """Latent samples of one posterior."""
 
 REPEATS = 15
-"""Timings; the first ones, which pay for start-up, are left out and the median of the rest taken."""
+"""Timings; the first ones pay for start-up and are left out of the median."""
 
 WARM_UP = 3
 
@@ -48,8 +48,7 @@ def inference_seconds(weights: Path, sensors: int) -> float:
         start = time.perf_counter()
         posterior = model.condition(places, values)
         if model.probabilistic:
-            functions = posterior.sample(SAMPLES, generator=generator)
-            functions.mean(0), functions.std(0)
+            torch.std_mean(posterior.sample(SAMPLES, generator=generator), dim=0)
         else:
             posterior.mean()
         times.append(time.perf_counter() - start)

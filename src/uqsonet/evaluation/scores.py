@@ -11,9 +11,9 @@ from torch import Tensor
 
 from uqsonet.config import EvaluationConfig
 from uqsonet.errors import DataError, NoUncertaintyError
+from uqsonet.grids import Grid
 from uqsonet.metrics import bures_wasserstein2, coverage, crps, relative_error, wasserstein2
 from uqsonet.posterior import Posterior, coefficient_moments, spread
-from uqsonet.grids import Grid
 from uqsonet.problems import Problem
 from uqsonet.reference import Reference, load_reference
 from uqsonet.simulation import load_functions

@@ -1,0 +1,1 @@
+"""Everything on one page: see `uqsonet.report.sections.build_page`."""
