@@ -4,15 +4,10 @@ from pathlib import Path
 
 from uqsonet.config import load_config
 from uqsonet.jobs import job
-from uqsonet.report.figures import posterior_figure
+from uqsonet.report.figures import choose, posterior_figure
 
 with job(snakemake) as spec:
-    posterior_figure(
-        snakemake.wildcards.experiment,
-        load_config(spec["config"]),
-        Path(snakemake.input.functions),
-        Path(snakemake.input.reference),
-        Path(snakemake.input.weights),
-        Path(snakemake.output.pdf),
-        Path(snakemake.output.png),
-    )
+    config = load_config(spec["config"])
+    files = (snakemake.input.functions, snakemake.input.reference, snakemake.input.weights)
+    panels = choose(snakemake.wildcards.experiment, config, *map(Path, files))
+    posterior_figure(panels, config.scale, Path(snakemake.output.pdf), Path(snakemake.output.png))

@@ -85,14 +85,15 @@ def draw_bar(
     return bar
 
 
-def log_ticks(low: float, high: float) -> list[float]:
-    """Return at most `TICKS` round numbers between two positive ones, or every power of ten."""
+def log_ticks(low: float, high: float, most: int = TICKS) -> list[float]:
+    """Return at most `most` round numbers between two positive ones, or every power of ten."""
     exponents = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks: list[float] = []
-    for digits in ((1, 2, 5), (1, 3), (1,)):
+    # More than seven ticks are asked for nowhere, so the finest choice serves a narrow range.
+    for digits in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [digit * 10.0**k for k in exponents for digit in digits]
         ticks = [tick for tick in ticks if low <= tick <= high]
-        if len(ticks) <= TICKS:
+        if len(ticks) <= most:
             break
     return ticks
 

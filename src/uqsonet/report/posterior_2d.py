@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,6 +22,9 @@ from uqsonet.simulation import Functions
 
 HEIGHT = 4.7
 """Inches."""
+LINE = 24
+"""Characters over a map."""
+
 MOMENTS = {"mean": FIELD_MAP, "std": STD_MAP}
 
 
@@ -37,7 +42,7 @@ def draw_maps(data: Functions, panel: Panel) -> Figure:
     first = left.add_subplot(left.add_gridspec(3, 1, height_ratios=(1, 2.2, 1))[1])
     mesh = draw_map(first, grid, kappa, input_scale(problem, kappa), FIELD_MAP)
     draw_sensors(first, given.sensors)
-    first.set_title(f"input ${problem.input_symbol}$, $m = {len(given.values)}$ sensors")
+    first.set_title(_title(problem.input_symbol, panel))
     draw_bar(left, mesh, [first], "bottom")
     panels = right.subplots(2, 3)
     laws = zip(MOMENTS.items(), panels, panel.reference, panel.predicted, panel.errors, strict=True)
@@ -53,10 +58,18 @@ def draw_maps(data: Functions, panel: Panel) -> Figure:
             draw_map(axes[2], grid, difference, scale(difference, positive=True), ERROR_MAP)
         )
         axes[0].set_title(f"reference {name}")
-        axes[1].set_title(f"UQ-SONet {name}")
+        axes[1].set_title(fill(f"{panel.method} {name}", LINE))
         axes[2].set_title(f"absolute error\n(relative $L_2$: {100 * error:.1f} %)")
         draw_bar(right, meshes[0], axes[:2], "bottom", aspect=40)
         draw_bar(right, meshes[2], axes[2:], "bottom")
     label_frame(panels)
     label_frame(np.array([[first]]))
     return figure
+
+
+def _title(symbol: str, panel: Panel) -> str:
+    """Return what the left map shows: the true input, also where observations are noisy."""
+    sensors = f"$m = {len(panel.given.values)}$ sensors"
+    if not panel.noise_std:
+        return f"input ${symbol}$, {sensors}"
+    return f"true input ${symbol}$\n{sensors}, noise $\\sigma = {panel.noise_std:g}$"

@@ -53,16 +53,28 @@ class Panel:
         Mean and standard deviation.
     errors : tuple of float
         Their relative L2 errors.
+    noise_std : float
+        Of the observations, in the transformed input.
+    method : str
+        Whose prediction it is, in print.
     """
 
     given: ReferenceSet
     predicted: tuple[np.ndarray, np.ndarray]
     errors: tuple[float, float]
+    noise_std: float = 0.0
+    method: str = "UQ-SONet"
 
     @property
     def reference(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the reference."""
         return self.given.mean, self.given.std
+
+    @property
+    def case(self) -> str:
+        """Number of sensors and, where there is any, the noise."""
+        noise = rf", $\sigma = {self.noise_std:g}$" if self.noise_std else ""
+        return f"$m = {len(self.given.values)}${noise}"
 
 
 @dataclass(frozen=True)
