@@ -222,7 +222,8 @@ def estimate(config: Config, root: Path) -> list[Cost]:
             each = meter.training(case.name, base)
             jobs["train"] |= {f: each * len(s) for f, s in zip(files, stacks, strict=True)}
         judges = {o for m in case.methods for o in plan.trained_in(case.name, m).values()}
-        needed: list[tuple[str, Evaluation]] = [(name, "validation") for name in sorted(judges)]
+        needed: list[tuple[str, Evaluation]] = []
+        needed += [(name, "validation") for name in sorted(judges)]
         needed += [(case.name, label) for label in case.evaluations]
         for name, label in needed:
             evaluation = config.evaluation_of(name, label)

@@ -12,7 +12,9 @@ def panels(w):
 
 rule summary:
     input:
-        lambda w: sorted({f for fs in PLAN.score_files(w.experiment).values() for f in fs}),
+        lambda w: sorted(
+            {f for fs in PLAN.score_files(w.experiment).values() for f in fs}
+        ),
     output:
         f"{RESULTS}/summary/{{experiment}}.csv",
     log:
@@ -21,7 +23,9 @@ rule summary:
         "../../environment.yml"
     params:
         spec=lambda w: PLAN.report(
-            "uqsonet.report.summary", [w.experiment], files=PLAN.score_files(w.experiment)
+            "uqsonet.report.summary",
+            [w.experiment],
+            files=PLAN.score_files(w.experiment),
         ),
     script:
         "../scripts/summary.py"
@@ -43,7 +47,9 @@ rule table:
     conda:
         "../../environment.yml"
     params:
-        spec=lambda w: PLAN.report("uqsonet.report.tables", TABLES[w.table], table=w.table),
+        spec=lambda w: PLAN.report(
+            "uqsonet.report.tables", TABLES[w.table], table=w.table
+        ),
     script:
         "../scripts/table.py"
 
@@ -52,7 +58,9 @@ rule all_tables:
     input:
         tables=expand(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
         numbers=expand(f"{RESULTS}/tables/{{table}}.csv", table=TABLES),
-        summaries=expand(f"{RESULTS}/summary/{{experiment}}.csv", experiment=EXPERIMENTS),
+        summaries=expand(
+            f"{RESULTS}/summary/{{experiment}}.csv", experiment=EXPERIMENTS
+        ),
         scorecard=f"{RESULTS}/scorecard.csv",
         config=f"{RESULTS}/config.json",
     output:
@@ -115,7 +123,10 @@ rule posterior_figure:
         "../../environment.yml"
     params:
         spec=lambda w: PLAN.report(
-            "uqsonet.report.figures", FIGURES[w.figure], figure=w.figure, panels=panels(w)
+            "uqsonet.report.figures",
+            FIGURES[w.figure],
+            figure=w.figure,
+            panels=panels(w),
         ),
     script:
         "../scripts/posterior_figure.py"
@@ -134,7 +145,9 @@ rule compare_figure:
     conda:
         "../../environment.yml"
     params:
-        spec=lambda w: PLAN.report("uqsonet.report.compare", FIGURES[w.figure], figure=w.figure),
+        spec=lambda w: PLAN.report(
+            "uqsonet.report.sweeps", FIGURES[w.figure], figure=w.figure
+        ),
     script:
         "../scripts/compare_figure.py"
 

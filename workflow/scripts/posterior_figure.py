@@ -8,6 +8,6 @@ from uqsonet.report.figures import choose, posterior_figure
 
 with job(snakemake) as spec:
     config = load_config(spec["config"])
-    files = (snakemake.input.functions, snakemake.input.reference, snakemake.input.weights)
-    panels = choose(snakemake.wildcards.experiment, config, *map(Path, files))
+    method = config.figures[snakemake.wildcards.figure].method
+    panels = choose(spec["panels"], method)
     posterior_figure(panels, config.scale, Path(snakemake.output.pdf), Path(snakemake.output.png))

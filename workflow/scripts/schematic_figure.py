@@ -1,0 +1,10 @@
+"""The model drawn: see `uqsonet.report.schematic.schematic_figure`."""
+
+from pathlib import Path
+
+from uqsonet.jobs import job
+from uqsonet.report.schematic import schematic_figure
+
+with job(snakemake) as spec:
+    scale = spec["config"]["scale"]
+    schematic_figure(scale, Path(snakemake.output.pdf), Path(snakemake.output.png))

@@ -184,7 +184,8 @@ class Config(Section):
                 f"{where}: training = {max(sizes)} exceeds the {data.training} training pairs of "
                 f"problems.{experiment.problem}"
             )
-        for label, split in (("paper", "test"), ("precise", "test"), ("validation",) * 2):
+        splits: dict[Evaluation, str] = {"paper": "test", "precise": "test"}
+        for label, split in (splits | {"validation": "validation"}).items():
             sets, there = self.evaluations[label].sets, getattr(data, split)
             if sets > there:
                 raise ValueError(

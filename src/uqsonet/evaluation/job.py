@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,12 +18,12 @@ from torch import Tensor
 from uqsonet.baselines import build_baseline
 from uqsonet.config import BASELINES, EvaluationConfig
 from uqsonet.evaluation.scores import Yardstick, load_yardstick, score_reference, score_set
-from uqsonet.nn.ensemble import DeepEnsemble
-from uqsonet.nn.weights import load
+from uqsonet.nn.ensemble import load_ensemble
+from uqsonet.nn.weights import load_trials
 from uqsonet.posterior import Posterior
 from uqsonet.seeds import torch_generator
 from uqsonet.simulation import load_functions
-from uqsonet.storage import read_weights, write_text
+from uqsonet.storage import write_text
 
 LOG = logging.getLogger("uqsonet")
 
@@ -90,21 +90,11 @@ def evaluate(
             head = _head(yardstick, ("reference", 0, label), s)
             rows += _rows(head, score_reference(yardstick, s))
     else:
-        models = _members(weights)
-        if ensemble:
-            models = iter([(0, DeepEnsemble([model for _, model in models]))])
+        models = [(0, load_ensemble(weights))] if ensemble else load_trials(weights)
         for trial, model in models:
             rows += _scored(model, yardstick, (method, trial, label), noise_std, seed)
     text = pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_text(path, text)
-
-
-def _members(weights: Sequence[Path]) -> Iterator[tuple[int, Any]]:
-    """Yield (trial, model) for every trial of every stack."""
-    for path in weights:
-        _, meta = read_weights(path)
-        for trial in meta["trials"]:
-            yield trial, load(path, trial)
 
 
 def _scored(

@@ -8,6 +8,7 @@ over the members (Lakshminarayanan et al. 2017, without a learned variance).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.grids import Grid
 from uqsonet.nn.base import OperatorModel
+from uqsonet.nn.weights import load_trials
 from uqsonet.posterior import MOMENT_SAMPLES, Basis, PointPosterior, Posterior
 
 
@@ -46,6 +48,11 @@ class DeepEnsemble:
         """
         answers = [m.condition(locations, values, mask, noise_std) for m in self.members]
         return EnsemblePosterior(self.problem.grid, answers)
+
+
+def load_ensemble(paths: Sequence[Path]) -> DeepEnsemble:
+    """Return the ensemble of all trials in some weight files."""
+    return DeepEnsemble([model for _, model in load_trials(paths)])
 
 
 class EnsemblePosterior(Posterior):

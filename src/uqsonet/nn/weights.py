@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -52,3 +53,11 @@ def load(path: Path | str, trial: int | None = None) -> OperatorModel:
     except RuntimeError as error:
         raise DataError(f"{path}: tensors do not fit the networks described ({error})") from None
     return model.eval()
+
+
+def load_trials(paths: Iterable[Path]) -> Iterator[tuple[int, OperatorModel]]:
+    """Yield (trial, model) for every trial of some weight files."""
+    for path in paths:
+        _, meta = read_weights(path)
+        for trial in meta["trials"]:
+            yield trial, load(path, trial)

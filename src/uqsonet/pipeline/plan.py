@@ -52,10 +52,11 @@ class Plan(Files):
         for count, noise in product(figure.counts, figure.noise_std):
             case = self.config.case(figure.experiment, noise_std=noise, sensors=count)
             weights = self.trained(case.name, figure.method, "safetensors")
-            single = self.base(case.name, figure.method) == figure.method
+            ensemble = self.base(case.name, figure.method) != figure.method
             panel = {"sensors": count, "noise_std": noise, "functions": self.functions(case.name)}
             panel["reference"] = self.posteriors(case.name, case.evaluations[0])
-            found.append(panel | {"weights": weights[:1] if single else weights})
+            panel["weights"] = weights if ensemble else weights[:1]
+            found.append(panel | {"ensemble": ensemble})
         return found
 
     def first_cases(self) -> dict[str, str]:

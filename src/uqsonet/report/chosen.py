@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from uqsonet.config import Config
 from uqsonet.errors import DataError
 from uqsonet.metrics import relative_error
+from uqsonet.nn.ensemble import load_ensemble
 from uqsonet.nn.weights import load
-from uqsonet.problems import get_problem
+from uqsonet.report.names import method_title
 from uqsonet.report.sets import Panel, find_sets, load_test
 from uqsonet.simulation import Functions
 
@@ -56,17 +57,33 @@ class Chosen:
     method: str = "UQ-SONet"
 
 
-def choose(
-    experiment: str, config: Config, functions: Path, reference: Path, weights: Path
-) -> list[Chosen]:
-    """Return the panels of an experiment's own figure: one model, its `figure_counts`.
+def choose(panels: Sequence[Mapping[str, Any]], method: str) -> list[Chosen]:
+    """Return the panels of a declared figure, each model loaded once.
 
-    In two dimensions there is one panel, that of the largest count.
+    Parameters
+    ----------
+    panels : sequence of mapping
+        Keys ``functions``, ``reference``, ``weights`` (files), ``ensemble``, ``sensors`` and
+        ``noise_std``.
+    method : str
     """
-    one, model = config.experiments[experiment], load(weights)
-    line = get_problem(one.problem).grid.dim == 1
-    counts = one.figure_counts if line else [max(one.figure_counts)]
-    return [Chosen(functions, reference, m, one.noise_std, model) for m in counts]
+
+    @cache
+    def model(weights: tuple[str, ...], ensemble: bool) -> Conditioned:
+        files = [Path(path) for path in weights]
+        return load_ensemble(files) if ensemble else load(files[0])
+
+    return [
+        Chosen(
+            Path(one["functions"]),
+            Path(one["reference"]),
+            one["sensors"],
+            one["noise_std"],
+            model(tuple(one["weights"]), one["ensemble"]),
+            method_title(method),
+        )
+        for one in panels
+    ]
 
 
 def predict(chosen: Sequence[Chosen]) -> tuple[Functions, list[Panel]]:

@@ -20,7 +20,7 @@ def data_figure(
     ----------
     experiment : str
     config : Config
-        The smallest, the middle and the largest of the experiment's sensor counts are shown.
+        The smallest, the middle and the largest sensor count of its first case are shown.
     functions, reference : Path
         Test functions and the reference posteriors of an evaluation.
     out_pdf, out_png : Path
@@ -31,7 +31,7 @@ def data_figure(
         If the files do not belong together, the problem has more than two dimensions or an
         observation set is missing.
     """
-    counts = config.experiments[experiment].sensors.counts
+    counts = config.cases_of([experiment])[0].sensors.counts
     data, found, noise_std = load_test(functions, reference)
     chosen = sorted({counts[0], counts[len(counts) // 2], counts[-1]})
     shown = Shown(data, find_sets(found, chosen, reference), noise_std)

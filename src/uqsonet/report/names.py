@@ -11,6 +11,7 @@ from uqsonet.report.latex import escape
 FLOOR = "reference"
 METHODS = {
     "vidon": "VIDON",
+    "deep_ensemble": "Deep ensemble of VIDON",
     "uqsonet": "UQ-SONet",
     "sensor_free": "Sensor-free",
     "cokriging": "Cokriging",
