@@ -9,12 +9,12 @@ import pytest
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
-from tests.report.fields import Inputs, make_inputs
+from tests.report.fields import NOISE, Inputs, make_inputs
 from uqsonet.errors import DataError
 from uqsonet.grids import Grid
 from uqsonet.problems import get_problem
 from uqsonet.report import figures
-from uqsonet.report.figures import posterior_figure, training_figure
+from uqsonet.report.figures import Chosen, choose, posterior_figure, training_figure
 from uqsonet.report.maps import draw_map, input_scale, log_ticks, scale
 from uqsonet.report.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
 
@@ -34,9 +34,12 @@ def planes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inputs]:
 
 def draw(inputs: Inputs, folder: Path) -> tuple[bytes, bytes]:
     pdf, png = folder / "p.pdf", folder / "p.png"
-    files = inputs.functions, inputs.reference, inputs.weights
-    posterior_figure("e_1", inputs.config, *files, pdf, png)
+    posterior_figure(chosen(inputs), inputs.config.scale, pdf, png)
     return pdf.read_bytes(), png.read_bytes()
+
+
+def chosen(inputs: Inputs) -> list[Chosen]:
+    return choose("e_1", inputs.config, inputs.functions, inputs.reference, inputs.weights)
 
 
 def write_log(path: Path, trial: int, text: str = "0.5") -> Path:
@@ -87,11 +90,11 @@ def test_posteriors_in_the_plane(
     drawn: list[Figure] = []
     monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure))
     one = planes[problem]
-    files = one.functions, one.reference, one.weights
-    posterior_figure("e_1", one.config, *files, tmp_path / "p.pdf", tmp_path / "p.png")
+    posterior_figure(chosen(one), "full", tmp_path / "p.pdf", tmp_path / "p.png")
     titles = [a.get_title() for a in drawn[0].axes if a.get_title()]
     symbol = get_problem(problem).input_symbol
-    assert titles[0] == f"input ${symbol}$, $m = 3$ sensors"  # the largest count
+    assert titles[0].startswith(f"true input ${symbol}$\n$m = 3$ sensors")  # the largest count
+    assert titles[0].endswith(rf"noise $\sigma = {NOISE:g}$")
     assert titles[1:3] + titles[4:6] == [
         f"{who} {what}" for what in ("mean", "std") for who in ("reference", "UQ-SONet")
     ]
@@ -114,9 +117,10 @@ def test_three_dimensions_are_refused(
     inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cube = Grid((0, 0, 0), (1, 1, 1), (1, 3, 11))
+    panels = chosen(inputs)  # a model of that grid is none of ours
     monkeypatch.setitem(vars(get_problem("toy_linear")), "grid", cube)
     with pytest.raises(DataError, match="one or two dimensions"):
-        draw(inputs, tmp_path)
+        posterior_figure(panels, "full", tmp_path / "p.pdf", tmp_path / "p.png")
 
 
 def test_maps_of_periodic_functions_reach_the_end() -> None:
@@ -147,6 +151,8 @@ def test_ticks_of_logarithmic_scales() -> None:
     assert log_ticks(0.25, 2.5) == [0.5, 1.0, 2.0]
     assert log_ticks(0.05, 20.0) == pytest.approx([0.1, 1.0, 10.0])
     assert log_ticks(0.9, 20.0) == pytest.approx([1.0, 3.0, 10.0])
+    assert log_ticks(0.9, 20.0, most=7) == pytest.approx([1.0, 2.0, 5.0, 10.0, 20.0])
+    assert log_ticks(1.2, 4.0) == pytest.approx([1.5, 2.0, 3.0])
 
 
 def height(png: bytes) -> int:

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from tests.report.inside import require_tidy
+from uqsonet.errors import DataError
+from uqsonet.report.compare import COLUMNS, compare_figure, draw_compare
+from uqsonet.report.style import BLUE, GREEN, ORANGE, RED, styled
+
+NAN = float("nan")
+SIZES = [500, 1000, 2500, 5000, 10000, 20000]
+LATENT = [1, 2, 5, 10, 15, 20]
+OTHERS = ("cokriging", "sensor_free", "reference")
+
+
+def table(rows: list[tuple[object, ...]]) -> pd.DataFrame:
+    """Long form from (sensors, x, method, metric, value, pm), in no order."""
+    made = pd.DataFrame(rows, columns=COLUMNS[:6]).assign(low=NAN, high=NAN)
+    return made.sample(frac=1.0, random_state=0)
+
+
+def make_distance() -> pd.DataFrame:
+    rows: list[tuple[object, ...]] = []
+    for m in (3, 5):
+        rows.append((m, NAN, "reference", "w2", 0.14 + m / 1000, NAN))
+        rows += [(m, x, "uqsonet", "w2", 0.14 + 0.1 / x, 0.01 / x) for x in LATENT]
+        rows += [(m, x, "uqsonet", "w2_gaussian", 0.03 + 0.1 / x, 0.01) for x in LATENT]
+    return table(rows)
+
+
+def make_errors(
+    methods: tuple[str, ...] = OTHERS, counts: tuple[int, ...] = (3, 5)
+) -> pd.DataFrame:
+    rows: list[tuple[object, ...]] = []
+    levels = {"cokriging": 0.05, "sensor_free": 0.3, "reference": 0.007}
+    for m in counts:
+        for k, metric in enumerate(("err_mean", "err_std")):
+            for x in SIZES:
+                value = (0.02 + 0.01 * k) * (10000 / x) ** 0.4
+                rows.append((m, x, "uqsonet", metric, value, NAN if x == 20000 else value / 5))
+            for method in methods:
+                level = levels[method] * (1 + k / 4)
+                places = [NAN] if method == "reference" else SIZES
+                rows += [(m, x, method, metric, level, NAN) for x in places]
+    return table(rows)
+
+
+def make_spread(pm: float = 0.004) -> pd.DataFrame:
+    rows: list[tuple[object, ...]] = []
+    for m in range(1, 11):
+        rows.append((m, m, "reference", "mean_std", 0.3 - m / 100, NAN))
+        rows.append((m, m, "uqsonet", "mean_std", 0.31 - m / 100, pm))
+    return table(rows)
+
+
+@pytest.fixture(autouse=True)
+def style() -> Iterator[None]:
+    with styled():
+        yield
+
+
+def panels(figure: Figure) -> list[Axes]:
+    return figure.axes
+
+
+def values(axes: Axes, color: str, marker: str) -> np.ndarray:
+    """Return the points of the one line with filled marks of that colour."""
+    (line,) = (
+        line
+        for line in axes.lines
+        if (line.get_color(), line.get_marker()) == (color, marker)
+        and line.get_markerfacecolor() == color
+    )
+    return np.asarray(line.get_xydata())
+
+
+def error_bars(axes: Axes) -> dict[str, list[np.ndarray]]:
+    """Return the vertical segments of error bars by colour."""
+    found: dict[str, list[np.ndarray]] = {}
+    for part in axes.collections:
+        if isinstance(part, LineCollection):
+            found.setdefault(to_hex(part.get_color()[0]).upper(), []).extend(part.get_segments())
+    return found
+
+
+def legend(figure: Figure) -> list[str]:
+    (one,) = figure.legends
+    return [text.get_text() for text in one.get_texts() if text.get_text().strip()]
+
+
+def expected(made: pd.DataFrame, m: int, method: str, metric: str) -> pd.DataFrame:
+    keep = (made.sensors == m) & (made.method == method) & (made.metric == metric)
+    return made[keep].sort_values("x")
+
+
+def titles(figure: Figure) -> list[str]:
+    return [a.get_title() for a in panels(figure)]
+
+
+def test_three_tables() -> None:
+    figure = draw_compare(make_distance(), make_errors(), make_spread())
+    assert titles(figure) == ["$m = 3$", "$m = 5$"] * 2 + [""]
+    letters = [a.get_title(loc="left") for a in panels(figure)]
+    assert letters == ["(a)", "", "(b)", "", "(c)"]
+    assert legend(figure) == [
+        "$W_2$ of samples",
+        "$W_2$ of Gaussians",
+        "two reference draws",
+        "error of the mean",
+        "error of the std",
+        "UQ-SONet",
+        "Cokriging",
+        "Sensor-free",
+        "MC floor",
+        "reference",
+        "UQ-SONet",
+    ]
+    labels = [a.get_xlabel() for a in panels(figure)]
+    assert labels == ["latent dimension $d_z$"] * 2 + ["training pairs $N$"] * 2 + [
+        "number of sensors $m$"
+    ]
+    assert "(%)" in panels(figure)[2].get_ylabel()
+    require_tidy(figure)
+
+
+@pytest.mark.parametrize("given", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+def test_any_subset(given: tuple[int, ...]) -> None:
+    made = [make_distance(), make_errors(), make_spread()]
+    figure = draw_compare(*(table if k in given else None for k, table in enumerate(made)))
+    assert len(panels(figure)) == sum([2, 2, 1][k] for k in given)
+    letters = [a.get_title(loc="left") for a in panels(figure) if a.get_title(loc="left")]
+    assert letters == (["(a)", "(b)"] if len(given) == 2 else [])
+    require_tidy(figure)
+
+
+@pytest.mark.parametrize("counts", [(3,), (3, 9), (1, 3, 9)])
+def test_errors_of_one_method(counts: tuple[int, ...]) -> None:
+    figure = draw_compare(None, make_errors((), counts), None)
+    assert titles(figure) == [f"$m = {m}$" for m in counts]
+    assert legend(figure) == ["error of the mean", "error of the std"]
+    require_tidy(figure)
+
+
+def test_rows_of_different_numbers_of_panels() -> None:
+    figure = draw_compare(make_distance(), make_errors(counts=(1, 3, 9)), make_spread())
+    assert len(panels(figure)) == 2 + 3 + 1
+    require_tidy(figure)
+
+
+def test_distances_are_those_given() -> None:
+    made = make_distance()
+    figure = draw_compare(made, None, None)
+    for axes, m in zip(panels(figure), (3, 5), strict=True):
+        for metric, color, marker in (("w2", BLUE, "o"), ("w2_gaussian", GREEN, "^")):
+            truth = expected(made, m, "uqsonet", metric)
+            np.testing.assert_allclose(values(axes, color, marker), truth[["x", "value"]])
+            bars = np.array(error_bars(axes)[color])[:, :, 1]
+            low, high = truth.value - truth.pm, truth.value + truth.pm
+            np.testing.assert_allclose(bars, np.stack([low, high], axis=1))
+        (level,) = (line for line in axes.lines if line.get_color() == RED)
+        assert set(np.asarray(level.get_ydata())) == {0.14 + m / 1000}
+        assert axes.get_ylim()[0] == 0
+    assert [tick for tick in panels(figure)[0].get_xticks()] == LATENT
+
+
+def test_errors_are_those_given_in_percent() -> None:
+    made = make_errors()
+    figure = draw_compare(None, made, None)
+    for axes, m in zip(panels(figure), (3, 5), strict=True):
+        assert axes.get_xscale() == axes.get_yscale() == "log"
+        for metric, color, marker in (("err_mean", BLUE, "o"), ("err_std", ORANGE, "s")):
+            truth = expected(made, m, "uqsonet", metric)
+            found = values(axes, color, marker)
+            np.testing.assert_allclose(found[:, 0], truth.x)
+            np.testing.assert_allclose(found[:, 1], 100 * truth.value)
+            # The largest set has one trial: no bar.
+            bars = np.array(error_bars(axes)[color])
+            assert bars[:, 0, 0].tolist() == SIZES[:-1]
+            np.testing.assert_allclose(bars[:, 1, 1], 120 * truth.value[:-1])
+        thin = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+        assert len(thin) == 2 * len(OTHERS)
+        assert all(np.asarray(line.get_xdata()).tolist() == SIZES for line in thin)
+        heights = sorted({round(float(np.asarray(line.get_ydata())[0]), 6) for line in thin})
+        assert heights == [0.7, 0.875, 5.0, 6.25, 30.0, 37.5]
+        low, high = axes.get_ylim()
+        assert low < 0.7 and high > 37.5
+    assert [t.get_text() for t in panels(figure)[0].get_xticklabels()] == [
+        "500",
+        "1k",
+        "2.5k",
+        "5k",
+        "10k",
+        "20k",
+    ]
+
+
+def test_bars_of_spread_are_those_given() -> None:
+    made = make_spread()
+    (axes,) = panels(draw_compare(None, None, made))
+    bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+    reference, ours = bars[:10], bars[10:]
+    for found, method in ((reference, "reference"), (ours, "uqsonet")):
+        truth = made[made.method == method].sort_values("x")
+        np.testing.assert_allclose([bar.get_height() for bar in found], truth.value)
+    for left, right, m in zip(reference, ours, range(1, 11), strict=True):
+        assert left.get_x() + left.get_width() == pytest.approx(m) == right.get_x()
+        assert left.get_hatch() and not right.get_hatch()
+    ((_, segments),) = error_bars(axes).items()
+    np.testing.assert_allclose([s[1, 1] - s[0, 1] for s in segments], 0.008)
+
+
+def test_one_trial_has_no_bars() -> None:
+    made = [make_distance(), make_errors(), make_spread()]
+    figure = draw_compare(*(t.assign(pm=NAN) for t in made))
+    assert not any(error_bars(axes) for axes in panels(figure))
+    require_tidy(figure)
+
+
+def test_a_bar_below_zero_does_not_stretch_the_axis() -> None:
+    made = make_errors(())
+    figure = draw_compare(None, made.assign(pm=2 * made.value), None)
+    low, _ = panels(figure)[0].get_ylim()
+    assert low > 100 * made.value.min() / 3
+    require_tidy(figure)
+
+
+def test_foreign_methods_and_metrics_are_left_out() -> None:
+    other = table(
+        [(3, 500, "vidon", "err_mean", 900.0, NAN), (3, 500, "uqsonet", "crps", 9.0, NAN)]
+    )
+    figure = draw_compare(None, pd.concat([make_errors(), other]), None)
+    assert panels(figure)[0].get_ylim()[1] < 100
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(DataError, match="at least one table"):
+        draw_compare(None, None, None)
+    with pytest.raises(DataError, match=r"errors: lacks \['pm'\]"):
+        draw_compare(None, make_errors().drop(columns="pm"), None)
+    with pytest.raises(DataError, match="distance: holds no w2 or w2_gaussian of uqsonet"):
+        draw_compare(make_errors(), None, None)
+    with pytest.raises(DataError, match="spread: a value is not finite"):
+        draw_compare(None, None, make_spread().assign(value=NAN))
+
+
+def test_files_repeat_byte_by_byte(tmp_path: Path) -> None:
+    found = []
+    for name in "ab":
+        pdf, png = tmp_path / f"{name}.pdf", tmp_path / f"{name}.png"
+        compare_figure(make_distance(), make_errors(), make_spread(), "smoke", pdf, png)
+        found.append((pdf.read_bytes(), png.read_bytes()))
+    assert found[0] == found[1]
+    assert found[0][0].startswith(b"%PDF") and b"/Type3" not in found[0][0]
+    assert found[0][1].startswith(b"\x89PNG")
