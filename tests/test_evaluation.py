@@ -195,4 +195,5 @@ def test_errors_on_a_line_are_those_of_its_points(toy_files, tmp_path):
 
 def test_the_share_of_points_with_a_band_too_narrow_leaves_the_boundary_out():
     reference = torch.tensor([0.0, 1.0, 2.0, 3.0, 0.0])
-    assert narrower_share(torch.tensor([0.0, 0.9, 2.1, 2.9, 0.0]), reference) == pytest.approx(2 / 3)
+    predicted = torch.tensor([0.0, 0.9, 2.1, 2.9, 0.0])
+    assert narrower_share(predicted, reference) == pytest.approx(2 / 3)

@@ -223,8 +223,10 @@ def estimate(config: Config, root: Path) -> list[Cost]:
             jobs["train"] |= {f: each * len(s) for f, s in zip(files, stacks, strict=True)}
         judges = {o for m in case.methods for o in plan.trained_in(case.name, m).values()}
         needed: list[tuple[str, Evaluation]] = []
-        needed += [(name, "validation") for name in sorted(judges)]
-        needed += [(case.name, label) for label in case.evaluations]
+        for name in sorted(judges):
+            needed.append((name, "validation"))
+        for label in case.evaluations:
+            needed.append((case.name, label))
         for name, label in needed:
             evaluation = config.evaluation_of(name, label)
             sets = evaluation.sets * len(config.cases[name].sensors.counts)

@@ -18,6 +18,7 @@ from uqsonet.layouts import generate_layouts
 from uqsonet.nn.base import build_model
 from uqsonet.problems.base import Problem
 from uqsonet.reference import compute_reference
+from uqsonet.report.figures import Chosen, choose
 from uqsonet.simulation import load_functions, simulate
 from uqsonet.storage import write_weights
 
@@ -93,3 +94,10 @@ def make_inputs(problem: str, folder: Path) -> Inputs:
     meta = {"method": "uqsonet", "problem": problem, "noise_std": NOISE, "trials": [0]}
     write_weights(weights, tensors, meta | {"config": method.model_dump(mode="json")})
     return Inputs(config, functions, reference, weights)
+
+
+def choose_counts(inputs: Inputs, counts: list[int]) -> list[Chosen]:
+    """Return the panels of a figure that shows some sensor counts."""
+    files = {"functions": str(inputs.functions), "reference": str(inputs.reference)}
+    common = {"weights": [str(inputs.weights)], "ensemble": False, "noise_std": NOISE}
+    return choose([files | common | {"sensors": m} for m in counts], "uqsonet")

@@ -9,12 +9,13 @@ import pytest
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
-from tests.report.fields import NOISE, Inputs, make_inputs
+from tests.report.conftest import COUNTS
+from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
 from uqsonet.errors import DataError
 from uqsonet.grids import Grid
 from uqsonet.problems import get_problem
 from uqsonet.report import figures
-from uqsonet.report.figures import Chosen, choose, posterior_figure, training_figure
+from uqsonet.report.figures import posterior_figure, training_figure
 from uqsonet.report.maps import draw_map, input_scale, log_ticks, scale
 from uqsonet.report.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
 
@@ -32,14 +33,10 @@ def planes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inputs]:
     return {name: make_inputs(name, tmp_path_factory.mktemp(name)) for name in names}
 
 
-def draw(inputs: Inputs, folder: Path) -> tuple[bytes, bytes]:
+def draw(inputs: Inputs, folder: Path, counts: list[int] = COUNTS) -> tuple[bytes, bytes]:
     pdf, png = folder / "p.pdf", folder / "p.png"
-    posterior_figure(chosen(inputs), inputs.config.scale, pdf, png)
+    posterior_figure(choose_counts(inputs, counts), inputs.config.scale, pdf, png)
     return pdf.read_bytes(), png.read_bytes()
-
-
-def chosen(inputs: Inputs) -> list[Chosen]:
-    return choose("e_1", inputs.config, inputs.functions, inputs.reference, inputs.weights)
 
 
 def write_log(path: Path, trial: int, text: str = "0.5") -> Path:
@@ -71,16 +68,12 @@ def test_pdf_has_truetype_fonts_and_no_date(inputs: Inputs, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("counts", [[1], [1, 3]])
 def test_any_number_of_panels(inputs: Inputs, tmp_path: Path, counts: list[int]) -> None:
-    one = inputs.config.experiments["e_1"].model_copy(update={"figure_counts": counts})
-    config = inputs.config.model_copy(update={"experiments": {"e_1": one}})
-    draw(dataclasses.replace(inputs, config=config), tmp_path)
+    draw(inputs, tmp_path, counts)
 
 
 def test_a_missing_set_is_named(inputs: Inputs, tmp_path: Path) -> None:
-    one = inputs.config.experiments["e_1"].model_copy(update={"figure_counts": [2]})
-    config = inputs.config.model_copy(update={"experiments": {"e_1": one}})
     with pytest.raises(DataError, match="0 observation sets with 2 sensors"):
-        draw(dataclasses.replace(inputs, config=config), tmp_path)
+        draw(inputs, tmp_path, [2])
 
 
 @pytest.mark.parametrize("problem", ["toy_field", "toy_torus"])
@@ -90,10 +83,10 @@ def test_posteriors_in_the_plane(
     drawn: list[Figure] = []
     monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure))
     one = planes[problem]
-    posterior_figure(chosen(one), "full", tmp_path / "p.pdf", tmp_path / "p.png")
+    posterior_figure(choose_counts(one, [3]), "full", tmp_path / "p.pdf", tmp_path / "p.png")
     titles = [a.get_title() for a in drawn[0].axes if a.get_title()]
     symbol = get_problem(problem).input_symbol
-    assert titles[0].startswith(f"true input ${symbol}$\n$m = 3$ sensors")  # the largest count
+    assert titles[0].startswith(f"true input ${symbol}$\n$m = 3$ sensors")
     assert titles[0].endswith(rf"noise $\sigma = {NOISE:g}$")
     assert titles[1:3] + titles[4:6] == [
         f"{who} {what}" for what in ("mean", "std") for who in ("reference", "UQ-SONet")
@@ -117,7 +110,7 @@ def test_three_dimensions_are_refused(
     inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cube = Grid((0, 0, 0), (1, 1, 1), (1, 3, 11))
-    panels = chosen(inputs)  # a model of that grid is none of ours
+    panels = choose_counts(inputs, COUNTS)  # a model of that grid is none of ours
     monkeypatch.setitem(vars(get_problem("toy_linear")), "grid", cube)
     with pytest.raises(DataError, match="one or two dimensions"):
         posterior_figure(panels, "full", tmp_path / "p.pdf", tmp_path / "p.png")

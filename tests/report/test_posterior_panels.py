@@ -13,7 +13,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tests.report.fields import NOISE, Inputs, make_inputs
+from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
 from tests.report.inside import require_tidy
 from uqsonet.config import ReferenceConfig
 from uqsonet.errors import DataError
@@ -21,7 +21,7 @@ from uqsonet.problems import get_problem
 from uqsonet.problems.base import Transform
 from uqsonet.reference import compute_reference
 from uqsonet.report import figures
-from uqsonet.report.chosen import Chosen, choose, predict
+from uqsonet.report.chosen import Chosen, predict
 from uqsonet.report.figures import posterior_figure
 from uqsonet.report.style import BLUE, RED, styled
 
@@ -211,7 +211,7 @@ def test_noise_on_a_logarithm_is_shown_on_a_logarithmic_axis(
 
 
 def test_maps_name_method_and_noise(plane: Inputs, drawn: list[Figure]) -> None:
-    (one,) = choose("e_1", plane.config, plane.functions, plane.reference, plane.weights)
+    (one,) = choose_counts(plane, [3])
     figure = show([dataclasses.replace(one, method=ENSEMBLE)], drawn)
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert titles[0] == rf"true input $f${chr(10)}$m = 3$ sensors, noise $\sigma = {NOISE:g}$"
@@ -229,7 +229,7 @@ def test_what_is_refused(inputs: Inputs, plane: Inputs, loud: Path, tmp_path: Pa
         posterior_figure([dataclasses.replace(first, noise_std=0.3)], "full", *files)
     with pytest.raises(DataError, match="found 0 data sets"):
         posterior_figure([], "full", *files)
-    (flat,) = choose("e_1", plane.config, plane.functions, plane.reference, plane.weights)
+    (flat,) = choose_counts(plane, [3])
     with pytest.raises(DataError, match="found 2 data sets"):
         posterior_figure([first, flat], "full", *files)
     with pytest.raises(DataError, match="a figure of maps has one panel, not 2"):

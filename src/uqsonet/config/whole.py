@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -77,6 +77,12 @@ class Config(Section):
             pairs = self.problems[experiment.problem].training
             found |= cases_of(name, experiment, pairs, split)
         return found
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Config:
+        """Return a copy with changed fields; its cases are its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("cases", None)
+        return copied
 
     @property
     def selected(self) -> list[str]:
@@ -184,8 +190,12 @@ class Config(Section):
                 f"{where}: training = {max(sizes)} exceeds the {data.training} training pairs of "
                 f"problems.{experiment.problem}"
             )
-        splits: dict[Evaluation, str] = {"paper": "test", "precise": "test"}
-        for label, split in (splits | {"validation": "validation"}).items():
+        splits: dict[Evaluation, str] = {
+            "paper": "test",
+            "precise": "test",
+            "validation": "validation",
+        }
+        for label, split in splits.items():
             sets, there = self.evaluations[label].sets, getattr(data, split)
             if sets > there:
                 raise ValueError(

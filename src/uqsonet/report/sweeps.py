@@ -47,9 +47,10 @@ def _rows(
     summaries: pd.DataFrame, experiment: str, methods: list[str], metrics: list[str], x: str
 ) -> pd.DataFrame:
     """Return the rows of an experiment, in its most precise evaluation, with their x."""
-    found = summaries.query("experiment == @experiment")
+    found = summaries.loc[summaries["experiment"] == experiment]
     label = "precise" if "precise" in set(found["evaluation"]) else "paper"
-    kept = found.query("evaluation == @label and method in @methods and metric in @metrics")
+    wanted = found["method"].isin(methods) & found["metric"].isin(metrics)
+    kept = found.loc[wanted & (found["evaluation"] == label)]
     return kept.assign(x=kept[x].astype(float))
 
 
@@ -57,8 +58,9 @@ def _distance(summaries: pd.DataFrame, experiment: str) -> pd.DataFrame:
     metrics = ["w2", "w2_gaussian"]
     table = _rows(summaries, experiment, [METHOD, FLOOR], metrics, "latent_dim")
     # Two reference draws know nothing of d_z: one line for the whole axis.
-    floor = table.query("method == @FLOOR and metric == 'w2'").drop_duplicates("sensors")
-    both = [table.query("method == @METHOD"), floor.assign(x=float("nan"))]
+    is_floor = (table["method"] == FLOOR) & (table["metric"] == "w2")
+    floor = table.loc[is_floor].drop_duplicates("sensors").assign(x=float("nan"))
+    both = [table.loc[table["method"] == METHOD], floor]
     return pd.concat(both).loc[:, COLUMNS]
 
 
