@@ -19,6 +19,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 configfile: "config.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 try:
     CONFIG = load_config(config, "the configuration")
     PLAN = Plan(CONFIG)

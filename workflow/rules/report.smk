@@ -1,13 +1,4 @@
 # From scores to tables, figures, scorecard and the page that shows them all.
-def figures_with(layout):
-    """Return the figures of one layout as a pattern of wildcards."""
-    return "|".join(
-        [n for n in FIGURES if CONFIG.figures[n].layout == layout] or ["none"]
-    )
-
-
-def panels(w):
-    return PLAN.panels(CONFIG.figures[w.figure])
 
 
 rule summary:
@@ -35,18 +26,20 @@ rule table:
     input:
         unpack(lambda w: PLAN.table_inputs(w.table)),
     output:
-        tex=report(
-            f"{RESULTS}/tables/{{table}}.tex",
+        tex=f"{RESULTS}/tables/{{table}}.tex",
+        csv=report(
+            f"{RESULTS}/tables/{{table}}.csv",
+            caption="../report/table.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
-        csv=f"{RESULTS}/tables/{{table}}.csv",
         json=f"{RESULTS}/tables/{{table}}.json",
     log:
         f"{RESULTS}/logs/tables/{{table}}.log",
     conda:
         "../../environment.yml"
     params:
+        caption=lambda w: PLAN.caption(w.table, table=True),
         spec=lambda w: PLAN.report(
             "uqsonet.report.tables", TABLES[w.table], table=w.table
         ),
@@ -94,14 +87,20 @@ rule scorecard:
 rule schematic_figure:
     output:
         pdf=f"{RESULTS}/figures/{{figure}}.pdf",
-        png=f"{RESULTS}/figures/{{figure}}.png",
+        png=report(
+            f"{RESULTS}/figures/{{figure}}.png",
+            caption="../report/figure.rst",
+            category="Figures of the paper",
+            labels={"figure": "{figure}"},
+        ),
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
     wildcard_constraints:
-        figure=figures_with("schematic"),
+        figure=PLAN.figures_with("schematic"),
     conda:
         "../../environment.yml"
     params:
+        caption=lambda w: PLAN.caption(w.figure),
         spec=PLAN.schematic(),
     script:
         "../scripts/schematic_figure.py"
@@ -109,24 +108,30 @@ rule schematic_figure:
 
 rule posterior_figure:
     input:
-        functions=lambda w: [p["functions"] for p in panels(w)],
-        references=lambda w: [p["reference"] for p in panels(w)],
-        weights=lambda w: [f for p in panels(w) for f in p["weights"]],
+        functions=lambda w: [p["functions"] for p in PLAN.panels(w.figure)],
+        references=lambda w: [p["reference"] for p in PLAN.panels(w.figure)],
+        weights=lambda w: [f for p in PLAN.panels(w.figure) for f in p["weights"]],
     output:
         pdf=f"{RESULTS}/figures/{{figure}}.pdf",
-        png=f"{RESULTS}/figures/{{figure}}.png",
+        png=report(
+            f"{RESULTS}/figures/{{figure}}.png",
+            caption="../report/figure.rst",
+            category="Figures of the paper",
+            labels={"figure": "{figure}"},
+        ),
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
     wildcard_constraints:
-        figure=figures_with("posterior"),
+        figure=PLAN.figures_with("posterior"),
     conda:
         "../../environment.yml"
     params:
+        caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
             "uqsonet.report.figures",
             FIGURES[w.figure],
             figure=w.figure,
-            panels=panels(w),
+            panels=PLAN.panels(w.figure),
         ),
     script:
         "../scripts/posterior_figure.py"
@@ -137,14 +142,20 @@ rule compare_figure:
         lambda w: expand(f"{RESULTS}/summary/{{e}}.csv", e=FIGURES[w.figure]),
     output:
         pdf=f"{RESULTS}/figures/{{figure}}.pdf",
-        png=f"{RESULTS}/figures/{{figure}}.png",
+        png=report(
+            f"{RESULTS}/figures/{{figure}}.png",
+            caption="../report/figure.rst",
+            category="Figures of the paper",
+            labels={"figure": "{figure}"},
+        ),
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
     wildcard_constraints:
-        figure=figures_with("compare"),
+        figure=PLAN.figures_with("compare"),
     conda:
         "../../environment.yml"
     params:
+        caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
             "uqsonet.report.sweeps", FIGURES[w.figure], figure=w.figure
         ),
@@ -158,12 +169,18 @@ rule data_figure:
         reference=lambda w: PLAN.picture_inputs(w.experiment)["reference"],
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_data.pdf",
-        png=f"{RESULTS}/figures/{{experiment}}_data.png",
+        png=report(
+            f"{RESULTS}/figures/{{experiment}}_data.png",
+            caption="../report/figure.rst",
+            category="Data and training",
+            labels={"experiment": "{experiment}", "shows": "data"},
+        ),
     log:
         f"{RESULTS}/logs/figures/{{experiment}}_data.log",
     conda:
         "../../environment.yml"
     params:
+        caption=lambda w: PLAN.caption(f"{w.experiment}_data"),
         spec=lambda w: PLAN.report("uqsonet.report.data_figure", [w.experiment]),
     script:
         "../scripts/data_figure.py"
@@ -174,12 +191,18 @@ rule training_figure:
         lambda w: PLAN.picture_inputs(w.experiment)["logs"],
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_training.pdf",
-        png=f"{RESULTS}/figures/{{experiment}}_training.png",
+        png=report(
+            f"{RESULTS}/figures/{{experiment}}_training.png",
+            caption="../report/figure.rst",
+            category="Data and training",
+            labels={"experiment": "{experiment}", "shows": "training"},
+        ),
     log:
         f"{RESULTS}/logs/figures/{{experiment}}_training.log",
     conda:
         "../../environment.yml"
     params:
+        caption=lambda w: PLAN.caption(f"{w.experiment}_training"),
         spec=lambda w: PLAN.report("uqsonet.report.figures", [w.experiment]),
     script:
         "../scripts/training_figure.py"
@@ -190,12 +213,18 @@ rule layouts_figure:
         lambda w: PLAN.picture_inputs(w.experiment)["layouts"],
     output:
         pdf=f"{RESULTS}/figures/{{experiment}}_layouts.pdf",
-        png=f"{RESULTS}/figures/{{experiment}}_layouts.png",
+        png=report(
+            f"{RESULTS}/figures/{{experiment}}_layouts.png",
+            caption="../report/figure.rst",
+            category="Data and training",
+            labels={"experiment": "{experiment}", "shows": "layouts"},
+        ),
     log:
         f"{RESULTS}/logs/figures/{{experiment}}_layouts.log",
     conda:
         "../../environment.yml"
     params:
+        caption=lambda w: PLAN.caption(f"{w.experiment}_layouts"),
         spec=lambda w: PLAN.report("uqsonet.report.layouts_figure", [w.experiment]),
     script:
         "../scripts/layouts_figure.py"
@@ -210,7 +239,11 @@ rule page:
         # Made last, so that the times of all stages are in the logs.
         all=f"{RESULTS}/tables/all.tex",
     output:
-        f"{RESULTS}/report.html",
+        report(
+            f"{RESULTS}/report.html",
+            caption="../report/page.rst",
+            category="Everything on one page",
+        ),
     log:
         f"{RESULTS}/logs/page.log",
     conda:

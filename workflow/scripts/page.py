@@ -1,1 +1,18 @@
 """Everything on one page: see `uqsonet.report.sections.build_page`."""
+
+from pathlib import Path
+
+from uqsonet.config import load_config
+from uqsonet.jobs import job
+from uqsonet.report.sections import build_page
+
+with job(snakemake) as spec:
+    build_page(
+        load_config(spec["config"]),
+        spec["captions"],
+        Path(snakemake.output[0]).parent,
+        [Path(path) for path in snakemake.input.tables],
+        [Path(path) for path in snakemake.input.figures],
+        Path(snakemake.input.scorecard),
+        Path(snakemake.output[0]),
+    )

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from uqsonet.config import Case, PosteriorFigure
+from uqsonet.pipeline.captions import figure_caption, picture_caption, table_caption
 from uqsonet.pipeline.files import Files
 from uqsonet.pipeline.sources import ROOT, source_digest
 from uqsonet.pipeline.specs import as_json
@@ -46,9 +47,15 @@ class Plan(Files):
             "inference": [f"{self.config.results}/inference/{case.name}.json" for case in cases],
         }
 
-    def panels(self, figure: PosteriorFigure) -> list[dict[str, Any]]:
+    def figures_with(self, layout: str) -> str:
+        """Return a pattern that matches the figures of a layout, and nothing if there is none."""
+        found = [name for name in self.figures() if self.config.figures[name].layout == layout]
+        return "|".join(found or ["none"])
+
+    def panels(self, name: str) -> list[dict[str, Any]]:
         """Return the panels of a posterior figure: observations, reference, weights."""
-        found = []
+        figure, found = self.config.figures[name], []
+        assert isinstance(figure, PosteriorFigure)
         for count, noise in product(figure.counts, figure.noise_std):
             case = self.config.case(figure.experiment, noise_std=noise, sensors=count)
             weights = self.trained(case.name, figure.method, "safetensors")
@@ -131,9 +138,16 @@ class Plan(Files):
             config={"scale": self.config.scale}, code=source_digest(["uqsonet.report.schematic"])
         )
 
+    def caption(self, name: str, table: bool = False) -> tuple[str, str]:
+        """Return title and caption of a figure, of a picture or of a table."""
+        if table:
+            return table_caption(self.config, name)
+        declared = name in self.config.figures
+        return (figure_caption if declared else picture_caption)(self.config, name)
+
     def page(self) -> str:
         """Return the parameters of the page that shows everything, as JSON."""
-        pictures = self.pictures()
+        captions = {name: self.caption(name) for name in (*self.figures(), *self.pictures())}
         config = self.config.model_dump(mode="json", exclude={"jobs", "results"})
-        code = source_digest(["uqsonet.report.page", "uqsonet.report.sections"])
-        return as_json(config=config, pictures=pictures, code=code)
+        code = source_digest(["uqsonet.report.sections"])
+        return as_json(config=config, captions=captions, code=code)
