@@ -20,10 +20,11 @@ class Project:
     """A working copy: its own sources, configuration and results.
 
     Runs take the experiments of `select`; what an edit makes the DAG do again is the same for all.
+    Both of them share models, one has several noise levels.
     """
 
     path: Path
-    select: tuple[str, ...] | None = ("diffusion1d",)
+    select: tuple[str, ...] | None = ("diffusion1d", "diffusion1d_noise")
 
     def snakemake(self, *arguments: str, cores: int = 2) -> subprocess.CompletedProcess[str]:
         """Run Snakemake in the copy, with the copy's package."""

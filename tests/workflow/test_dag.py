@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -16,12 +17,21 @@ from tests.workflow.conftest import Project, fresh_copy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 SMOKE = Path("results/smoke")
+SINGLE = "config/single.yaml"
+"""One trial a job, as in the full run."""
 
 
 def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text, f"{path} has no {old!r}"
     path.write_text(text.replace(old, new, 1))
+
+
+@pytest.fixture(autouse=True)
+def single(request: pytest.FixtureRequest) -> None:
+    if "editable" in request.fixturenames:
+        path = request.getfixturevalue("editable").path / SINGLE
+        path.write_text("jobs: {trials_per_job: 1}\n")
 
 
 def overlay(project: Project, values: dict) -> str:
@@ -34,14 +44,20 @@ def test_every_promised_file_is_there(finished: Project) -> None:
     results = finished.path / SMOKE
     for name in (
         "tables/all.tex",
-        "tables/diffusion1d.tex",
-        "tables/diffusion1d.csv",
+        "tables/1d-pde-error.tex",
+        "tables/1d-pde-error.csv",
+        "tables/1d-pde-error.json",
+        "tables/1d-pde-addnoise-error.tex",
+        "tables/training-cost.csv",
+        "report.html",
         "scorecard.csv",
         "config.json",
         "figures/diffusion1d_data.pdf",
         "figures/diffusion1d_data.png",
-        "figures/diffusion1d_posterior.pdf",
-        "figures/diffusion1d_posterior.png",
+        "figures/1d-pde-plot.pdf",
+        "figures/1d-pde-plot.png",
+        "figures/1d-pde-addnoise.pdf",
+        "figures/setonet.pdf",
         "figures/diffusion1d_training.pdf",
     ):
         assert (results / name).stat().st_size > 0, name
@@ -74,8 +90,8 @@ def test_the_scorecard_has_all_142_cells_and_ours_where_this_run_has_them(
         rows = list(csv.DictReader(file))
     assert len(rows) == 142
     ours = [row for row in rows if row["ours"]]
-    assert {row["table"] for row in ours} == {"tab:1d-pde-error"}
-    assert len(ours) == 30
+    cells = Counter(row["table"] for row in ours)
+    assert cells == {"tab:1d-pde-error": 30, "tab:1d-pde-addnoise-error": 20}
 
 
 def test_the_results_tree_passes_the_check(finished: Project) -> None:
@@ -117,13 +133,15 @@ def test_a_plot_style_redraws_and_retrains_nothing(editable: Project) -> None:
     style = editable.path / "src/uqsonet/report/style.py"
     style.write_text(style.read_text() + "\nEXTRA_COLOUR = '#123456'\n")
     planned = editable.planned()
-    assert set(planned) == {"data_figure", "posterior_figure", "training_figure"}
+    drawn = {"data_figure", "posterior_figure", "training_figure", "schematic_figure"}
+    assert set(planned) == drawn | {"page"}
 
 
 def test_an_edit_of_a_model_retrains_it_and_no_other(editable: Project) -> None:
     edit(editable.path / "src/uqsonet/nn/kriging.py", "start + self.linear", "self.linear")
     planned = editable.planned()
-    assert planned["train"] == 2  # the two trials of uqsonet; vidon's files do not use kriging
+    # The trials of uqsonet, which serve every noise level; vidon's files do not use kriging.
+    assert planned["train"] == 1
     assert "simulate" not in planned
     assert "reference" not in planned
 
@@ -132,20 +150,53 @@ def test_an_edit_of_the_solver_starts_at_the_beginning(editable: Project) -> Non
     edit(editable.path / "src/uqsonet/solvers/elliptic1d.py", "2.0 / (k", "2 / (k")
     planned = editable.planned()
     assert planned["simulate"] == 1
-    assert planned["train"] == 4
+    assert planned["train"] == 2
 
 
 def test_one_more_trial_adds_one_training_a_method(editable: Project) -> None:
-    extra = overlay(editable, {"experiments": {"diffusion1d": {"trials": 3}}})
-    planned = editable.planned(extra)
+    assert (editable.smoke(SINGLE)).returncode == 0
+    trials = {"diffusion1d": {"trials": 3}, "diffusion1d_noise": {"trials": 3}}
+    extra = overlay(editable, {"experiments": trials})
+    planned = editable.planned(SINGLE, extra)
     assert planned["train"] == 2  # one for each of two methods
-    assert planned["evaluate"] == 4  # each in both evaluations
+    # Each method in both evaluations, and uqsonet in both evaluations of five noise levels.
+    assert planned["evaluate"] == 4 + 10
     assert "reference" not in planned
+
+
+def test_one_more_noise_level_adds_its_reference_and_scores(editable: Project) -> None:
+    levels = {"noise_std": [0.1, 0.3, 0.5, 0.7, 1.0, 2.0]}
+    extra = overlay(editable, {"experiments": {"diffusion1d_noise": levels}})
+    planned = editable.planned(extra)
+    assert planned["reference"] == 2 and planned["evaluate"] == 4
+    assert not {"train", "simulate", "sensors"} & set(planned)
+    assert planned["summary"] == 1 and planned["table"] == 1  # and no other table
+    result = editable.smoke(extra)
+    assert result.returncode == 0, result.stdout + result.stderr
+    table = (editable.path / SMOKE / "tables/1d-pde-addnoise-error.csv").read_text()
+    assert "diffusion1d_noise-noise2," in table
+
+
+def test_another_figure_draws_that_figure(editable: Project) -> None:
+    figures = {"1d-pde-addnoise": {"noise_std": [0.3, 0.7]}}
+    planned = editable.planned(overlay(editable, {"figures": figures}))
+    assert set(planned) == {"posterior_figure", "page", "save_config", "all_tables"}
+    assert planned["posterior_figure"] == 1
+
+
+def test_a_stage_forced_alone_reruns_what_follows(editable: Project) -> None:
+    result = editable.smoke("--forcerun", "scorecard", dry=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    for rule in ("scorecard", "all_tables", "page"):
+        assert f"rule {rule}:" in result.stdout + result.stderr
+    for rule in ("train", "evaluate", "summary", "posterior_figure"):
+        assert f"rule {rule}:" not in result.stdout + result.stderr
 
 
 def test_clustered_sensors_are_pictured(editable: Project) -> None:
     sensors = {"layout": "regular_space", "margin": 0.1, "distances": {2: 0.8, 4: 0.3}}
     extra = overlay(editable, {"experiments": {"diffusion1d": {"sensors": sensors}}})
+    editable.select = ("diffusion1d",)
     planned = editable.planned(extra)
     assert planned["sensors"] == 1
     assert planned["layouts_figure"] == 1
@@ -176,7 +227,10 @@ def test_one_and_two_cores_give_the_same_bytes(finished: Project, tmp_path: Path
     ("values", "words"),
     [
         ({"experimentz": {}}, "experimentz: unknown key"),
-        ({"experiments": {"diffusion1d": {"noise_std": -1}}}, "noise_std"),
+        ({"experiments": {"diffusion1d": {"noise_std": -1}}}, "diffusion1d.noise_std: "),
+        ({"tables": {"1d-pde-error": {"rows": "metric"}}}, "tables.1d-pde-error"),
+        ({"figures": {"1d-pde-plot": {"counts": [99]}}}, "figures.1d-pde-plot: [99] not among"),
+        ({"select": ["diffusion2d"]}, "select: ['diffusion2d'] not among the experiments"),
         ({"experiments": {"diffusion1d": {"problem": "diffusion9d"}}}, "diffusion9d"),
         ({"experiments": {"diffusion1d": {"methods": ["gnn"]}}}, "gnn"),
         ({"results": "../elsewhere"}, "results"),
@@ -237,11 +291,9 @@ def test_a_new_problem_and_a_new_method_need_one_file_each(editable: Project) ->
         "experiments": {
             "reaction": {
                 "problem": "reaction1d",
-                "table": "tab:reaction",
                 "sensors": {"counts": [1, 2], "pool": 100},
                 "methods": ["other"],
                 "trials": 1,
-                "figure_counts": [1, 2],
             }
         },
         "recipes": {"tuned": {"reaction1d": {"other": recipe}}},

@@ -81,7 +81,7 @@ class Config(Section):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Config:
         """Return a copy with changed fields; its cases are its own."""
         copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("cases", None)
+        vars(copied).pop("cases", None)  # type: ignore[attr-defined]
         return copied
 
     @property
