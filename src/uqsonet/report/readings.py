@@ -38,7 +38,7 @@ def load_readings() -> pd.DataFrame:
 def markdown_table(readings: pd.DataFrame, kind: str) -> str:
     """Return the rows of a kind as a Markdown table."""
     headings = HEADINGS[kind]
-    rows = readings[readings["kind"] == kind]
+    rows = readings.loc[readings["kind"] == kind]
     lines = [
         "| # | " + " | ".join(headings.values()) + " |",
         "|---" * (1 + len(headings)) + "|",
