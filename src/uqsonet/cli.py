@@ -136,3 +136,17 @@ def readme(
 
     with _clear_errors():
         write_text(file, updated(file.read_text(encoding="utf-8"), published_table(folder)))
+
+
+@app.command()
+def readings(
+    file: Annotated[Path, typer.Argument(help="The document to update.")] = Path(
+        "docs/reproduction.md"
+    ),
+) -> None:
+    """Write the tables of docs/reproduction.md anew from `readings.csv`."""
+    from uqsonet.report.readings import load_readings, updated
+    from uqsonet.storage import write_text
+
+    with _clear_errors():
+        write_text(file, updated(file.read_text(encoding="utf-8"), load_readings()))

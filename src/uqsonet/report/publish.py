@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import DataError
+from uqsonet.report.provenance import stage_costs
 from uqsonet.simulation import processor
 from uqsonet.storage import atomic_path, file_digest, provenance, write_text
 
@@ -24,24 +23,6 @@ KEPT = (
     "train/*/*/*.csv",
 )
 """Files of a results folder that are published as they are."""
-
-FINISHED = re.compile(r"(\w+) done in ([\d.]+) s, peak memory (\d+) MiB")
-
-
-def stage_costs(results: Path) -> dict[str, dict[str, float]]:
-    """Return jobs, hours and peak memory of each stage, read from the logs of the run."""
-    costs: dict[str, dict[str, float]] = defaultdict(
-        lambda: {"jobs": 0, "hours": 0.0, "peak_memory_mib": 0}
-    )
-    for log in sorted((results / "logs").rglob("*.log")):
-        found = FINISHED.findall(log.read_text(encoding="utf-8"))
-        if found:
-            rule, seconds, memory = found[-1]
-            cost = costs[rule]
-            cost["jobs"] += 1
-            cost["hours"] = round(cost["hours"] + float(seconds) / 3600, 5)
-            cost["peak_memory_mib"] = max(cost["peak_memory_mib"], int(memory))
-    return dict(costs)
 
 
 def publish(results: Path, folder: Path, commit: str, command: str) -> None:

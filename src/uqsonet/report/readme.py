@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.errors import DataError
+from uqsonet.report.markers import replaced
 from uqsonet.report.paper import paper_cells
-
-START, END = "<!-- results -->", "<!-- /results -->"
 
 
 def results_table(summary: pd.DataFrame) -> str:
@@ -51,11 +49,7 @@ def updated(readme: str, table: str) -> str:
     DataError
         If the markers are missing.
     """
-    before, start, rest = readme.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise DataError(f"README.md: markers {START} and {END} are missing")
-    return f"{before}{START}\n{table}\n{END}{after}"
+    return replaced(readme, "results", table, "README.md")
 
 
 def published_table(folder: Path) -> str:
