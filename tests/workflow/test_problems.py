@@ -72,9 +72,8 @@ def test_the_page_shows_everything_in_a_browser(complete: Project) -> None:
     text = page.read_text()
     assert "SMOKE SCALE" in text
     shown = inspect(page)
-    assert shown.errors == [] and shown.requests == []
-    pictures = [*CONFIG.figures, *Plan(CONFIG).pictures()]
-    assert shown.pictures == len(pictures)
+    assert shown.faults == []
+    assert len(shown.pictures) == len([*CONFIG.figures, *Plan(CONFIG).pictures()])
 
 
 def test_snakemake_reports_too(complete: Project) -> None:

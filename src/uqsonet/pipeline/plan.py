@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from itertools import product
 from typing import Any
 
 from uqsonet.config import Case, PosteriorFigure
 from uqsonet.pipeline.captions import figure_caption, picture_caption, table_caption
 from uqsonet.pipeline.files import Files
-from uqsonet.pipeline.sources import ROOT, source_digest
+from uqsonet.pipeline.sources import data_digest, source_digest
 from uqsonet.pipeline.specs import as_json
 
 
@@ -117,8 +116,9 @@ class Plan(Files):
         }
         config["figures"] = {n: v for n, v in config["figures"].items() if n == figure}
         modules = [module, *(f"uqsonet.problems.{name}" for name in config["problems"])]
-        cells = hashlib.sha256((ROOT / "report" / "paper_errors.csv").read_bytes()).hexdigest()[:16]
-        return as_json(config=config, code=source_digest(modules), paper=cells, **values)
+        return as_json(
+            config=config, code=source_digest(modules), paper=data_digest(".csv"), **values
+        )
 
     def _part(self, experiments: list[str]) -> dict[str, Any]:
         """Return the configuration of some experiments alone."""
@@ -150,4 +150,4 @@ class Plan(Files):
         captions = {name: self.caption(name) for name in (*self.figures(), *self.pictures())}
         config = self.config.model_dump(mode="json", exclude={"jobs", "results"})
         code = source_digest(["uqsonet.report.sections"])
-        return as_json(config=config, captions=captions, code=code)
+        return as_json(config=config, captions=captions, code=code, data=data_digest())

@@ -110,3 +110,12 @@ def require_problem(name: str) -> None:
     known = {p.stem for p in (ROOT / "problems").glob("*.py")} - {"__init__", "base"}
     if name not in known:
         raise ConfigError(f"problem {name!r} is unknown; there are {', '.join(sorted(known))}")
+
+
+def data_digest(suffix: str = "") -> str:
+    """Return a digest of what the reports read besides sources: the paper's numbers, the page."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "report").iterdir()):
+        if path.is_file() and path.suffix != ".py" and path.name.endswith(suffix):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -50,7 +50,7 @@ def build_page(
         If a file is missing or cannot be read.
     """
     views = [_table(path) for path in tables]
-    pictures = {path.stem: FigureView(path.stem, *captions[path.stem], path) for path in figures}
+    pictures = {path.stem: _figure(path, captions[path.stem]) for path in figures}
     write_page(
         _sections(config, views, pictures),
         pd.read_csv(scorecard),
@@ -59,6 +59,11 @@ def build_page(
         out,
         config.scale,
     )
+
+
+def _figure(path: Path, caption: Sequence[str]) -> FigureView:
+    title, text = caption
+    return FigureView(path.stem, title, text, path)
 
 
 def _table(path: Path) -> TableView:
