@@ -13,7 +13,8 @@ from torch import Tensor
 from uqsonet.config import KrigingNetwork
 from uqsonet.errors import ConfigError
 from uqsonet.modes import empirical_modes
-from uqsonet.nn.kriging import KrigingUQSONet, residual_root
+from uqsonet.nn.intrinsic import covariance_root, residual_covariance
+from uqsonet.nn.kriging import KrigingUQSONet
 from uqsonet.posterior import GaussianPosterior, Posterior
 from uqsonet.sensors import observations_of
 from uqsonet.simulation import Functions
@@ -65,7 +66,8 @@ class Cokriging:
             self._linear.fit_constants(functions)
             targets = self._linear.targets(functions)
         self._weight = self._linear.start_weight.double()
-        self._remainder = residual_root(targets["a"], targets["c"], self._weight)
+        unexplained = residual_covariance(targets["a"], targets["c"], self._weight)
+        self._remainder = covariance_root(unexplained)
 
     def condition(
         self, locations: object, values: object, mask: object = None, noise_std: float | None = None

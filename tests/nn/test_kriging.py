@@ -1,4 +1,4 @@
-"""The Karhunen-Loeve architecture before training is cokriging, intrinsic randomness included."""
+"""The Karhunen-Loeve architecture before training is cokriging, plus slopes of the covariance."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 
 from uqsonet.baselines import Cokriging
 from uqsonet.config import KrigingNetwork
-from uqsonet.nn.kriging import KrigingUQSONet, residual_root
+from uqsonet.nn.kriging import KrigingUQSONet
 from uqsonet.problems import get_problem
 from uqsonet.simulation import Functions
 
@@ -14,7 +14,7 @@ from uqsonet.simulation import Functions
 @pytest.fixture(scope="module")
 def functions() -> Functions:
     problem = get_problem("elliptic_sde1d")
-    kappa, u = problem.sample(np.random.default_rng(3), 600)
+    kappa, u = problem.sample(np.random.default_rng(3), 2000)
     return Functions(problem, "training", kappa.float(), u[:, ::4].float())
 
 
@@ -27,10 +27,13 @@ def model(functions: Functions) -> KrigingUQSONet:
     return model
 
 
-def test_untrained_it_samples_the_law_of_cokriging(functions, model):
+def test_untrained_and_without_slopes_it_samples_the_law_of_cokriging(functions, model):
     x, y = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
     queries = functions.problem.training_grid()[0].points()
+    slopes = model.intrinsic_slopes.clone()
+    model.intrinsic_slopes.zero_()
     law, exact = model.condition(x, y), Cokriging(functions, 0.1).condition(x, y)
+    model.intrinsic_slopes.copy_(slopes)
     sample = law.sample(40_000, queries, torch.Generator().manual_seed(0))
     std = exact.std(queries)
     inside = std > 1e-6
@@ -43,21 +46,26 @@ def test_without_the_intrinsic_latent_the_band_would_be_too_narrow(functions, mo
     x, y = [[-0.6], [0.1]], [1.4, 2.0]
     queries = functions.problem.training_grid()[0].points()
     whole = model.condition(x, y).std(queries)
-    root = model.intrinsic_root.clone()
-    model.intrinsic_root.zero_()
+    kept = model.intrinsic_covariance.clone(), model.intrinsic_slopes.clone()
+    model.intrinsic_covariance.zero_()
+    model.intrinsic_slopes.zero_()
     assert model.condition(x, y).std(queries).mean() < 0.9 * whole.mean()
-    model.intrinsic_root.copy_(root)
+    model.intrinsic_covariance.copy_(kept[0])
+    model.intrinsic_slopes.copy_(kept[1])
 
 
-def test_the_residual_root_is_that_of_the_unexplained_covariance():
-    generator = torch.Generator().manual_seed(1)
-    a = torch.randn(500, 4, generator=generator).double()
-    weight, noise = torch.randn(3, 4, generator=generator).double(), torch.tensor([1.0, 0.1, 0.0])
-    unexplained = torch.randn(500, 3, generator=generator).double() * noise
-    root = residual_root(a, a @ weight.T + unexplained, weight)
-    torch.testing.assert_close(root @ root.T, unexplained.T @ unexplained / 500)
+def test_where_k_is_small_the_operator_leaves_more_open(functions, model):
+    queries = functions.problem.training_grid()[0].points()
+    problem = functions.problem
+    typical = problem.transform.inverse(problem.prior.mean[::20])
+    x = problem.grid.points()[::20]
+    narrow, wide = (
+        model.condition(x, factor * typical).std(queries).mean() for factor in (1.3, 0.7)
+    )
+    assert wide > 1.2 * narrow
 
 
 def test_fixed_operators_have_no_intrinsic_latent():
     network = KrigingNetwork(input_modes=4, output_modes=3, branch=[2])
-    assert "intrinsic_root" not in KrigingUQSONet("diffusion1d", network, 0.0).state_dict()
+    state = KrigingUQSONet("diffusion1d", network, 0.0).state_dict()
+    assert not [name for name in state if name.startswith("intrinsic")]

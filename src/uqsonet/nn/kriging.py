@@ -11,8 +11,8 @@ empirical mean and modes of the (transformed) training inputs, ``kappa = mean + 
   perceptron for what linear theory cannot explain;
 - trunk t: empirical modes of the training outputs, interpolated to any query;
 - where the operator itself is random (sections 4.3, 4.4), a second latent of the size of the
-  output carries what kappa leaves open, as a Gaussian with the covariance of the residuals of the
-  linear map.
+  output carries what kappa leaves open, as a Gaussian whose covariance depends on the sensors
+  (`uqsonet.nn.intrinsic`).
 
 It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through
 a. In the ELBO the encoder may see the full kappa of a training pair, which fixes z; its KL term
@@ -27,11 +27,11 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from uqsonet.blocks import RowBlocks
 from uqsonet.config import KrigingNetwork
 from uqsonet.gaussian_process import GaussianLaw, condition
 from uqsonet.modes import empirical_modes
 from uqsonet.nn.base import Batch, OperatorModel, register
+from uqsonet.nn.intrinsic import covariance_root, residual_covariance, residual_slopes
 from uqsonet.nn.mlp import MLP
 from uqsonet.posterior import LatentPosterior, Posterior
 from uqsonet.sensors import Observations
@@ -56,23 +56,6 @@ def _least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
     return torch.linalg.lstsq(left, right, driver="gelsd").solution
 
 
-def residual_root(a: Tensor, c: Tensor, weight: Tensor) -> Tensor:
-    """Return a root (p, p) of the covariance of what ``weight`` (p, r) does not explain of c.
-
-    Parameters
-    ----------
-    a, c : Tensor, shape (N, r) and (N, p)
-        Standardised coefficients of inputs and outputs.
-    """
-    covariance = torch.zeros(c.shape[1], c.shape[1], dtype=torch.float64)
-    rows = RowBlocks.of(a).default_rows()
-    for left, right in zip(a.split(rows), c.split(rows), strict=True):
-        unexplained = right.double() - left.double() @ weight.double().T
-        covariance += unexplained.T @ unexplained
-    values, vectors = torch.linalg.eigh(covariance / len(c))
-    return vectors * values.clamp_min(0).sqrt()
-
-
 @register("kriging")
 class KrigingUQSONet(OperatorModel):
     """Conditional sampling of KL coefficients of kappa, then a learned operator on them."""
@@ -87,7 +70,8 @@ class KrigingUQSONet(OperatorModel):
     u_modes: Tensor
     scale: Tensor
     start_weight: Tensor
-    intrinsic_root: Tensor
+    intrinsic_covariance: Tensor
+    intrinsic_slopes: Tensor
 
     def __init__(self, problem: str, config: KrigingNetwork, noise_std: float) -> None:
         super().__init__(problem, config, noise_std)
@@ -107,7 +91,8 @@ class KrigingUQSONet(OperatorModel):
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("start_weight", torch.zeros(p, r))
         if self.problem.intrinsic is not None:
-            self.register_buffer("intrinsic_root", double(p, p))
+            self.register_buffer("intrinsic_covariance", double(p, p))
+            self.register_buffer("intrinsic_slopes", torch.zeros(r, p, p))
         self.linear = nn.Linear(r, p)
         self.network = MLP(r, config.branch, p, config.activation)
         with torch.no_grad():
@@ -132,8 +117,9 @@ class KrigingUQSONet(OperatorModel):
         self.start_weight.copy_(_least_squares(self._coefficients(functions)).T)
         if self.problem.intrinsic is not None:
             targets = self.targets(functions)
-            root = residual_root(targets["a"], targets["c"], self.start_weight)
-            self.intrinsic_root.copy_(root)
+            pairs = targets["a"], targets["c"], self.start_weight
+            self.intrinsic_covariance.copy_(residual_covariance(*pairs))
+            self.intrinsic_slopes.copy_(residual_slopes(*pairs))
 
     def _coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
@@ -180,11 +166,25 @@ class KrigingUQSONet(OperatorModel):
         level = float((noise_std**2 + self.nugget**2) ** 0.5)
         return condition(at_sensors[..., 1:], residual, level, ready.mask)
 
+    def _intrinsic_root(self, mean: Tensor) -> Tensor | None:
+        """Return a root (B, p, p) of what kappa leaves open, None for a fixed operator.
+
+        Parameters
+        ----------
+        mean : Tensor, shape (B, r)
+            Of the input's coefficients given the observations.
+        """
+        if self.problem.intrinsic is None:
+            return None
+        slopes = torch.tensordot(mean, self.intrinsic_slopes.double(), dims=1)
+        return covariance_root(self.intrinsic_covariance + slopes)
+
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
         law = self.input_law(observations, noise_std)
         mean = law.mean.float()
         directions, shrink = law.directions.float(), law.shrink.float()
         given = GaussianLaw(mean, directions, shrink)
+        root = self._intrinsic_root(law.mean)
 
         def normals(size: int, width: int, generator: torch.Generator) -> Tensor:
             shape = (len(mean), size, width)
@@ -194,9 +194,9 @@ class KrigingUQSONet(OperatorModel):
             with torch.no_grad():
                 a = given.coordinates(normals(size, mean.shape[-1], generator))
                 c = self.branch(a).double()
-                if self.problem.intrinsic is None:
+                if root is None:
                     return c
                 intrinsic = normals(size, c.shape[-1], generator).double()
-                return c + intrinsic @ self.intrinsic_root.T
+                return c + intrinsic @ root.transpose(-1, -2)
 
         return LatentPosterior(self.problem.grid, self.basis, single, draw)
