@@ -337,7 +337,7 @@ def test_networks_beside_the_papers(tmp_path: Path) -> None:
     assert vidon.endswith(r"& -- \\")
     table = pd.read_csv(tmp_path / "NN.csv").set_index(["experiment", "method", "metric"])
     row = table.loc[("diffusion1d", "vidon", "noise_variance")]
-    assert (row["setting"].squeeze(), row["paper_setting"].squeeze()) == ("0.01", "10^−3")
+    assert (row["setting"], row["paper_setting"]) == ("0.01", "10^-3")
 
 
 def test_the_papers_recipe_is_what_the_paper_prints(tmp_path: Path) -> None:
@@ -357,7 +357,8 @@ def test_bands_compare_widths(tmp_path: Path) -> None:
     def narrow(scores: pd.DataFrame) -> pd.DataFrame:
         for method, width in (("deep_ensemble", 0.02), ("reference", 0.04)):
             at = scores["method"].eq(method) & scores["metric"].eq("mean_std")
-            scores.loc[at, "value"] = width + 1e-4 * scores.loc[at, "sensors"]
+            shift = 1e-9 * scores.loc[at].index  # no two evaluations agree in every digit
+            scores.loc[at, "value"] = width + 1e-4 * scores.loc[at, "sensors"] + shift
         scores.loc[scores["metric"] == "narrower", "value"] = 1.0
         return scores
 
@@ -370,7 +371,7 @@ def test_bands_compare_widths(tmp_path: Path) -> None:
     assert re.match(r"1 & \$[\d.]+\$ & \$[\d.]+\$ & \$[\d.]+\$ & \$\{\}\\pm", rows_of(text)[0])
     table = pd.read_csv(tmp_path / "bands.csv").set_index(["method", "metric", "sensors"])
     found = table.loc[("deep_ensemble", "mean_std", 3)]
-    assert found["ratio_to_reference"].tolist() == pytest.approx([0.0203 / 0.0403] * 2)
+    assert found["ratio_to_reference"].tolist() == pytest.approx([0.0203 / 0.0403] * 2, rel=1e-4)
 
 
 def test_all_layouts_in_one_document(

@@ -42,9 +42,10 @@ class Text:
 
     @property
     def words(self) -> str:
-        """What a reader sees, without markup: for CSV files."""
+        """What a reader sees, without markup, thin spaces and signs of print: for CSV files."""
         raised = re.sub("<sup>([^<]*)</sup>", r"^\1", self.html)
-        return html.unescape(re.sub("<[^>]*>", "", raised))
+        bare = html.unescape(re.sub("<[^>]*>", "", raised))
+        return bare.replace("\u202f", "").replace("−", "-")
 
     @property
     def length(self) -> int:
