@@ -306,6 +306,7 @@ def test_costs_without_a_run_are_the_papers(tmp_path: Path) -> None:
     row = next(line for line in text.splitlines() if line.startswith("4.4 & UQ-SONet"))
     assert row == r"4.4 & UQ-SONet & $11.34$ & -- & 50\,000 & -- & $0.029$ & -- \\"
     assert "processor that no timing names" in text
+    compiles(whole_config(), tmp_path, "training-cost")
 
 
 def test_a_log_of_another_training_is_refused(

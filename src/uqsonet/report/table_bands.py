@@ -17,7 +17,8 @@ from uqsonet.report.captions import budget, noise, opening, tests
 from uqsonet.report.cells import Cell, Column, Panel, Table
 from uqsonet.report.names import FLOOR, METRICS, method_title
 from uqsonet.report.numbers import Numbers
-from uqsonet.report.table_errors import ERRORS, case_columns, interval_cell, number_columns
+from uqsonet.report.records import ERRORS, case_columns, number_columns
+from uqsonet.report.table_errors import interval_cell
 from uqsonet.report.text import (
     HUNDREDTHS,
     L2,

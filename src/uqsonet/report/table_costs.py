@@ -26,6 +26,8 @@ METRICS = {
     "inference_seconds": (plain("inference (s)"), "seconds", "inference_seconds"),
 }
 
+COLUMNS = "table experiment scale recipe method metric unit value paper".split()
+
 
 @dataclass
 class Measured:
@@ -52,11 +54,11 @@ def costs_table(
     inference : sequence of Path
         Timings ``.../<case>.json``.
     """
-    table = config.tables[name]
-    assert isinstance(table, CostTable)
+    declared = config.tables[name]
+    assert isinstance(declared, CostTable)
     measured = _read(logs, inference)
     rows = []
-    for experiment in (e for e in table.experiments if e in config.selected):
+    for experiment in (e for e in declared.experiments if e in config.selected):
         for method in config.experiments[experiment].methods:
             rows.append(_row(config, experiment, method, measured))
     panel = Panel(
@@ -91,7 +93,8 @@ def costs_table(
         if row["ours", metric] is not None
     ]
     caption = _caption(config, measured)
-    return Table(name, "Computational costs", caption, (panel,)), pd.DataFrame(records)
+    table = Table(name, "Computational costs", caption, (panel,))
+    return table, pd.DataFrame(records, columns=pd.Index(COLUMNS))
 
 
 def _caption(config: Config, measured: Measured) -> Text:
