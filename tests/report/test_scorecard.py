@@ -1,27 +1,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.report.conftest import COUNTS, make_config, make_scores, write_scores
+from tests.report.conftest import COUNTS, make_config, summary_of, whole_config
 from uqsonet.config import Config
 from uqsonet.errors import DataError
 from uqsonet.report.paper import paper_cells
 from uqsonet.report.scorecard import scorecard
-from uqsonet.report.summary import summarise
 
 COLUMNS = (
     "table,problem,method,sensors,noise_std,cut_line,metric,paper,paper_pm,ours,ours_pm,trials,"
     "sensor_free,cokriging,mc_floor,recipe,run"
 )
-
-
-@pytest.fixture
-def summary(tmp_path: Path) -> pd.DataFrame:
-    return summarise(write_scores(make_scores(), tmp_path))
 
 
 def write(summary: pd.DataFrame, config: Config, folder: Path) -> pd.DataFrame:
@@ -74,16 +69,31 @@ def test_a_method_that_is_not_trained_stays_empty(
     assert len(vidon) == len(COUNTS) and vidon["ours"].isna().all()
 
 
-@pytest.mark.parametrize("change", [{"noise_std": 0.2}, {"table": "tab:other"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"experiment": {"noise_std": 0.2}},
+        {"tables": {"other": {"layout": "errors", "experiments": ["e_1"]}}},
+        {"tables": {"1d-pde-error": {"layout": "bands", "experiments": ["e_1"]}}},
+        {"experiment": {"evaluations": ["precise"]}},
+    ],
+)
 def test_other_noise_or_table_fills_nothing(
-    summary: pd.DataFrame, tmp_path: Path, change: dict[str, object]
+    summary: pd.DataFrame, tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    assert write(summary, make_config(experiment=change), tmp_path)["ours"].isna().all()
+    assert write(summary, make_config(**change), tmp_path)["ours"].isna().all()
+
+
+def test_the_default_run_fills_every_cell(tmp_path: Path) -> None:
+    config = whole_config()
+    card = write(summary_of(config, tmp_path / "scores"), config, tmp_path)
+    assert card["ours"].notna().all() and (card["ours_pm"] > 0).all()
+    assert not card["ours"].duplicated().any()
 
 
 def test_one_trial_leaves_the_spread_empty(tmp_path: Path) -> None:
-    summary = summarise(write_scores(make_scores(trials=1), tmp_path))
-    card = write(summary, make_config(experiment={"trials": 1}), tmp_path)
+    config = make_config(experiment={"trials": 1})
+    card = write(summary_of(config, tmp_path / "scores"), config, tmp_path)
     assert card["ours"].notna().sum() == 6 and card["ours_pm"].isna().all()
 
 
@@ -124,9 +134,9 @@ def test_other_trials_than_configured_are_refused(summary: pd.DataFrame, tmp_pat
         write(summary, make_config(experiment={"trials": 5}), tmp_path)
 
 
-def test_two_claims_on_a_cell_are_refused(summary: pd.DataFrame, tmp_path: Path) -> None:
+def test_two_claims_on_a_cell_are_refused(tmp_path: Path) -> None:
     one = make_config().experiments["e_1"].model_dump()
-    config = make_config(experiments={"e_1": one, "e_2": one})
-    both = pd.concat([summary, summary.assign(experiment="e_2", value=2 * summary["value"])])
+    tables = {"1d-pde-error": {"layout": "errors", "experiments": ["e_1", "e_2"]}}
+    config = make_config(experiments={"e_1": one, "e_2": one}, tables=tables)
     with pytest.raises(DataError, match="e_1 and e_2 both claim"):
-        write(both, config, tmp_path)
+        write(summary_of(config, tmp_path / "scores"), config, tmp_path)

@@ -9,12 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tests.report.conftest import make_scores, write_scores
+from tests.report.conftest import make_config, make_scores, write_scores
 from uqsonet.errors import DataError
-from uqsonet.report.summary import COLUMNS, RESAMPLES, estimate, skill, summarise
+from uqsonet.report.summary import COLUMNS, RESAMPLES, estimate, skill
+from uqsonet.report.summary import summarise as summarise_cases
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 8))
 SCORES = SHAPES.flatmap(lambda s: arrays(float, s, elements=st.floats(0.01, 1)))
+
+
+def summarise(files: list[Path]) -> pd.DataFrame:
+    """Summarise files of the one case of a small configuration."""
+    return summarise_cases({"e_1": files}, make_config())
 
 
 def pick(table: pd.DataFrame, **where: object) -> pd.Series:
@@ -26,12 +32,12 @@ def pick(table: pd.DataFrame, **where: object) -> pd.Series:
 
 def by_hand(folder: Path) -> list[Path]:
     """Two trials on two sets, with round numbers."""
-    head = "experiment,method,trial,evaluation,sensors,set,metric,value\n"
+    head = "method,trial,evaluation,sensors,set,metric,value\n"
     lines = {
-        "a": "e,net,0,paper,3,0,err_mean,0.1\ne,net,0,paper,3,1,err_mean,0.3\n",
-        "b": "e,net,1,paper,3,1,err_mean,0.6\ne,net,1,paper,3,0,err_mean,0.2\n",
+        "a": "net,0,paper,3,0,err_mean,0.1\nnet,0,paper,3,1,err_mean,0.3\n",
+        "b": "net,1,paper,3,1,err_mean,0.6\nnet,1,paper,3,0,err_mean,0.2\n",
         "c": "".join(
-            f"e,sensor_free,0,paper,3,{s},{metric},{value}\n"
+            f"sensor_free,0,paper,3,{s},{metric},{value}\n"
             for metric in ("err_mean", "err_std")
             for s, value in enumerate((0.5, 1.1))
         ),

@@ -1,32 +1,66 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
-import string
 import subprocess
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.report.conftest import COUNTS, make_config, make_scores, write_scores
+from tests.report.conftest import (
+    COUNTS,
+    Change,
+    make_config,
+    make_scores,
+    summary_of,
+    whole_config,
+    write_scores,
+)
 from uqsonet.config import Config
 from uqsonet.errors import DataError
-from uqsonet.report.latex import SPECIAL, Cell, Column, escape, tabular, with_spread
 from uqsonet.report.summary import summarise
-from uqsonet.report.tables import all_tables, error_table
+from uqsonet.report.tables import all_tables, write_table
+
+NAME = "1d-pde-error"
 
 
-@pytest.fixture
-def summary(tmp_path: Path) -> pd.DataFrame:
-    return summarise(write_scores(make_scores(), tmp_path))
+def write(
+    config: Config,
+    folder: Path,
+    name: str = NAME,
+    summary: pd.DataFrame | None = None,
+    logs: list[Path] | None = None,
+    inference: list[Path] | None = None,
+) -> str:
+    """Write a table from synthetic scores, by default of all its cases; returns the LaTeX."""
+    if summary is None and config.tables[name].layout in ("errors", "bands"):
+        shown = [e for e in config.tables[name].experiments if e in config.selected]
+        cases = [case.name for case in config.cases_of(shown)]
+        summary = summary_of(config, folder / "scores" / name, only=cases)
+    write_table(
+        name,
+        config,
+        folder / f"{name}.tex",
+        folder / f"{name}.csv",
+        folder / f"{name}.json",
+        summaries=[] if summary is None else [summary],
+        logs=logs or [],
+        inference=inference or [],
+    )
+    return (folder / f"{name}.tex").read_text()
 
 
-def write(summary: pd.DataFrame, config: Config, folder: Path) -> str:
-    error_table(summary, "e_1", config, folder / "e_1.tex", folder / "e_1.csv")
-    return (folder / "e_1.tex").read_text()
+def page(folder: Path, name: str = NAME) -> str:
+    """The HTML of a table: caption, titles and panels."""
+    found = json.loads((folder / f"{name}.json").read_text())
+    assert set(found) == {"name", "title", "caption_html", "panels"} and found["name"] == name
+    return found["caption_html"] + "".join(title + table for title, table in found["panels"])
+
+
+def rows_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if re.match(r"[\d.]+ & ", line)]
 
 
 def compile_alone(source: Path, folder: Path) -> str:
@@ -42,13 +76,27 @@ def compile_alone(source: Path, folder: Path) -> str:
     return (folder / "all.log").read_text(errors="replace")
 
 
+def compiles(config: Config, folder: Path, *names: str) -> str:
+    """Put tables into one document, compile it, and ask that nothing sticks out of a page."""
+    all_tables([folder / f"{name}.tex" for name in names], folder / "all.tex", config)
+    log = compile_alone(folder / "all.tex", folder / "alone")
+    assert "Overfull" not in log and "Float too large" not in log
+    return log
+
+
+def sizes(log: str) -> list[float]:
+    """By which factor each panel is scaled, from what the tables write into the log."""
+    found = re.findall(r"uqsonet: panel ([\d.]+)pt ?on ([\d.]+)pt", log)
+    return [min(1.0, float(line) / float(panel)) for panel, line in found]
+
+
 def test_caption_says_what_was_run(summary: pd.DataFrame, config: Config, tmp_path: Path) -> None:
-    text = write(summary, config, tmp_path)
+    text = write(config, tmp_path, summary=summary)
     caption = next(line for line in text.splitlines() if line.startswith(r"\caption"))
     for piece in (
         "One-dimensional diffusion equation",
         "section 4.1",
-        r"$N = 1\,234$",
+        r"$N$ $=$ 1\,234",
         "2 trials",
         "4 observation sets",
         "6 observation sets",
@@ -58,119 +106,332 @@ def test_caption_says_what_was_run(summary: pd.DataFrame, config: Config, tmp_pa
     ):
         assert piece in caption
     assert r"\label{tab:1d-pde-error}" in text
-    assert "SMOKE" not in text
+    assert "SMOKE" not in text + page(tmp_path)
+    assert "“my_recipe”" in page(tmp_path)
 
 
-def test_smoke_scale_and_noise_are_said(summary: pd.DataFrame, tmp_path: Path) -> None:
+def test_smoke_scale_and_noise_are_said(tmp_path: Path) -> None:
     config = make_config(scale="smoke", experiment={"noise_std": 0.3, "recipe": "other"})
-    text = write(summary, config, tmp_path)
-    assert r"\caption{SMOKE SCALE -- " in text
-    assert r"$\sigma = 0.3$" in text and "``other''" in text
+    text = write(config, tmp_path)
+    assert r"\caption{SMOKE SCALE -- " in text and "SMOKE SCALE – " in page(tmp_path)
+    assert r"Observation noise $\sigma$ $=$ 0.3" in text and "``other''" in text
+
+
+def changed(config: Config, folder: Path, change: Change) -> str:
+    return write(config, folder, summary=summary_of(config, folder / "scores", change))
 
 
 def test_bold_is_better_than_the_paper(config: Config, tmp_path: Path) -> None:
-    scores = make_scores()
-    worse = (scores["method"] == "vidon") & (scores["sensors"] == 3)
-    scores.loc[worse, "value"] = 0.0618 + 1e-6 * scores.loc[worse].index  # the paper: 6.17 %
-    scores.loc[(scores["method"] == "vidon") & (scores["sensors"] == 1), "value"] *= 0.1
-    text = write(summarise(write_scores(scores, tmp_path)), config, tmp_path)
-    rows = [line for line in text.splitlines() if re.match(r"\d+ & ", line)]
+    def worse(scores: pd.DataFrame) -> pd.DataFrame:
+        at = (scores["method"] == "vidon") & (scores["sensors"] == 3)
+        scores.loc[at, "value"] = 0.0618 + 1e-6 * scores.loc[at].index  # the paper: 6.17 %
+        scores.loc[(scores["method"] == "vidon") & (scores["sensors"] == 1), "value"] *= 0.1
+        return scores
+
+    rows = rows_of(changed(config, tmp_path, worse))
     assert rows[0].startswith(r"1 & $5.35$ & ${}\pm 0.15$ & $\mathbf{0.")
     assert rows[1].startswith(r"3 & $6.17$ & ${}\pm 0.91$ & $6.")
     assert len(rows) == 3 * len(COUNTS)
+    assert re.search(
+        r'5\.35 <span class="spread">± 0\.15</span></td><td[^>]*><strong>0', page(tmp_path)
+    )
 
 
 def test_dagger_marks_skill_that_may_be_zero(config: Config, tmp_path: Path) -> None:
-    scores = make_scores()
-    blind = (scores["method"] == "vidon") & (scores["sensors"] == 1)
-    scores.loc[blind, "value"] *= 10  # as bad as the sensor-free predictor
-    text = write(summarise(write_scores(scores, tmp_path)), config, tmp_path)
-    marked = [line for line in text.splitlines() if line.endswith(r"\\") and "dagger" in line]
+    def blind(scores: pd.DataFrame) -> pd.DataFrame:
+        at = (scores["method"] == "vidon") & (scores["sensors"] == 1)
+        scores.loc[at, "value"] *= 10  # as bad as the sensor-free predictor
+        return scores
+
+    text = changed(config, tmp_path, blind)
+    marked = [line for line in rows_of(text) if "dagger" in line]
     assert len(marked) == 1 and marked[0].startswith("1 & ")
+    assert page(tmp_path).count("†</sup></td>") == 1
 
 
 def test_csv_holds_the_same_numbers(summary: pd.DataFrame, config: Config, tmp_path: Path) -> None:
-    write(summary, config, tmp_path)
-    table = pd.read_csv(tmp_path / "e_1.csv")
+    write(config, tmp_path, summary=summary)
+    table = pd.read_csv(tmp_path / f"{NAME}.csv")
     key = ["evaluation", "method", "metric", "sensors"]
     merged = table.merge(summary, on=key, suffixes=("", "_given"))
-    assert len(merged) == len(table) == len(summary)
+    errors = summary[~summary["metric"].isin(["mean_std", "narrower"])]
+    assert len(merged) == len(table) == len(errors)
     scale = merged["unit"].map({"percent": 100.0, "1": 1.0})
     assert (merged["value"] - scale * merged["value_given"]).abs().max() < 1e-9
     beside = table[table["paper"].notna()]
     assert len(beside) == 3 * len(COUNTS) and set(beside["evaluation"]) == {"paper"}
+    assert set(table["table"]) == {"tab:1d-pde-error"}
 
 
-def test_columns_follow_the_configuration(summary: pd.DataFrame, tmp_path: Path) -> None:
-    config = make_config(
-        experiment={"methods": ["uqsonet"], "sensors": {"counts": [3]}, "figure_counts": [3]}
-    )
-    text = write(summary, config, tmp_path)
+def test_columns_follow_the_configuration(tmp_path: Path) -> None:
+    config = make_config(experiment={"methods": ["uqsonet"], "sensors": {"counts": [3]}})
+    text = write(config, tmp_path)
     assert "VIDON" not in text
-    assert [line[:2] for line in text.splitlines() if re.match(r"\d+ & ", line)] == ["3 "] * 3
+    assert [line[:2] for line in rows_of(text)] == ["3 "] * 3
 
 
-def test_methods_and_labels_of_any_name_compile(tmp_path: Path) -> None:
-    methods = ("vidon", "my_own_method")
-    summary = summarise(write_scores(make_scores(methods=methods), tmp_path))
-    config = make_config(experiment={"methods": list(methods), "table": "tab:%a_b#{"})
-    text = write(summary, config, tmp_path)
-    assert r"my\_own\_method" in text and r"\label{tab:-a_b--}" in text
-    all_tables([tmp_path / "e_1.tex"], tmp_path / "all.tex")
-    compile_alone(tmp_path / "all.tex", tmp_path / "alone")
+def test_one_evaluation_gives_its_panels_alone(tmp_path: Path) -> None:
+    text = write(make_config(experiment={"evaluations": ["paper"]}), tmp_path)
+    assert len(rows_of(text)) == len(COUNTS) and "precise" not in text and "Skill" not in text
 
 
-def test_all_tables_compile_alone(summary: pd.DataFrame, config: Config, tmp_path: Path) -> None:
-    write(summary, config, tmp_path)
-    for suffix in (".tex", ".csv"):
-        shutil.copy((tmp_path / "e_1").with_suffix(suffix), (tmp_path / "e_2").with_suffix(suffix))
-    all_tables([tmp_path / "e_1.tex", tmp_path / "e_2.tex"], tmp_path / "all.tex")
-    text = (tmp_path / "all.tex").read_text()
-    assert r"\input" not in text and text.count(r"\begin{table}") == 2
-    assert len(pd.read_csv(tmp_path / "all.csv")) == 2 * len(pd.read_csv(tmp_path / "e_1.csv"))
-    log = compile_alone(tmp_path / "all.tex", tmp_path / "alone")
-    assert "Overfull" not in log
+def test_methods_of_any_name_compile(tmp_path: Path) -> None:
+    config = make_config(experiment={"methods": ["vidon", "my_own_method"]})
+    assert r"my\_own\_method" in write(config, tmp_path)
+    compiles(config, tmp_path, NAME)
 
 
-def test_wide_tables_are_shrunk_to_the_page(tmp_path: Path) -> None:
-    methods = ("uqsonet", "second", "third", "fourth")
-    scores = make_scores(methods=methods)
-    scores["value"] *= 20
-    summary = summarise(write_scores(scores, tmp_path))
-    write(summary, make_config(experiment={"methods": list(methods)}), tmp_path)
-    all_tables([tmp_path / "e_1.tex"], tmp_path / "all.tex")
-    assert "Overfull" not in compile_alone(tmp_path / "all.tex", tmp_path / "alone")
+def test_wide_tables_are_cut_into_panels(tmp_path: Path) -> None:
+    methods = ["uqsonet", "second", "third", "fourth"]
+    config = make_config(experiment={"methods": methods})
+    summary = summary_of(config, tmp_path / "s", lambda s: s.assign(value=20 * s["value"]))
+    assert "(continued)" in write(config, tmp_path, summary=summary)
+    assert min(sizes(compiles(config, tmp_path, NAME))) == 1
 
 
-def test_a_table_without_its_csv_is_refused(tmp_path: Path) -> None:
+def test_a_table_without_its_csv_is_refused(tmp_path: Path, config: Config) -> None:
     (tmp_path / "e.tex").write_text("x")
     with pytest.raises(DataError, match=r"e\.tex"):
-        all_tables([tmp_path / "e.tex"], tmp_path / "all.tex")
+        all_tables([tmp_path / "e.tex"], tmp_path / "all.tex", config)
 
 
 def test_a_missing_evaluation_is_refused(
     summary: pd.DataFrame, config: Config, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="not in the summary"):
-        write(summary[summary["evaluation"] == "paper"], config, tmp_path)
+        write(config, tmp_path, summary=summary[summary["evaluation"] == "paper"])
 
 
-@given(st.text())
-def test_escaped_text_has_no_special_characters(text: str) -> None:
-    found = escape(text)
-    assert found.isascii()
-    for piece in sorted(SPECIAL.values(), key=len, reverse=True):
-        found = found.replace(piece, "")
-    assert not set(found) & set(SPECIAL)
+def test_an_unknown_table_is_refused(config: Config, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"tables\.other"):
+        write_table("other", config, *(tmp_path / f"x.{s}" for s in ("tex", "csv", "json")))
 
 
-@settings(max_examples=20)
-@given(st.lists(st.sampled_from("ab"), min_size=1, max_size=6), st.integers(1, 3))
-def test_headings_span_every_column(groups: list[str], rows: int) -> None:
-    columns = [
-        Column((group, string.ascii_letters[i]), (with_spread(1.0, 0.1), *[Cell()] * (rows - 1)))
-        for i, group in enumerate(groups)
-    ]
-    lines = tabular("m", ["1"] * rows, columns).splitlines()
-    for heading in (line for line in lines if line.startswith((" & ", "m & "))):
-        assert sum(map(int, re.findall(r"multicolumn\{(\d+)\}", heading))) == 2 * len(groups)
+def test_noise_levels_are_rows_in_the_papers_order(tmp_path: Path) -> None:
+    text = write(whole_config(), tmp_path, "1d-pde-addnoise-error")
+    rows = rows_of(text)[:5]
+    assert [row.split(" & ")[0] for row in rows] == ["0.1", "0.3", "0.5", "0.7", "1.0"]
+    # m = 3, then m = 7; mean, then std; the paper's beside ours.
+    for row, printed in ((rows[0], "6.77 9.43 7.49 9.67"), (rows[4], "6.58 9.20 6.50 7.52")):
+        cells = row.split(" & ")[1::4]
+        assert [cell.strip("$") for cell in cells[:4]] == printed.split()
+    heads = text.index("$m$ $=$ 3"), text.index("$m$ $=$ 7")
+    assert heads[0] < heads[1]
+
+
+def test_a_model_for_each_count_gives_the_same_table(tmp_path: Path) -> None:
+    """Cases split by sensor count are looked up one by one, and look like unsplit ones."""
+    config = whole_config(recipe="paper", select=["diffusion1d_noise"])
+    assert "diffusion1d_noise-noise0.5-m3" in config.cases
+    split = write(config, tmp_path, "1d-pde-addnoise-error")
+    (tmp_path / "whole").mkdir()
+    whole = write(whole_config(), tmp_path / "whole", "1d-pde-addnoise-error")
+    number = re.compile(r"\d+\.\d+")
+    assert len(number.findall(split)) == len(number.findall(whole))
+    assert number.sub("0", "".join(rows_of(split))).replace(r"\mathbf{0}", "0") == number.sub(
+        "0", "".join(rows_of(whole))
+    ).replace(r"\mathbf{0}", "0")
+
+
+def test_cases_of_two_experiments_stand_side_by_side(tmp_path: Path) -> None:
+    config = whole_config()
+    text = write(config, tmp_path, "2d-pde-error")
+    printed = rows_of(text)[3], rows_of(text)[7]
+    assert "7.01" in printed[0] and "5.48" in printed[0] and "9.37" in printed[0]
+    assert "5.03" in printed[1] and "8.01" in printed[1] and "7.27" in printed[1]
+    for noise in ("noiseless", r"$\sigma$ $=$ 0.5", r"$\sigma$ $=$ 1"):
+        assert noise in text
+    table = pd.read_csv(tmp_path / "2d-pde-error.csv")
+    assert len(table[table["paper"].notna()]) == 28
+
+
+def test_experiments_that_are_not_selected_are_left_out(tmp_path: Path) -> None:
+    text = write(whole_config(select=["poisson2d"]), tmp_path, "2d-pde-error")
+    assert "VIDON" in text and r"\sigma$ $=$" not in text and "noiseless" not in text
+
+
+def test_cut_lines_are_columns(tmp_path: Path) -> None:
+    text = write(whole_config(), tmp_path, "2d-sde-error")
+    heads = [text.index(f"${line[0]}$ $=$ {line[2:]}") for line in ("x=0.5", "y=0.5", "x=0.7")]
+    assert heads == sorted(heads)
+    first = rows_of(text)[0]
+    for printed in ("4.23", "8.09", "3.91", "6.92"):
+        assert printed in first
+    table = pd.read_csv(tmp_path / "2d-sde-error.csv")
+    assert len(table[table["paper"].notna()]) == 32
+    assert not table.loc[table["metric"].isin(["err_mean", "err_std"]), "paper"].notna().any()
+    assert table.loc[table["metric"] == "err_mean@x=0.5", "paper"].dropna().tolist()[0] == 4.23
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> tuple[Config, list[Path], list[Path]]:
+    """Logs of two stacks of two trials, and a timing, for every case of the cost table."""
+    config, logs, timings = whole_config(), [], []
+    for case in config.cases_of(config.tables["training-cost"].experiments):
+        for method in case.methods:
+            last = config.method_of(case.name, method).training.iterations
+            for stack, seconds in enumerate((3600.0, 10800.0)):
+                path = tmp_path / "train" / case.name / method / f"stack_{stack}.csv"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                rows = [(t, i * last // 2, i * seconds / 2, 0.1) for i in (1, 2) for t in (0, 1)]
+                columns = pd.Index(["trial", "iteration", "seconds", "loss"])
+                pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
+                logs.append(path)
+        timing = {"seconds": dict.fromkeys(case.methods, 0.0125), "samples": 1000, "sensors": 4}
+        path = tmp_path / "inference" / f"{case.name}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(timing | {"threads": 1, "processor": "CPU_7 & co"}))
+        timings.append(path)
+    return config, logs, timings
+
+
+def test_costs_beside_the_papers(
+    measured: tuple[Config, list[Path], list[Path]], tmp_path: Path
+) -> None:
+    config, logs, timings = measured
+    text = write(config, tmp_path, "training-cost", None, logs, timings)
+    # One hour and three for two trials each: a mean of one hour a trial.
+    row = next(line for line in text.splitlines() if line.startswith("4.1 & UQ-SONet"))
+    ours = r"$6.03$ & $1.00$ & 100\,000 & 6\,000 & $0.030$ & $0.013$ \\"
+    assert row == rf"4.1 & UQ-SONet & {ours}"
+    unprinted = next(line for line in text.splitlines() if line.startswith("4.5 & VIDON"))
+    assert unprinted.startswith("4.5 & VIDON & -- & $1.00$ & -- &")
+    assert r"CPU\_7 \& co, 1 thread" in text and "CPU_7 &amp; co" in page(tmp_path, "training-cost")
+    table = pd.read_csv(tmp_path / "training-cost.csv")
+    assert table.groupby("metric")["value"].first()["train_hours"] == 1
+
+
+def test_costs_without_a_run_are_the_papers(tmp_path: Path) -> None:
+    text = write(whole_config(), tmp_path, "training-cost")
+    row = next(line for line in text.splitlines() if line.startswith("4.4 & UQ-SONet"))
+    assert row == r"4.4 & UQ-SONet & $11.34$ & -- & 50\,000 & -- & $0.029$ & -- \\"
+    assert "processor that no timing names" in text
+    compiles(whole_config(), tmp_path, "training-cost")
+
+
+def test_a_log_of_another_training_is_refused(
+    measured: tuple[Config, list[Path], list[Path]], tmp_path: Path
+) -> None:
+    config, logs, _ = measured
+    logs[0].write_text(logs[0].read_text().replace(",10000,", ",9000,"))
+    with pytest.raises(DataError, match="ends at iteration 9000"):
+        write(config, tmp_path, "training-cost", None, logs)
+
+
+@pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "trial,iteration,seconds\n"])
+def test_a_foreign_log_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "diffusion1d" / "vidon" / "stack_0.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"stack_0\.csv: not a training log"):
+        write(whole_config(), tmp_path, "training-cost", None, [path])
+
+
+def test_networks_beside_the_papers(tmp_path: Path) -> None:
+    text = write(whole_config(), tmp_path, "NN")
+    lines = text.splitlines()
+    assert any(line.startswith(r"2D PDE/SDE/NS & paper & 4 $\times$ 40 & ") for line in lines)
+    assert r"1D PDE, 2D PDE/NS & VIDON & 2 $\times$ 64 & " in text
+    assert any(line.startswith(r"1D PDE & UQ-SONet & 56 & 40 & 3 $\times$ 256") for line in lines)
+    # VIDON has neither encoder nor latent variable.
+    vidon = next(line for line in lines if line.startswith("1D PDE, 2D PDE/NS & VIDON"))
+    assert vidon.endswith(r"& -- \\")
+    table = pd.read_csv(tmp_path / "NN.csv").set_index(["experiment", "method", "metric"])
+    row = table.loc[("diffusion1d", "vidon", "noise_variance")]
+    assert (row["setting"], row["paper_setting"]) == ("0.01", "10^-3")
+
+
+def test_the_papers_recipe_is_what_the_paper_prints(tmp_path: Path) -> None:
+    """tab:NN against `recipes.paper`: two transcriptions of one table."""
+    write(whole_config(recipe="paper"), tmp_path, "NN")
+    table = pd.read_csv(tmp_path / "NN.csv", dtype=str)
+    stated = table[table["paper_setting"].notna()]
+    assert len(stated) > 100 and (stated["setting"] == stated["paper_setting"]).all()
+
+
+def test_bands_compare_widths(tmp_path: Path) -> None:
+    config = make_config(
+        experiment={"methods": ["deep_ensemble", "uqsonet"]},
+        tables={"bands": {"layout": "bands", "experiments": ["e_1"]}},
+    )
+
+    def narrow(scores: pd.DataFrame) -> pd.DataFrame:
+        for method, width in (("deep_ensemble", 0.02), ("reference", 0.04)):
+            at = scores["method"].eq(method) & scores["metric"].eq("mean_std")
+            shift = 1e-9 * scores.loc[at].index  # no two evaluations agree in every digit
+            scores.loc[at, "value"] = width + 1e-4 * scores.loc[at, "sensors"] + shift
+        scores.loc[scores["metric"] == "narrower", "value"] = 1.0
+        return scores
+
+    summary = summary_of(config, tmp_path / "s", narrow)
+    text = write(config, tmp_path, "bands", summary)
+    assert "Deep ensemble of 5 trainings" in text and "consistently narrower" in text
+    widths = rows_of(text)[-2]
+    assert widths.startswith(r"1 & $0.0401$ & $0.0201$ & ") and "$0.50$ & $100.0$" in widths
+    # An ensemble is one: no ± beside it.
+    assert re.match(r"1 & \$[\d.]+\$ & \$[\d.]+\$ & \$[\d.]+\$ & \$\{\}\\pm", rows_of(text)[0])
+    table = pd.read_csv(tmp_path / "bands.csv").set_index(["method", "metric", "sensors"])
+    found = table.loc[("deep_ensemble", "mean_std", 3)]
+    assert found["ratio_to_reference"].tolist() == pytest.approx([0.0203 / 0.0403] * 2, rel=1e-4)
+
+
+def test_all_layouts_in_one_document(
+    measured: tuple[Config, list[Path], list[Path]], tmp_path: Path
+) -> None:
+    config, logs, timings = measured
+    shared = whole_config()
+    cases = [c.name for t in shared.tables.values() for c in shared.cases_of(t.experiments)]
+    summary = summary_of(shared, tmp_path / "scores", only=set(cases))
+    for name, table in config.tables.items():
+        costs = table.layout == "costs"
+        write(config, tmp_path, name, summary, logs if costs else [], timings if costs else [])
+    log = compiles(config, tmp_path, *config.tables)
+    # Nothing is shrunk: text has 7 points and more.
+    assert len(sizes(log)) > 20 and min(sizes(log)) == 1
+    text = (tmp_path / "all.tex").read_text()
+    assert r"\input" not in text and text.count(r"\label{") == len(config.tables)
+    merged = pd.read_csv(tmp_path / "all.csv")
+    assert set(merged["table"]) == {f"tab:{name}" for name in config.tables}
+    parts = [pd.read_csv(tmp_path / f"{name}.csv") for name in config.tables]
+    assert len(merged) == sum(map(len, parts))
+    common = ["table", "experiment", "scale", "recipe", "method", "metric"]
+    assert merged[common].notna().all(axis=None)
+
+
+def test_pages_are_well_formed(tmp_path: Path) -> None:
+    """Every row of a panel spans the same columns, headings with their spans included."""
+    from xml.etree import ElementTree
+
+    for name in ("2d-sde-error", "1d-pde-error", "NN"):
+        write(whole_config(), tmp_path, name)
+        for title, table in json.loads((tmp_path / f"{name}.json").read_text())["panels"]:
+            ElementTree.fromstring(f"<p>{title}</p>")
+            root = ElementTree.fromstring(table)
+            assert root.find("thead") is not None and "style" not in table
+            width, reaching = 0, {}
+            for row in root.iter("tr"):
+                cells = list(row)
+                span = sum(int(cell.get("colspan", 1)) for cell in cells)
+                span += sum(w for rows, w in reaching.values() if rows > 0)
+                width = width or span
+                assert span == width
+                reaching = {k: (rows - 1, w) for k, (rows, w) in reaching.items()}
+                for cell in cells:
+                    assert cell.tag == "td" or cell.get("scope") in {"row", "col", "colgroup"}
+                    rows = int(cell.get("rowspan", 1)) - 1
+                    reaching[id(cell), len(reaching)] = rows, int(cell.get("colspan", 1))
+
+
+def test_scores_of_one_method_serve_two_experiments(tmp_path: Path) -> None:
+    """Equal cases share scores, and then their tables hold the same numbers by right."""
+    one = make_config().experiments["e_1"].model_dump()
+    tables = {f"t{i}": {"layout": "errors", "experiments": [f"e_{i}"]} for i in (1, 2)}
+    config = make_config(experiments={"e_1": one, "e_2": one}, tables=tables)
+    files = write_scores(make_scores(), tmp_path / "scores")
+    summary = summarise({"e_1": files, "e_2": files}, config)
+    for name in tables:
+        write(config, tmp_path, name, summary)
+    all_tables([tmp_path / f"{name}.tex" for name in tables], tmp_path / "all.tex", config)
+    other = make_config(experiments={"e_1": one, "e_2": one | {"noise_std": 0.2}}, tables=tables)
+    with pytest.raises(DataError, match="same scores were used twice"):
+        all_tables([tmp_path / f"{name}.tex" for name in tables], tmp_path / "all.tex", other)

@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
+from uqsonet.config import load_config
 from uqsonet.jobs import job
 from uqsonet.report.tables import all_tables
 
-with job(snakemake):
-    all_tables([Path(path) for path in snakemake.input.tables], Path(snakemake.output.tex))
+with job(snakemake) as spec:
+    all_tables(
+        [Path(path) for path in snakemake.input.tables],
+        Path(snakemake.output.tex),
+        load_config(spec["config"]),
+    )

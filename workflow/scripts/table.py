@@ -1,4 +1,4 @@
-"""The table of an experiment: see `uqsonet.report.tables.error_table`."""
+"""A table: see `uqsonet.report.tables.write_table`."""
 
 from pathlib import Path
 
@@ -6,13 +6,16 @@ import pandas as pd
 
 from uqsonet.config import load_config
 from uqsonet.jobs import job
-from uqsonet.report.tables import error_table
+from uqsonet.report.tables import write_table
 
 with job(snakemake) as spec:
-    error_table(
-        pd.read_csv(snakemake.input[0]),
-        snakemake.wildcards.experiment,
+    write_table(
+        snakemake.wildcards.table,
         load_config(spec["config"]),
         Path(snakemake.output.tex),
         Path(snakemake.output.csv),
+        Path(snakemake.output.json),
+        summaries=[pd.read_csv(path) for path in snakemake.input.get("summaries", [])],
+        logs=[Path(path) for path in snakemake.input.get("logs", [])],
+        inference=[Path(path) for path in snakemake.input.get("inference", [])],
     )

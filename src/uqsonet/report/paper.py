@@ -1,4 +1,4 @@
-"""The paper's error tables, cell by cell, to stand beside ours."""
+"""What the paper's tables print, cell by cell, to stand beside ours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from dataclasses import astuple, dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import pandas as pd
 
@@ -60,8 +61,7 @@ class PaperCell:
 @cache
 def cells() -> tuple[PaperCell, ...]:
     """Return every error cell of the paper's six error tables, 142 of them, in percent."""
-    with files("uqsonet.report").joinpath("paper_errors.csv").open(encoding="utf-8") as file:
-        table = pd.read_csv(file, dtype={"noise_std": float}, keep_default_na=False)
+    table = _table("paper_errors.csv", dtype={"noise_std": float}, keep_default_na=False)
     rows = table[COLUMNS].itertuples(index=False, name=None)
     return tuple(PaperCell(*row) for row in rows)
 
@@ -81,3 +81,21 @@ def paper_cells() -> pd.DataFrame:
 def cells_of(table: str, case: Case) -> dict[tuple[str, int, str], PaperCell]:
     """Return (method, sensors, score) -> cell for what a case of a table repeats."""
     return {(c.method, c.sensors, c.score): c for c in cells() if c.is_of(table, case)}
+
+
+def paper_costs() -> pd.DataFrame:
+    """Return tab:training-cost: hours and seconds on an RTX 3090, iterations from the text."""
+    return _table("paper_costs.csv")
+
+
+def paper_networks() -> pd.DataFrame:
+    """Return tab:NN with p and the training of sections 4.1 to 4.5, one row per problem.
+
+    All values are text; `40 40` are two hidden layers of 40 neurons. VIDON has the same sizes.
+    """
+    return _table("paper_networks.csv", dtype=str)
+
+
+def _table(name: str, **options: Any) -> pd.DataFrame:
+    with files("uqsonet.report").joinpath(name).open(encoding="utf-8") as file:
+        return pd.read_csv(file, **options)

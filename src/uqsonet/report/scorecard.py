@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pandas as pd
 
 from uqsonet.config import Case, Config, ErrorTable
 from uqsonet.errors import DataError
+from uqsonet.report.guards import require_distinct
 from uqsonet.report.names import FLOOR
 from uqsonet.report.numbers import Numbers
 from uqsonet.report.paper import COLUMNS as PAPER_COLUMNS
@@ -54,7 +54,10 @@ def scorecard(summaries: pd.DataFrame, config: Config, run: str, out: Path) -> N
             claimed[cell] = case.name
             found = _numbers(numbers, cell, trained=cell.method in case.methods)
             ours[cell] = found | {"recipe": config.recipe_of(case.experiment), "run": run}
-    _require_distinct(ours)
+    trained = [
+        _record(cell, claimed[cell], found) for cell, found in ours.items() if "ours" in found
+    ]
+    require_distinct(pd.DataFrame(trained), config)
     rows = [asdict(cell) | ours.get(cell, {}) for cell in cells()]
     table = pd.DataFrame(rows, columns=pd.Index(COLUMNS)).astype({"trials": "Int64"})
     write_text(out, table.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
@@ -83,12 +86,13 @@ def _numbers(numbers: Numbers, cell: PaperCell, trained: bool) -> dict[str, Any]
     return found
 
 
-def _require_distinct(ours: dict[PaperCell, dict[str, Any]]) -> None:
-    """Refuse two trained cells with the same value in full precision."""
-    trained = [(cell, found["ours"]) for cell, found in ours.items() if "ours" in found]
-    for (first, value), (second, other) in combinations(trained, 2):
-        if value == other:
-            raise DataError(
-                f"{first} and {second} are both {value} %: two trained models never agree in "
-                "every digit, so the same scores were used twice"
-            )
+def _record(cell: PaperCell, case: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Return one of our numbers as `uqsonet.report.guards` reads it."""
+    return {
+        "case": case,
+        "evaluation": "paper",
+        "method": cell.method,
+        "metric": cell.score,
+        "sensors": cell.sensors,
+        "value": found["ours"],
+    }

@@ -1,197 +1,133 @@
-"""The paper's error tables with our numbers beside the paper's, and all of them as one document.
+"""The tables of a run: each as LaTeX, as HTML for a page, and as numbers; and all in one document.
 
-An experiment gives one float with three panels: (a) the paper's evaluation, ours beside the
-paper's; (b) the precise evaluation with 95 % intervals; (c) skill over the sensor-free predictor.
-Rows are sensor counts; columns follow from the methods that were scored.
+Every layout has a module `table_<layout>.py` that turns its inputs into a `cells.Table` and into
+records, one row per number. Records of all layouts have the columns `table`, `experiment`,
+`scale`, `recipe`, `method` and `metric`, so that they stand one below the other in `all.csv`; a
+column that a layout lacks is empty there. Errors and bands have their number in `value` (unit in
+`unit`), costs too, networks a text in `setting`; the paper's stands in `paper`, `paper_pm` and
+`paper_setting`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import asdict
-from itertools import product
 from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.config import BASELINES, Config
+from uqsonet.config import Config
 from uqsonet.errors import DataError
-from uqsonet.report.latex import (
-    DOCUMENT,
-    FLOAT,
-    Cell,
-    Column,
-    escape,
-    panel,
-    tabular,
-    with_interval,
-    with_spread,
-)
-from uqsonet.report.names import FLOOR, METRICS, caption, label, method_title
-from uqsonet.report.numbers import Numbers
-from uqsonet.report.paper import cells_of
+from uqsonet.report import html
+from uqsonet.report.cells import Table, lettered
+from uqsonet.report.fitting import fit
+from uqsonet.report.guards import check_cells, require_distinct, require_finite
+from uqsonet.report.latex import document, render
+from uqsonet.report.summary import COLUMNS as SUMMARY_COLUMNS
+from uqsonet.report.table_bands import bands_table
+from uqsonet.report.table_costs import costs_table
+from uqsonet.report.table_errors import errors_table
+from uqsonet.report.table_networks import networks_table
 from uqsonet.storage import write_text
 
-ERRORS = ("err_mean", "err_std")
-SKILLS = ("skill_mean", "skill_std")
-DAGGER = r"$^\dagger$"
 
-
-def _errors_beside_paper(numbers: Numbers, config: Config) -> list[Column]:
-    """Return the columns of panel (a)."""
-    chosen = config.experiments[numbers.experiment]
-    printed = cells_of(chosen)
-    columns = []
-    for method in chosen.methods:
-        for metric in numbers.metrics("paper", method, ERRORS):
-            heads = (escape(method_title(method)), METRICS[metric])
-            theirs, ours = [], []
-            for m in numbers.counts:
-                paper = printed.get((method, m, metric))
-                row = numbers.get("paper", method, metric, m)
-                better = paper is not None and 100 * row.value < paper.paper
-                theirs.append(with_spread(paper.paper, paper.paper_pm) if paper else Cell())
-                ours.append(with_spread(100 * row.value, 100 * row.pm, bold=better))
-            columns.append(Column((*heads, "paper"), tuple(theirs)))
-            columns.append(Column((*heads, "ours"), tuple(ours)))
-    for method in (*BASELINES, FLOOR):
-        columns += _plain(numbers, "paper", method, ERRORS, below=("",))
-    return columns
-
-
-def _plain(
-    numbers: Numbers,
-    evaluation: str,
-    method: str,
-    metrics: Sequence[str],
-    scale: float = 100,
-    below: tuple[str, ...] = (),
-) -> list[Column]:
-    """Return columns of values without spread, for predictors that are not trained."""
-    return [
-        Column(
-            (escape(method_title(method)), METRICS[metric], *below),
-            tuple(
-                Cell(f"${scale * numbers.get(evaluation, method, metric, m).value:.2f}$")
-                for m in numbers.counts
-            ),
-        )
-        for metric in metrics
-    ]
-
-
-def _intervals(numbers: Numbers, method: str, metrics: Sequence[str], scale: float) -> list[Column]:
-    """Return columns of the precise evaluation with 95 % intervals; no skill is marked."""
-    columns = []
-    for metric in numbers.metrics("precise", method, metrics):
-        cells = []
-        for m in numbers.counts:
-            row = numbers.get("precise", method, metric, m)
-            mark = DAGGER if metric in SKILLS and row.low <= 0 <= row.high else ""
-            low, high = scale * row.low, scale * row.high
-            cells.append(with_interval(scale * row.value, low, high, mark))
-        columns.append(Column((escape(method_title(method)), METRICS[metric]), tuple(cells)))
-    return columns
-
-
-def _panels(numbers: Numbers, config: Config) -> list[tuple[str, list[Column]]]:
-    """Return title and columns of each panel."""
-    learned = config.experiments[numbers.experiment].methods
-    errors, skills = [], []
-    for method in (*learned, "cokriging"):
-        errors += _intervals(numbers, method, ERRORS, 100)
-        skills += _intervals(numbers, method, SKILLS, 1)
-    for method in ("sensor_free", FLOOR):
-        errors += _plain(numbers, "precise", method, ERRORS)
-    skills += _plain(numbers, "precise", FLOOR, SKILLS, scale=1)
-    return [
-        (
-            r"(a) Errors, evaluation ``paper'': mean $\pm$ standard deviation over trials. "
-            r"Bold: better than the paper's value.",
-            _errors_beside_paper(numbers, config),
-        ),
-        (r"(b) Errors, evaluation ``precise'', with 95\,\% bootstrap intervals.", errors),
-        (
-            r"(c) Skill $1 - \mathrm{err}/\mathrm{err}(\text{sensor-free})$, evaluation "
-            rf"``precise'', with 95\,\% intervals. {DAGGER}\,Includes zero: no skill is shown.",
-            skills,
-        ),
-    ]
-
-
-def _records(numbers: Numbers, config: Config) -> pd.DataFrame:
-    """Return the numbers of the table in long form, errors in percent, the paper's beside them."""
-    chosen = config.experiments[numbers.experiment]
-    printed, rows = cells_of(chosen), []
-    head = {"experiment": numbers.experiment, "table": chosen.table, "scale": config.scale}
-    head |= {"recipe": config.recipe_of(numbers.experiment), "noise_std": chosen.noise_std}
-    methods = (*chosen.methods, *BASELINES, FLOOR)
-    for evaluation, method in product(("paper", "precise"), methods):
-        skills = numbers.metrics(evaluation, method, SKILLS) if method != "sensor_free" else ()
-        for metric in (*numbers.metrics(evaluation, method, ERRORS), *skills):
-            scale, unit = (100, "percent") if metric in ERRORS else (1, "1")
-            for m in numbers.counts:
-                found = asdict(numbers.get(evaluation, method, metric, m))
-                found |= {key: scale * found[key] for key in ("value", "pm", "low", "high")}
-                cell = printed.get((method, m, metric)) if evaluation == "paper" else None
-                paper = {"paper": cell.paper, "paper_pm": cell.paper_pm} if cell else {}
-                where = {"evaluation": evaluation, "method": method, "sensors": m, "metric": metric}
-                rows.append(head | where | {"unit": unit} | found | paper)
-    return pd.DataFrame(rows)
-
-
-def error_table(
-    summary: pd.DataFrame, experiment: str, config: Config, out_tex: Path, out_csv: Path
+def write_table(
+    name: str,
+    config: Config,
+    out_tex: Path,
+    out_csv: Path,
+    out_json: Path,
+    *,
+    summaries: Sequence[pd.DataFrame] = (),
+    logs: Sequence[Path] = (),
+    inference: Sequence[Path] = (),
 ) -> None:
-    """Write the LaTeX table of an experiment and its numbers as CSV.
+    """Write a declared table.
 
     Parameters
     ----------
-    summary : DataFrame
-        As `uqsonet.report.summary.summarise` returns it.
-    experiment : str
+    name : str
+        Of ``config.tables``. Experiments that are not selected are left out.
     config : Config
-        Gives methods (columns), sensor counts (rows), label and caption.
-    out_tex, out_csv : Path
-        The CSV holds the same numbers unrounded, errors in percent.
+    out_tex : Path
+        Floats for a LaTeX document.
+    out_csv : Path
+        The same numbers unrounded, errors in percent.
+    out_json : Path
+        ``{"name", "title", "caption_html", "panels": [[title_html, table_html], ...]}``; `title`
+        is plain text.
+    summaries : sequence of DataFrame
+        As `uqsonet.report.summary.summarise` returns them (errors, bands).
+    logs, inference : sequence of Path
+        Training logs and timings (costs).
 
     Raises
     ------
     DataError
-        If the summary lacks a number or contradicts the configuration.
+        If an input lacks a number or contradicts the configuration, or a number is none that a
+        table may print (`uqsonet.report.guards`).
     """
-    numbers = Numbers(summary, experiment, config)
-    labels = [f"{m}" for m in numbers.counts]
-    panels = [
-        panel(title, tabular("$m$", labels, columns)) for title, columns in _panels(numbers, config)
-    ]
-    text = FLOAT % {
-        "caption": caption(config, experiment),
-        "label": label(config, experiment),
-        "panels": "\n".join(panels),
-    }
-    write_text(out_tex, text)
-    records = _records(numbers, config)
+    if name not in config.tables:
+        raise DataError(f"tables.{name} is not in the configuration")
+    given = [found for found in summaries if not found.empty]
+    summary = pd.concat(given, ignore_index=True) if given else _no_summary()
+    layout = config.tables[name].layout
+    if layout == "errors":
+        table, records = errors_table(name, config, summary)
+    elif layout == "bands":
+        table, records = bands_table(name, config, summary)
+    elif layout == "networks":
+        table, records = networks_table(name, config)
+    else:
+        table, records = costs_table(name, config, logs, inference)
+    check_cells(records, config, summary)
+    table = fitted(table)
+    write_text(out_tex, render(table))
     write_text(out_csv, records.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
+    write_text(out_json, json.dumps(page(table), ensure_ascii=False, indent=1) + "\n")
 
 
-def all_tables(tables: Sequence[Path], out: Path) -> None:
+def _no_summary() -> pd.DataFrame:
+    return pd.DataFrame(columns=pd.Index(SUMMARY_COLUMNS))
+
+
+def fitted(table: Table) -> Table:
+    """Return a table with letters before its panels and none of them too wide."""
+    panels = [part for panel in lettered(table.panels) for part in fit(panel)]
+    return Table(table.name, table.title, table.caption, tuple(panels))
+
+
+def page(table: Table) -> dict[str, object]:
+    """Return a table as a page takes it in."""
+    return {
+        "name": table.name,
+        "title": table.title,
+        "caption_html": table.caption.html,
+        "panels": [[panel.title.html, html.table(panel)] for panel in table.panels],
+    }
+
+
+def all_tables(tables: Sequence[Path], out: Path, config: Config) -> None:
     """Write one document that holds every table and compiles by itself, and one CSV beside it.
 
     Parameters
     ----------
     tables : sequence of Path
-        Files of `error_table`, each with its CSV of the same name beside it.
+        LaTeX files of `write_table`, each with its CSV of the same name beside it.
     out : Path
         The `.tex` file; the CSV gets the same name.
+    config : Config
+        Says which cases share trainings: numbers of all others must differ between tables, too.
     """
-    bodies, records = [], []
-    for path in tables:
+    bodies, found = [], []
+    for path in map(Path, tables):
         try:
-            bodies.append(Path(path).read_text(encoding="utf-8").strip())
-            records.append(pd.read_csv(Path(path).with_suffix(".csv"), dtype=str))
+            bodies.append(path.read_text(encoding="utf-8"))
+            found.append(pd.read_csv(path.with_suffix(".csv"), dtype=str))
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: table or its CSV cannot be read ({error})") from None
-    write_text(out, DOCUMENT % {"tables": "\n\\clearpage\n".join(bodies)})
-    merged = pd.concat(records, ignore_index=True)
-    write_text(out.with_suffix(".csv"), merged.to_csv(index=False, lineterminator="\n"))
+    records = pd.concat(found, ignore_index=True)
+    require_finite(records)
+    require_distinct(records, config)
+    write_text(out, document(bodies))
+    write_text(out.with_suffix(".csv"), records.to_csv(index=False, lineterminator="\n"))

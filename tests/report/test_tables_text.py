@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import re
+import string
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uqsonet.report import html
+from uqsonet.report.cells import Cell, Column, Panel
+from uqsonet.report.fitting import fit, pack, width
+from uqsonet.report.latex import tabular
+from uqsonet.report.text import EMPTY, SPECIAL, M, escape, integer, plain, power, text
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=30)
+
+
+def panel(groups: list[str], rows: int) -> Panel:
+    columns = [
+        Column(
+            (plain(group), plain(string.ascii_letters[i])),
+            (Cell(1.0, 0.1), *[Cell()] * (rows - 1)),
+        )
+        for i, group in enumerate(groups)
+    ]
+    return Panel(plain("title"), (M,), tuple((plain(i),) for i in range(rows)), tuple(columns))
+
+
+@given(st.text())
+def test_escaped_text_has_no_special_characters(found: str) -> None:
+    latex = escape(found)
+    assert latex.isascii()
+    for piece in sorted(SPECIAL.values(), key=len, reverse=True):
+        latex = latex.replace(piece, "")
+    assert not set(latex) & set(SPECIAL)
+
+
+@given(NAMES)
+def test_text_survives_html(name: str) -> None:
+    assert ElementTree.fromstring(f"<p>{plain(name).html}</p>").text in (name, name or None)
+    cell = Column((plain(name),), (Cell(plain(name)),))
+    table = html.table(Panel(EMPTY, (M,), ((plain(name),),), (cell,)))
+    assert "".join(ElementTree.fromstring(table).itertext()).count(name) >= 3
+
+
+def test_templates_keep_their_blanks() -> None:
+    found = text("given {m} sensors & {n} more", m=M, n="a_b")
+    assert found.latex == r"given $m$ sensors \& a\_b more"
+    assert found.html == "given <var>m</var> sensors &amp; a_b more"
+    assert found.words == "given m sensors & a_b more"
+
+
+@pytest.mark.parametrize(
+    ("number", "latex", "words"),
+    [
+        (1e-4, "$10^{-4}$", "10^-4"),
+        (2e-3, r"$2\cdot 10^{-3}$", "2·10^-3"),
+        (0.01, "0.01", "0.01"),
+        (0.0, "0", "0"),
+    ],
+)
+def test_powers(number: float, latex: str, words: str) -> None:
+    assert (power(number).latex, power(number).words) == (latex, words)
+    assert integer(80000).latex == r"80\,000"
+
+
+@settings(max_examples=20)
+@given(st.lists(st.sampled_from("ab"), min_size=1, max_size=6), st.integers(1, 3))
+def test_headings_span_every_column(groups: list[str], rows: int) -> None:
+    found = panel(groups, rows)
+    for heading in tabular(found).splitlines()[2:5:2]:
+        if "multicolumn" in heading:
+            assert sum(map(int, re.findall(r"multicolumn\{(\d+)\}", heading))) == 2 * len(groups)
+    root = ElementTree.fromstring(html.table(found))
+    first = root.find("thead/tr")
+    assert first is not None
+    assert sum(int(cell.get("colspan", 1)) for cell in first) == 1 + len(groups)
+
+
+def test_an_empty_heading_lets_the_one_above_reach_down() -> None:
+    columns = (
+        Column((plain("a"), plain("b")), (Cell(1.0),)),
+        Column((plain("c"), EMPTY), (Cell(2.0),)),
+    )
+    found = html.table(Panel(EMPTY, (M,), ((plain(1),),), columns))
+    assert '<th scope="col" rowspan="2">c</th>' in found and found.count("<th ") == 5
+
+
+def test_cells_that_hold_nothing_bold_or_negative() -> None:
+    cells = (Cell(), Cell(-1.25, interval=(-2.0, 0.5), bold=True, mark=plain("*")))
+    column = Column((plain("x"),), cells)
+    found = Panel(EMPTY, (M,), ((plain(1),), (plain(2),)), (column,))
+    assert r"1 & \multicolumn{2}{c}{--} \\" in tabular(found)
+    assert r"2 & $\mathbf{-1.25}$ & \,{\scriptsize$[-2.00,\,0.50]$}* \\" in tabular(found)
+    assert '<td class="nothing">–</td>' in html.table(found)
+    assert '<strong>−1.25</strong> <span class="interval">[−2.00, 0.50]</span>*' in html.table(
+        found
+    )
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
+def test_packing_keeps_order_and_limit(parts: list[int]) -> None:
+    found = pack(parts, float, 10.0)
+    assert [part for group in found for part in group] == parts
+    assert all(sum(group) <= 10 for group in found)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=20), st.integers(100, 500))
+def test_panels_fit_the_line(groups: list[str], line: int) -> None:
+    found = panel(groups, 2)
+    parts = fit(found, float(line))
+    assert [column for part in parts for column in part.columns] == list(found.columns)
+    assert all(width(part.columns) <= line for part in parts)
