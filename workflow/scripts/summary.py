@@ -10,4 +10,4 @@ from uqsonet.storage import write_text
 with job(snakemake) as spec:
     files = {case: [Path(path) for path in paths] for case, paths in spec["files"].items()}
     summary = summarise(files, load_config(spec["config"]))
-    write_text(Path(snakemake.output[0]), summary.to_csv(index=False, float_format="%.9g"))
+    write_text(Path(snakemake.output[0]), summary.to_csv(index=False, float_format="%.17g"))

@@ -9,9 +9,8 @@ from uqsonet.report.text import DASH, EMPTY, ERR_MEAN, ERR_STD, MEAN, STD, Text,
 FLOOR = "reference"
 METHODS = {
     "vidon": "VIDON",
-    "deep_ensemble": "Deep ensemble of VIDON",
-    "uqsonet": "UQ-SONet",
     "deep_ensemble": "Deep ensemble",
+    "uqsonet": "UQ-SONet",
     "sensor_free": "Sensor-free",
     "cokriging": "Cokriging",
     FLOOR: "MC floor",
