@@ -16,9 +16,9 @@ RECORDS = sorted((Path(__file__).parents[1] / "published" / "simulate").glob("*.
 def test_there_is_a_record_of_every_data_set_at_full_size():
     sizes = {path.stem: json.loads(path.read_text())["config"]["training"] for path in RECORDS}
     assert sizes == {
-        "diffusion1d": 10_000,
+        "diffusion1d": 20_000,
         "poisson2d": 80_000,
-        "elliptic_sde1d": 10_000,
+        "elliptic_sde1d": 20_000,
         "elliptic_sde2d": 80_000,
         "navier_stokes": 80_000,
     }
