@@ -102,8 +102,8 @@ def test_one_more_noise_level_changes_no_other_job(plan: Plan) -> None:
         assert other.scores(case) == plan.scores(case)
         for label in plan.config.cases[case].evaluations:
             assert other.evaluate(case, label, "uqsonet") == plan.evaluate(case, label, "uqsonet")
-    assert other.report("uqsonet.report.tables", ["poisson2d"], table="2d-pde-error") == (
-        plan.report("uqsonet.report.tables", ["poisson2d"], table="2d-pde-error")
+    assert other.report("uqsonet.report.tables.write", ["poisson2d"], table="2d-pde-error") == (
+        plan.report("uqsonet.report.tables.write", ["poisson2d"], table="2d-pde-error")
     )
     assert set(other.scores("diffusion1d_noise-noise2")).isdisjoint(
         file for case in plan.config.cases for file in plan.scores(case)

@@ -145,7 +145,7 @@ def readings(
     ),
 ) -> None:
     """Write the tables of docs/reproduction.md anew from `readings.csv`."""
-    from uqsonet.report.readings import load_readings, updated
+    from uqsonet.report.page.readings import load_readings, updated
     from uqsonet.storage import write_text
 
     with _clear_errors():

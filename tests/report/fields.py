@@ -18,7 +18,7 @@ from uqsonet.layouts import generate_layouts
 from uqsonet.nn.base import build_model
 from uqsonet.problems.base import Problem
 from uqsonet.reference import compute_reference
-from uqsonet.report.figures import Chosen, choose
+from uqsonet.report.figures.posterior import Chosen, choose
 from uqsonet.simulation import load_functions, simulate
 from uqsonet.storage import write_weights
 

@@ -16,9 +16,9 @@ from uqsonet.errors import DataError
 from uqsonet.gaussian_process import GaussianField
 from uqsonet.grids import Grid
 from uqsonet.problems import Transform, get_problem
-from uqsonet.report import data_figure as module
-from uqsonet.report.data_1d import _shift
-from uqsonet.report.data_figure import data_figure
+from uqsonet.report.figures import data as module
+from uqsonet.report.figures.data import data_figure
+from uqsonet.report.figures.data_1d import _shift
 
 PROBLEMS = ["toy_linear", "toy_field", "toy_torus"]
 

@@ -10,7 +10,7 @@ from uqsonet.errors import DataError
 from uqsonet.grids import Grid
 from uqsonet.layouts import candidates, generate_layouts
 from uqsonet.problems import get_problem
-from uqsonet.report.layouts_figure import Pool, _edges, _relative_density, layouts_figure
+from uqsonet.report.figures.layouts import Pool, _edges, _relative_density, layouts_figure
 
 COUNTS = [1, 2, 3, 4, 5]
 

@@ -20,10 +20,10 @@ from uqsonet.errors import DataError
 from uqsonet.problems import get_problem
 from uqsonet.problems.base import Transform
 from uqsonet.reference import compute_reference
-from uqsonet.report import figures
-from uqsonet.report.chosen import Chosen, predict
-from uqsonet.report.figures import posterior_figure
-from uqsonet.report.style import BLUE, RED, styled
+from uqsonet.report.figures import posterior as figures
+from uqsonet.report.figures.chosen import Chosen, predict
+from uqsonet.report.figures.posterior import posterior_figure
+from uqsonet.report.figures.style import BLUE, RED, styled
 
 LOUD = 1.0
 ENSEMBLE = "Deep ensemble of VIDON"

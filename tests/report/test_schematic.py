@@ -8,9 +8,15 @@ import pytest
 from matplotlib.transforms import Bbox
 
 from tests.report.inside import contains, drawn, extent, overlap, texts
-from uqsonet.report.diagram import Box, Diagram, centres
-from uqsonet.report.schematic import INFERENCE, TRAINING, build, draw_schematic, schematic_figure
-from uqsonet.report.style import STRIP, WIDTH, save, styled
+from uqsonet.report.figures.diagram import Box, Diagram, centres
+from uqsonet.report.figures.schematic import (
+    INFERENCE,
+    TRAINING,
+    build,
+    draw_schematic,
+    schematic_figure,
+)
+from uqsonet.report.figures.style import STRIP, WIDTH, save, styled
 
 
 @pytest.fixture(scope="module")

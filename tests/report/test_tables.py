@@ -21,7 +21,7 @@ from tests.report.conftest import (
 from uqsonet.config import Config
 from uqsonet.errors import DataError
 from uqsonet.report.summary import summarise
-from uqsonet.report.tables import all_tables, write_table
+from uqsonet.report.tables.write import all_tables, write_table
 
 NAME = "1d-pde-error"
 

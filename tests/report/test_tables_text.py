@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uqsonet.report import html
-from uqsonet.report.cells import Cell, Column, Panel
-from uqsonet.report.fitting import fit, pack, width
-from uqsonet.report.latex import tabular
-from uqsonet.report.text import EMPTY, SPECIAL, M, escape, integer, plain, power, text
+from uqsonet.report.tables import html
+from uqsonet.report.tables.cells import Cell, Column, Panel
+from uqsonet.report.tables.fitting import fit, pack, width
+from uqsonet.report.tables.latex import tabular
+from uqsonet.report.tables.text import EMPTY, SPECIAL, M, escape, integer, plain, power, text
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=30)
 

@@ -41,7 +41,7 @@ rule table:
     params:
         caption=lambda w: PLAN.caption(w.table, table=True),
         spec=lambda w: PLAN.report(
-            "uqsonet.report.tables", TABLES[w.table], table=w.table
+            "uqsonet.report.tables.write", TABLES[w.table], table=w.table
         ),
     script:
         "../scripts/table.py"
@@ -64,7 +64,7 @@ rule all_tables:
     conda:
         "../../environment.yml"
     params:
-        spec=PLAN.report("uqsonet.report.tables"),
+        spec=PLAN.report("uqsonet.report.tables.write"),
     script:
         "../scripts/all_tables.py"
 
@@ -128,7 +128,7 @@ rule posterior_figure:
     params:
         caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
-            "uqsonet.report.figures",
+            "uqsonet.report.figures.posterior",
             FIGURES[w.figure],
             figure=w.figure,
             panels=PLAN.panels(w.figure),
@@ -157,7 +157,7 @@ rule compare_figure:
     params:
         caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
-            "uqsonet.report.sweeps", FIGURES[w.figure], figure=w.figure
+            "uqsonet.report.figures.sweeps", FIGURES[w.figure], figure=w.figure
         ),
     script:
         "../scripts/compare_figure.py"
@@ -181,7 +181,7 @@ rule data_figure:
         "../../environment.yml"
     params:
         caption=lambda w: PLAN.caption(f"{w.experiment}_data"),
-        spec=lambda w: PLAN.report("uqsonet.report.data_figure", [w.experiment]),
+        spec=lambda w: PLAN.report("uqsonet.report.figures.data", [w.experiment]),
     script:
         "../scripts/data_figure.py"
 
@@ -203,7 +203,7 @@ rule training_figure:
         "../../environment.yml"
     params:
         caption=lambda w: PLAN.caption(f"{w.experiment}_training"),
-        spec=lambda w: PLAN.report("uqsonet.report.figures", [w.experiment]),
+        spec=lambda w: PLAN.report("uqsonet.report.figures.posterior", [w.experiment]),
     script:
         "../scripts/training_figure.py"
 
@@ -225,7 +225,7 @@ rule layouts_figure:
         "../../environment.yml"
     params:
         caption=lambda w: PLAN.caption(f"{w.experiment}_layouts"),
-        spec=lambda w: PLAN.report("uqsonet.report.layouts_figure", [w.experiment]),
+        spec=lambda w: PLAN.report("uqsonet.report.figures.layouts", [w.experiment]),
     script:
         "../scripts/layouts_figure.py"
 

@@ -1,4 +1,4 @@
-"""Sweeps: see `uqsonet.report.sweeps.sweep_figure`."""
+"""Sweeps: see `uqsonet.report.figures.sweeps.sweep_figure`."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pandas as pd
 
 from uqsonet.config import load_config
 from uqsonet.jobs import job
-from uqsonet.report.sweeps import sweep_figure
+from uqsonet.report.figures.sweeps import sweep_figure
 
 with job(snakemake) as spec:
     sweep_figure(

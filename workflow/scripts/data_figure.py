@@ -1,10 +1,10 @@
-"""What the data are: see `uqsonet.report.data_figure.data_figure`."""
+"""What the data are: see `uqsonet.report.figures.data.data_figure`."""
 
 from pathlib import Path
 
 from uqsonet.config import load_config
 from uqsonet.jobs import job
-from uqsonet.report.data_figure import data_figure
+from uqsonet.report.figures.data import data_figure
 
 with job(snakemake) as spec:
     data_figure(

@@ -1,10 +1,10 @@
-"""Everything on one page: see `uqsonet.report.sections.build_page`."""
+"""Everything on one page: see `uqsonet.report.page.sections.build_page`."""
 
 from pathlib import Path
 
 from uqsonet.config import load_config
 from uqsonet.jobs import job
-from uqsonet.report.sections import build_page
+from uqsonet.report.page.sections import build_page
 
 with job(snakemake) as spec:
     build_page(

@@ -1,4 +1,4 @@
-"""A table: see `uqsonet.report.tables.write_table`."""
+"""A table: see `uqsonet.report.tables.write.write_table`."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pandas as pd
 
 from uqsonet.config import load_config
 from uqsonet.jobs import job
-from uqsonet.report.tables import write_table
+from uqsonet.report.tables.write import write_table
 
 with job(snakemake) as spec:
     write_table(

@@ -1,9 +1,9 @@
-"""Loss and skill during training: see `uqsonet.report.figures.training_figure`."""
+"""Loss and skill during training: see `uqsonet.report.figures.posterior.training_figure`."""
 
 from pathlib import Path
 
 from uqsonet.jobs import job
-from uqsonet.report.figures import training_figure
+from uqsonet.report.figures.posterior import training_figure
 
 with job(snakemake) as spec:
     training_figure(

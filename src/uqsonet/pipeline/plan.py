@@ -135,7 +135,8 @@ class Plan(Files):
     def schematic(self) -> str:
         """Return the parameters of the drawing of the model, as JSON."""
         return as_json(
-            config={"scale": self.config.scale}, code=source_digest(["uqsonet.report.schematic"])
+            config={"scale": self.config.scale},
+            code=source_digest(["uqsonet.report.figures.schematic"]),
         )
 
     def caption(self, name: str, table: bool = False) -> tuple[str, str]:
@@ -149,5 +150,5 @@ class Plan(Files):
         """Return the parameters of the page that shows everything, as JSON."""
         captions = {name: self.caption(name) for name in (*self.figures(), *self.pictures())}
         config = self.config.model_dump(mode="json", exclude={"jobs", "results"})
-        code = source_digest(["uqsonet.report.sections"])
+        code = source_digest(["uqsonet.report.page.sections"])
         return as_json(config=config, captions=captions, code=code, data=data_digest())

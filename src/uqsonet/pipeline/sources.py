@@ -115,7 +115,8 @@ def require_problem(name: str) -> None:
 def data_digest(suffix: str = "") -> str:
     """Return a digest of what the reports read besides sources: the paper's numbers, the page."""
     digest = hashlib.sha256()
-    for path in sorted((ROOT / "report").iterdir()):
-        if path.is_file() and path.suffix != ".py" and path.name.endswith(suffix):
+    for path in sorted((ROOT / "report").rglob("*")):
+        code = path.suffix in (".py", ".pyc")
+        if path.is_file() and not code and path.name.endswith(suffix):
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uqsonet.config import Config
 from uqsonet.problems import get_problem
-from uqsonet.report.text import DASH, EMPTY, ERR_MEAN, ERR_STD, MEAN, STD, Text, plain
+from uqsonet.report.tables.text import DASH, EMPTY, ERR_MEAN, ERR_STD, MEAN, STD, Text, plain
 
 FLOOR = "reference"
 METHODS = {

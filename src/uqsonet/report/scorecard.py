@@ -11,11 +11,11 @@ import pandas as pd
 
 from uqsonet.config import Case, Config, ErrorTable
 from uqsonet.errors import DataError
-from uqsonet.report.guards import require_distinct
 from uqsonet.report.names import FLOOR
 from uqsonet.report.numbers import Numbers
 from uqsonet.report.paper import COLUMNS as PAPER_COLUMNS
 from uqsonet.report.paper import PaperCell, cells, cells_of
+from uqsonet.report.tables.guards import require_distinct
 from uqsonet.storage import write_text
 
 BESIDE = {"sensor_free": "sensor_free", "cokriging": "cokriging", FLOOR: "mc_floor"}
@@ -87,7 +87,7 @@ def _numbers(numbers: Numbers, cell: PaperCell, trained: bool) -> dict[str, Any]
 
 
 def _record(cell: PaperCell, case: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Return one of our numbers as `uqsonet.report.guards` reads it."""
+    """Return one of our numbers as `uqsonet.report.tables.guards` reads it."""
     return {
         "case": case,
         "evaluation": "paper",

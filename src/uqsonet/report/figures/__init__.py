@@ -1,0 +1,1 @@
+"""Figures of the paper and pictures of every problem, drawn in one style."""
