@@ -47,14 +47,14 @@ env: .venv/.stamp ## create .venv with the exact versions of requirements.lock
 	@$(BIN)/pip install -q --no-deps -e .
 	@touch $@
 
-tables: env ## the whole pipeline in small: data, training, tables, one figure
+tables: env ## the whole pipeline in small: data, training, every table and figure
 	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/snakemake --cores $(CORES) --configfile config/smoke.yaml
 	@printf '%s\n' '' \
 	  'Done, in small: the numbers show that everything runs, not what the method can do.' \
-	  '  table   $(SMOKE)/tables/all.tex' \
-	  '  as CSV  $(SMOKE)/tables/all.csv' \
-	  '  figure  $(SMOKE)/figures/diffusion1d_posterior.pdf (and .png)' \
+	  '  everything  $(SMOKE)/report.html' \
+	  '  tables      $(SMOKE)/tables/all.tex (and .csv)' \
+	  '  figures     $(SMOKE)/figures/*.pdf (and .png)' \
 	  'Full scale:' \
 	  '  source $(BIN)/activate && snakemake --cores 8 results/tables/all.tex'
 
