@@ -70,7 +70,8 @@ def _table(path: Path) -> TableView:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         panels = tuple((title, table) for title, table in found["panels"])
-        return TableView(found["name"], found["title"], found["caption_html"], panels)
+        title = f"tab:{found['name']}. {found['title']}"
+        return TableView(found["name"], title, found["caption_html"], panels)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a table for the page ({error})") from None
 
@@ -86,7 +87,7 @@ def _sections(
     found = []
     if model:
         found.append(Section("The model", "", (), tuple(model)))
-    for name in dict.fromkeys(shown.values()):
+    for name in sorted(set(shown.values()), key=lambda name: get_problem(name).section):
         own = [e for e, problem in shown.items() if problem == name]
         problem = get_problem(name)
 

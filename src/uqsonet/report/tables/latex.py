@@ -127,7 +127,10 @@ def render(table: Table) -> str:
     for i, panels in enumerate(pages(table.panels, table.caption)):
         parts = {
             "continued": "\\ContinuedFloat\n" if i else "",
-            "caption": "Continued." if i else table.caption.latex,
+            # What stands before the title, the note of smoke scale, is said on every page.
+            "caption": table.caption.latex.partition(r"\textbf")[0] + "Continued."
+            if i
+            else table.caption.latex,
             "label": "" if i else f"\n\\label{{tab:{table.name}}}",
             "panels": "\n".join(_panel(panel) for panel in panels),
         }
