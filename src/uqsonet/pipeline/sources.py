@@ -62,6 +62,11 @@ def source_digest(modules: Iterable[str]) -> str:
 
     Comments, docstrings and formatting have no influence.
     """
+    return _digest(tuple(sorted(set(modules))))
+
+
+@cache
+def _digest(modules: tuple[str, ...]) -> str:
     seen: set[str] = set()
     queue = [m for m in modules if m not in WITHOUT_INFLUENCE]
     while queue:
@@ -76,8 +81,20 @@ def source_digest(modules: Iterable[str]) -> str:
     return digest.hexdigest()[:16]
 
 
+@cache
+def _methods() -> dict[str, list[str]]:
+    """Return method -> modules in `uqsonet.nn` that define it, found by their text."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "nn").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "method":
+                name = str(getattr(node.value, "value", None))
+                found.setdefault(name, []).append(f"uqsonet.nn.{path.stem}")
+    return found
+
+
 def method_modules(method: str) -> list[str]:
-    """Return the modules in `uqsonet.nn` that define a method, found by their text.
+    """Return the modules in `uqsonet.nn` that define a method; none for what is not trained.
 
     Raises
     ------
@@ -86,17 +103,10 @@ def method_modules(method: str) -> list[str]:
     """
     if method in BASELINES or method == "reference":
         return []
-    found, known = [], set()
-    for path in sorted((ROOT / "nn").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "method":
-                name = getattr(node.value, "value", None)
-                known.add(str(name))
-                if name == method:
-                    found.append(f"uqsonet.nn.{path.stem}")
-    if not found:
+    known = _methods()
+    if method not in known:
         raise ConfigError(f"method {method!r} is unknown; there are {', '.join(sorted(known))}")
-    return found
+    return known[method]
 
 
 def require_problem(name: str) -> None:
