@@ -185,6 +185,26 @@ def test_functions_are_the_same_from_disk_in_memory_and_in_blocks(tmp_path):
         assert torch.equal(a, c) and torch.equal(b, d)
 
 
+def test_the_first_pairs_are_the_data_set_of_that_size(tmp_path):
+    for name, training in (("large", 23), ("small", 13)):
+        simulate("toy_linear", ProblemConfig(training=training, shard=10), 7, tmp_path / name)
+    first = load_functions(tmp_path / "large", "training", 13)
+    small = load_functions(tmp_path / "small", "training")
+    assert first.size == 13 and [len(u) for _, u in first.blocks(5)] == [5, 5, 3]
+    assert torch.equal(first.kappa, small.kappa) and torch.equal(first.u, small.u)
+    with pytest.raises(DataError, match="has 23 training pairs, asked for 24"):
+        load_functions(tmp_path / "large", "training", 24)
+
+
+def test_damage_behind_the_first_pairs_is_found_too(tmp_path):
+    path = tmp_path / "f.h5"
+    simulate("toy_linear", SIZES, 7, path)
+    with h5py.File(path, "r+") as file:
+        file["training/kappa"][20, 3] += 1
+    with pytest.raises(DataError, match="SHA-256"):
+        _ = load_functions(path, "training", 5).kappa
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [(-1.0, "must be positive, found -1"), (np.nan, r"not finite at .*\[2, 5")],
