@@ -55,6 +55,7 @@ rule all:
         f"{RESULTS}/report.html",
 
 
+include: "workflow/rules/common.smk"
 include: "workflow/rules/simulate.smk"
 include: "workflow/rules/sensors.smk"
 include: "workflow/rules/reference.smk"
