@@ -16,7 +16,12 @@ DAEMONS=(slurmd slurmctld munged)
 
 fail() { echo "cluster.sh: $*" >&2; exit 1; }
 
-installed() { command -v slurmctld slurmd sbatch munged >/dev/null; }
+installed() {
+  local program
+  for program in slurmctld slurmd sbatch munged; do
+    command -v "$program" >/dev/null || return 1
+  done
+}
 
 running() { # the daemon's process is alive and is that daemon, not a later one with its number
   local pid
@@ -85,6 +90,11 @@ PartitionName=other Nodes=$host MaxTime=1-00:00:00 State=UP
 CONF
   # A GPU that is only counted (some device file has to stand for it): enough to see a job ask for it.
   echo "NodeName=$host Name=gpu File=/dev/null" > "$STATE/gres.conf"
+  # Snakemake's plugin clears SLURM_CONF before it calls srun within a job.
+  mkdir "$STATE/bin"
+  printf '%s\n' '#!/bin/sh' "export SLURM_CONF='$SLURM_CONF'" "exec '$(command -v srun)' \"\$@\"" \
+    > "$STATE/bin/srun"
+  chmod +x "$STATE/bin/srun"
 }
 
 start() {
@@ -104,7 +114,7 @@ start() {
   fi
   for _ in $(seq 120); do
     case $(sinfo --noheader --partition=main --format=%T 2>/dev/null) in
-      idle | mixed | allocated) echo "export SLURM_CONF=$SLURM_CONF"; return ;;
+      idle | mixed | allocated) echo "export SLURM_CONF=$SLURM_CONF PATH=$STATE/bin:\$PATH"; return ;;
     esac
     sleep 0.5
   done

@@ -62,7 +62,11 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"SLURM_CONF": str(self.state / "slurm.conf")}
+        binaries = [str(self.state / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        return os.environ | {
+            "SLURM_CONF": str(self.state / "slurm.conf"),
+            "PATH": os.pathsep.join(binaries),
+        }
 
     def command(self, *arguments: str) -> str:
         """Return what a SLURM command prints."""
@@ -147,7 +151,9 @@ Submit = Callable[..., Run]
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A SLURM of one node; without the programs tests are skipped, or fail where required."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    missing = [p for p in ("slurmctld", "slurmd", "sbatch", "munged") if not shutil.which(p, path=path)]
+    missing = [
+        p for p in ("slurmctld", "slurmd", "sbatch", "munged") if not shutil.which(p, path=path)
+    ]
     if missing:
         message = f"{', '.join(missing)} not installed (Debian: tests/slurm/cluster.sh install)"
         if os.environ.get("UQSONET_REQUIRE_SLURM") == "1":
@@ -198,13 +204,9 @@ def submit(cluster: Cluster) -> Iterator[Submit]:
     """Start Snakemake with the profile for SLURM; what is left at the end is cleared away."""
     runs: list[Run] = []
 
-    def start(
-        project: Project, *arguments: str, targets: tuple[str, ...] = (str(SCORES),)
-    ) -> Run:
-        binaries = Path(sys.executable).parent
+    def start(project: Project, *arguments: str, targets: tuple[str, ...] = (str(SCORES),)) -> Run:
         environment = cluster.environment | {
             "PYTHONPATH": str(project.path / "src"),
-            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
             "MPLBACKEND": "Agg",
             "CUDA_VISIBLE_DEVICES": "",
         }

@@ -103,7 +103,9 @@ def test_overtime_is_retried_with_more_time_from_the_checkpoint(
     assert "JobState=TIMEOUT" in cluster.describe(job)
     assert "TimeLimit=00:01:00" in cluster.describe(job)
     trainings = [
-        j for j, rule in cluster.jobs(untrained.path, "all").items() if rule.startswith("rule_train")
+        j
+        for j, rule in cluster.jobs(untrained.path, "all").items()
+        if rule.startswith("rule_train")
     ]
     assert len(trainings) == 2
     assert "TimeLimit=00:02:00" in cluster.describe(max(trainings, key=int))
