@@ -151,9 +151,8 @@ Submit = Callable[..., Run]
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A SLURM of one node; without the programs tests are skipped, or fail where required."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    missing = [
-        p for p in ("slurmctld", "slurmd", "sbatch", "munged") if not shutil.which(p, path=path)
-    ]
+    needed = ("slurmctld", "slurmd", "sbatch", "munged")
+    missing = [program for program in needed if not shutil.which(program, path=path)]
     if missing:
         message = f"{', '.join(missing)} not installed (Debian: tests/slurm/cluster.sh install)"
         if os.environ.get("UQSONET_REQUIRE_SLURM") == "1":

@@ -102,11 +102,8 @@ def test_overtime_is_retried_with_more_time_from_the_checkpoint(
     assert f"SLURM-job '{job}' failed, SLURM status is: 'TIMEOUT'" in run.text
     assert "JobState=TIMEOUT" in cluster.describe(job)
     assert "TimeLimit=00:01:00" in cluster.describe(job)
-    trainings = [
-        j
-        for j, rule in cluster.jobs(untrained.path, "all").items()
-        if rule.startswith("rule_train")
-    ]
+    jobs = cluster.jobs(untrained.path, "all")
+    trainings = [j for j, rule in jobs.items() if rule.startswith("rule_train")]
     assert len(trainings) == 2
     assert "TimeLimit=00:02:00" in cluster.describe(max(trainings, key=int))
     assert "continuing at iteration" in (untrained.path / TRAIN_LOG).read_text()

@@ -22,8 +22,8 @@ def read(name: str) -> dict:
 def dry_run(*arguments: str) -> str:
     result = subprocess.run(
         [
-            *(sys.executable, "-m", "snakemake", *arguments, "--dry-run", "--forceall"),
-            *("--configfile", "config/smoke.yaml"),
+            *(sys.executable, "-m", "snakemake", "--dry-run", "--forceall"),
+            *("--configfile", "config/smoke.yaml", *arguments),
         ],
         cwd=ROOT,
         capture_output=True,
