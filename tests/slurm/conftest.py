@@ -39,7 +39,7 @@ SMALL = {
         "precise": {"sets": 2, "reference_samples": 200, "model_samples": 100},
     },
     # Long enough to be caught in the act, with a checkpoint after half a second.
-    "recipes": {"tuned": {"diffusion1d": {"uqsonet": {"training": {"iterations": 2000}}}}},
+    "recipes": {"tuned": {"diffusion1d": {"uqsonet": {"training": {"iterations": 1000}}}}},
     "jobs": {"checkpoint_minutes": 0.01},
 }
 """Six jobs from the data to one model's scores."""
