@@ -18,10 +18,10 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env tables test lint format lock pyemma clean
+.PHONY: help env tables test test-slurm lint format lock pyemma clean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
 
 env: .venv/.stamp ## create .venv with the exact versions of requirements.lock
 
@@ -60,6 +60,12 @@ tables: env ## the whole pipeline in small: data, training, every table and figu
 
 test: lint ## all checks: lint, then the tests
 	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# One test of a cluster is among those of `make test`, if SLURM is installed; the others wait for time
+# limits and cancelled jobs, and are left out there with that reason.
+test-slurm: env ## all tests that submit to a SLURM (tests/slurm/cluster.sh install)
+	UQSONET_REQUIRE_SLURM=1 OMP_NUM_THREADS=1 MPLBACKEND=Agg \
+	  $(BIN)/python -m pytest tests/slurm -m "slurm or not slurm" -n 0 --durations=0
 
 lint: env ## style, formatting, types, import layers
 	$(BIN)/ruff check

@@ -55,6 +55,7 @@ rule all:
         f"{RESULTS}/report.html",
 
 
+include: "workflow/rules/common.smk"
 include: "workflow/rules/simulate.smk"
 include: "workflow/rules/sensors.smk"
 include: "workflow/rules/reference.smk"
@@ -66,9 +67,11 @@ include: "workflow/rules/report.smk"
 onstart:
     # Several jobs on one terminal would overwrite each other's progress bars.
     os.environ.update(UQSONET_BAR=str(int(workflow.cores == 1)))
-    # What is left, measured on this machine. Advice only: a failure here stops nothing.
+    # What is left, measured on this machine. Advice only: a failure here stops nothing. On a cluster
+    # a job takes one core, and as many run at a time as `jobs` says.
+    slots = workflow.nodes or workflow.cores
     subprocess.run(
-        ["uqsonet", "estimate", "-", "--cores", str(workflow.cores)],
+        ["uqsonet", "estimate", "-", "--cores", str(slots)],
         input=CONFIG.model_dump_json().encode(),
         check=False,
     )

@@ -13,9 +13,10 @@ rule evaluate:
         f"{RESULTS}/logs/evaluate/{{case}}/{{evaluation}}/{{method}}/stack_{{stack}}.log",
     conda:
         "../../environment.yml"
+    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=growing(4000),
+        runtime=growing(60),
     params:
         spec=lambda w: PLAN.evaluate(w.case, w.evaluation, w.method),
     script:
@@ -31,6 +32,10 @@ rule inference:
         f"{RESULTS}/logs/inference/{{case}}.log",
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         spec=lambda w: PLAN.inference(w.case),
     script:

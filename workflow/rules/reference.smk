@@ -11,9 +11,10 @@ rule reference:
         f"{RESULTS}/logs/reference/{{case}}/{{evaluation}}.log",
     conda:
         "../../environment.yml"
+    threads: 1
     resources:
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=growing(4000),
+        runtime=lambda w, attempt: attempt * (480 if w.evaluation == "precise" else 60),
     params:
         spec=lambda w: PLAN.reference(w.case, w.evaluation),
     script:

@@ -12,6 +12,10 @@ rule summary:
         f"{RESULTS}/logs/summary/{{experiment}}.log",
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         spec=lambda w: PLAN.report(
             "uqsonet.report.summary",
@@ -38,6 +42,10 @@ rule table:
         f"{RESULTS}/logs/tables/{{table}}.log",
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(w.table, table=True),
         spec=lambda w: PLAN.report(
@@ -63,6 +71,10 @@ rule all_tables:
         f"{RESULTS}/logs/tables/all.log",
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         spec=PLAN.report("uqsonet.report.tables.write"),
     script:
@@ -78,6 +90,10 @@ rule scorecard:
         f"{RESULTS}/logs/scorecard.log",
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         spec=PLAN.report("uqsonet.report.scorecard"),
     script:
@@ -99,6 +115,10 @@ rule schematic_figure:
         figure=PLAN.figures_with("schematic"),
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(w.figure),
         spec=PLAN.schematic(),
@@ -125,6 +145,10 @@ rule posterior_figure:
         figure=PLAN.figures_with("posterior"),
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
@@ -154,6 +178,10 @@ rule compare_figure:
         figure=PLAN.figures_with("compare"),
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
@@ -179,6 +207,10 @@ rule data_figure:
         f"{RESULTS}/logs/figures/{{experiment}}_data.log",
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(f"{w.experiment}_data"),
         spec=lambda w: PLAN.report("uqsonet.report.figures.data", [w.experiment]),
@@ -201,6 +233,10 @@ rule training_figure:
         f"{RESULTS}/logs/figures/{{experiment}}_training.log",
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(f"{w.experiment}_training"),
         spec=lambda w: PLAN.report("uqsonet.report.figures.posterior", [w.experiment]),
@@ -223,6 +259,10 @@ rule layouts_figure:
         f"{RESULTS}/logs/figures/{{experiment}}_layouts.log",
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(f"{w.experiment}_layouts"),
         spec=lambda w: PLAN.report("uqsonet.report.figures.layouts", [w.experiment]),
@@ -248,6 +288,10 @@ rule page:
         f"{RESULTS}/logs/page.log",
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
         spec=PLAN.page(),
     script:

@@ -8,9 +8,10 @@ rule sensors:
         f"{RESULTS}/logs/sensors/{{case}}.log",
     conda:
         "../../environment.yml"
+    threads: 1
     resources:
-        mem_mb=1000,
-        runtime=30,
+        mem_mb=growing(1000),
+        runtime=growing(30),
     params:
         spec=lambda w: PLAN.sensors(w.case),
     script:

@@ -9,6 +9,10 @@ rule save_config:
     localrule: True
     conda:
         "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=500,
+        runtime=5,
     params:
         text=CONFIG.model_dump_json(indent=2),
     script:
@@ -25,9 +29,10 @@ rule simulate:
         f"{RESULTS}/logs/simulate/{{problem}}.log",
     conda:
         "../../environment.yml"
+    threads: 1
     resources:
-        mem_mb=2000,
-        runtime=120,
+        mem_mb=growing(2000),
+        runtime=growing(60),
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
         spec=lambda w: PLAN.simulate(w.problem),

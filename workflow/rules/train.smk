@@ -14,9 +14,10 @@ rule train:
         f"{RESULTS}/logs/train/{{case}}/{{method}}/stack_{{stack}}.log",
     conda:
         "../../environment.yml"
+    threads: 1
     resources:
-        mem_mb=8000,
-        runtime=720,
+        mem_mb=growing(8000),
+        runtime=growing(240),
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
         spec=lambda w: PLAN.train(w.case, w.method, int(w.stack)),
