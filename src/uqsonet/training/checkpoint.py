@@ -74,6 +74,8 @@ def load_checkpoint(
         state, meta = read_weights(path)
     except DataError as error:
         return f"unreadable checkpoint: {error}"
+    if not isinstance(meta.get("identity"), dict):
+        return f"{path} holds weights, not a checkpoint"
     if fingerprint(meta["identity"]) != fingerprint(identity):
         old, keys = meta["identity"], sorted(set(identity) | set(meta["identity"]))
         changed = [key for key in keys if old.get(key) != identity.get(key)]

@@ -23,7 +23,7 @@ from uqsonet.nn.base import OperatorModel, build_model
 from uqsonet.reference import load_reference
 from uqsonet.seeds import torch_generator
 from uqsonet.simulation import Functions, load_functions
-from uqsonet.storage import file_digest, write_text, write_weights
+from uqsonet.storage import file_digest, remove_debris, write_text, write_weights
 from uqsonet.training.checkpoint import (
     Progress,
     load_checkpoint,
@@ -164,6 +164,7 @@ def train(
         generators,
     )
     identity = job.identity()
+    remove_debris(state)
     found = load_checkpoint(state, identity, generators)
     if isinstance(found, str):
         LOG.info("starting from scratch: %s", found)
