@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,12 +110,20 @@ def check_path(path: Path) -> Iterator[tuple[Path, str | None]]:
     and results (``.csv``, ``.json``); others are not looked at.
     """
     path = Path(path)
-    if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.suffix in CHECKS)
-        if not any(p.suffix in (".h5", ".safetensors") for p in files):
-            yield path, "holds no .h5 or .safetensors file"
-    else:
-        files = [path]
+    unread: list[OSError] = []
+    # Not `rglob`, which passes over folders that cannot be read.
+    found = [
+        Path(folder) / name
+        for folder, _, names in os.walk(path, onerror=unread.append)
+        for name in names
+    ]
+    files = sorted(file for file in found if file.suffix in CHECKS)
+    if len(unread) == 1 and isinstance(unread[0], NotADirectoryError | FileNotFoundError):
+        files, unread = [path], []
+    elif not unread and not any(file.suffix in (".h5", ".safetensors") for file in files):
+        yield path, "holds no .h5 or .safetensors file"
+    for error in unread:
+        yield Path(error.filename), f"cannot be read: {error.strerror}"
     for file in files:
         check = CHECKS.get(file.suffix)
         if check is None:

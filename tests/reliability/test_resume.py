@@ -88,7 +88,12 @@ class Training:
     def saved(self) -> int:
         """Return the iteration of the checkpoint, 0 without one."""
         state = self.folder / "state"
-        return read_weights(state)[1]["iteration"] if state.exists() else 0
+        for _ in range(100):
+            try:
+                return read_weights(state)[1]["iteration"] if state.exists() else 0
+            except DataError:  # replaced between two looks at it: it is opened twice
+                time.sleep(0.01)
+        raise AssertionError("the checkpoint cannot be read")
 
     def wait_for_checkpoint(self, process: subprocess.Popen[str], after: int) -> int:
         """Wait until a later iteration is saved."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import h5py
 import numpy as np
 
 from uqsonet.errors import DataError
-from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path, provenance
+from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path, provenance, system_error
 
 CHUNK_BYTES = 1 << 18
 """Size of a chunk on disk; part of the format, since another would change the bytes of files."""
@@ -125,6 +127,7 @@ def _store(path: Path, file: h5py.File, name: str, stream: Stream) -> str:
             digest.add(block)
             first += len(block)
     stored.attrs["sha256"] = digest.hex()
+    stored.flush()  # raises if the disk is full; see `_written`
     return digest.hex()
 
 
@@ -154,14 +157,51 @@ def write_arrays(
         If a stream brings other rows than announced, or the file cannot be written; an old file
         is untouched.
     """
-    with atomic_path(path) as temporary, h5py.File(temporary, "w", libver="v110") as file:
-        file.attrs["format"] = FORMAT
-        file.attrs["schema"] = SCHEMA
-        file.attrs["kind"] = kind
-        file.attrs["meta"] = json.dumps({**meta, **provenance()}, sort_keys=True)
-        return {
-            name: _store(path, file, name, _as_stream(blocks)) for name, blocks in arrays.items()
-        }
+    with atomic_path(path) as temporary:
+        with _written(temporary) as file:
+            file.attrs["format"] = FORMAT
+            file.attrs["schema"] = SCHEMA
+            file.attrs["kind"] = kind
+            file.attrs["meta"] = json.dumps({**meta, **provenance()}, sort_keys=True)
+            digests = {
+                name: _store(path, file, name, _as_stream(blocks))
+                for name, blocks in arrays.items()
+            }
+        with h5py.File(temporary, "r"):  # refuses a file that is shorter than it says
+            return digests
+
+
+@contextmanager
+def _written(temporary: Path) -> Iterator[h5py.File]:
+    """Yield a new HDF5 file; on a full disk raise, which HDF5 at its closing does not.
+
+    Blocks wait in HDF5's cache, and what fails while an array or a file is closed is printed and
+    forgotten: without the flushes here and in `_store` a full disk would look like success.
+    """
+    file: h5py.File | None = None
+    try:
+        file = h5py.File(temporary, "w", libver="v110")
+        yield file
+        file.flush()
+    except BaseException as error:
+        if file is not None:
+            _give_up(file)
+        raise system_error(error) or error from None
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _give_up(file: h5py.File) -> None:
+    """Lead what the cache still holds into memory that is thrown away.
+
+    HDF5 cannot close a file that it cannot write: it complains at every turn and crashes at exit.
+    """
+    if not hasattr(os, "memfd_create"):  # Linux has it
+        return
+    spare = os.memfd_create("unwritten")
+    os.dup2(spare, file.id.get_vfd_handle())
+    os.close(spare)
 
 
 class ArrayFile:

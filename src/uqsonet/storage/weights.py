@@ -14,7 +14,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.storage.arrays import array_digest
-from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path
+from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path, system_error
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
@@ -24,7 +24,10 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None
     # One key only: safetensors writes several in an order that differs from run to run.
     header = {FORMAT: json.dumps(content, sort_keys=True)}
     with atomic_path(path) as temporary:
-        safetensors.torch.save_file(ready, temporary, metadata=header)
+        try:
+            safetensors.torch.save_file(ready, temporary, metadata=header)
+        except safetensors.SafetensorError as error:  # its way to say that the disk is full
+            raise system_error(error) or DataError(f"{path}: {error}") from None
 
 
 def _tensors_digest(tensors: Mapping[str, Tensor], meta: Meta) -> str:
