@@ -31,7 +31,7 @@ def _check_arrays(path: Path) -> None:
             load_layouts(path, split)
     elif kind == "shard":
         with ArrayFile(path, kind) as file:
-            for name in file.names():
+            for name in ("kappa", "u"):
                 for _ in file.blocks(name):
                     pass
     elif kind == "reference":

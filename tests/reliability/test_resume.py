@@ -175,7 +175,9 @@ def test_a_state_that_is_not_finite_does_not_replace_the_last_good_one(tmp_path:
         checkpoint(path, {"parameter/w": torch.tensor([float("nan")])})
     checkpoint(path, {"parameter/w": torch.ones(2)})
     before = path.read_bytes()
-    with pytest.raises(TrainingError, match=r"parameter/w is not finite at iteration 7.*lower-rate"):
+    with pytest.raises(
+        TrainingError, match=r"parameter/w is not finite at iteration 7.*lower-rate"
+    ):
         checkpoint(path, {"parameter/w": torch.tensor([1.0, float("nan")])})
     assert path.read_bytes() == before
 

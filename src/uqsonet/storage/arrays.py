@@ -41,6 +41,15 @@ class Stream:
     blocks: Iterable[np.ndarray]
 
 
+_UNREADABLE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
+"""What h5py raises for a damaged file, depending on where the damage is."""
+
+
+def _cause(error: Exception) -> str:
+    """Return the reason in one line: the system's where there is one, else HDF5's."""
+    return " ".join(str(system_error(error) or error).split())
+
+
 class _Digest:
     """SHA-256 of an array's dtype and shape, then its bytes in C order, as they come."""
 
@@ -60,6 +69,26 @@ def array_digest(array: np.ndarray) -> str:
     digest = _Digest(array.dtype, array.shape)
     digest.add(array)
     return digest.hex()
+
+
+def _fixed(text: str) -> np.bytes_:
+    """Return a text as HDF5 keeps it in a header, under a checksum.
+
+    Texts of variable length lie in a heap without one, where damage goes unseen or makes HDF5
+    search for ever.
+    """
+    return np.bytes_(text.encode())
+
+
+def _text(value: object) -> str:
+    """Return an attribute as text, whatever it is."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _seal(kind: str, meta: str, digests: Mapping[str, str]) -> str:
+    """Return the digest of a header and of which array has which digest."""
+    content = json.dumps([kind, meta, dict(digests)], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _rows(shape: tuple[int, ...], dtype: np.dtype, size: int) -> int:
@@ -126,7 +155,7 @@ def _store(path: Path, file: h5py.File, name: str, stream: Stream) -> str:
             stored[first : first + len(block)] = block
             digest.add(block)
             first += len(block)
-    stored.attrs["sha256"] = digest.hex()
+    stored.attrs["sha256"] = _fixed(digest.hex())
     stored.flush()  # raises if the disk is full; see `_written`
     return digest.hex()
 
@@ -159,14 +188,15 @@ def write_arrays(
     """
     with atomic_path(path) as temporary:
         with _written(temporary) as file:
-            file.attrs["format"] = FORMAT
+            text = json.dumps({**meta, **provenance()}, sort_keys=True)
             file.attrs["schema"] = SCHEMA
-            file.attrs["kind"] = kind
-            file.attrs["meta"] = json.dumps({**meta, **provenance()}, sort_keys=True)
+            for key, value in (("format", FORMAT), ("kind", kind), ("meta", text)):
+                file.attrs[key] = _fixed(value)
             digests = {
                 name: _store(path, file, name, _as_stream(blocks))
                 for name, blocks in arrays.items()
             }
+            file.attrs["seal"] = _fixed(_seal(kind, text, digests))
         with h5py.File(temporary, "r"):  # refuses a file that is shorter than it says
             return digests
 
@@ -226,19 +256,37 @@ class ArrayFile:
         try:
             self._file = h5py.File(self.path, "r")
             attributes = dict(self._file.attrs)
-        except (OSError, RuntimeError, KeyError, ValueError) as error:
-            raise DataError(f"{path}: not a readable HDF5 file ({error})") from None
-        if attributes.get("format") != FORMAT:
+        except _UNREADABLE as error:
+            raise DataError(f"{path}: not a readable HDF5 file ({_cause(error)})") from None
+        # Compared as text: a foreign file may hold anything here, arrays included.
+        if _text(attributes.get("format")) != FORMAT:
             raise DataError(f"{path}: HDF5, but not written by uqsonet")
-        if attributes.get("schema") != SCHEMA:
+        if _text(attributes.get("schema")) != str(SCHEMA):
             found = attributes.get("schema")
             raise DataError(f"{path}: schema {found}, this version reads {SCHEMA}")
-        if attributes.get("kind") != kind:
-            raise DataError(f"{path}: holds {attributes.get('kind')!r}, expected {kind!r}")
+        found = _text(attributes.get("kind"))
+        if found != kind:
+            raise DataError(f"{path}: holds {found!r}, expected {kind!r}")
         try:
-            self.meta: Meta = json.loads(str(attributes["meta"]))
-        except (KeyError, TypeError, ValueError) as error:
+            found = json.loads(_text(attributes["meta"]))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise DataError(f"{path}: header cannot be read ({error!r})") from None
+        if not isinstance(found, dict):
+            raise DataError(f"{path}: header cannot be read (found {type(found).__name__})")
+        self.meta: Meta = found
+        if "seal" in attributes:  # files of earlier versions have none
+            seal = _seal(kind, _text(attributes["meta"]), self._digests())
+            if _text(attributes["seal"]) != seal:
+                raise DataError(f"{path}: header and arrays do not belong together")
+
+    def _digests(self) -> dict[str, str]:
+        return {name: self._digest_of(self._dataset(name), name) for name in self.names()}
+
+    def _digest_of(self, item: h5py.Dataset, name: str) -> str:
+        try:
+            return _text(item.attrs.get("sha256"))
+        except _UNREADABLE as error:
+            raise DataError(f"{self.path}: array {name!r} is corrupted ({_cause(error)})") from None
 
     def __enter__(self) -> ArrayFile:
         return self
@@ -254,7 +302,10 @@ class ArrayFile:
             if isinstance(item, h5py.Dataset):
                 found.append(name)
 
-        self._file.visititems(visit)
+        try:
+            self._file.visititems(visit)
+        except _UNREADABLE as error:
+            raise DataError(f"{self.path}: arrays cannot be listed ({_cause(error)})") from None
         return found
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -308,7 +359,7 @@ class ArrayFile:
             bad = bad or (_first_bad(block, first) if finite else None)
             if bad is None:
                 yield block
-        if item.attrs.get("sha256") != digest.hex():
+        if self._digest_of(item, name) != digest.hex():
             raise DataError(f"{self.path}: array {name!r} does not match its SHA-256 digest")
         self._require_finite(name, bad)
 
@@ -320,19 +371,26 @@ class ArrayFile:
                 if not isinstance(link, h5py.HardLink):
                     raise DataError(f"{self.path}: has no array {name!r}")
             item = self._file[name]
-        except (OSError, RuntimeError, KeyError, ValueError) as error:
+            plain = isinstance(item, h5py.Dataset) and item.dtype.kind in "fiub"
+            plain = plain and item.dtype.isnative
+            plain = plain and not item.external and not item.is_virtual
+            # Nothing is compressed: what promises more than it holds would fill the memory.
+            whole = plain and item.id.get_storage_size() >= item.nbytes
+        except _UNREADABLE as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(f"{self.path}: array {name!r} is corrupted ({error})") from None
-        if not isinstance(item, h5py.Dataset) or item.dtype.kind not in "fiub" or item.external:
+            raise DataError(f"{self.path}: array {name!r} is corrupted ({_cause(error)})") from None
+        if not plain:
             raise DataError(f"{self.path}: {name!r} is not a plain numeric array")
+        if not whole:
+            raise DataError(f"{self.path}: array {name!r} is not complete")
         return item
 
     def _part(self, item: h5py.Dataset, name: str, part: slice | tuple[()]) -> np.ndarray:
         try:
             return np.asarray(item[part])
-        except OSError as error:
-            raise DataError(f"{self.path}: array {name!r} is corrupted ({error})") from None
+        except _UNREADABLE as error:
+            raise DataError(f"{self.path}: array {name!r} is corrupted ({_cause(error)})") from None
 
     def _require_finite(self, name: str, bad: list[int] | None) -> None:
         if bad is not None:
@@ -359,6 +417,6 @@ def array_kind(path: Path) -> str:
         raise DataError(f"{path}: no such file")
     try:
         with h5py.File(path, "r") as file:
-            return str(file.attrs.get("kind", ""))
-    except OSError as error:
-        raise DataError(f"{path}: not a readable HDF5 file ({error})") from None
+            return _text(file.attrs.get("kind", ""))
+    except _UNREADABLE as error:
+        raise DataError(f"{path}: not a readable HDF5 file ({_cause(error)})") from None

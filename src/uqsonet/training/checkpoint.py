@@ -156,7 +156,9 @@ def lower_rate(path: Path, rate: float) -> tuple[int, float]:
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{path}: holds weights, not a checkpoint") from None
     if not 0 < rate < before:
-        raise TrainingError(f"{path}: the rate is {before:g}, a lower one is asked for, not {rate:g}")
+        raise TrainingError(
+            f"{path}: the rate is {before:g}, a lower one is asked for, not {rate:g}"
+        )
     training["learning_rate"] = rate
     meta["earlier_rates"] = [*meta.get("earlier_rates", []), [iteration, before]]
     write_weights(path, tensors, meta)
