@@ -18,10 +18,10 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env tables test lint format lock pyemma clean
+.PHONY: help env tables test test-kill fuzz lint format lock pyemma clean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 env: .venv/.stamp ## create .venv with the exact versions of requirements.lock
 
@@ -60,6 +60,16 @@ tables: env ## the whole pipeline in small: data, training, every table and figu
 
 test: lint ## all checks: lint, then the tests
 	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+KILLS ?= 204
+test-kill: env ## kill the pipeline KILLS times at any moment; resumes, log in results/kills.csv
+	@mkdir -p results
+	$(BIN)/python -m tests.reliability.kill --kills $(KILLS) --log results/kills.csv
+
+fuzz: env ## 12,000 damaged configurations and 6,000 damaged files; counts in results/
+	@mkdir -p results
+	$(BIN)/python -m tests.reliability.fuzz_config --count 12000 --log results/fuzz-config.csv
+	$(BIN)/python -m tests.reliability.fuzz_files --count 6000 --log results/fuzz-files.csv
 
 lint: env ## style, formatting, types, import layers
 	$(BIN)/ruff check

@@ -44,7 +44,7 @@ def read_config(paths: list[Path]) -> Config:
             stdin = str(path) == "-"
             text = sys.stdin.read() if stdin else path.read_text(encoding="utf-8")
             found = yaml.safe_load(text)
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
         if not isinstance(found, dict):
             raise ConfigError(f"{path}: must hold a mapping, found {type(found).__name__}")
