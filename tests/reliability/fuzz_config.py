@@ -46,8 +46,20 @@ NUMBERS = st.one_of(
 TEXTS = st.one_of(
     st.text(max_size=12),
     st.sampled_from(
-        ["", " ", "\x00", "\ud800", "é" * 40, "‮", "a" * 100_000, "../../etc", "__import__('os')"]
-        + ["!!python/object:os.system", "{0.__class__}", "$(id)", "1e400", "true", "~", "1_000"]
+        [
+            *(
+                "",
+                " ",
+                "\x00",
+                "\ud800",
+                "é" * 40,
+                "‮",
+                "a" * 100_000,
+                "../../etc",
+                "__import__('os')",
+            ),
+            *("!!python/object:os.system", "{0.__class__}", "$(id)", "1e400", "true", "~", "1_000"),
+        ]
     ),
 )
 LEAVES = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS, st.binary(max_size=4), st.dates())

@@ -4,8 +4,8 @@
 
 Files of every kind are written by the real code, then damaged (`mutations.py`) and given to
 `uqsonet check` in batches of subprocesses with a time and a memory limit, so that a crash of HDF5
-and a hang are seen. A damaged file must be refused with a `UQSONetError`, unless all its arrays and its
-header are still equal, as after a bit that nothing reads. Outcomes are counted by mutation.
+and a hang are seen. A damaged file must be refused with a `UQSONetError`, unless all its arrays and
+its header are still equal, as after a bit that nothing reads. Outcomes are counted by mutation.
 """
 
 from __future__ import annotations
@@ -26,15 +26,21 @@ import torch
 
 from tests.reliability import mutations
 from uqsonet.check import check_path
-from uqsonet.config import KrigingNetwork, MethodConfig, ProblemConfig, ReferenceConfig
-from uqsonet.config import SensorsConfig, TrainingConfig
+from uqsonet.config import (
+    KrigingNetwork,
+    MethodConfig,
+    ProblemConfig,
+    ReferenceConfig,
+    SensorsConfig,
+    TrainingConfig,
+)
 from uqsonet.errors import UQSONetError
 from uqsonet.layouts import generate_layouts
 from uqsonet.nn.base import build_model
-from uqsonet.reference import compute_reference
-from uqsonet.simulation import simulate, simulate_shard
 from uqsonet.problems import get_problem
+from uqsonet.reference import compute_reference
 from uqsonet.shards import ShardStore, cut
+from uqsonet.simulation import simulate, simulate_shard
 from uqsonet.storage import ArrayFile, array_kind, read_weights, write_weights
 from uqsonet.training.checkpoint import Progress, save_checkpoint
 

@@ -247,7 +247,7 @@ def change_safetensors(data: bytes, chance: Random) -> tuple[str, bytes]:
     elif kind == "dtype":
         entry["dtype"] = chance.choice(("F64", "I32", "BF16", "X", "U8"))
     elif kind == "shape":
-        entry["shape"] = chance.choice(([], entry["shape"][::-1] + [1], [1 << 40, 1 << 40], [-1]))
+        entry["shape"] = chance.choice(([], [*entry["shape"][::-1], 1], [1 << 40, 1 << 40], [-1]))
     elif kind == "rename":
         header[chance.choice(("parameter/x", "../x", "", "parameter/"))] = header.pop(name)
     elif kind == "drop":

@@ -160,7 +160,7 @@ with frame(job):
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "cuda:", "", "cpu:0", "cuda:99999999999999999"])
 def test_a_wrong_device_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="jobs.device = "):
+    with pytest.raises(ConfigError, match=r"jobs\.device = "):
         require_device(name)
 
 

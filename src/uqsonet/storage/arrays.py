@@ -19,9 +19,6 @@ from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path, provenance,
 CHUNK_BYTES = 1 << 18
 """Size of a chunk on disk; part of the format, since another would change the bytes of files."""
 
-BLOCK_BYTES = 1 << 24
-"""Rows are read about this much at a time where the caller does not say how many."""
-
 
 @dataclass(frozen=True)
 class Stream:
@@ -41,32 +38,25 @@ class Stream:
     blocks: Iterable[np.ndarray]
 
 
-_UNREADABLE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
-"""What h5py raises for a damaged file, depending on where the damage is."""
-
-
-def _cause(error: Exception) -> str:
-    """Return the reason in one line: the system's where there is one, else HDF5's."""
-    return " ".join(str(system_error(error) or error).split())
-
-
-class _Digest:
+class Digest:
     """SHA-256 of an array's dtype and shape, then its bytes in C order, as they come."""
 
     def __init__(self, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         self._hash = hashlib.sha256(f"{dtype.str}{shape}".encode())
 
     def add(self, block: np.ndarray) -> None:
+        """Take the next block of rows."""
         flat = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
         self._hash.update(flat.data)  # no copy
 
     def hex(self) -> str:
+        """Return the digest of what was taken so far."""
         return self._hash.hexdigest()
 
 
 def array_digest(array: np.ndarray) -> str:
     """Return the digest that is stored with an array."""
-    digest = _Digest(array.dtype, array.shape)
+    digest = Digest(array.dtype, array.shape)
     digest.add(array)
     return digest.hex()
 
@@ -80,18 +70,18 @@ def _fixed(text: str) -> np.bytes_:
     return np.bytes_(text.encode())
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     """Return an attribute as text, whatever it is."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _seal(kind: str, meta: str, digests: Mapping[str, str]) -> str:
+def seal_of(kind: str, meta: str, digests: Mapping[str, str]) -> str:
     """Return the digest of a header and of which array has which digest."""
     content = json.dumps([kind, meta, dict(digests)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _rows(shape: tuple[int, ...], dtype: np.dtype, size: int) -> int:
+def rows_of(shape: tuple[int, ...], dtype: np.dtype, size: int) -> int:
     """Return how many rows of an array take up `size` bytes; at least one."""
     return max(1, size // max(1, dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))))
 
@@ -137,10 +127,10 @@ def _checked(label: str, stream: Stream) -> Iterator[np.ndarray]:
 
 def _store(path: Path, file: h5py.File, name: str, stream: Stream) -> str:
     """Store an array, chunked by row, with both checksums; returns its digest."""
-    shape, digest = stream.shape, _Digest(stream.dtype, stream.shape)
+    shape, digest = stream.shape, Digest(stream.dtype, stream.shape)
     options: Meta = {}
     if shape and np.prod(shape):
-        rows = min(shape[0], _rows(shape, stream.dtype, CHUNK_BYTES))
+        rows = min(shape[0], rows_of(shape, stream.dtype, CHUNK_BYTES))
         options = {"chunks": (rows, *shape[1:]), "fletcher32": True}
     stored = file.create_dataset(name, shape, stream.dtype, **options)
     if not shape:
@@ -196,7 +186,7 @@ def write_arrays(
                 name: _store(path, file, name, _as_stream(blocks))
                 for name, blocks in arrays.items()
             }
-            file.attrs["seal"] = _fixed(_seal(kind, text, digests))
+            file.attrs["seal"] = _fixed(seal_of(kind, text, digests))
         with h5py.File(temporary, "r"):  # refuses a file that is shorter than it says
             return digests
 
@@ -232,191 +222,3 @@ def _give_up(file: h5py.File) -> None:
     spare = os.memfd_create("unwritten")
     os.dup2(spare, file.id.get_vfd_handle())
     os.close(spare)
-
-
-class ArrayFile:
-    """A validated HDF5 file of this project, opened for reading.
-
-    Parameters
-    ----------
-    path : Path
-    kind : str
-        Expected kind.
-
-    Raises
-    ------
-    DataError
-        If the file is missing, truncated, foreign, of another kind or schema.
-    """
-
-    def __init__(self, path: Path | str, kind: str) -> None:
-        self.path = Path(path)
-        if not self.path.is_file():
-            raise DataError(f"{path}: no such file")
-        try:
-            self._file = h5py.File(self.path, "r")
-            attributes = dict(self._file.attrs)
-        except _UNREADABLE as error:
-            raise DataError(f"{path}: not a readable HDF5 file ({_cause(error)})") from None
-        # Compared as text: a foreign file may hold anything here, arrays included.
-        if _text(attributes.get("format")) != FORMAT:
-            raise DataError(f"{path}: HDF5, but not written by uqsonet")
-        if _text(attributes.get("schema")) != str(SCHEMA):
-            found = attributes.get("schema")
-            raise DataError(f"{path}: schema {found}, this version reads {SCHEMA}")
-        found = _text(attributes.get("kind"))
-        if found != kind:
-            raise DataError(f"{path}: holds {found!r}, expected {kind!r}")
-        try:
-            found = json.loads(_text(attributes["meta"]))
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise DataError(f"{path}: header cannot be read ({error!r})") from None
-        if not isinstance(found, dict):
-            raise DataError(f"{path}: header cannot be read (found {type(found).__name__})")
-        self.meta: Meta = found
-        if "seal" in attributes:  # files of earlier versions have none
-            seal = _seal(kind, _text(attributes["meta"]), self._digests())
-            if _text(attributes["seal"]) != seal:
-                raise DataError(f"{path}: header and arrays do not belong together")
-
-    def _digests(self) -> dict[str, str]:
-        return {name: self._digest_of(self._dataset(name), name) for name in self.names()}
-
-    def _digest_of(self, item: h5py.Dataset, name: str) -> str:
-        try:
-            return _text(item.attrs.get("sha256"))
-        except _UNREADABLE as error:
-            raise DataError(f"{self.path}: array {name!r} is corrupted ({_cause(error)})") from None
-
-    def __enter__(self) -> ArrayFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def names(self) -> list[str]:
-        """Return the names of all arrays."""
-        found: list[str] = []
-
-        def visit(name: str, item: h5py.HLObject) -> None:
-            if isinstance(item, h5py.Dataset):
-                found.append(name)
-
-        try:
-            self._file.visititems(visit)
-        except _UNREADABLE as error:
-            raise DataError(f"{self.path}: arrays cannot be listed ({_cause(error)})") from None
-        return found
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an array without reading it."""
-        return self._dataset(name).shape
-
-    def read(self, name: str, rows: slice | None = None, finite: bool = True) -> np.ndarray:
-        """Return one array, or some of its rows; takes the memory of the array and of a block.
-
-        Raises
-        ------
-        DataError
-            If it is absent, its checksum is wrong, or (unless `finite` is False) it holds a
-            value that is not finite.
-        """
-        item = self._dataset(name)
-        if rows is not None:
-            data = self._part(item, name, rows)
-            self._require_finite(name, _first_bad(data) if finite else None)
-            return data
-        data, first = np.empty(item.shape, item.dtype), 0
-        for block in self.blocks(name, finite=finite):
-            if not block.ndim:
-                return block
-            data[first : first + len(block)] = block
-            first += len(block)
-        return data
-
-    def blocks(
-        self, name: str, rows: int | None = None, finite: bool = True
-    ) -> Iterator[np.ndarray]:
-        """Yield one array in blocks of `rows` rows; what `read` refuses is refused here.
-
-        Chunk checksums and finiteness are checked before a block is handed out, the SHA-256
-        digest after the last one: who stops early has not checked the array.
-
-        Raises
-        ------
-        DataError
-            As `read`.
-        """
-        item = self._dataset(name)
-        digest = _Digest(item.dtype, item.shape)
-        step = rows or _rows(item.shape, item.dtype, BLOCK_BYTES)
-        bad: list[int] | None = None
-        for first in range(0, item.shape[0] if item.ndim else 1, step):
-            part = slice(first, first + step) if item.ndim else ()
-            block = self._part(item, name, part)
-            digest.add(block)
-            # Read on after a bad value: the digest tells damage from what was written so.
-            bad = bad or (_first_bad(block, first) if finite else None)
-            if bad is None:
-                yield block
-        if self._digest_of(item, name) != digest.hex():
-            raise DataError(f"{self.path}: array {name!r} does not match its SHA-256 digest")
-        self._require_finite(name, bad)
-
-    def _dataset(self, name: str) -> h5py.Dataset:
-        parts = name.split("/")
-        try:
-            for depth in range(1, len(parts) + 1):  # a group may be a link that leads elsewhere too
-                link = self._file.get("/".join(parts[:depth]), getlink=True)
-                if not isinstance(link, h5py.HardLink):
-                    raise DataError(f"{self.path}: has no array {name!r}")
-            item = self._file[name]
-            plain = isinstance(item, h5py.Dataset) and item.dtype.kind in "fiub"
-            plain = plain and item.dtype.isnative
-            plain = plain and not item.external and not item.is_virtual
-            # Nothing is compressed: what promises more than it holds would fill the memory.
-            whole = plain and item.id.get_storage_size() >= item.nbytes
-        except _UNREADABLE as error:
-            if isinstance(error, DataError):
-                raise
-            raise DataError(f"{self.path}: array {name!r} is corrupted ({_cause(error)})") from None
-        if not plain:
-            raise DataError(f"{self.path}: {name!r} is not a plain numeric array")
-        if not whole:
-            raise DataError(f"{self.path}: array {name!r} is not complete")
-        return item
-
-    def _part(self, item: h5py.Dataset, name: str, part: slice | tuple[()]) -> np.ndarray:
-        try:
-            return np.asarray(item[part])
-        except _UNREADABLE as error:
-            raise DataError(f"{self.path}: array {name!r} is corrupted ({_cause(error)})") from None
-
-    def _require_finite(self, name: str, bad: list[int] | None) -> None:
-        if bad is not None:
-            raise DataError(f"{self.path}: array {name!r} is not finite at index {bad}")
-
-
-def _first_bad(block: np.ndarray, first: int = 0) -> list[int] | None:
-    """Return the index of the first value that is not finite; row `first` opens the block."""
-    if block.dtype.kind != "f" or np.isfinite(block).all():
-        return None
-    row, *rest = np.argwhere(~np.isfinite(np.atleast_1d(block)))[0].tolist()
-    return [first + row, *rest] if block.ndim else []
-
-
-def array_kind(path: Path) -> str:
-    """Return what an HDF5 file of this project says it holds, or an empty string.
-
-    Raises
-    ------
-    DataError
-        If it is not a readable HDF5 file.
-    """
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    try:
-        with h5py.File(path, "r") as file:
-            return _text(file.attrs.get("kind", ""))
-    except _UNREADABLE as error:
-        raise DataError(f"{path}: not a readable HDF5 file ({_cause(error)})") from None

@@ -83,7 +83,7 @@ def arm() -> None:
         if (
             chosen
             and PLAN["phase"] == "sync"
-            and os.readlink(f"/proc/self/fd/{descriptor}") in chosen
+            and str(Path(f"/proc/self/fd/{descriptor}").readlink()) in chosen
         ):
             stop("sync", chosen[0])
         fsync(descriptor)
