@@ -18,7 +18,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env tables test test-slurm lint format lock pyemma clean
+.PHONY: help env tables test test-slurm test-kill fuzz lint format lock pyemma clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -66,6 +66,16 @@ test: lint ## all checks: lint, then the tests
 test-slurm: env ## all tests that submit to a SLURM (tests/slurm/cluster.sh install)
 	UQSONET_REQUIRE_SLURM=1 OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/python -m pytest tests/slurm -m "slurm or not slurm" -n 0 --durations=0
+
+KILLS ?= 204
+test-kill: env ## kill the pipeline KILLS times at any moment; resumes, log in results/kills.csv
+	@mkdir -p results
+	$(BIN)/python -m tests.reliability.kill --kills $(KILLS) --log results/kills.csv
+
+fuzz: env ## 12,000 damaged configurations and 6,000 damaged files; counts in results/
+	@mkdir -p results
+	$(BIN)/python -m tests.reliability.fuzz_config --count 12000 --log results/fuzz-config.csv
+	$(BIN)/python -m tests.reliability.fuzz_files --count 6000 --log results/fuzz-files.csv
 
 lint: env ## style, formatting, types, import layers
 	$(BIN)/ruff check

@@ -3,10 +3,12 @@
 #   snakemake --cores 2 --configfile config/smoke.yaml               everything, in minutes
 import os
 import subprocess
+from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
+from uqsonet import locks
 from uqsonet.config import load_config
 from uqsonet.errors import ConfigError
 from uqsonet.pipeline import Plan
@@ -14,6 +16,10 @@ from uqsonet.pipeline import Plan
 min_version("9.0")
 # One thread a job and jobs in parallel: faster on shared machines, and the same bytes everywhere.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+if workflow.is_main_process:
+    # A killed run leaves its locks behind. Nobody needs to type --unlock if nobody is at work.
+    locks.release_dead(Path(".snakemake"))
+    locks.join(Path(".snakemake"))
 
 
 configfile: "config.yaml"

@@ -163,7 +163,7 @@ def test_the_record_describes_the_file(tmp_path):
     assert sorted(record["arrays"]) == sorted(NAMES)
     with h5py.File(tmp_path / "f.h5") as file:
         for name, entry in record["arrays"].items():
-            assert entry["sha256"] == file[name].attrs["sha256"]
+            assert entry["sha256"] == file[name].attrs["sha256"].decode()
             assert tuple(entry["shape"]) == file[name].shape and entry["dtype"] == file[name].dtype
             assert entry["bytes"] == file[name].nbytes
     assert record["functions_drawn"] == 40 and record["shards"]["of_earlier_sessions"] == 0

@@ -85,7 +85,7 @@ def test_how_an_array_is_cut_changes_no_byte(path, tmp_path, monkeypatch, cuts):
         stream = Stream(A.shape, A.dtype, (block for block in blocks))
         digests = write_arrays(tmp_path / f"{name}.h5", "functions", {}, {"x/a": stream})
         with ArrayFile(path, "functions") as file:
-            assert digests == {"x/a": file._file["x/a"].attrs["sha256"]}
+            assert digests == {"x/a": file._file["x/a"].attrs["sha256"].decode()}
     assert file_digest(tmp_path / "whole.h5") == file_digest(tmp_path / "cut.h5")
 
 
@@ -273,10 +273,56 @@ def test_references_text_and_external_storage_are_refused(path, tmp_path):
         file.create_dataset("text", data="hello")
         storage = [(str(tmp_path / "raw.bin"), 0, A.nbytes)]
         file.create_dataset("raw", A.shape, dtype="f4", external=storage)
+    with pytest.raises(DataError, match="not a plain numeric array"):
+        ArrayFile(path, "functions")
+    with h5py.File(path, "r+") as file:
+        del file.attrs["seal"]  # as in files of earlier versions
     with ArrayFile(path, "functions") as file:
         for name in ("reference", "text", "raw", "x"):
             with pytest.raises(DataError, match="not a plain numeric array"):
                 file.read(name)
+
+
+def test_the_seal_binds_header_and_arrays(path):
+    good = path.read_bytes()
+
+    def rename(file):
+        file.move("x/a", "x/c")
+
+    def other_meta(file):
+        file.attrs["meta"] = np.bytes_(b'{"seed": 4}')
+
+    for change in (rename, other_meta):
+        path.write_bytes(good)
+        with h5py.File(path, "r+") as file:
+            change(file)
+        with pytest.raises(DataError, match="header and arrays do not belong together"):
+            ArrayFile(path, "functions")
+
+
+def test_texts_of_a_file_lie_in_its_checksummed_header(path):
+    with h5py.File(path) as file:
+        texts = [*file.attrs.items(), *file["b"].attrs.items()]
+        assert all(isinstance(v, bytes | np.integer) for _, v in texts), texts
+
+
+def test_files_of_earlier_versions_stay_readable(path):
+    with h5py.File(path, "r+") as file:
+        del file.attrs["seal"]
+        for key in ("format", "kind", "meta"):
+            file.attrs[key] = file.attrs[key].decode()
+        file["b"].attrs["sha256"] = file["b"].attrs["sha256"].decode()
+    with ArrayFile(path, "functions") as file:
+        assert np.array_equal(file.read("b"), B) and file.meta["seed"] == 3
+
+
+def test_a_promise_of_more_than_the_file_holds_is_refused(path):
+    with h5py.File(path, "r+") as file:
+        del file.attrs["seal"]
+        file.create_dataset("huge", (1 << 40, 128), "f4", chunks=(64, 128))
+    with ArrayFile(path, "functions") as file:
+        with pytest.raises(DataError, match="'huge' is not complete"):
+            file.read("huge")
 
 
 def test_an_error_midway_leaves_the_old_file_and_no_debris(path):

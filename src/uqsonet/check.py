@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +15,9 @@ from uqsonet.nn.weights import load
 from uqsonet.reference import load_reference
 from uqsonet.simulation import SPLITS, load_functions
 from uqsonet.storage import ArrayFile, array_kind, read_weights
+
+LARGEST_FIELD = 1 << 20
+"""Characters in one field of a CSV file; ours are far shorter."""
 
 
 def _check_arrays(path: Path) -> None:
@@ -24,7 +31,7 @@ def _check_arrays(path: Path) -> None:
             load_layouts(path, split)
     elif kind == "shard":
         with ArrayFile(path, kind) as file:
-            for name in file.names():
+            for name in ("kappa", "u"):
                 for _ in file.blocks(name):
                     pass
     elif kind == "reference":
@@ -34,32 +41,101 @@ def _check_arrays(path: Path) -> None:
 
 
 def _check_weights(path: Path) -> None:
-    _, meta = read_weights(path)
-    if "identity" not in meta:  # a checkpoint has no model of its own to build
+    tensors, meta = read_weights(path)
+    if "identity" not in meta:
         load(path)
+        return
+    # A checkpoint has no model of its own to build.
+    missing = [key for key in ("iteration", "seconds", "history") if key not in meta]
+    for kind in ("parameter/", "adam/", "generator/"):
+        if not any(name.startswith(kind) for name in tensors):
+            missing.append(kind)
+    if missing:
+        raise DataError(f"{path}: a checkpoint without {', '.join(missing)}")
+
+
+def _check_table(path: Path) -> None:
+    """Rows as wide as the header, and no number that is none; a field may be empty."""
+    csv.field_size_limit(LARGEST_FIELD)
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file, strict=True)
+            header = next(rows, [])
+            if not header:
+                raise DataError(f"{path}: is empty")
+            for row in rows:
+                if len(row) != len(header):
+                    raise DataError(
+                        f"{path}: line {rows.line_num} has {len(row)} fields, expected "
+                        f"{len(header)}"
+                    )
+                for name, field in zip(header, row, strict=True):
+                    if not _is_finite_or_text(field):
+                        raise DataError(f"{path}: line {rows.line_num}, {name}: found {field!r}")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: not a readable CSV file ({error})") from None
+
+
+def _is_finite_or_text(field: str) -> bool:
+    try:
+        return math.isfinite(float(field))
+    except ValueError:
+        return True
+
+
+def _check_json(path: Path) -> None:
+    def refuse(constant: str) -> None:
+        raise DataError(f"{path}: holds {constant}, which is not a number")
+
+    try:
+        json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+    except DataError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not a readable JSON file ({error})") from None
+
+
+CHECKS = {
+    ".h5": _check_arrays,
+    ".safetensors": _check_weights,
+    ".csv": _check_table,
+    ".json": _check_json,
+}
 
 
 def check_path(path: Path) -> Iterator[tuple[Path, str | None]]:
     """Yield (file, what is wrong or None) for a file, or for all files of a folder.
 
-    Files are HDF5 (``.h5``) and safetensors; others are not looked at.
+    Files are arrays (``.h5``), weights and checkpoints (``.safetensors``), and tables of scores
+    and results (``.csv``, ``.json``); others are not looked at.
     """
     path = Path(path)
-    checks = {".h5": _check_arrays, ".safetensors": _check_weights}
-    if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.suffix in checks)
-        if not files:
-            yield path, "holds no .h5 or .safetensors file"
-    else:
-        files = [path]
+    unread: list[OSError] = []
+    # Not `rglob`, which passes over folders that cannot be read.
+    found = [
+        Path(folder) / name
+        for folder, _, names in os.walk(path, onerror=unread.append)
+        for name in names
+    ]
+    files = sorted(file for file in found if file.suffix in CHECKS)
+    if len(unread) == 1 and isinstance(unread[0], NotADirectoryError | FileNotFoundError):
+        files, unread = [path], []
+    elif not unread and not any(file.suffix in (".h5", ".safetensors") for file in files):
+        yield path, "holds no .h5 or .safetensors file"
+    for error in unread:
+        yield Path(error.filename), f"cannot be read: {error.strerror}"
     for file in files:
-        check = checks.get(file.suffix)
+        check = CHECKS.get(file.suffix)
         if check is None:
-            yield file, "neither .h5 nor .safetensors"
+            yield file, "neither .h5 nor .safetensors, .csv or .json"
             continue
         try:
+            if not file.is_file():
+                raise DataError(f"{file}: no such file")
             check(file)
         except UQSONetError as error:
             yield file, str(error).removeprefix(f"{file}: ")
+        except OSError as error:
+            yield file, f"cannot be read: {error.strerror or error}"
         else:
             yield file, None

@@ -1,4 +1,4 @@
-"""The command line: ``uqsonet check``, ``uqsonet estimate``, ``uqsonet schema``."""
+"""The command line: ``uqsonet check``, ``uqsonet estimate``, ``uqsonet lower-rate`` and others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_config(paths: list[Path]) -> Config:
             stdin = str(path) == "-"
             text = sys.stdin.read() if stdin else path.read_text(encoding="utf-8")
             found = yaml.safe_load(text)
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
         if not isinstance(found, dict):
             raise ConfigError(f"{path}: must hold a mapping, found {type(found).__name__}")
@@ -92,7 +92,7 @@ def estimate(
 def check(
     paths: Annotated[list[Path], typer.Argument(help="Files or folders of results.")],
 ) -> None:
-    """Validate data, sensor, reference and weight files; exit status 1 if any is bad."""
+    """Validate data, weights, checkpoints, tables and JSON; exit status 1 if any is bad."""
     from uqsonet.check import check_path
 
     bad = 0
@@ -103,6 +103,23 @@ def check(
             print(f"{mark} {file}" + (f": {problem}" if problem else ""))
     if bad:
         sys.exit(1)
+
+
+@app.command("lower-rate")
+def lower_rate(
+    checkpoint: Annotated[Path, typer.Argument(help="A file below results/state.")],
+    rate: Annotated[float, typer.Argument(help="As in the configuration from now on.")],
+) -> None:
+    """Let a training that failed go on from its checkpoint at a lower learning rate."""
+    from uqsonet.training.checkpoint import lower_rate as lower
+
+    with _clear_errors():
+        iteration, before = lower(checkpoint, rate)
+    console.print(
+        f"{checkpoint}: from iteration {iteration} on {rate:g} instead of {before:g}. Put "
+        f"learning_rate: {rate:g} into the configuration and run the same command.",
+        highlight=False,
+    )
 
 
 @app.command()

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.config import SensorsConfig
-from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.errors import ConfigError, DataError, ObservationError
 from uqsonet.grids import Grid
 from uqsonet.problems import get_problem
 from uqsonet.seeds import numpy_generator
@@ -315,5 +315,12 @@ def generate_layouts(
 def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
     """Return layouts of one split: sensor count -> indices of grid points (layouts, m)."""
     with ArrayFile(path, "sensors") as file:
-        counts = file.meta["config"]["counts"]
-        return {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}
+        try:
+            counts = [int(m) for m in file.meta["config"]["counts"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: header cannot be read ({error!r})") from None
+        found = {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}
+    for m, layouts in found.items():
+        if layouts.ndim != 2 or layouts.shape[1] != m:
+            raise DataError(f"{path}: {split}/{m} has shape {tuple(layouts.shape)}")
+    return found

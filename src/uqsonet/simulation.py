@@ -23,7 +23,7 @@ from torch import Tensor
 from uqsonet.blocks import RowBlocks
 from uqsonet.config import ProblemConfig
 from uqsonet.devices import require_device
-from uqsonet.errors import DataError
+from uqsonet.errors import ConfigError, DataError
 from uqsonet.problems import Problem, get_problem
 from uqsonet.progress import ProgressBar
 from uqsonet.seeds import numpy_generator
@@ -291,7 +291,10 @@ def load_functions(path: Path, split: str, first: int | None = None) -> Function
         values are read, if they are damaged, not finite, or not positive in a coefficient.
     """
     with ArrayFile(path, "functions") as file:
-        problem = get_problem(file.meta["problem"])
+        try:
+            problem = get_problem(file.meta["problem"])
+        except (KeyError, ConfigError) as error:
+            raise DataError(f"{path}: header cannot be read ({error})") from None
         shapes = {name: file.shape(f"{split}/{name}") for name in ("kappa", "u")}
     points = problem.training_grid()[0].size if split == "training" else problem.grid.size
     size = shapes["kappa"][0] if shapes["kappa"] else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,13 @@ from pydantic import BaseModel, ValidationError
 
 from uqsonet.config.whole import Config
 from uqsonet.errors import ConfigError
+
+MOST, LONGEST = 50, 500
+"""Lines of a message, and characters of a line."""
+
+_SHORT = reprlib.Repr()
+"""Shows a value in part where it is long or nested deep: a file may hold anything."""
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxother = 3, 12, 80, 80
 
 
 def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config:
@@ -23,10 +31,17 @@ def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config
     try:
         return Config.model_validate(raw)
     except ValidationError as error:
-        lines = [_explain(item) for item in error.errors(include_url=False)]
+        found = error.errors(include_url=False)
+        lines = [_cut(_explain(item)) for item in found[:MOST]]
+        if len(found) > MOST:
+            lines.append(f"... and {len(found) - MOST} more")
         raise ConfigError(
             f"{source} is not valid:\n" + "\n".join(f"  {x}" for x in lines)
         ) from None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 4] + " ..."
 
 
 def _explain(item: Mapping[str, Any]) -> str:
@@ -37,7 +52,11 @@ def _explain(item: Mapping[str, Any]) -> str:
         return f"{key}: unknown key"
     message = item["msg"].removeprefix("Value error, ")
     found = item.get("input")
-    shown = "" if isinstance(found, dict | BaseModel) or found is None else f" (found {found!r})"
+    shown = (
+        ""
+        if isinstance(found, dict | BaseModel) or found is None
+        else f" (found {_SHORT.repr(found)})"
+    )
     return f"{key}: {message}{shown}"
 
 

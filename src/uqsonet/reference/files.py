@@ -6,7 +6,7 @@ the exact Wasserstein distance wants them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.config import ReferenceConfig
+from uqsonet.errors import ConfigError, DataError
 from uqsonet.gaussian_process import GaussianLaw
 from uqsonet.layouts import load_layouts
 from uqsonet.metrics import wasserstein2
@@ -212,7 +213,16 @@ def load_reference(path: Path) -> tuple[Reference, Problem, float]:
     with ArrayFile(path, "reference") as file:
         data = {name: torch.from_numpy(file.read(name)) for name in file.names()}
         meta = file.meta
+    optional = {"samples", "floor_w2"}
+    expected = {field.name for field in fields(Reference)} - {"observations"}
+    expected |= {"locations", "values", "mask"}
+    if wrong := sorted((expected - optional - set(data)) | (set(data) - expected)):
+        raise DataError(f"{path}: arrays {', '.join(wrong)} are missing or unknown")
+    try:
+        problem, noise_std = get_problem(meta["problem"]), float(meta["noise_std"])
+    except (KeyError, TypeError, ConfigError) as error:
+        raise DataError(f"{path}: header cannot be read ({error})") from None
     observations = Observations(data.pop("locations"), data.pop("values"), data.pop("mask"))
     samples, floor = data.pop("samples", None), data.pop("floor_w2", None)
     reference = Reference(observations, samples=samples, floor_w2=floor, **data)
-    return reference, get_problem(meta["problem"]), meta["noise_std"]
+    return reference, problem, noise_std

@@ -6,7 +6,7 @@ SHA-256 digest besides HDF5's own fletcher32 checksums. Nothing here unpickles. 
 written down in docs/data-format.md.
 """
 
-from uqsonet.storage.arrays import ArrayFile, Stream, array_kind, write_arrays
+from uqsonet.storage.arrays import Stream, write_arrays
 from uqsonet.storage.files import (
     Meta,
     atomic_path,
@@ -15,6 +15,7 @@ from uqsonet.storage.files import (
     remove_debris,
     write_text,
 )
+from uqsonet.storage.reading import ArrayFile, array_kind
 from uqsonet.storage.weights import read_weights, write_weights
 
 __all__ = [

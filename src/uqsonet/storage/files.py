@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,6 +61,15 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def system_error(error: BaseException) -> OSError | None:
+    """Return the error of the system that a library mentions in its own (HDF5, safetensors)."""
+    found = re.search(r"errno = (\d+)|\(os error (\d+)\)", str(error))
+    if found is None:
+        return None
+    code = int(found[1] or found[2])
+    return OSError(code, os.strerror(code))
 
 
 def remove_debris(path: Path) -> None:

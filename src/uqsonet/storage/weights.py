@@ -14,7 +14,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.storage.arrays import array_digest
-from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path
+from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path, system_error
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
@@ -24,7 +24,10 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None
     # One key only: safetensors writes several in an order that differs from run to run.
     header = {FORMAT: json.dumps(content, sort_keys=True)}
     with atomic_path(path) as temporary:
-        safetensors.torch.save_file(ready, temporary, metadata=header)
+        try:
+            safetensors.torch.save_file(ready, temporary, metadata=header)
+        except safetensors.SafetensorError as error:  # its way to say that the disk is full
+            raise system_error(error) or DataError(f"{path}: {error}") from None
 
 
 def _tensors_digest(tensors: Mapping[str, Tensor], meta: Meta) -> str:
@@ -47,14 +50,19 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
         with safetensors.safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(FORMAT)
             tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (safetensors.SafetensorError, OSError, RuntimeError, struct.error) as error:
+    except (
+        *(safetensors.SafetensorError, OSError, RuntimeError, struct.error),
+        *(KeyError, TypeError, ValueError, OverflowError, MemoryError),
+    ) as error:
         raise DataError(f"{path}: not a readable safetensors file ({error})") from None
     if header is None:
         raise DataError(f"{path}: safetensors, but not written by uqsonet")
     try:
         content = json.loads(header)
         schema, digest, meta = content["schema"], content["sha256"], content["meta"]
-    except (KeyError, TypeError, ValueError) as error:
+        if not isinstance(meta, dict):
+            raise TypeError(f"found {type(meta).__name__}")
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: header cannot be read ({error!r})") from None
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}")

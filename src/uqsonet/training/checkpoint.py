@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.errors import DataError
+from uqsonet.errors import DataError, TrainingError
 from uqsonet.storage import read_weights, write_weights
 
 Identity = dict[str, Any]
@@ -44,11 +44,14 @@ class Progress:
         Time spent in training so far, over all sessions.
     history : list of dict
         Logged rows.
+    earlier_rates : list of [int, float]
+        Where the rate was lowered on the way: iteration, and the rate until then.
     """
 
     iteration: int = 0
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
+    earlier_rates: list[list[float]] = field(default_factory=list)
 
 
 def save_checkpoint(
@@ -58,7 +61,20 @@ def save_checkpoint(
     generators: list[torch.Generator],
     progress: Progress,
 ) -> None:
-    """Write a checkpoint atomically."""
+    """Write a checkpoint atomically.
+
+    Raises
+    ------
+    TrainingError
+        If the state is not finite: one bad gradient spoils the parameters before a loss tells.
+        The last good checkpoint is kept.
+    """
+    bad = not_finite(state)
+    if bad:
+        raise TrainingError(
+            f"{bad[0]} is not finite at iteration {progress.iteration}, so the gradient was not; "
+            + advice(path)
+        )
     states = {f"generator/{i}": g.get_state() for i, g in enumerate(generators)}
     meta = {"identity": identity, **vars(progress)}
     write_weights(path, state | states, meta)
@@ -74,13 +90,79 @@ def load_checkpoint(
         state, meta = read_weights(path)
     except DataError as error:
         return f"unreadable checkpoint: {error}"
+    if not isinstance(meta.get("identity"), dict):
+        return f"{path} holds weights, not a checkpoint"
     if fingerprint(meta["identity"]) != fingerprint(identity):
         old, keys = meta["identity"], sorted(set(identity) | set(meta["identity"]))
         changed = [key for key in keys if old.get(key) != identity.get(key)]
         return f"{path} belongs to another run: {', '.join(changed)} changed"
     for i, generator in enumerate(generators):
         generator.set_state(state.pop(f"generator/{i}").cpu())
-    return state, Progress(meta["iteration"], meta["seconds"], meta["history"])
+    kept = {key: meta[key] for key in ("iteration", "seconds", "history")}
+    return state, Progress(**kept, earlier_rates=meta.get("earlier_rates", []))
+
+
+def not_finite(tensors: dict[str, Tensor]) -> list[str]:
+    """Return the names of tensors that hold NaN or infinity."""
+    return [
+        name
+        for name, tensor in tensors.items()
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all())
+    ]
+
+
+def advice(path: Path) -> str:
+    """Say what is left of a training that failed, and how to go on."""
+    if not path.exists():
+        return (
+            "there is no checkpoint yet. Lower learning_rate or set gradient_clip in the "
+            "configuration and run the same command"
+        )
+    return (
+        f"the last good checkpoint is kept in {path}. To go on from it more slowly, run `uqsonet "
+        f"lower-rate {path} RATE`, put the same learning_rate into the configuration and run the "
+        "same command; to start anew, change learning_rate or gradient_clip alone"
+    )
+
+
+def lower_rate(path: Path, rate: float) -> tuple[int, float]:
+    """Let a checkpoint be continued at a lower learning rate; the file keeps what it was before.
+
+    Parameters
+    ----------
+    path : Path
+        The checkpoint.
+    rate : float
+        As it will stand in the configuration.
+
+    Returns
+    -------
+    iteration : int
+        Where it changes.
+    before : float
+        The rate until then.
+
+    Raises
+    ------
+    DataError
+        If the file is no readable checkpoint.
+    TrainingError
+        If the rate is not lower.
+    """
+    tensors, meta = read_weights(path)
+    try:
+        training = meta["identity"]["config"]["training"]
+        before, iteration = float(training["learning_rate"]), int(meta["iteration"])
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{path}: holds weights, not a checkpoint") from None
+    if not 0 < rate < before:
+        raise TrainingError(
+            f"{path}: the rate is {before:g}, a lower one is asked for, not {rate:g}"
+        )
+    training["learning_rate"] = rate
+    meta["earlier_rates"] = [*meta.get("earlier_rates", []), [iteration, before]]
+    write_weights(path, tensors, meta)
+    return iteration, before
 
 
 @contextmanager

@@ -23,10 +23,12 @@ from uqsonet.nn.base import OperatorModel, build_model
 from uqsonet.reference import load_reference
 from uqsonet.seeds import torch_generator
 from uqsonet.simulation import Functions, load_functions
-from uqsonet.storage import file_digest, write_text, write_weights
+from uqsonet.storage import file_digest, remove_debris, write_text, write_weights
 from uqsonet.training.checkpoint import (
     Progress,
+    advice,
     load_checkpoint,
+    not_finite,
     save_checkpoint,
     termination_flag,
 )
@@ -42,6 +44,10 @@ CHECK_EVERY = 50
 
 COLLAPSE_NATS = 0.05
 """Mean KL below which the latent space counts as collapsed."""
+
+
+class NotFiniteError(TrainingError):
+    """Loss or weights hold NaN or infinity."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,7 @@ def train(
         generators,
     )
     identity = job.identity()
+    remove_debris(state)
     found = load_checkpoint(state, identity, generators)
     if isinstance(found, str):
         LOG.info("starting from scratch: %s", found)
@@ -180,8 +187,13 @@ def train(
     def save() -> None:
         save_checkpoint(state, identity, optimiser.state(), generators, progress)
 
-    _run(job, jobs, optimiser, sampler, validator, judge, progress, save, bar)
+    try:
+        _run(job, jobs, optimiser, sampler, validator, judge, progress, save, bar)
+    except NotFiniteError as error:
+        raise TrainingError(f"{error}; {advice(state)}") from None
     meta = {k: v for k, v in identity.items() if k not in ("code", "inputs")}
+    if progress.earlier_rates:
+        meta["earlier_rates"] = progress.earlier_rates
     stacked = {f"parameter/{k}": v for k, v in optimiser.weights().items()}
     constants = {f"buffer/{k}": v for k, v in judge.state_dict().items() if k not in initial[0]}
     write_weights(weights, stacked | constants, meta)
@@ -216,6 +228,12 @@ def _run(
                 _require_finite(terms["loss"], progress.iteration, job)
                 show.update(progress.iteration)
             if progress.iteration % every == 0 or at_end:
+                # A bad gradient spoils the weights one step before a loss tells.
+                if bad := not_finite(optimiser.weights()):
+                    raise NotFiniteError(
+                        f"{bad[0]} is not finite at iteration {progress.iteration}, so the "
+                        "gradient was not"
+                    )
                 progress.seconds = base + time.monotonic() - start
                 rows = [
                     _row(job, i, progress, terms, validator, judge, optimiser)
@@ -263,10 +281,9 @@ def _require_finite(losses: Tensor, iteration: int, job: TrainingJob) -> None:
         t for t, loss in zip(job.trials, losses.tolist(), strict=True) if not math.isfinite(loss)
     ]
     if bad:
-        raise TrainingError(
+        raise NotFiniteError(
             f"the loss of trial {bad[0]} is not finite at iteration {iteration} (checked every "
-            f"{CHECK_EVERY}); the last checkpoint is kept. Lower learning_rate (now "
-            f"{job.config.training.learning_rate}) or set gradient_clip"
+            f"{CHECK_EVERY}; learning_rate is {job.config.training.learning_rate})"
         )
 
 

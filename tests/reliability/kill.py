@@ -1,0 +1,295 @@
+"""Kill the pipeline at any moment and see that the same command ends with the same bytes.
+
+    python -m tests.reliability.kill --kills 204 --log docs/kills.csv        (make test-kill)
+
+A run of half a minute (`tiny.yaml`, the project's Snakefile) is made once undisturbed. Each round
+then takes one target of one stage, removes it, starts the command, kills its whole process group
+with SIGKILL, either at a random moment or stopped inside an atomic write (`hook/`), and runs the
+same command to its end. The target must have the bytes of the undisturbed run, every file of
+the results must pass `uqsonet check`, and no temporary file may be left. At the end the whole
+DAG is finished and all tables, weights and data are compared. Rounds are logged as CSV; a second
+start goes on where the log ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.workflow.conftest import Project, fresh_copy
+from uqsonet.check import check_path
+
+HERE = Path(__file__).resolve().parent
+RESULTS = Path("results/tiny")
+CONFIGS = ("--configfile", "config/smoke.yaml", "config/tiny.yaml")
+FINAL = (str(RESULTS / "tables/all.tex"),)
+PHASES = ("open", "write", "sync", "rename", "renamed")
+STAGES: dict[str, tuple[str, ...]] = {
+    "simulate": ("simulate/diffusion1d.h5",),
+    "sensors": ("sensors/diffusion1d.h5",),
+    "reference": tuple(f"reference/diffusion1d/{e}.h5" for e in ("validation", "paper", "precise")),
+    "train": ("train/diffusion1d/uqsonet/stack_0.safetensors",),
+    "evaluate": tuple(
+        f"evaluate/diffusion1d/{e}/{m}/stack_0.csv"
+        for e in ("paper", "precise")
+        for m in ("uqsonet", "baselines")
+    ),
+    "report": (
+        "summary/diffusion1d.csv",
+        "scorecard.csv",
+        "tables/1d-pde-error.tex",
+        "tables/all.tex",
+    ),
+}
+COLUMNS = ("stage", "target", "phase", "at", "seconds", "moment", "debris", "resumed", "same")
+TIMES = ("simulate/diffusion1d.json", "train/diffusion1d/uqsonet/stack_0.csv")
+"""Hold measured times. The second is compared without them."""
+
+
+class Harness:
+    """A project with an undisturbed run beside it.
+
+    Parameters
+    ----------
+    work : Path
+        Folder for both; taken up again if it is there.
+    """
+
+    def __init__(self, work: Path) -> None:
+        self.work, self.whole = work, work / "whole"
+        self.random = random.Random(time.time_ns())
+        self.seconds: dict[str, float] = {}
+        self.writes: dict[str, int] = {}
+        if not (self.whole / "done").exists():
+            shutil.rmtree(work, ignore_errors=True)
+            self.project = fresh_copy(work / "project")
+            shutil.copy(HERE / "tiny.yaml", self.project.path / "config/tiny.yaml")
+            # The estimate at the start of a run is advice and writes nothing: not in these runs.
+            (work / "bin").mkdir()
+            (work / "bin/uqsonet").write_text("#!/bin/sh\nexit 0\n")
+            (work / "bin/uqsonet").chmod(0o755)
+            self.finish(FINAL)
+            shutil.copytree(self.results, self.whole)
+            (self.whole / "done").touch()
+        self.project = Project(work / "project")
+
+    @property
+    def results(self) -> Path:
+        """The folder of results."""
+        return self.project.path / RESULTS
+
+    def start(self, targets: tuple[str, ...], plan: dict | None = None) -> subprocess.Popen[bytes]:
+        """Start the command in a process group of its own."""
+        paths = [str(HERE / "hook"), str(self.project.path / "src")]
+        bins = [str(self.work / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PATH": os.pathsep.join(bins),
+            "OMP_NUM_THREADS": "1",
+            "MPLBACKEND": "Agg",
+            "KILL_AT": json.dumps(plan or {}),
+        }
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        command = [sys.executable, "-m", "snakemake", "--cores", "1", *CONFIGS, "--", *targets]
+        with (self.work / "output").open("wb") as output:
+            return subprocess.Popen(
+                command,
+                cwd=self.project.path,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def finish(self, targets: tuple[str, ...], plan: dict | None = None) -> None:
+        """Run the command to its end; it must end well."""
+        if self.start(targets, plan).wait(timeout=600):
+            raise SystemExit("the command failed:\n" + (self.work / "output").read_text())
+
+    def measure(self, target: str) -> None:
+        """Learn how long a target takes and how many files it writes."""
+        self.finish((str(RESULTS / target),))  # earlier stages are up to date
+        folder = self._signals()
+        self.remove(target)
+        start = time.monotonic()
+        self.finish((str(RESULTS / target),), {"phase": "", "number": 0, "folder": str(folder)})
+        self.seconds[target] = time.monotonic() - start
+        self.writes[target] = (folder / "writes").stat().st_size
+
+    def _signals(self) -> Path:
+        folder = self.work / "signals"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def remove(self, target: str) -> None:
+        """Remove a target with the other files of its job."""
+        path = self.results / target
+        for other in path.parent.glob(f"{path.stem}.*"):
+            other.unlink()
+
+    def kill(self, stage: str, phase: str) -> dict[str, object] | None:
+        """Do one round; return its row of the log, None if the command ended before the kill."""
+        target = self.random.choice(STAGES[stage])
+        if target not in self.seconds:
+            self.measure(target)
+        folder = self._signals()
+        self.remove(target)
+        plan = None
+        if phase != "random":
+            number = self.random.randint(1, self.writes[target])
+            plan = {"phase": phase, "number": number, "folder": str(folder)}
+        start = time.monotonic()
+        process = self.start((str(RESULTS / target),), plan)
+        moment = start + self.random.uniform(0.2, self.seconds[target])
+        stopped = folder / "stopped.json"
+        while process.poll() is None and not stopped.exists():
+            if plan is None and time.monotonic() > moment:
+                break
+            time.sleep(0.005)
+        alive = process.poll() is None
+        took = time.monotonic() - start
+        if not alive:
+            self.finish((str(RESULTS / target),))
+            return None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        self._require_dead(process.pid)
+        at = Path(json.loads(stopped.read_text())["path"]).name if stopped.exists() else ""
+        debris = len(self.debris())
+        again = time.monotonic()
+        self.finish((str(RESULTS / target),))
+        return {
+            "stage": stage,
+            "target": target,
+            "phase": phase,
+            "at": re.sub(r"^\.(.*)\.[^.]*\.part$", r"\1", at),
+            "seconds": f"{took:.3f}",
+            "moment": "in a write" if at else f"{took / self.seconds[target]:.2f} of the run",
+            "debris": debris,
+            "resumed": f"{time.monotonic() - again:.3f}",
+            "same": self.same(target),
+        }
+
+    @staticmethod
+    def _require_dead(session: int) -> None:
+        """Wait until nothing of a session runs any more."""
+        for _ in range(200):
+            found = [p for p in Path("/proc").glob("[0-9]*") if _session(p) == session]
+            if not found:
+                return
+            time.sleep(0.01)
+        raise SystemExit(f"processes survived the kill: {found}")
+
+    def debris(self) -> list[Path]:
+        """Return temporary files that are there."""
+        return list(self.results.rglob(".*.part"))
+
+    def same(self, target: str) -> bool:
+        """Whether a target and all it was made with is sound and as in the undisturbed run."""
+        folder = (self.results / target).parent
+        names = [p.relative_to(self.results) for p in folder.glob(f"{Path(target).stem}.*")]
+        problems = [
+            f"{p}: {why}"
+            for p in names
+            for _, why in check_path(self.results / p)
+            if why and p.suffix != ".tex"
+        ]
+        problems += [str(p) for p in names if not self.equal(p)]
+        problems += [f"debris {p}" for p in self.debris()]
+        if problems or not names:
+            print(*problems, sep="\n", file=sys.stderr)
+        return bool(names) and not problems
+
+    def equal(self, name: Path) -> bool:
+        """Whether a file has the bytes of the undisturbed run; times are left out."""
+        ours, theirs = self.results / name, self.whole / name
+        if name.as_posix() == TIMES[0]:
+            keys = ("file", "arrays", "config", "seed", "probe")
+            found = [{k: json.loads(p.read_text())[k] for k in keys} for p in (ours, theirs)]
+            return found[0] == found[1]
+        if name.as_posix() == TIMES[1]:
+            rows = [list(csv.DictReader(p.open())) for p in (ours, theirs)]
+            bare = [[{k: v for k, v in r.items() if k != "seconds"} for r in t] for t in rows]
+            return bare[0] == bare[1]
+        return ours.read_bytes() == theirs.read_bytes()
+
+    def finish_and_compare(self) -> int:
+        """Finish the DAG; every table, weight and data file must be as undisturbed."""
+        self.finish(FINAL)
+        kept = (".h5", ".safetensors", ".csv", ".tex", ".json")
+        names = [p.relative_to(self.whole) for p in self.whole.rglob("*") if p.suffix in kept]
+        bad = [str(name) for name in names if not self.equal(name)]
+        bad += [f"{p}: {why}" for p, why in check_path(self.results) if why]
+        bad += [f"left over: {p}" for p in (self.results / "state").rglob("*") if p.is_file()]
+        if bad:
+            raise SystemExit("the finished DAG differs:\n" + "\n".join(bad))
+        return len(names)
+
+
+def _session(process: Path) -> int | None:
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[3])
+
+
+def phases(kills: int) -> list[str]:
+    """Return the phases of a stage's kills: every other one at random, the others in a write."""
+    return ["random" if k % 2 else PHASES[k // 2 % len(PHASES)] for k in range(kills)]
+
+
+def run(work: Path, log: Path, kills: int, stages: list[str]) -> int:
+    """Do the rounds that the log does not have yet; return how many files the end compares.
+
+    Stages are killed one after another, so that those before the target stay finished.
+    """
+    harness = Harness(work)
+    if not log.exists():
+        log.write_text(",".join(COLUMNS) + "\n")
+    for stage, share in zip(stages, shares(kills, len(stages)), strict=True):
+        with log.open() as file:
+            done = sum(row["stage"] == stage for row in csv.DictReader(file))
+        for phase in phases(share)[done:]:
+            row = None
+            while row is None:  # a kill that came too late is none
+                row = harness.kill(stage, phase)
+            with log.open("a") as file:
+                csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(row)
+            print(*row.values(), flush=True)
+            if not row["same"]:
+                raise SystemExit(f"differs after a kill: {row}")
+    return harness.finish_and_compare()
+
+
+def shares(kills: int, stages: int) -> list[int]:
+    """Divide kills among stages, as evenly as it goes."""
+    return [kills // stages + (k < kills % stages) for k in range(stages)]
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=204)
+    parser.add_argument("--log", type=Path, default=Path("kills.csv"))
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "uqsonet-kill")
+    parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))
+    options = parser.parse_args()
+    files = run(options.work, options.log, options.kills, options.stages)
+    print(f"{options.kills} kills; {files} files of the finished DAG are as undisturbed")
+
+
+if __name__ == "__main__":
+    main()

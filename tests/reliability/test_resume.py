@@ -1,0 +1,196 @@
+"""Training killed as a process: what SIGTERM saves, what SIGKILL loses, and the same last bit.
+
+`tests/training/test_loop.py` has the same inside one process; here the process really dies.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.conftest import DataFiles
+from tests.training.test_loop import ATTENTION, KRIGING
+from uqsonet.config import MethodConfig, TrainingConfig
+from uqsonet.errors import DataError, TrainingError
+from uqsonet.storage import read_weights, write_weights
+from uqsonet.training.checkpoint import Progress, lower_rate, save_checkpoint
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PROGRAM = """
+import json, logging, sys
+from pathlib import Path
+from uqsonet.config import JobsConfig, MethodConfig
+from uqsonet.errors import UQSONetError
+from uqsonet.training.loop import TrainingJob, train
+logging.basicConfig(level=logging.INFO)
+spec = json.loads(sys.argv[1])
+folder = Path(spec["folder"])
+method = MethodConfig.model_validate(spec["method"])
+files = [Path(path) for path in spec["files"]]
+job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, [0, 1], 400, 4, *files, "code")
+jobs = JobsConfig(checkpoint_minutes=spec["minutes"])
+try:
+    train(job, jobs, folder / "w.safetensors", folder / "w.csv", folder / "state", bar=False)
+except UQSONetError as error:
+    sys.exit(str(error))
+"""
+NETWORKS = {"attention": ATTENTION, "kriging": KRIGING}
+ITERATIONS = {"attention": 400, "kriging": 2000}
+
+
+class Training:
+    """One training that is started, killed and continued as a process of its own."""
+
+    def __init__(self, folder: Path, files: DataFiles, architecture: str, minutes: float) -> None:
+        folder.mkdir()
+        training = TrainingConfig(
+            iterations=ITERATIONS[architecture],
+            batch_size=20,
+            learning_rate=1e-3,
+            validate_every=100,
+            schedule="cosine",
+            average_decay=0.9,
+        )
+        method = MethodConfig(network=NETWORKS[architecture], training=training)
+        self.folder = folder
+        self.spec = {
+            "folder": str(folder),
+            "method": method.model_dump(mode="json"),
+            "files": [str(files.functions), str(files.sensors), str(files.validation)],
+            "minutes": minutes,
+        }
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start, or continue."""
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, json.dumps(self.spec)],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self) -> tuple[bytes, str]:
+        """Run to the end; return weights and messages."""
+        process = self.start()
+        _, messages = process.communicate(timeout=300)
+        assert process.returncode == 0, messages
+        assert not (self.folder / "state").exists()
+        assert not list(self.folder.glob(".*.part"))
+        return (self.folder / "w.safetensors").read_bytes(), messages
+
+    def saved(self) -> int:
+        """Return the iteration of the checkpoint, 0 without one."""
+        state = self.folder / "state"
+        for _ in range(100):
+            try:
+                return read_weights(state)[1]["iteration"] if state.exists() else 0
+            except DataError:  # replaced between two looks at it: it is opened twice
+                time.sleep(0.01)
+        raise AssertionError("the checkpoint cannot be read")
+
+    def wait_for_checkpoint(self, process: subprocess.Popen[str], after: int) -> int:
+        """Wait until a later iteration is saved."""
+        limit = time.monotonic() + 120
+        while (found := self.saved()) <= after:
+            assert process.poll() is None and time.monotonic() < limit
+            time.sleep(0.01)
+        return found
+
+
+@pytest.mark.parametrize("architecture", ["attention", "kriging"])
+def test_killed_again_and_again_it_ends_with_the_same_bytes(
+    architecture: str, diffusion_files: DataFiles, tmp_path: Path
+) -> None:
+    whole, _ = Training(tmp_path / "whole", diffusion_files, architecture, 10).finish()
+    # A checkpoint every 0.05 s: kills meet its writing often.
+    parts = Training(tmp_path / "parts", diffusion_files, architecture, 0.05 / 60)
+    last = 0
+    for signum in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        process = parts.start()
+        last = parts.wait_for_checkpoint(process, last)
+        process.send_signal(signum)
+        _, messages = process.communicate(timeout=60)
+        found = parts.saved()
+        assert found >= last, "a saved iteration was lost"
+        if signum == signal.SIGTERM:
+            assert f"stopped by signal 15 at iteration {found}" in messages
+            assert "Traceback" not in messages and process.returncode == 1
+        last = found
+    bytes_, messages = parts.finish()
+    assert f"continuing at iteration {last}" in messages
+    assert bytes_ == whole
+
+
+def test_sigterm_saves_at_once_though_no_checkpoint_is_due(
+    diffusion_files: DataFiles, tmp_path: Path
+) -> None:
+    training = Training(tmp_path / "run", diffusion_files, "attention", 1e6)
+    process = training.start()
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "starting from scratch" in line:
+            break
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    start = time.monotonic()
+    _, messages = process.communicate(timeout=60)
+    assert time.monotonic() - start < 10
+    assert f"stopped by signal 15 at iteration {training.saved()};" in messages
+    assert training.saved() > 0
+
+
+def test_what_is_saved_is_at_most_as_old_as_configured(
+    diffusion_files: DataFiles, tmp_path: Path
+) -> None:
+    training = Training(tmp_path / "run", diffusion_files, "attention", 0.2 / 60)
+    process = training.start()
+    training.wait_for_checkpoint(process, 0)
+    ages = []
+    while process.poll() is None and len(ages) < 20:
+        time.sleep(0.1)
+        state = training.folder / "state"
+        if state.exists():
+            ages.append(time.time() - state.stat().st_mtime)
+    process.kill()
+    process.communicate()
+    assert max(ages) < 2.5  # 0.2 s, one iteration and the writing, on a busy machine
+
+
+def checkpoint(path: Path, state: dict[str, torch.Tensor]) -> None:
+    identity = {"config": {"training": {"learning_rate": 0.1}}}
+    save_checkpoint(path, identity, state, [], Progress(7, 1.0, []))
+
+
+def test_a_state_that_is_not_finite_does_not_replace_the_last_good_one(tmp_path: Path) -> None:
+    """A gradient of NaN spoils the parameters one step before any loss tells."""
+    path = tmp_path / "state.safetensors"
+    with pytest.raises(TrainingError, match="no checkpoint yet"):
+        checkpoint(path, {"parameter/w": torch.tensor([float("nan")])})
+    checkpoint(path, {"parameter/w": torch.ones(2)})
+    before = path.read_bytes()
+    with pytest.raises(
+        TrainingError, match=r"parameter/w is not finite at iteration 7.*lower-rate"
+    ):
+        checkpoint(path, {"parameter/w": torch.tensor([1.0, float("nan")])})
+    assert path.read_bytes() == before
+
+
+def test_a_checkpoint_goes_on_at_a_lower_rate_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    checkpoint(path, {"parameter/w": torch.ones(2)})
+    assert lower_rate(path, 0.01) == (7, 0.1)
+    _, meta = read_weights(path)
+    assert meta["identity"]["config"]["training"]["learning_rate"] == 0.01
+    assert meta["earlier_rates"] == [[7, 0.1]]
+    with pytest.raises(TrainingError, match="a lower one is asked for"):
+        lower_rate(path, 0.02)
+    write_weights(path, {"parameter/w": torch.ones(1)}, {"method": "uqsonet"})
+    with pytest.raises(DataError, match="not a checkpoint"):
+        lower_rate(path, 0.001)
