@@ -30,6 +30,8 @@ def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config
     """
     try:
         return Config.model_validate(raw)
+    except RecursionError:
+        raise ConfigError(f"{source} is not valid: nested too deep") from None
     except ValidationError as error:
         found = error.errors(include_url=False)
         lines = [_cut(_explain(item)) for item in found[:MOST]]
