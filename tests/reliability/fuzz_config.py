@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import yaml
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from uqsonet.config import Config, load_config
@@ -127,14 +127,15 @@ def mutated(draw: st.DrawFn) -> tuple[str, object]:
     return first, raw
 
 
-def outcome(raw: object) -> str:
-    """Return `refused`, `accepted`, or what was raised instead."""
+def outcome(raw: object, planned: bool) -> str:
+    """Return `refused`, `accepted`, or what was raised instead; plan the run too where asked."""
     try:
         config = load_config(raw)  # type: ignore[arg-type]
         assert isinstance(config, Config)
-        plan = Plan(config)
-        for name in plan.tables():
-            plan.table_inputs(name)
+        if planned:
+            plan = Plan(config)
+            for name in plan.tables():
+                plan.table_inputs(name)
     except ConfigError as error:
         str(error).encode("utf-8", "backslashreplace")
         return "refused" if len(str(error)) < 100_000 else "a message of 100 kB"
@@ -143,25 +144,47 @@ def outcome(raw: object) -> str:
     return "accepted"
 
 
-def run(count: int, seed_database: bool = False) -> Counter[tuple[str, str]]:
-    """Judge about `count` configurations; return counts by mutation and outcome."""
-    counts: Counter[tuple[str, str]] = Counter()
+CHUNK = 500
+"""Configurations drawn from one seed: hypothesis slows down with their number."""
 
+
+def run(count: int, log: Path | None = None) -> Counter[tuple[str, str]]:
+    """Judge `count` configurations; return counts by mutation and outcome, kept in `log`."""
+    counts: Counter[tuple[str, str]] = Counter()
+    number = 0
+    while counts.total() < count:
+        judge_chunk(number, min(CHUNK, count - counts.total()), counts)
+        number += 1
+        if log is not None:
+            write(log, counts)
+    return counts
+
+
+def judge_chunk(number: int, count: int, counts: Counter[tuple[str, str]]) -> None:
+    """Judge a chunk, the same one for the same number."""
+
+    @seed(number)
     @settings(
         max_examples=count,
         deadline=None,
         database=None,
-        derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
     @given(mutated())
     def judge(case: tuple[str, object]) -> None:
         kind, raw = case
-        counts[kind, outcome(raw)] += 1
+        counts[kind, outcome(raw, counts.total() % 20 == 0)] += 1  # plans are slow
 
     judge()
-    return counts
+
+
+def write(log: Path, counts: Counter[tuple[str, str]]) -> None:
+    """Write the counts as CSV."""
+    with log.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("mutation", "outcome", "configurations"))
+        writer.writerows((*key, number) for key, number in sorted(counts.items()))
 
 
 def main() -> None:
@@ -170,11 +193,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--log", type=Path, default=Path("fuzz-config.csv"))
     options = parser.parse_args()
-    counts = run(options.count)
-    with options.log.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("mutation", "outcome", "configurations"))
-        writer.writerows((*key, number) for key, number in sorted(counts.items()))
+    counts = run(options.count, options.log)
     print(f"{counts.total()} configurations")
     bad = sorted({key for key in counts if key[1] not in ("refused", "accepted")})
     print(*bad, sep="\n")
