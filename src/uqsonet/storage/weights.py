@@ -47,6 +47,7 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
+        path.open("rb").close()  # safetensors calls a file that may not be read missing
         with safetensors.safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(FORMAT)
             tensors = {name: file.get_tensor(name) for name in file.keys()}
@@ -54,7 +55,8 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
         *(safetensors.SafetensorError, OSError, RuntimeError, struct.error),
         *(KeyError, TypeError, ValueError, OverflowError, MemoryError),
     ) as error:
-        raise DataError(f"{path}: not a readable safetensors file ({error})") from None
+        cause = system_error(error) or error
+        raise DataError(f"{path}: not a readable safetensors file ({cause})") from None
     if header is None:
         raise DataError(f"{path}: safetensors, but not written by uqsonet")
     try:
