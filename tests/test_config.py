@@ -266,3 +266,14 @@ def test_batches_shrink_with_the_training_set_of_a_sweep():
     config = load_config(merge(BASE, {"recipe": "paper"}))
     assert config.method_of("diffusion1d_size-n500-m3", "uqsonet").training.batch_size == 500
     assert config.method_of("diffusion1d_size-n20000-m3", "uqsonet").training.batch_size == 1000
+
+
+@pytest.mark.parametrize(("pairs", "iterations"), [(500, 20), (10_000, 200), (80_000, 1500)])
+def test_no_pair_is_seen_more_often_than_max_passes_allow(pairs, iterations):
+    limits = {"iterations": 1500, "max_passes": 20, "batch_size": 1000, "learning_rate": 1e-3}
+    changed = {"recipes": {"tuned": {"diffusion1d": {"uqsonet": {"training": limits}}}}}
+    sizes = {"problems": {"diffusion1d": {"training": 80_000}}}
+    sizes |= {"experiments": {"diffusion1d_size": {"sweep": {"training": [pairs]}}}}
+    config = load_config(merge(merge(BASE, changed), sizes))
+    training = config.method_of(f"diffusion1d_size-n{pairs}", "uqsonet").training
+    assert training.iterations == iterations

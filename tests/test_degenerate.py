@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from uqsonet.baselines import build_baseline
-from uqsonet.config import AttentionNetwork, KrigingNetwork
+from uqsonet.config import AttentionNetwork, KrigingNetwork, KrigingSetNetwork
 from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.nn.base import build_model
 from uqsonet.nn.ensemble import DeepEnsemble
@@ -42,10 +42,12 @@ def models(diffusion_files):
 
     def made(noise_std: float):
         kriging = KrigingNetwork(input_modes=20, output_modes=5, branch=[8])
+        kriging_set = KrigingSetNetwork(input_modes=20, output_modes=5, branch=[8])
         return {
             "kriging": network("uqsonet", kriging, noise_std),
             "attention": network("uqsonet", ATTENTION, noise_std),
             "vidon": network("vidon", ATTENTION, noise_std),
+            "kriging_vidon": network("vidon", kriging_set, noise_std),
             "ensemble": DeepEnsemble([network("vidon", ATTENTION, noise_std) for _ in range(2)]),
             "cokriging": build_baseline("cokriging", data, noise_std),
             "sensor_free": build_baseline("sensor_free", data, noise_std),

@@ -55,9 +55,9 @@ def errors(model, layouts: torch.Tensor, noise_std: float = NOISE, samples: int 
     return [float((f - e).norm() / e.norm()) for f, e in zip(found, (mean, std), strict=True)]
 
 
-def fit(network, training: TrainingConfig, functions: Functions, layouts):
+def fit(network, training: TrainingConfig, functions: Functions, layouts, method="uqsonet"):
     torch.manual_seed(1)
-    model = build_model("uqsonet", "toy_linear", network, NOISE)
+    model = build_model(method, "toy_linear", network, NOISE)
     model.fit_constants(functions)
     initial = {k: v.detach().clone() for k, v in model.named_parameters()}
     optimiser = StackedOptimiser(model, [initial], training)

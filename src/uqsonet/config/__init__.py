@@ -14,7 +14,12 @@ from uqsonet.config.experiments import (
     SweepConfig,
 )
 from uqsonet.config.loading import json_schema, load_config
-from uqsonet.config.networks import AttentionNetwork, KrigingNetwork, Network
+from uqsonet.config.networks import (
+    AttentionNetwork,
+    KrigingNetwork,
+    KrigingSetNetwork,
+    Network,
+)
 from uqsonet.config.outputs import (
     BandTable,
     CompareFigure,
@@ -46,6 +51,7 @@ __all__ = [
     "FigureConfig",
     "JobsConfig",
     "KrigingNetwork",
+    "KrigingSetNetwork",
     "MethodConfig",
     "Network",
     "NetworkTable",

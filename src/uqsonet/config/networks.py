@@ -62,4 +62,14 @@ class KrigingNetwork(Section):
         return self.model_copy(update={"input_modes": size})
 
 
-Network = Annotated[AttentionNetwork | KrigingNetwork, Field(discriminator="architecture")]
+class KrigingSetNetwork(KrigingNetwork):
+    """VIDON on the kriged input (docs/model.md): sensors are seen in training."""
+
+    per_sensors: ClassVar[bool] = True
+
+    architecture: Literal["kriging_set"] = "kriging_set"  # type: ignore[assignment]
+
+
+Network = Annotated[
+    AttentionNetwork | KrigingNetwork | KrigingSetNetwork, Field(discriminator="architecture")
+]

@@ -16,6 +16,13 @@ class TrainingConfig(Section):
     """One training run: Adam on minibatches."""
 
     iterations: int = Field(ge=1, le=10_000_000, description="Adam steps.")
+    max_passes: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="At most so many passes over the training pairs: "
+        "fewer `iterations` where N is small, so that no pair is seen too often; null: no limit.",
+    )
     batch_size: int = Field(default=1000, ge=1, le=1_000_000, description="Samples per step.")
     learning_rate: float = Field(default=1e-4, gt=0, le=1, description="Adam step size (peak).")
     schedule: Literal["constant", "cosine"] = Field(
@@ -38,6 +45,13 @@ class TrainingConfig(Section):
         default=1000, ge=1, description="Iterations between validations (and log lines)."
     )
 
+    def within_passes(self, pairs: int) -> TrainingConfig:
+        """Return the same training with the iterations that `max_passes` over N pairs allow."""
+        if self.max_passes is None:
+            return self
+        most = max(1, round(self.max_passes * pairs / self.batch_size))
+        return self.model_copy(update={"iterations": min(self.iterations, most)})
+
 
 class MethodConfig(Section):
     """A method within a recipe: its networks and its training."""
@@ -53,6 +67,10 @@ class MethodConfig(Section):
         """Return the same method with other batches."""
         training = self.training.model_copy(update={"batch_size": size})
         return self.model_copy(update={"training": training})
+
+    def within_passes(self, pairs: int) -> MethodConfig:
+        """Return the same method with the iterations that N pairs allow."""
+        return self.model_copy(update={"training": self.training.within_passes(pairs)})
 
 
 class EnsembleConfig(Section):

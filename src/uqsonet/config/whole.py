@@ -147,7 +147,8 @@ class Config(Section):
     def method_of(self, case: str, method: str) -> MethodConfig:
         """Return networks and training of a method in a case; of its members for an ensemble.
 
-        Where N varies, a batch is never larger than the training set.
+        Where N varies, a batch is never larger than the training set, and there are no more
+        iterations than `max_passes` over it.
         """
         chosen = self.cases[case]
         found = self._trained(chosen.experiment, method)
@@ -156,7 +157,7 @@ class Config(Section):
         sweep = self.experiments[chosen.experiment].sweep
         if sweep and sweep.training and found.training.batch_size > chosen.training:
             found = found.with_batch_size(chosen.training)
-        return found
+        return found.within_passes(chosen.training)
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:

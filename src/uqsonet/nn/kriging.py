@@ -22,77 +22,41 @@ Gaussianity of the transformed input is an assumption: docs/model.md says where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import torch
 from torch import Tensor, nn
 
 from uqsonet.config import KrigingNetwork
-from uqsonet.gaussian_process import GaussianLaw, condition
-from uqsonet.modes import empirical_modes
-from uqsonet.nn.base import Batch, OperatorModel, register
+from uqsonet.gaussian_process import GaussianLaw
+from uqsonet.nn.base import Batch, register
 from uqsonet.nn.intrinsic import covariance_root, residual_covariance, residual_slopes
+from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.nn.mlp import MLP
-from uqsonet.posterior import LatentPosterior, Posterior
+from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
 
-
-def _least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return W (r, p) with a W nearest to c, over row blocks (a, c).
-
-    One block is solved as it is. Several are summed to normal equations, which lose nothing here:
-    standardised coefficients are uncorrelated, so the matrix of those equations has condition 1
-    (and zero rows for modes that carry nothing, which get zero weights).
-    """
-    stream = iter(pairs)
-    left, right = next(stream)
-    for k, (a, c) in enumerate(stream):
-        if k == 0:
-            left, right = left.T @ left, left.T @ right
-        left, right = left + a.T @ a, right + a.T @ c
-    # Not torch's default driver, gelsy: it starts from uninitialised pivots, and where columns are
-    # zero these decide what it takes the rank to be.
-    return torch.linalg.lstsq(left, right, driver="gelsd").solution
+PRIOR_SAMPLES = 16_384
+"""Inputs that show how much of the operator's randomness training has explained."""
 
 
 @register("kriging")
-class KrigingUQSONet(OperatorModel):
+class KrigingUQSONet(KarhunenLoeveModel):
     """Conditional sampling of KL coefficients of kappa, then a learned operator on them."""
 
     method = "uqsonet"
     reads_sensors = False
 
-    kappa_mean: Tensor
-    kappa_factor: Tensor
-    nugget: Tensor
-    u_mean: Tensor
-    u_modes: Tensor
-    scale: Tensor
-    start_weight: Tensor
     intrinsic_covariance: Tensor
     intrinsic_slopes: Tensor
 
     def __init__(self, problem: str, config: KrigingNetwork, noise_std: float) -> None:
         super().__init__(problem, config, noise_std)
-        self.config: KrigingNetwork = config
         r, p = config.input_modes, config.output_modes
-        self.training_grid, _ = self.problem.training_grid()
-        n, points = self.problem.grid.size, self.training_grid.size
-
-        def double(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.float64)
-
-        self.register_buffer("kappa_mean", double(n))
-        self.register_buffer("kappa_factor", double(n, r))
-        self.register_buffer("nugget", double())
-        self.register_buffer("u_mean", double(points))
-        self.register_buffer("u_modes", double(points, p))
-        self.register_buffer("scale", torch.ones(()))
-        self.register_buffer("start_weight", torch.zeros(p, r))
         if self.problem.intrinsic is not None:
-            self.register_buffer("intrinsic_covariance", double(p, p))
+            covariance = torch.zeros(p, p, dtype=torch.float64)
+            self.register_buffer("intrinsic_covariance", covariance)
             self.register_buffer("intrinsic_slopes", torch.zeros(r, p, p))
+        self._kept: tuple[object, Tensor, Tensor] | None = None
         self.linear = nn.Linear(r, p)
         self.network = MLP(r, config.branch, p, config.activation)
         with torch.no_grad():
@@ -103,41 +67,12 @@ class KrigingUQSONet(OperatorModel):
 
     def fit_constants(self, functions: Functions) -> None:
         """Set both bases, and the linear branch by least squares (training data only)."""
-        field, u = functions.field_rows(), functions.u_rows
-        inputs = empirical_modes(field, self.config.input_modes, "network.input_modes")
-        outputs = empirical_modes(u, self.config.output_modes, "network.output_modes")
-        self.kappa_mean.copy_(inputs.mean)
-        # Modes below the rounding of stored data carry nothing and must not be divided by.
-        seen = inputs.std > 1e-6 * inputs.std[0]
-        self.kappa_factor.copy_(inputs.vectors * inputs.std * seen)
-        self.nugget.fill_(inputs.remainder)
-        self.u_mean.copy_(outputs.mean)
-        self.u_modes.copy_(outputs.vectors)
-        self.scale.fill_(float(outputs.std.norm()))
-        self.start_weight.copy_(_least_squares(self._coefficients(functions)).T)
+        super().fit_constants(functions)
         if self.problem.intrinsic is not None:
             targets = self.targets(functions)
             pairs = targets["a"], targets["c"], self.start_weight
             self.intrinsic_covariance.copy_(residual_covariance(*pairs))
             self.intrinsic_slopes.copy_(residual_slopes(*pairs))
-
-    def _coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
-        to_a = self.kappa_factor / self.kappa_factor.square().sum(0).clamp_min(1e-300)
-        for kappa, u in functions.blocks():
-            field = self.problem.transform.forward(kappa.double()) - self.kappa_mean
-            yield field @ to_a, (u.double() - self.u_mean) @ self.u_modes / self.scale
-
-    def targets(self, functions: Functions) -> dict[str, Tensor]:
-        """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
-        a = torch.empty(functions.size, self.config.input_modes)
-        c = torch.empty(functions.size, self.config.output_modes)
-        first = 0
-        for left, right in self._coefficients(functions):
-            rows = slice(first, first + len(left))
-            a[rows], c[rows] = left, right
-            first += len(left)
-        return {"a": a, "c": c}
 
     def branch(self, a: Tensor) -> Tensor:
         """Map input coefficients (..., r) to scaled output coefficients (..., p)."""
@@ -149,23 +84,6 @@ class KrigingUQSONet(OperatorModel):
         error = ((self.branch(batch["a"]) - batch["c"]) ** 2).sum(-1).mean()
         return error, {"reconstruction": error}
 
-    def basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Return output mean (M,) and modes (M, p) at queries, float64."""
-        stacked = torch.cat([self.u_mean[:, None], self.u_modes * self.scale.double()], dim=1)
-        values = self.training_grid.interpolate(stacked, queries)
-        return values[:, 0], values[:, 1:]
-
-    def input_law(self, observations: Observations, noise_std: float) -> GaussianLaw:
-        """Return h(O): the law of the input's coefficients given observations, float64."""
-        ready = observations.to(torch.float64, self.kappa_mean.device)
-        stacked = torch.cat([self.kappa_mean[:, None], self.kappa_factor], dim=1)
-        at_sensors = self.problem.grid.interpolate(stacked, ready.locations)
-        residual = self.problem.transform.forward(ready.values) - at_sensors[..., 0]
-        # What the modes leave out acts as observation noise; without it, close sensors would
-        # ask the leading modes to explain rounding.
-        level = float((noise_std**2 + self.nugget**2) ** 0.5)
-        return condition(at_sensors[..., 1:], residual, level, ready.mask)
-
     def _intrinsic_root(self, mean: Tensor) -> Tensor | None:
         """Return a root (B, p, p) of what kappa leaves open, None for a fixed operator.
 
@@ -176,8 +94,27 @@ class KrigingUQSONet(OperatorModel):
         """
         if self.problem.intrinsic is None:
             return None
-        slopes = torch.tensordot(mean, self.intrinsic_slopes.double(), dims=1)
-        return covariance_root(self.intrinsic_covariance + slopes)
+        covariance, slopes = self._left_open()
+        return covariance_root(covariance + torch.tensordot(mean, slopes, dims=1))
+
+    def _left_open(self) -> tuple[Tensor, Tensor]:
+        """Return C_0 (p, p) and slopes (r, p, p) without what the trained branch explains.
+
+        Both were fitted to residuals of the linear start, and now hold the corrections g(a) that
+        training has added to it: ``E[g g^T]`` and ``E[a_j g g^T]``. Kept until weights change.
+        """
+        weights = tuple((id(p), p._version) for p in self.parameters())  # noqa: SLF001
+        if self._kept is None or self._kept[0] != weights:
+            generator = torch.Generator().manual_seed(MOMENT_SEED)
+            a = torch.randn(PRIOR_SAMPLES, self.config.input_modes, generator=generator)
+            a = a.to(self.start_weight)
+            with torch.no_grad():
+                added = self.linear(a) + self.network(a)
+            explained = residual_covariance(a, added, torch.zeros_like(self.start_weight))
+            along = residual_slopes(a, added, torch.zeros_like(self.start_weight))
+            left = self.intrinsic_covariance - explained.to(self.intrinsic_covariance)
+            self._kept = weights, left, self.intrinsic_slopes.double() - along.to(left)
+        return self._kept[1:]
 
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
         law = self.input_law(observations, noise_std)

@@ -37,8 +37,8 @@ ATTENTION = {
     "learning_rate": Text(r"$lr$", "<var>lr</var>"),
 }
 KRIGING = {
-    "input_modes": text("{d} (modes of {k})", d=D_Z, k=Text(r"$\kappa$", "<var>κ</var>")),
-    "output_modes": text("{p} (modes of {u})", p=P, u=Text("$u$", "<var>u</var>")),
+    "input_modes": text("modes of {k} ({d})", d=D_Z, k=Text(r"$\kappa$", "<var>κ</var>")),
+    "output_modes": text("modes of {u} ({p})", p=P, u=Text("$u$", "<var>u</var>")),
     "branch": plain("branch"),
     "activation": plain("activation"),
 }

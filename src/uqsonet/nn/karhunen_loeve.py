@@ -1,0 +1,121 @@
+"""Mean and modes of inputs and outputs, and sensors as their closed-form posterior.
+
+What the models on a Karhunen-Loeve latent space share. With the empirical mean and modes of the
+(transformed) training inputs, ``kappa = mean + modes a``, ``a ~ N(0, I)``, Gaussian conditioning
+(kriging) gives the law of `a` for any number, place and noise level of the sensors: a set
+embedding h(O) in closed form, invariant under permutation. Outputs live in their own empirical
+modes, interpolated to any query: the trunk.
+Gaussianity of the transformed input is an assumption: docs/model.md says where it matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from uqsonet.config import KrigingNetwork
+from uqsonet.gaussian_process import GaussianLaw, condition
+from uqsonet.modes import empirical_modes
+from uqsonet.nn.base import OperatorModel
+from uqsonet.sensors import Observations
+from uqsonet.simulation import Functions
+
+
+def _least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return W (r, p) with a W nearest to c, over row blocks (a, c).
+
+    One block is solved as it is. Several are summed to normal equations, which lose nothing here:
+    standardised coefficients are uncorrelated, so the matrix of those equations has condition 1
+    (and zero rows for modes that carry nothing, which get zero weights).
+    """
+    stream = iter(pairs)
+    left, right = next(stream)
+    for k, (a, c) in enumerate(stream):
+        if k == 0:
+            left, right = left.T @ left, left.T @ right
+        left, right = left + a.T @ a, right + a.T @ c
+    # Not torch's default driver, gelsy: it starts from uninitialised pivots, and where columns are
+    # zero these decide what it takes the rank to be.
+    return torch.linalg.lstsq(left, right, driver="gelsd").solution
+
+
+class KarhunenLoeveModel(OperatorModel):
+    """Bases of inputs and outputs, the least-squares operator between them, and h(O)."""
+
+    kappa_mean: Tensor
+    kappa_factor: Tensor
+    nugget: Tensor
+    u_mean: Tensor
+    u_modes: Tensor
+    scale: Tensor
+    start_weight: Tensor
+
+    def __init__(self, problem: str, config: KrigingNetwork, noise_std: float) -> None:
+        super().__init__(problem, config, noise_std)
+        self.config: KrigingNetwork = config
+        r, p = config.input_modes, config.output_modes
+        self.training_grid, _ = self.problem.training_grid()
+        n, points = self.problem.grid.size, self.training_grid.size
+
+        def double(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float64)
+
+        self.register_buffer("kappa_mean", double(n))
+        self.register_buffer("kappa_factor", double(n, r))
+        self.register_buffer("nugget", double())
+        self.register_buffer("u_mean", double(points))
+        self.register_buffer("u_modes", double(points, p))
+        self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("start_weight", torch.zeros(p, r))
+
+    def fit_constants(self, functions: Functions) -> None:
+        """Set both bases, and the linear branch by least squares (training data only)."""
+        field, u = functions.field_rows(), functions.u_rows
+        inputs = empirical_modes(field, self.config.input_modes, "network.input_modes")
+        outputs = empirical_modes(u, self.config.output_modes, "network.output_modes")
+        self.kappa_mean.copy_(inputs.mean)
+        # Modes below the rounding of stored data carry nothing and must not be divided by.
+        seen = inputs.std > 1e-6 * inputs.std[0]
+        self.kappa_factor.copy_(inputs.vectors * inputs.std * seen)
+        self.nugget.fill_(inputs.remainder)
+        self.u_mean.copy_(outputs.mean)
+        self.u_modes.copy_(outputs.vectors)
+        self.scale.fill_(float(outputs.std.norm()))
+        self.start_weight.copy_(_least_squares(self.coefficients(functions)).T)
+
+    def coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
+        to_a = self.kappa_factor / self.kappa_factor.square().sum(0).clamp_min(1e-300)
+        for kappa, u in functions.blocks():
+            field = self.problem.transform.forward(kappa.double()) - self.kappa_mean
+            yield field @ to_a, (u.double() - self.u_mean) @ self.u_modes / self.scale
+
+    def targets(self, functions: Functions) -> dict[str, Tensor]:
+        """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
+        a = torch.empty(functions.size, self.config.input_modes)
+        c = torch.empty(functions.size, self.config.output_modes)
+        first = 0
+        for left, right in self.coefficients(functions):
+            rows = slice(first, first + len(left))
+            a[rows], c[rows] = left, right
+            first += len(left)
+        return {"a": a, "c": c}
+
+    def basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return output mean (M,) and modes (M, p) at queries, float64."""
+        stacked = torch.cat([self.u_mean[:, None], self.u_modes * self.scale.double()], dim=1)
+        values = self.training_grid.interpolate(stacked, queries)
+        return values[:, 0], values[:, 1:]
+
+    def input_law(self, observations: Observations, noise_std: float) -> GaussianLaw:
+        """Return h(O): the law of the input's coefficients given observations, float64."""
+        ready = observations.to(torch.float64, self.kappa_mean.device)
+        stacked = torch.cat([self.kappa_mean[:, None], self.kappa_factor], dim=1)
+        at_sensors = self.problem.grid.interpolate(stacked, ready.locations)
+        residual = self.problem.transform.forward(ready.values) - at_sensors[..., 0]
+        # What the modes leave out acts as observation noise; without it, close sensors would
+        # ask the leading modes to explain rounding.
+        level = float((noise_std**2 + self.nugget**2) ** 0.5)
+        return condition(at_sensors[..., 1:], residual, level, ready.mask)
