@@ -23,24 +23,26 @@ LOG = logging.getLogger("uqsonet")
 
 
 @contextmanager
-def job(snakemake: Any) -> Iterator[dict[str, Any]]:
+def job(snakemake: Any, threads: int | None = None) -> Iterator[dict[str, Any]]:
     """Set up logging and threads, yield the job's parameters, turn user errors into one line.
 
     Parameters
     ----------
     snakemake : object
         What Snakemake gives to a script: `params.spec` (JSON), `output`, `log`, `threads`.
+    threads : int, optional
+        Threads of torch, by default those of the job.
     """
-    with frame(snakemake):
+    with frame(snakemake, threads):
         yield json.loads(snakemake.params.spec)
 
 
 @contextmanager
-def frame(snakemake: Any) -> Iterator[None]:
+def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
     """Do all of `job` for a script without a specification."""
     import torch
 
-    torch.set_num_threads(max(1, snakemake.threads))
+    torch.set_num_threads(max(1, threads or snakemake.threads))
     handler: logging.Handler | None = None
     start = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""VIDON on the kriged input starts at cokriging and learns a conditional mean that is not linear."""
+"""VIDON on the kriged input starts at cokriging and learns a mean that is not linear."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_untrained_it_is_the_mean_of_cokriging(functions, model):
 def test_it_has_no_spread_and_one_noise_level(model):
     with pytest.raises(NoUncertaintyError):
         model.condition(PLACES, VALUES).std()
-    with pytest.raises(ObservationError, match="noise_std = 0.1, asked for 0.5"):
+    with pytest.raises(ObservationError, match=r"noise_std = 0\.1, asked for 0.5"):
         model.condition(PLACES, VALUES, noise_std=0.5)
 
 

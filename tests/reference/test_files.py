@@ -8,6 +8,8 @@ from tests.reference import coarse  # noqa: F401  (registers the problem)
 from uqsonet.config import ProblemConfig, ReferenceConfig, SensorsConfig
 from uqsonet.layouts import generate_layouts
 from uqsonet.reference import compute_reference, load_reference
+from uqsonet.reference import parts as parts_module
+from uqsonet.reference.parts import Parts
 from uqsonet.simulation import simulate
 from uqsonet.storage import file_digest
 
@@ -98,3 +100,53 @@ def test_reduced_and_plain_references_of_the_same_sets_agree(reference, name):
 def test_stored_samples_cannot_be_asked_of_a_reduced_reference():
     with pytest.raises(ValueError, match="wasserstein needs plain samples"):
         ReferenceConfig(sets=1, reference_samples=2, wasserstein=True, estimator="reduced")
+
+
+def row(s: int) -> dict[str, torch.Tensor]:
+    return {"mean": torch.full((3,), float(s)), "floor": torch.tensor(s / 7, dtype=torch.float64)}
+
+
+def test_rows_in_parts_are_the_rows_whatever_the_number_of_processes(tmp_path):
+    plain = [row(s) for s in range(21)]
+    for workers in (1, 2, 5):
+        parts = Parts(tmp_path / str(workers), {"a": 1}, workers)
+        found = parts.rows(21, row)
+        for one, other in zip(found, plain, strict=True):
+            assert torch.equal(one["mean"], other["mean"]) and one["floor"] == other["floor"]
+        parts.remove()
+        assert not (tmp_path / str(workers)).exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_reference_computes_only_what_is_missing(tmp_path, workers):
+    def dies(s: int) -> dict[str, torch.Tensor]:
+        if s >= 2 * parts_module.SETS:
+            raise KeyboardInterrupt
+        return row(s)
+
+    with pytest.raises(KeyboardInterrupt):
+        Parts(tmp_path, {"a": 1}).rows(3 * parts_module.SETS, dies)
+    first, second = sorted(tmp_path.glob("part_*.h5"))
+    second.write_bytes(second.read_bytes()[:-100])  # damaged: made again
+
+    def counted(s: int) -> dict[str, torch.Tensor]:
+        (tmp_path / f"made-{s}").touch()
+        return row(s)
+
+    found = Parts(tmp_path, {"a": 1}, workers).rows(3 * parts_module.SETS, counted)
+    made = sorted(int(path.name[5:]) for path in tmp_path.glob("made-*"))
+    assert made == list(range(parts_module.SETS, 3 * parts_module.SETS))
+    assert [float(one["mean"][0]) for one in found] == list(range(3 * parts_module.SETS))
+    again = Parts(tmp_path, {"a": 2}).rows(2, row)  # parts of another run are not used
+    assert len(again) == 2 and first.exists()
+
+
+@pytest.mark.parametrize("estimator", ["reduced", "monte_carlo"])
+def test_several_processes_write_the_bytes_of_one(reference, tmp_path, estimator):
+    single = reference("diffusion1d", 0.2, seed=4, estimator=estimator)
+    folder = single.parent
+    config = ReferenceConfig(sets=2, reference_samples=32, estimator=estimator)
+    source = folder / "diffusion1d.h5", folder / "diffusion1d.sensors.h5", "test", "precise"
+    compute_reference(*source, config, 0.2, 4, tmp_path / "two.h5", workers=2)
+    assert file_digest(tmp_path / "two.h5") == file_digest(single)
+    assert [path.name for path in tmp_path.iterdir()] == ["two.h5"]

@@ -1,12 +1,13 @@
 """Reference posteriors of an evaluation: see `uqsonet.reference.compute_reference`."""
 
+import os
 from pathlib import Path
 
 from uqsonet.config import ReferenceConfig
 from uqsonet.jobs import job
 from uqsonet.reference import compute_reference
 
-with job(snakemake) as spec:
+with job(snakemake, threads=1) as spec:  # a process for each core instead
     compute_reference(
         Path(snakemake.input.functions),
         Path(snakemake.input.sensors),
@@ -16,4 +17,8 @@ with job(snakemake) as spec:
         spec["noise_std"],
         spec["seed"],
         Path(snakemake.output[0]),
+        state=Path(snakemake.params.state),
+        code=spec["code"],
+        workers=snakemake.threads,
+        bar=os.environ.get("UQSONET_BAR") == "1",
     )

@@ -84,6 +84,13 @@ class ExperimentConfig(Section):
         default={},
         description="Overrides evaluations.*.reference_samples where a solve costs more or less.",
     )
+    reference_workers: int = Field(
+        default=1,
+        ge=1,
+        le=128,
+        description="Cores that share a reference whose sets are sampled one by one (each solve "
+        "is dear: Navier-Stokes). Results do not depend on it.",
+    )
     cut_lines: list[Annotated[str, Field(pattern=r"^[xy]=-?\d+(\.\d+)?$")]] = Field(
         default=[],
         description="Grid lines such as x=0.5, on which errors are taken besides the whole domain.",

@@ -103,7 +103,7 @@ class KrigingUQSONet(KarhunenLoeveModel):
         Both were fitted to residuals of the linear start, and now hold the corrections g(a) that
         training has added to it: ``E[g g^T]`` and ``E[a_j g g^T]``. Kept until weights change.
         """
-        weights = tuple((id(p), p._version) for p in self.parameters())  # noqa: SLF001
+        weights = tuple((id(p), p._version) for p in self.parameters())
         if self._kept is None or self._kept[0] != weights:
             generator = torch.Generator().manual_seed(MOMENT_SEED)
             a = torch.randn(PRIOR_SAMPLES, self.config.input_modes, generator=generator)

@@ -21,11 +21,12 @@ from uqsonet.metrics import wasserstein2
 from uqsonet.problems import Problem, get_problem
 from uqsonet.reference.affine import ClosedForm, OperatorMoments
 from uqsonet.reference.moments import Moments, SampleMoments, bures_basis
+from uqsonet.reference.parts import Parts, Row
 from uqsonet.reference.sampling import ControlledSampler, plain_draws, posterior_law
 from uqsonet.seeds import numpy_generator
 from uqsonet.sensors import Observations, evaluation_observations
 from uqsonet.simulation import load_functions
-from uqsonet.storage import ArrayFile, write_arrays
+from uqsonet.storage import ArrayFile, array_digest, write_arrays
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ def compute_reference(
     noise_std: float,
     seed: int,
     path: Path,
+    *,
+    state: Path | None = None,
+    code: str = "",
+    workers: int = 1,
+    bar: bool = False,
 ) -> None:
     """Compute and store the reference posteriors of one evaluation.
 
@@ -91,6 +97,15 @@ def compute_reference(
     seed : int
     path : Path
         HDF5 file to write.
+    state : Path, optional
+        Folder for finished parts, by default beside `path`. A killed job continues from it; at the
+        end it is removed.
+    code : str
+        Digest of the source that determines the result; parts of another are not used.
+    workers : int
+        Processes at a time where sets are sampled one by one; the result does not depend on it.
+    bar : bool
+        Draw a progress bar on a terminal.
     """
     data = load_functions(functions, split)
     problem = data.problem
@@ -103,17 +118,6 @@ def compute_reference(
         posterior_law(problem, o.locations[s], o.values[s], o.mask[s], noise_std)
         for s in range(len(o.values))
     ]
-    stream = _Stream(seed, (problem.name, split, label))
-    estimate = _reduced if config.estimator == "reduced" else _monte_carlo
-    rows = estimate(problem, vectors, laws, config, stream)
-    arrays = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
-    arrays |= {
-        "mode_vectors": vectors,
-        "locations": observations.locations,
-        "values": observations.values,
-        "mask": observations.mask,
-        "function": torch.arange(len(kappa)).repeat(len(layouts)),
-    }
     meta = {
         "problem": problem.name,
         "split": split,
@@ -122,7 +126,22 @@ def compute_reference(
         "seed": seed,
         "config": config.model_dump(),
     }
+    folder = path.with_name(f".{path.name}.parts") if state is None else state
+    seen = [array_digest(t.numpy()) for t in (vectors, o.locations, o.values, o.mask)]
+    parts = Parts(folder, meta | {"code": code, "sets": seen}, workers, bar)
+    stream = _Stream(seed, (problem.name, split, label))
+    estimate = _reduced if config.estimator == "reduced" else _monte_carlo
+    rows = estimate(problem, vectors, laws, config, stream, parts)
+    arrays = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
+    arrays |= {
+        "mode_vectors": vectors,
+        "locations": observations.locations,
+        "values": observations.values,
+        "mask": observations.mask,
+        "function": torch.arange(len(kappa)).repeat(len(layouts)),
+    }
     write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in arrays.items()})
+    parts.remove()
 
 
 @dataclass(frozen=True)
@@ -136,7 +155,7 @@ class _Stream:
         return numpy_generator(self.seed, *self.path, "reference", *path)
 
 
-Rows = list[dict[str, Tensor]]
+Rows = list[Row]
 
 
 def _monte_carlo(
@@ -145,29 +164,31 @@ def _monte_carlo(
     laws: list[GaussianLaw],
     config: ReferenceConfig,
     stream: _Stream,
+    parts: Parts,
 ) -> Rows:
     """Return moments from two independent draws for each set, the paper's way."""
     grid, kept = problem.training_grid()
-    rows: Rows = []
-    for s, law in enumerate(laws):
+
+    def row(s: int) -> Row:
         generator = stream(s)
         found, stored = [], []
         for _ in range(2):
             moments = SampleMoments(vectors)
             blocks = []
-            for u in plain_draws(problem, law, generator, config.reference_samples):
+            for u in plain_draws(problem, laws[s], generator, config.reference_samples):
                 moments.add(u)
                 if config.wasserstein:
                     blocks.append(u[:, kept])
             found.append(moments.finish())
             stored.append(blocks)
-        row = _row(found[0], found[1])
+        result = _row(found[0], found[1])
         if config.wasserstein:
             first, second = (torch.cat(blocks) for blocks in stored)
             floor = wasserstein2(first, second, grid.quadrature())
-            row |= {"samples": first.float(), "floor_w2": torch.tensor(floor)}
-        rows.append(row)
-    return rows
+            result |= {"samples": first.float(), "floor_w2": torch.tensor(floor)}
+        return result
+
+    return parts.rows(len(laws), row)
 
 
 def _reduced(
@@ -176,6 +197,7 @@ def _reduced(
     laws: list[GaussianLaw],
     config: ReferenceConfig,
     stream: _Stream,
+    parts: Parts,
 ) -> Rows:
     """Return moments by the best estimator that the problem allows, with their own error."""
     if problem.affine == "kappa" and problem.intrinsic is None:
@@ -188,16 +210,20 @@ def _reduced(
             OperatorMoments(problem, vectors, stream("operator", part), half).moments(laws)
             for part in range(2)
         ]
-    else:
-        sampler = ControlledSampler(problem, vectors, stream("control"))
-        halves = [
-            [sampler.moments(law, stream(s, part), half) for s, law in enumerate(laws)]
-            for part in range(2)
-        ]
-    return [_row((first + second) * 0.5, first) for first, second in zip(*halves, strict=True)]
+        return [_average(*pair) for pair in zip(*halves, strict=True)]
+    sampler = ControlledSampler(problem, vectors, stream("control"))
+    return parts.rows(
+        len(laws),
+        lambda s: _average(*(sampler.moments(laws[s], stream(s, part), half) for part in range(2))),
+    )
 
 
-def _row(moments: Moments, repeat: Moments) -> dict[str, Tensor]:
+def _average(first: Moments, second: Moments) -> Row:
+    """Return two halves as one row: `repeat` is the first of them."""
+    return _row((first + second) * 0.5, first)
+
+
+def _row(moments: Moments, repeat: Moments) -> Row:
     return {
         "mean": moments.mean,
         "std": moments.std,

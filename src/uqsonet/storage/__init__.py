@@ -6,7 +6,7 @@ SHA-256 digest besides HDF5's own fletcher32 checksums. Nothing here unpickles. 
 written down in docs/data-format.md.
 """
 
-from uqsonet.storage.arrays import Stream, write_arrays
+from uqsonet.storage.arrays import Stream, array_digest, write_arrays
 from uqsonet.storage.files import (
     Meta,
     atomic_path,
@@ -22,6 +22,7 @@ __all__ = [
     "ArrayFile",
     "Meta",
     "Stream",
+    "array_digest",
     "array_kind",
     "atomic_path",
     "file_digest",
