@@ -37,13 +37,17 @@ class Posterior(ABC):
         self._grid, self._basis, self.single = grid, basis, single
 
     @abstractmethod
-    def moments(self, size: int = MOMENT_SAMPLES) -> tuple[Tensor, Tensor]:
+    def moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return mean (B, p) and covariance (B, p, p) of the coefficients.
 
         Parameters
         ----------
         size : int
             Samples behind them, where there is no closed form.
+        generator : torch.Generator, optional
+            Of these samples. Without one, a fixed seed is used and repeated calls agree.
         """
 
     @abstractmethod
@@ -119,24 +123,47 @@ def _fixed() -> torch.Generator:
 
 
 class LatentPosterior(Posterior):
-    """The law of coefficients ``b(z)`` with ``z ~ N(0, I)``, known through samples."""
+    """The law of coefficients ``b(z)`` with ``z ~ N(0, I)``, known through samples.
+
+    Parameters
+    ----------
+    draw : callable
+        Maps a size and a generator to coefficients (B, size, p).
+    estimate : callable, optional
+        Maps the same to mean (B, p) and covariance (B, p, p) where a method knows part of them in
+        closed form; by default those of `draw`.
+    """
 
     def __init__(
-        self, grid: Grid, basis: Basis, single: bool, draw: Callable[[int, torch.Generator], Tensor]
+        self,
+        grid: Grid,
+        basis: Basis,
+        single: bool,
+        draw: Callable[[int, torch.Generator], Tensor],
+        estimate: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
     ) -> None:
         super().__init__(grid, basis, single)
-        self._sampler = draw
+        self._sampler, self._estimate = draw, estimate
         self._cache: dict[int, tuple[Tensor, Tensor]] = {}
 
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
         """Return ``b(z)`` for `size` draws of z."""
         return self._sampler(size, generator)
 
-    def moments(self, size: int = MOMENT_SAMPLES) -> tuple[Tensor, Tensor]:
-        """Return sample moments of `size` draws from a fixed seed."""
+    def moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return moments from `size` draws; without a generator from a fixed seed, and kept."""
+        if generator is not None:
+            return self._moments(size, generator)
         if size not in self._cache:
-            self._cache[size] = coefficient_moments(self.draw(size, _fixed()))
+            self._cache[size] = self._moments(size, _fixed())
         return self._cache[size]
+
+    def _moments(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        if self._estimate is not None:
+            return self._estimate(size, generator)
+        return coefficient_moments(self.draw(size, generator))
 
 
 class GaussianPosterior(Posterior):
@@ -146,8 +173,10 @@ class GaussianPosterior(Posterior):
         super().__init__(grid, basis, single)
         self._mean, self._root = mean, root
 
-    def moments(self, size: int = MOMENT_SAMPLES) -> tuple[Tensor, Tensor]:
-        """Return the exact moments; `size` has no influence."""
+    def moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the exact moments; `size` and `generator` have no influence."""
         return self._mean, self._root @ self._root.transpose(-1, -2)
 
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
@@ -178,7 +207,9 @@ class PointPosterior(Posterior):
         """Raise `NoUncertaintyError`."""
         raise NoUncertaintyError(f"{self._method} is deterministic: it has a mean and no spread")
 
-    def moments(self, size: int = MOMENT_SAMPLES) -> tuple[Tensor, Tensor]:
+    def moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Raise `NoUncertaintyError`."""
         raise NoUncertaintyError(f"{self._method} is deterministic: it has a mean and no spread")
 

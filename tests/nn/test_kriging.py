@@ -69,3 +69,57 @@ def test_fixed_operators_have_no_intrinsic_latent():
     network = KrigingNetwork(input_modes=4, output_modes=3, branch=[2])
     state = KrigingUQSONet("diffusion1d", network, 0.0).state_dict()
     assert not [name for name in state if name.startswith("intrinsic")]
+
+
+@pytest.fixture
+def nonlinear(functions):
+    """A model whose perceptron does something: random weights."""
+    network = KrigingNetwork(input_modes=64, output_modes=24, branch=[16])
+    model = KrigingUQSONet("elliptic_sde1d", network, 0.1)
+    with torch.no_grad():
+        model.fit_constants(functions)
+        generator = torch.Generator().manual_seed(5)
+        for tensor in model.network.parameters():
+            tensor.copy_(0.3 * torch.randn(tensor.shape, generator=generator))
+    return model
+
+
+def test_moments_with_a_closed_form_part_are_those_of_the_samples(nonlinear):
+    x, y = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
+    law = nonlinear.condition(x, y)
+    size = 200_000
+    drawn = law.draw(size, torch.Generator().manual_seed(1))[0]
+    mean, covariance = (value[0] for value in law.moments(20_000))
+    std = drawn.std(0)
+    assert ((mean - drawn.mean(0)).abs() / std).max() < 5 * (1 / size + 1 / 20_000) ** 0.5
+    ratio = covariance.diagonal().sqrt() / std
+    assert (ratio - 1).abs().max() < 5 * (0.5 / size + 0.5 / 20_000) ** 0.5 * 2
+
+
+def test_moments_of_a_linear_branch_have_no_sampling_error(model):
+    law = model.condition([[-0.6], [0.1]], [1.4, 2.0])
+    few, many = law.moments(16), law.moments(4096)
+    for one, other in zip(few, many, strict=True):
+        assert (one - other).abs().max() < 1e-5 * other.abs().max()
+
+
+def test_what_training_explains_is_no_longer_left_open(nonlinear):
+    """``C_0 + E[g g^T]`` and the slopes' counterpart stay what the linear residual has."""
+    size = 100_000
+    a = torch.randn(size, 64, generator=torch.Generator().manual_seed(9))
+    with torch.no_grad():
+        added = (nonlinear.linear(a) + nonlinear.network(a)).double()
+        left, slopes = nonlinear._left_open()
+    explained = added.T @ added / size
+    total = nonlinear.intrinsic_covariance
+    assert (left + explained - total).norm() < 0.05 * explained.norm()
+    along = (a[:, :1].double() * added).T @ added / size
+    change = nonlinear.intrinsic_slopes[0].double() - slopes[0]
+    assert (change - along).norm() < 0.2 * along.norm() + 0.02 * explained.norm()
+
+
+def test_changed_weights_are_noticed(nonlinear):
+    before = nonlinear._left_open()[0].clone()
+    with torch.no_grad():
+        nonlinear.network.layers[-1].weight.mul_(2)
+    assert not torch.equal(nonlinear._left_open()[0], before)

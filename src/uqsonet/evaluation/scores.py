@@ -13,7 +13,7 @@ from uqsonet.config import EvaluationConfig
 from uqsonet.errors import DataError, NoUncertaintyError
 from uqsonet.grids import Grid
 from uqsonet.metrics import bures_wasserstein2, coverage, crps, relative_error, wasserstein2
-from uqsonet.posterior import Posterior, coefficient_moments, spread
+from uqsonet.posterior import Posterior, spread
 from uqsonet.problems import Problem
 from uqsonet.reference import Reference, load_reference
 from uqsonet.simulation import load_functions
@@ -110,14 +110,14 @@ def score_set(
     ref, problem, config = yardstick.reference, yardstick.problem, yardstick.config
     offset, basis = expansion
     try:
-        drawn = posterior.draw(config.model_samples, generator)
+        mean, covariance = posterior.moments(config.model_samples, generator)
     except NoUncertaintyError:
         return _errors((posterior.mean()[0], None), yardstick, s)
-    mean, covariance = coefficient_moments(drawn)
     predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
     to_modes = ref.mode_vectors.T @ basis
     grid, kept = problem.training_grid()
-    samples = offset[kept] + drawn[0, :BAND_SAMPLES] @ basis[kept].T
+    drawn = posterior.draw(min(config.model_samples, BAND_SAMPLES), generator)[0]
+    samples = offset[kept] + drawn @ basis[kept].T
     truth = yardstick.truth[s, kept]
     scores = {
         **_errors((predicted_mean, predicted_std), yardstick, s),

@@ -75,8 +75,10 @@ class EnsemblePosterior(Posterior):
         ]
         self._rows = torch.stack(rows, dim=1)
 
-    def moments(self, size: int = MOMENT_SAMPLES) -> tuple[Tensor, Tensor]:
-        """Return the exact moments over the members; `size` has no influence."""
+    def moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the exact moments over the members; the arguments have no influence."""
         mean = self._rows.mean(1)
         centred = self._rows - mean[:, None]
         return mean, centred.transpose(1, 2) @ centred / self._rows.shape[1]

@@ -31,7 +31,7 @@ from uqsonet.nn.base import Batch, register
 from uqsonet.nn.intrinsic import covariance_root, residual_covariance, residual_slopes
 from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.nn.mlp import MLP
-from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior
+from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior, coefficient_moments
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
 
@@ -76,8 +76,10 @@ class KrigingUQSONet(KarhunenLoeveModel):
 
     def branch(self, a: Tensor) -> Tensor:
         """Map input coefficients (..., r) to scaled output coefficients (..., p)."""
-        start = nn.functional.linear(a, self.start_weight)
-        return start + self.linear(a) + self.network(a)
+        return self._straight(a) + self.network(a)
+
+    def _straight(self, a: Tensor) -> Tensor:
+        return nn.functional.linear(a, self.start_weight) + self.linear(a)
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the squared error as a fraction of the output's variance."""
@@ -100,10 +102,12 @@ class KrigingUQSONet(KarhunenLoeveModel):
     def _left_open(self) -> tuple[Tensor, Tensor]:
         """Return C_0 (p, p) and slopes (r, p, p) without what the trained branch explains.
 
-        Both were fitted to residuals of the linear start, and now hold the corrections g(a) that
-        training has added to it: ``E[g g^T]`` and ``E[a_j g g^T]``. Kept until weights change.
+        Both were fitted to residuals of the linear start, in which the correction g(a) that
+        training has added since counts as random: ``E[g g^T]`` and ``E[a_j g g^T]`` of it are
+        subtracted. Kept until weights change.
         """
-        weights = tuple((id(p), p._version) for p in self.parameters())
+        fitted = *self.parameters(), self.intrinsic_covariance, self.intrinsic_slopes
+        weights = tuple((id(tensor), tensor._version) for tensor in fitted)
         if self._kept is None or self._kept[0] != weights:
             generator = torch.Generator().manual_seed(MOMENT_SEED)
             a = torch.randn(PRIOR_SAMPLES, self.config.input_modes, generator=generator)
@@ -119,21 +123,40 @@ class KrigingUQSONet(KarhunenLoeveModel):
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
         law = self.input_law(observations, noise_std)
         mean = law.mean.float()
-        directions, shrink = law.directions.float(), law.shrink.float()
-        given = GaussianLaw(mean, directions, shrink)
+        given = GaussianLaw(mean, law.directions.float(), law.shrink.float())
         root = self._intrinsic_root(law.mean)
 
         def normals(size: int, width: int, generator: torch.Generator) -> Tensor:
             shape = (len(mean), size, width)
             return torch.randn(shape, generator=generator, device=generator.device).to(mean)
 
+        @torch.no_grad()
         def draw(size: int, generator: torch.Generator) -> Tensor:
-            with torch.no_grad():
-                a = given.coordinates(normals(size, mean.shape[-1], generator))
-                c = self.branch(a).double()
-                if root is None:
-                    return c
-                intrinsic = normals(size, c.shape[-1], generator).double()
-                return c + intrinsic @ root.transpose(-1, -2)
+            a = given.coordinates(normals(size, mean.shape[-1], generator))
+            c = self.branch(a).double()
+            if root is None:
+                return c
+            intrinsic = normals(size, c.shape[-1], generator).double()
+            return c + intrinsic @ root.transpose(-1, -2)
 
-        return LatentPosterior(self.problem.grid, self.basis, single, draw)
+        @torch.no_grad()
+        def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+            a = given.coordinates(normals(size, mean.shape[-1], generator))
+            straight = self._straight(a)
+            sampled = coefficient_moments(straight + self.network(a))
+            control, exact = coefficient_moments(straight), self._straight_moments(law)
+            found = [s - c + e for s, c, e in zip(sampled, control, exact, strict=True)]
+            left_open = 0.0 if root is None else root @ root.transpose(-1, -2)
+            return found[0], found[1] + left_open
+
+        return LatentPosterior(self.problem.grid, self.basis, single, draw, estimate)
+
+    def _straight_moments(self, law: GaussianLaw) -> tuple[Tensor, Tensor]:
+        """Return mean (B, p) and covariance (B, p, p) of the linear part of b(a), in closed form.
+
+        It is the control variate of the sampled moments: only the perceptron's part keeps the
+        error of sampling.
+        """
+        weight = (self.start_weight + self.linear.weight).double()
+        root = law.spread(weight)
+        return law.mean @ weight.T + self.linear.bias.double(), root @ root.transpose(-1, -2)
