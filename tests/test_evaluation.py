@@ -125,7 +125,8 @@ def test_rows_are_complete_and_repeat_byte_for_byte(toy_files, with_samples, tmp
     ]  # fmt: skip
     assert set(table.method) == {"reference", *BASELINES}
     for method, part in table.groupby("method"):
-        metrics = {"err_mean", "err_std", "mean_std", "crps", "w2"}
+        metrics = {"err_mean", "err_std", "mean_std", "crps", "energy", "w2"}
+        metrics |= {f"rank_{k}" for k in range(1, 11)}
         metrics |= {"coverage_50", "coverage_90", "coverage_95"}
         metrics |= set() if method == "reference" else {"w2_gaussian", "narrower"}
         assert set(part.metric) == metrics and len(part) == 12 * len(metrics)

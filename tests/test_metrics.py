@@ -7,7 +7,15 @@ import scoringrules
 import torch
 from scipy.stats import norm
 
-from uqsonet.metrics import bures_wasserstein2, coverage, crps, relative_error, wasserstein2
+from uqsonet.metrics import (
+    bures_wasserstein2,
+    coverage,
+    crps,
+    energy_score,
+    rank_shares,
+    relative_error,
+    wasserstein2,
+)
 
 
 def covariance(seed: int, k: int = 4) -> torch.Tensor:
@@ -118,3 +126,43 @@ def test_coverage_tells_too_narrow_from_too_wide():
     samples = torch.from_numpy(generator.standard_normal((500, 500)))
     (narrow,), (wide,) = (coverage(samples * factor, truth, [0.9]) for factor in (0.5, 2))
     assert narrow < 0.7 < 0.97 < wide
+
+
+def test_the_energy_score_agrees_with_an_independent_implementation():
+    generator = np.random.default_rng(3)
+    samples, truth = generator.standard_normal((60, 7)), generator.standard_normal(7)
+    expected = scoringrules.es_ensemble(truth, samples, estimator="fair")
+    ones = torch.ones(7, dtype=torch.float64)
+    found = energy_score(torch.from_numpy(samples), torch.from_numpy(truth), ones)
+    assert found == pytest.approx(float(expected), rel=1e-8)
+
+
+def test_the_energy_score_sees_wrong_correlations_that_the_crps_does_not():
+    generator = torch.Generator().manual_seed(1)
+    points, size, sets = 12, 200, 300
+    ones = torch.ones(points, dtype=torch.float64) / points
+
+    def coherent(count):
+        level = torch.randn(count, 1, generator=generator, dtype=torch.float64)
+        return level.expand(count, points).contiguous()
+
+    right, wrong = [], []
+    for truth in coherent(sets):
+        right.append(energy_score(coherent(size), truth, ones))
+        noise = torch.randn(size, points, generator=generator, dtype=torch.float64)
+        wrong.append(energy_score(noise, truth, ones))
+    difference = np.array(wrong) - np.array(right)
+    assert difference.mean() > 4 * difference.std() / sets**0.5
+
+
+def test_ranks_of_a_calibrated_law_fill_all_bins_and_of_a_narrow_one_the_outer_ones():
+    generator = torch.Generator().manual_seed(2)
+    truth = torch.randn(20_000, generator=generator, dtype=torch.float64)
+    samples = torch.randn(199, 20_000, generator=generator, dtype=torch.float64)
+    flat = rank_shares(samples, truth, 10)
+    assert sum(flat) == pytest.approx(1) and max(abs(share - 0.1) for share in flat) < 0.01
+    narrow = rank_shares(0.5 * samples, truth, 10)
+    assert narrow[0] > 0.2 and narrow[-1] > 0.2 and narrow[4] < 0.06
+    with_boundary = torch.cat([torch.zeros(199, 1).double(), samples], dim=1)
+    boundary_truth = torch.cat([torch.zeros(1).double(), truth])
+    assert rank_shares(with_boundary, boundary_truth, 10) == flat

@@ -93,3 +93,34 @@ def coverage(
     lower, upper = torch.quantile(samples, edges, dim=0).split(len(tails))
     inside = (truth >= lower) & (truth <= upper)
     return inside.double().mean(1).tolist()
+
+
+def energy_score(
+    samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"], quadrature: Float[Tensor, " M"]
+) -> float:
+    """Return the energy score of functions (n, M) against one outcome (M,), in the norm of L2.
+
+    ``mean |X - y| - mean |X - X'| / 2`` over pairs of different samples, so unbiased. Unlike the
+    CRPS it judges whole functions: wrong correlations between points cost (Gneiting & Raftery
+    2007).
+    """
+    root = quadrature.to(samples).sqrt()
+    functions, outcome = samples * root, truth * root
+    size = len(functions)
+    apart = float(torch.cdist(functions[None], functions[None])[0].sum()) / (size * (size - 1))
+    return float((functions - outcome).norm(dim=1).mean()) - apart / 2
+
+
+def rank_shares(
+    samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"], bins: int
+) -> list[float]:
+    """Return the share of points whose truth has a rank among the samples in each of some bins.
+
+    Bins are of equal width; a calibrated law fills them equally. Points without spread (a Dirichlet
+    boundary) do not count.
+    """
+    free = samples.std(0) > 1e-12 * samples.abs().max()
+    below = (samples[:, free] < truth[free]).double().mean(0)
+    index = (below * bins).long().clamp_max(bins - 1)
+    counts = torch.bincount(index, minlength=bins).double()
+    return (counts / counts.sum()).tolist()

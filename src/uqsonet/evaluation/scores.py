@@ -12,7 +12,15 @@ from torch import Tensor
 from uqsonet.config import EvaluationConfig
 from uqsonet.errors import DataError, NoUncertaintyError
 from uqsonet.grids import Grid
-from uqsonet.metrics import bures_wasserstein2, coverage, crps, relative_error, wasserstein2
+from uqsonet.metrics import (
+    bures_wasserstein2,
+    coverage,
+    crps,
+    energy_score,
+    rank_shares,
+    relative_error,
+    wasserstein2,
+)
 from uqsonet.posterior import Posterior, spread
 from uqsonet.problems import Problem
 from uqsonet.reference import Reference, load_reference
@@ -21,7 +29,13 @@ from uqsonet.simulation import load_functions
 BAND_SAMPLES = 1000
 """Samples behind CRPS and coverage, on the training grid."""
 
+ENERGY_SAMPLES = 250
+"""Samples behind the energy score, whose cost grows with their square."""
+
 LEVELS = (0.5, 0.9, 0.95)
+
+RANK_BINS = 10
+"""Bars of a rank histogram."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +145,7 @@ def score_set(
                 ref.mode_covariance[s],
             )
         ),
-        "crps": crps(samples, truth),
+        **_proper_scores(samples, truth, grid),
         **_coverages(samples, truth),
     }
     if ref.samples is not None:
@@ -139,9 +153,20 @@ def score_set(
     return scores
 
 
+def _proper_scores(samples: Tensor, truth: Tensor, grid: Grid) -> dict[str, float]:
+    some = samples[:ENERGY_SAMPLES]
+    energy = energy_score(some, truth, grid.quadrature())
+    return {"crps": crps(samples, truth), "energy": energy}
+
+
 def _coverages(samples: Tensor, truth: Tensor) -> dict[str, float]:
+    """Return the share of truths inside central bands, and the rank histogram."""
     found = coverage(samples, truth, LEVELS)
-    return {f"coverage_{100 * v:.0f}": share for v, share in zip(LEVELS, found, strict=True)}
+    ranks = rank_shares(samples, truth, RANK_BINS)
+    return {
+        **{f"coverage_{100 * v:.0f}": share for v, share in zip(LEVELS, found, strict=True)},
+        **{f"rank_{k + 1}": share for k, share in enumerate(ranks)},
+    }
 
 
 def score_reference(yardstick: Yardstick, s: int) -> dict[str, float]:
@@ -152,8 +177,8 @@ def score_reference(yardstick: Yardstick, s: int) -> dict[str, float]:
         "mean_std": float(ref.std[s].mean()),
     }
     if ref.samples is not None and ref.floor_w2 is not None:
-        _, kept = problem.training_grid()
+        grid, kept = problem.training_grid()
         samples, truth = ref.samples[s].double(), yardstick.truth[s, kept]
-        scores |= {"w2": float(ref.floor_w2[s]), "crps": crps(samples, truth)}
+        scores |= {"w2": float(ref.floor_w2[s]), **_proper_scores(samples, truth, grid)}
         scores |= _coverages(samples, truth)
     return scores
