@@ -148,11 +148,11 @@ def readme(
     file: Annotated[Path, typer.Argument(help="The README to update.")] = Path("README.md"),
 ) -> None:
     """Write the README's table of results anew from `published/`."""
-    from uqsonet.report.readme import published_table, updated
+    from uqsonet.report.readme import published_tables, updated
     from uqsonet.storage import write_text
 
     with _clear_errors():
-        write_text(file, updated(file.read_text(encoding="utf-8"), published_table(folder)))
+        write_text(file, updated(file.read_text(encoding="utf-8"), published_tables(folder)))
 
 
 @app.command()

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from uqsonet.report.readme import published_table, updated
+from uqsonet.report.readme import published_tables, updated
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_readme_shows_what_is_published() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert updated(text, published_table(ROOT / "published")) == text
+    assert updated(text, published_tables(ROOT / "published")) == text

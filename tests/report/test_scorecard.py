@@ -15,7 +15,8 @@ from uqsonet.report.scorecard import scorecard
 
 COLUMNS = (
     "table,problem,method,sensors,noise_std,cut_line,metric,paper,paper_pm,ours,ours_pm,trials,"
-    "sensor_free,cokriging,mc_floor,recipe,run"
+    "sensor_free,cokriging,mc_floor,precise,precise_low,precise_high,precise_sensor_free,"
+    "precise_cokriging,recipe,run"
 )
 
 
@@ -58,6 +59,18 @@ def test_numbers_are_percent_of_the_paper_evaluation(
     for column, method in (("ours", "uqsonet"), ("sensor_free",) * 2, ("mc_floor", "reference")):
         expected = 100 * rows.loc[(method, "err_std", 3), "value"]
         assert cell[column] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_precise_evaluation_stands_beside_it(
+    summary: pd.DataFrame, config: Config, tmp_path: Path
+) -> None:
+    card = write(summary, config, tmp_path).set_index(["table", "method", "metric", "sensors"])
+    rows = summary[summary["evaluation"] == "precise"].set_index(["method", "metric", "sensors"])
+    cell = card.loc[("tab:1d-pde-error", "uqsonet", "err_std", 3)]
+    ours, linear = (rows.loc[(name, "err_std", 3)] for name in ("uqsonet", "cokriging"))
+    found = cell[["precise", "precise_low", "precise_high", "precise_cokriging"]].tolist()
+    expected = [ours["value"], ours["low"], ours["high"], linear["value"]]
+    assert found == pytest.approx([100 * value for value in expected], rel=1e-9)
 
 
 def test_a_method_that_is_not_trained_stays_empty(

@@ -1,4 +1,4 @@
-"""The README's table of results, made from `published/` so that no number is typed by hand."""
+"""The README's tables of results, made from `published/` so that no number is typed by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,38 @@ from pathlib import Path
 import pandas as pd
 
 from uqsonet.report.markers import replaced
+from uqsonet.report.names import method_title
 from uqsonet.report.paper import paper_cells
+
+TITLES = {
+    "tab:1d-pde-error": "1D diffusion",
+    "tab:1d-pde-addnoise-error": "1D diffusion, noise 0.1 to 1",
+    "tab:2d-pde-error": "2D Poisson, noise 0 to 1",
+    "tab:1d-sde-error": "1D SDE",
+    "tab:2d-sde-error": "2D SDE, cut lines",
+    "tab:2d-ns-error": "Navier-Stokes",
+}
+
+
+def overview_table(card: pd.DataFrame) -> str:
+    """Return a Markdown table of all published tables of errors, from their scorecard."""
+    lines = [
+        "| table | method | cells | at or below the paper | mean: paper, ours, cokriging "
+        "| std: paper, ours, cokriging |",
+        "|---|---|---|---|---|---|",
+    ]
+    run = card[card["precise"].notna()]
+    for (table, method), part in run.groupby(["table", "method"], sort=False):
+        whole = card[(card["table"] == table) & (card["method"] == method)]
+        good = int((part["precise"] <= part["paper"]).sum())
+        row = [TITLES[str(table)], method_title(str(method)), str(len(whole))]
+        row.append(f"{good} of {len(part)}")
+        for metric in ("err_mean", "err_std"):
+            some = part[part["metric"] == metric]
+            averages = some[["paper", "precise", "precise_cokriging"]].mean()
+            row.append(", ".join(f"{value:.1f}" for value in averages) if len(some) else "--")
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
 
 
 def results_table(summary: pd.DataFrame) -> str:
@@ -41,17 +72,22 @@ def results_table(summary: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def updated(readme: str, table: str) -> str:
-    """Return the README with the block between the markers replaced.
+def updated(readme: str, tables: dict[str, str]) -> str:
+    """Return the README with the blocks between markers replaced.
 
     Raises
     ------
     DataError
         If the markers are missing.
     """
-    return replaced(readme, "results", table, "README.md")
+    for name, table in tables.items():
+        readme = replaced(readme, name, table, "README.md")
+    return readme
 
 
-def published_table(folder: Path) -> str:
-    """Return the table made from `published/`."""
-    return results_table(pd.read_csv(folder / "summary" / "diffusion1d.csv"))
+def published_tables(folder: Path) -> dict[str, str]:
+    """Return the tables made from `published/` by the names of their markers."""
+    return {
+        "overview": overview_table(pd.read_csv(folder / "scorecard.csv")),
+        "results": results_table(pd.read_csv(folder / "summary" / "diffusion1d.csv")),
+    }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from uqsonet.config import Case, Config, ErrorTable
+from uqsonet.config import BASELINES, Case, Config, ErrorTable
 from uqsonet.errors import DataError
 from uqsonet.report.names import FLOOR
 from uqsonet.report.numbers import Numbers
@@ -19,7 +19,11 @@ from uqsonet.report.tables.guards import require_distinct
 from uqsonet.storage import write_text
 
 BESIDE = {"sensor_free": "sensor_free", "cokriging": "cokriging", FLOOR: "mc_floor"}
-COLUMNS = [*PAPER_COLUMNS, "ours", "ours_pm", "trials", *BESIDE.values(), "recipe", "run"]
+MORE_SETS = ["precise", "precise_low", "precise_high", "precise_sensor_free", "precise_cokriging"]
+"""The same errors over the many sets of the `precise` evaluation, with the interval of ours."""
+
+COLUMNS = [*PAPER_COLUMNS, "ours", "ours_pm", "trials", *BESIDE.values(), *MORE_SETS]
+COLUMNS += ["recipe", "run"]
 
 
 def scorecard(summaries: pd.DataFrame, config: Config, run: str, out: Path) -> None:
@@ -83,6 +87,10 @@ def _numbers(numbers: Numbers, cell: PaperCell, trained: bool) -> dict[str, Any]
     if trained:
         ours = numbers.get("paper", cell.method, *where)
         found |= {"ours": 100 * ours.value, "ours_pm": 100 * ours.pm, "trials": ours.trials}
+        if "precise" in numbers.case.evaluations:
+            many = [numbers.get("precise", method, *where) for method in (cell.method, *BASELINES)]
+            values = [many[0].value, many[0].low, many[0].high, *(one.value for one in many[1:])]
+            found |= dict(zip(MORE_SETS, (100 * value for value in values), strict=True))
     return found
 
 
