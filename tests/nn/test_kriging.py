@@ -123,3 +123,18 @@ def test_changed_weights_are_noticed(nonlinear):
     with torch.no_grad():
         nonlinear.network.layers[-1].weight.mul_(2)
     assert not torch.equal(nonlinear._left_open()[0], before)
+
+
+def test_without_the_skip_the_perceptron_starts_at_the_mean_of_u(functions):
+    network = KrigingNetwork(input_modes=16, output_modes=8, branch=[8], linear_skip=False)
+    model = KrigingUQSONet("elliptic_sde1d", network, 0.1)
+    with torch.no_grad():
+        model.fit_constants(functions)
+    assert not [name for name, _ in model.named_parameters() if name.startswith("linear")]
+    law = model.condition([[-0.6], [0.1]], [1.4, 2.0])
+    mean, covariance = (value[0] for value in law.moments(64))
+    assert mean.abs().max() == 0
+    # All of u counts as left open, so the band is the prior's up to the slopes.
+    std = covariance.diagonal().sqrt() * model.scale.double()
+    coefficients = model.targets(functions)["c"].double() * model.scale.double()
+    assert (std / coefficients.std(0) - 1).abs().max() < 0.5

@@ -64,7 +64,7 @@ def test_order_and_padding_of_sensors_have_no_influence(model):
 def test_the_embedding_is_mean_and_variance_of_the_dense_posterior(model, noise_std):
     observations, _ = make_observations(PLACES, VALUES)
     h = model.embed(observations, noise_std)[0].double()
-    factor, mean = model.kappa_factor, model.kappa_mean
+    factor, mean = model.kappa_factor.double(), model.kappa_mean
     stacked = model.problem.grid.interpolate(
         torch.cat([mean[:, None], factor], 1), observations.locations[0]
     )

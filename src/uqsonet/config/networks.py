@@ -55,6 +55,11 @@ class KrigingNetwork(Section):
     input_modes: int = Field(default=56, ge=1, le=2000, description="d_z: KL modes of kappa.")
     output_modes: int = Field(default=40, ge=1, le=2000, description="p: empirical modes of u.")
     branch: Sizes = Field(default=[256] * 3, description="Hidden layers of the branch.")
+    linear_skip: bool = Field(
+        default=True,
+        description="A linear map beside the perceptron, started at the least-squares operator "
+        "(cokriging); without it the perceptron learns all of the operator.",
+    )
     activation: Literal["tanh", "silu", "gelu"] = Field(default="silu", description="Activation.")
 
     def with_latent_dim(self, size: int) -> KrigingNetwork:

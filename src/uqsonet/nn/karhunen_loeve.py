@@ -63,10 +63,11 @@ class KarhunenLoeveModel(OperatorModel):
             return torch.zeros(shape, dtype=torch.float64)
 
         self.register_buffer("kappa_mean", double(n))
-        self.register_buffer("kappa_factor", double(n, r))
+        # Single precision halves the weight file; rounding is far below what r modes leave out.
+        self.register_buffer("kappa_factor", torch.zeros(n, r))
         self.register_buffer("nugget", double())
         self.register_buffer("u_mean", double(points))
-        self.register_buffer("u_modes", double(points, p))
+        self.register_buffer("u_modes", torch.zeros(points, p))
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("start_weight", torch.zeros(p, r))
 
@@ -83,14 +84,16 @@ class KarhunenLoeveModel(OperatorModel):
         self.u_mean.copy_(outputs.mean)
         self.u_modes.copy_(outputs.vectors)
         self.scale.fill_(float(outputs.std.norm()))
-        self.start_weight.copy_(_least_squares(self.coefficients(functions)).T)
+        if self.config.linear_skip:
+            self.start_weight.copy_(_least_squares(self.coefficients(functions)).T)
 
     def coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
-        to_a = self.kappa_factor / self.kappa_factor.square().sum(0).clamp_min(1e-300)
+        factor, modes = self.kappa_factor.double(), self.u_modes.double()
+        to_a = factor / factor.square().sum(0).clamp_min(1e-300)
         for kappa, u in functions.blocks():
             field = self.problem.transform.forward(kappa.double()) - self.kappa_mean
-            yield field @ to_a, (u.double() - self.u_mean) @ self.u_modes / self.scale
+            yield field @ to_a, (u.double() - self.u_mean) @ modes / self.scale
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""

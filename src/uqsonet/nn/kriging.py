@@ -57,12 +57,13 @@ class KrigingUQSONet(KarhunenLoeveModel):
             self.register_buffer("intrinsic_covariance", covariance)
             self.register_buffer("intrinsic_slopes", torch.zeros(r, p, p))
         self._kept: tuple[object, Tensor, Tensor] | None = None
-        self.linear = nn.Linear(r, p)
+        self.linear = nn.Linear(r, p) if config.linear_skip else None
         self.network = MLP(r, config.branch, p, config.activation)
         with torch.no_grad():
             # Zero corrections: training starts at the linear (cokriging) operator.
             *_, weight, bias = self.network.parameters()
-            for tensor in (self.linear.weight, self.linear.bias, weight, bias):
+            skip = () if self.linear is None else self.linear.parameters()
+            for tensor in (*skip, weight, bias):
                 tensor.zero_()
 
     def fit_constants(self, functions: Functions) -> None:
@@ -79,7 +80,8 @@ class KrigingUQSONet(KarhunenLoeveModel):
         return self._straight(a) + self.network(a)
 
     def _straight(self, a: Tensor) -> Tensor:
-        return nn.functional.linear(a, self.start_weight) + self.linear(a)
+        start = nn.functional.linear(a, self.start_weight)
+        return start if self.linear is None else start + self.linear(a)
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the squared error as a fraction of the output's variance."""
@@ -113,7 +115,7 @@ class KrigingUQSONet(KarhunenLoeveModel):
             a = torch.randn(PRIOR_SAMPLES, self.config.input_modes, generator=generator)
             a = a.to(self.start_weight)
             with torch.no_grad():
-                added = self.linear(a) + self.network(a)
+                added = self.branch(a) - nn.functional.linear(a, self.start_weight)
             explained = residual_covariance(a, added, torch.zeros_like(self.start_weight))
             along = residual_slopes(a, added, torch.zeros_like(self.start_weight))
             left = self.intrinsic_covariance - explained.to(self.intrinsic_covariance)
@@ -157,6 +159,9 @@ class KrigingUQSONet(KarhunenLoeveModel):
         It is the control variate of the sampled moments: only the perceptron's part keeps the
         error of sampling.
         """
-        weight = (self.start_weight + self.linear.weight).double()
-        root = law.spread(weight)
-        return law.mean @ weight.T + self.linear.bias.double(), root @ root.transpose(-1, -2)
+        weight, bias = self.start_weight, self.start_weight.new_zeros(len(self.start_weight))
+        if self.linear is not None:
+            weight, bias = weight + self.linear.weight, self.linear.bias
+        root = law.spread(weight.double())
+        mean = law.mean @ weight.double().T + bias.double()
+        return mean, root @ root.transpose(-1, -2)

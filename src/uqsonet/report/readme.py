@@ -28,11 +28,12 @@ def overview_table(card: pd.DataFrame) -> str:
         "|---|---|---|---|---|---|",
     ]
     run = card[card["precise"].notna()]
-    for (table, method), part in run.groupby(["table", "method"], sort=False):
-        whole = card[(card["table"] == table) & (card["method"] == method)]
-        good = int((part["precise"] <= part["paper"]).sum())
-        row = [TITLES[str(table)], method_title(str(method)), str(len(whole))]
-        row.append(f"{good} of {len(part)}")
+    for table, method in run[["table", "method"]].drop_duplicates().itertuples(index=False):
+        part = run[(run["table"] == table) & (run["method"] == method)]
+        whole = (card["table"] == table) & (card["method"] == method)
+        good = (part["precise"] <= part["paper"]).tolist()
+        row = [TITLES[table], method_title(method), str(whole.sum())]
+        row.append(f"{sum(good)} of {len(good)}")
         for metric in ("err_mean", "err_std"):
             some = part[part["metric"] == metric]
             averages = some[["paper", "precise", "precise_cokriging"]].mean()
