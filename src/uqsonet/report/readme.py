@@ -28,7 +28,7 @@ def overview_table(card: pd.DataFrame) -> str:
         "|---|---|---|---|---|---|",
     ]
     run = card[card["precise"].notna()]
-    for table, method in run[["table", "method"]].drop_duplicates().itertuples(index=False):
+    for table, method in dict.fromkeys(zip(run["table"], run["method"], strict=True)):
         part = run[(run["table"] == table) & (run["method"] == method)]
         whole = (card["table"] == table) & (card["method"] == method)
         good = (part["precise"] <= part["paper"]).tolist()
