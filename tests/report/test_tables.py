@@ -11,6 +11,7 @@ import pytest
 
 from tests.report.conftest import (
     COUNTS,
+    ROOT,
     Change,
     make_config,
     make_scores,
@@ -18,6 +19,7 @@ from tests.report.conftest import (
     whole_config,
     write_scores,
 )
+from uqsonet.cli import read_config
 from uqsonet.config import Config
 from uqsonet.errors import DataError
 from uqsonet.report.summary import summarise
@@ -434,3 +436,65 @@ def test_scores_of_one_method_serve_two_experiments(tmp_path: Path) -> None:
     other = make_config(experiments={"e_1": one, "e_2": one | {"noise_std": 0.2}}, tables=tables)
     with pytest.raises(DataError, match="same scores were used twice"):
         all_tables([tmp_path / f"{name}.tex" for name in tables], tmp_path / "all.tex", other)
+
+
+def ablation_config() -> Config:
+    return read_config([ROOT / "config.yaml", ROOT / "config/ablation.yaml"])
+
+
+def ablation_logs(config: Config, folder: Path) -> list[Path]:
+    """Logs of two counts; the std of `few_inputs` is worst at m = 2."""
+    logs = []
+    for experiment in config.selected:
+        for trial in range(3):
+            path = folder / "train" / experiment / "uqsonet" / f"stack_{trial}.csv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            low = 0.2 if "few_inputs" in experiment else 0.7
+            rows = [(trial, i, 30.0 * i, 0.5 + trial / 10, 0.9, 0.8, low) for i in (1, 2)]
+            names = "trial iteration seconds skill_mean_1 skill_mean_2 skill_std_1 skill_std_2"
+            pd.DataFrame(rows, columns=pd.Index(names.split())).to_csv(path, index=False)
+            logs.append(path)
+    return logs
+
+
+def test_an_ablation_averages_the_last_skills_of_each_recipe(tmp_path: Path) -> None:
+    config = ablation_config()
+    text = write(config, tmp_path, "ablation", None, ablation_logs(config, tmp_path))
+    table = pd.read_csv(tmp_path / "ablation.csv").set_index(["experiment", "metric"])
+    row = table.loc[("diffusion1d_tuned", "skill_mean")]
+    assert row["value"] == pytest.approx(0.75) and row["pm"] == pytest.approx(0.05)
+    assert table.loc[("diffusion1d_few_inputs", "skill_std_worst"), "value"] == pytest.approx(0.2)
+    assert table.loc[("sde1d_linear", "minutes"), "value"] == pytest.approx(1.0)
+    assert "few inputs &" in text and len(table) == 5 * len(config.selected)
+    compiles(config, tmp_path, "ablation")
+
+
+def test_an_ablation_without_a_log_is_refused(tmp_path: Path) -> None:
+    config = ablation_config()
+    logs = ablation_logs(config, tmp_path)[3:]
+    with pytest.raises(DataError, match="no training log of diffusion1d_tuned/uqsonet"):
+        write(config, tmp_path, "ablation", None, logs)
+    logs = ablation_logs(config, tmp_path)
+    logs[0].write_text("trial,iteration\n")
+    with pytest.raises(DataError, match="not a training log"):
+        write(config, tmp_path, "ablation", None, logs)
+
+
+def test_each_row_of_the_ablation_changes_one_thing() -> None:
+    """Its recipes repeat `tuned`, so that a change there has to be made here too."""
+    config = ablation_config()
+    for base, rows in (("diffusion1d", "diffusion1d"), ("elliptic_sde1d_more", "sde1d")):
+        tuned = config.method_of(base, "uqsonet")
+        for experiment in (e for e in config.selected if e.startswith(rows)):
+            found = config.method_of(experiment, "uqsonet")
+            if experiment.endswith(("attention", "linear")):
+                continue
+            changes = [
+                key
+                for part in ("network", "training")
+                for key, value in getattr(found, part).model_dump().items()
+                if value != getattr(tuned, part).model_dump()[key]
+                and key not in ("validate_every", "max_passes")
+            ]
+            pairs = config.cases[experiment].training != config.cases[base].training
+            assert len(changes) + pairs == (not experiment.endswith("tuned")), experiment

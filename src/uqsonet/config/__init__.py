@@ -21,6 +21,7 @@ from uqsonet.config.networks import (
     Network,
 )
 from uqsonet.config.outputs import (
+    AblationTable,
     BandTable,
     CompareFigure,
     CostTable,
@@ -37,6 +38,7 @@ from uqsonet.config.whole import Config, JobsConfig
 
 __all__ = [
     "BASELINES",
+    "AblationTable",
     "AttentionNetwork",
     "BandTable",
     "Case",

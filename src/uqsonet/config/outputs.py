@@ -44,8 +44,15 @@ class CostTable(Section):
     experiments: Experiments
 
 
+class AblationTable(Section):
+    """Skill on validation sets, one row an experiment of one case and one method."""
+
+    layout: Literal["ablation"]
+    experiments: Experiments
+
+
 TableConfig = Annotated[
-    ErrorTable | BandTable | NetworkTable | CostTable, Field(discriminator="layout")
+    ErrorTable | BandTable | NetworkTable | CostTable | AblationTable, Field(discriminator="layout")
 ]
 
 

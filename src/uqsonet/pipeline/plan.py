@@ -37,10 +37,12 @@ class Plan(Files):
         layout = self.config.tables[name].layout
         if layout == "networks":
             return {}
-        if layout != "costs":
+        if layout not in ("costs", "ablation"):
             return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
         cases = self.config.cases_of(experiments)
         logs = [f for c in cases for m in c.methods for f in self.trained(c.name, m, "csv")]
+        if layout == "ablation":
+            return {"logs": logs}
         return {
             "logs": list(dict.fromkeys(logs)),
             "inference": [f"{self.config.results}/inference/{case.name}.json" for case in cases],

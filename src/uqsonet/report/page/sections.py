@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.config import Config, CostTable, NetworkTable
+from uqsonet.config import AblationTable, Config, CostTable, NetworkTable
 from uqsonet.errors import DataError
 from uqsonet.problems import get_problem
 from uqsonet.report.page.html_page import FigureView, Section, TableView, write_page
@@ -81,7 +81,8 @@ def _sections(
 ) -> list[Section]:
     """Return the model, then a section for each problem, then networks and costs."""
     shown = {e: config.experiments[e].problem for e in config.selected}
-    whole = [n for n, t in config.tables.items() if isinstance(t, NetworkTable | CostTable)]
+    across = NetworkTable | CostTable | AblationTable
+    whole = [name for name, table in config.tables.items() if isinstance(table, across)]
     drawn = {name: figure for name, figure in config.figures.items() if name in figures}
     model = [figures[name] for name, figure in drawn.items() if not figure.experiments]
     found = []

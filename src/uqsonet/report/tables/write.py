@@ -20,6 +20,7 @@ from uqsonet.config import Config
 from uqsonet.errors import DataError
 from uqsonet.report.summary import COLUMNS as SUMMARY_COLUMNS
 from uqsonet.report.tables import html
+from uqsonet.report.tables.ablation import ablation_table
 from uqsonet.report.tables.bands import bands_table
 from uqsonet.report.tables.cells import Table, lettered
 from uqsonet.report.tables.costs import costs_table
@@ -59,7 +60,7 @@ def write_table(
     summaries : sequence of DataFrame
         As `uqsonet.report.summary.summarise` returns them (errors, bands).
     logs, inference : sequence of Path
-        Training logs and timings (costs).
+        Training logs (costs, ablation) and timings (costs).
 
     Raises
     ------
@@ -78,6 +79,8 @@ def write_table(
         table, records = bands_table(name, config, summary)
     elif layout == "networks":
         table, records = networks_table(name, config)
+    elif layout == "ablation":
+        table, records = ablation_table(name, config, logs)
     else:
         table, records = costs_table(name, config, logs, inference)
     check_cells(records, config, summary)
