@@ -191,6 +191,36 @@ rule compare_figure:
         "../scripts/compare_figure.py"
 
 
+rule calibration_figure:
+    input:
+        lambda w: expand(f"{RESULTS}/summary/{{e}}.csv", e=FIGURES[w.figure]),
+    output:
+        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        png=report(
+            f"{RESULTS}/figures/{{figure}}.png",
+            caption="../report/figure.rst",
+            category="More figures",
+            labels={"figure": "{figure}"},
+        ),
+    log:
+        f"{RESULTS}/logs/figures/{{figure}}.log",
+    wildcard_constraints:
+        figure=PLAN.figures_with("calibration"),
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
+    params:
+        caption=lambda w: PLAN.caption(w.figure),
+        spec=lambda w: PLAN.report(
+            "uqsonet.report.figures.calibration", FIGURES[w.figure], figure=w.figure
+        ),
+    script:
+        "../scripts/calibration_figure.py"
+
+
 rule data_figure:
     input:
         functions=lambda w: PLAN.picture_inputs(w.experiment)["functions"],

@@ -23,6 +23,7 @@ from uqsonet.config.networks import (
 from uqsonet.config.outputs import (
     AblationTable,
     BandTable,
+    CalibrationFigure,
     CompareFigure,
     CostTable,
     ErrorTable,
@@ -41,6 +42,7 @@ __all__ = [
     "AblationTable",
     "AttentionNetwork",
     "BandTable",
+    "CalibrationFigure",
     "Case",
     "CompareFigure",
     "Config",

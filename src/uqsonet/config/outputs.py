@@ -111,4 +111,13 @@ class CompareFigure(Section):
         return [name for name in (self.distance, self.errors, self.spread) if name is not None]
 
 
-FigureConfig = Annotated[Schematic | PosteriorFigure | CompareFigure, Field(discriminator="layout")]
+class CalibrationFigure(Section):
+    """Rank histograms and coverage of bands, one column an experiment of one noise level."""
+
+    layout: Literal["calibration"]
+    experiments: Experiments
+
+
+FigureConfig = Annotated[
+    Schematic | PosteriorFigure | CompareFigure | CalibrationFigure, Field(discriminator="layout")
+]

@@ -11,6 +11,8 @@ from pydantic import Field, model_validator
 from uqsonet.config.evaluations import Evaluation, EvaluationConfig
 from uqsonet.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet.config.outputs import (
+    AblationTable,
+    CalibrationFigure,
     CompareFigure,
     ErrorTable,
     FigureConfig,
@@ -247,6 +249,10 @@ class Config(Section):
                     raise ValueError(
                         f"{where}: {extra} not among experiments.{output.experiment}.{key}"
                     )
+        elif isinstance(output, AblationTable | CalibrationFigure):
+            several = [e for e in output.experiments if len(self.cases_of([e])) > 1]
+            if several:
+                raise ValueError(f"{where}: {several} have several cases, one is shown")
         elif isinstance(output, CompareFigure):
             for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):
                 sweep = None if name is None else self.experiments[name].sweep

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uqsonet.config import CompareFigure, Config, PosteriorFigure
+from uqsonet.config import CalibrationFigure, CompareFigure, Config, PosteriorFigure
 from uqsonet.config.whole import SMOKE
 
 LAW = "Red is the reference posterior, blue the prediction: mean and a band of two std."
@@ -19,6 +19,13 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
         title, text = _posterior(config, figure)
     elif isinstance(figure, CompareFigure):
         title, text = _compare(config, figure)
+    elif isinstance(figure, CalibrationFigure):
+        title = "Calibration"
+        text = (
+            "Top: ranks of the true function among samples of the law, over all points, sensor "
+            "counts and sets. Bottom: share of truths inside central bands less the nominal level; "
+            "the strip is two points wide on either side."
+        )
     else:
         title = "Schematic of the model"
         text = (

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.report.conftest import whole_config
+from uqsonet.errors import DataError
+from uqsonet.report.figures.calibration import calibration_figure, draw_calibration
+from uqsonet.report.figures.style import styled
+
+
+def table(shares: list[float], coverages: dict[int, float], counts: tuple[int, ...] = (1, 2)):
+    rows = [
+        ("poisson2d", "precise", method, m, metric, value)
+        for method in ("uqsonet", "cokriging")
+        for m in counts
+        for metric, value in [
+            *((f"rank_{k + 1}", share) for k, share in enumerate(shares)),
+            *((f"coverage_{level}", value) for level, value in coverages.items()),
+        ]
+    ]
+    names = ["experiment", "evaluation", "method", "sensors", "metric", "value"]
+    return pd.DataFrame(rows, columns=pd.Index(names))
+
+
+def test_bars_are_the_shares_and_points_the_misses() -> None:
+    shares = [0.05, 0.1, 0.1, 0.1, 0.15, 0.15, 0.1, 0.1, 0.1, 0.05]
+    with styled():
+        figure = draw_calibration({"A": table(shares, {50: 0.52, 90: 0.89, 95: 0.95})})
+    ranks, coverages = figure.axes
+    bars = [bar.get_height() for bar in ranks.containers[0]]
+    assert bars == pytest.approx(shares)
+    heights = {str(line.get_label()): line.get_ydata() for line in coverages.lines}
+    assert np.allclose(heights["50 % band"], 2) and np.allclose(heights["90 % band"], -1)
+    assert coverages.get_ylim()[0] <= -4 and coverages.get_ylim()[1] >= 4
+
+
+def test_a_summary_without_ranks_is_refused() -> None:
+    whole = table([0.5, 0.5], {50: 0.5, 90: 0.9, 95: 0.95})
+    with styled(), pytest.raises(DataError, match="no coverage_50"):
+        draw_calibration({"A": whole[whole["metric"] != "coverage_50"]})
+    with styled(), pytest.raises(DataError, match="no rank_1"):
+        draw_calibration({"A": whole[~whole["metric"].str.startswith("rank")]})
+
+
+def test_the_figure_of_the_default_run_has_a_column_for_each_problem(tmp_path: Path) -> None:
+    config = whole_config()
+    one = table([0.1] * 10, {50: 0.5, 90: 0.9, 95: 0.95})
+    experiments = config.figures["calibration"].experiments
+    summaries = pd.concat([one.assign(experiment=name) for name in experiments])
+    paths = tmp_path / "a.pdf", tmp_path / "a.png"
+    calibration_figure(summaries, config, "calibration", *paths)
+    assert all(path.stat().st_size > 5000 for path in paths) and len(experiments) == 5
