@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from uqsonet.baselines import build_baseline
 from uqsonet.config import Config, Evaluation, EvaluationConfig
 from uqsonet.layouts import uniform_layouts
 from uqsonet.nn.base import OperatorModel, build_model
@@ -79,8 +80,10 @@ def _some_functions(problem_name: str) -> Functions:
     return Functions(problem, "training", kappa, u)
 
 
-def _training_step(model: OperatorModel, config: Config, case: str, method: str) -> float:
-    """Return seconds of one training step of one trial."""
+def _training_step(
+    model: OperatorModel, config: Config, case: str, method: str
+) -> tuple[float, float]:
+    """Return seconds of one training step of one trial, and of fitting constants to one pair."""
     chosen = config.cases[case]
     settings = config.method_of(case, method).training
     settings = settings.model_copy(update={"batch_size": min(settings.batch_size, SAMPLE)})
@@ -88,7 +91,7 @@ def _training_step(model: OperatorModel, config: Config, case: str, method: str)
         settings = settings.model_copy(update={"protocol": "redraw"})
     data = _some_functions(chosen.problem)
     with torch.no_grad():
-        model.fit_constants(data)
+        fitting = _timed(lambda: model.fit_constants(data), 2) / SAMPLE
     layouts = {
         m: torch.from_numpy(
             uniform_layouts(numpy_generator(0, "estimate", m), data.problem.grid.size, m, SAMPLE)
@@ -108,7 +111,8 @@ def _training_step(model: OperatorModel, config: Config, case: str, method: str)
     )
     optimiser = StackedOptimiser(model, [dict(model.named_parameters())], settings)
     wanted = config.method_of(case, method).training.batch_size
-    return _timed(lambda: optimiser.step(0, *sampler.draw()), 8) * wanted / settings.batch_size
+    step = _timed(lambda: optimiser.step(0, *sampler.draw()), 8) * wanted / settings.batch_size
+    return step, fitting
 
 
 def _posterior_sample(model: OperatorModel, case: str, config: Config) -> float:
@@ -128,6 +132,13 @@ def _pair_seconds(problem_name: str) -> float:
     problem = get_problem(problem_name)
     generator = numpy_generator(0, problem_name, "estimate")
     return _timed(lambda: problem.sample(generator, problem.block)) / problem.block
+
+
+@cache
+def _cokriging_seconds(problem_name: str) -> float:
+    """Return seconds to fit the linear baseline to one pair."""
+    data = _some_functions(problem_name)
+    return _timed(lambda: build_baseline("cokriging", data, 0.0), 2) / SAMPLE
 
 
 @cache
@@ -163,7 +174,7 @@ class _Meter:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._steps: dict[str, float] = {}
+        self._steps: dict[str, tuple[float, float]] = {}
         self._samples: dict[str, float] = {}
 
     def _key(self, case: str, method: str) -> str:
@@ -178,12 +189,14 @@ class _Meter:
         return build_model(method, chosen.problem, network, chosen.noise_std)
 
     def training(self, case: str, method: str) -> float:
-        """Return seconds of one trial."""
+        """Return seconds of one trial trained by itself."""
         key = self._key(case, method)
         if key not in self._steps:
             step = _training_step(self._model(case, method), self.config, case, method)
             self._steps[key] = step
-        return self._steps[key] * self.config.method_of(case, method).training.iterations
+        step, fitting = self._steps[key]
+        iterations = self.config.method_of(case, method).training.iterations
+        return step * iterations + fitting * self.config.cases[case].training
 
     def answer(self, case: str, method: str, samples: int) -> float:
         """Return seconds to sample one posterior, all members' where there are several."""
@@ -240,7 +253,8 @@ def estimate(config: Config, root: Path) -> list[Cost]:
                 each = score + evaluation.model_samples * 1e-6
                 if method != TOGETHER:
                     each = score + meter.answer(case.name, method, evaluation.model_samples)
-                jobs["evaluate"][file] = sets * each * trials
+                fitting = method == TOGETHER and _cokriging_seconds(case.problem) * case.training
+                jobs["evaluate"][file] = sets * each * trials + fitting
     return [
         Cost(
             stage,
