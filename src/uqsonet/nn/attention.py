@@ -1,21 +1,34 @@
 """The networks that UQ-SONet and VIDON share (sections 2, 3.1): h(O), branch, trunk.
 
 The expansion is ``u(y) = factor(y) * sum_n b^n t^n(y)`` with the problem's hard boundary factor.
+
+In training u is known by its coefficients c in the span V of the training outputs
+(`uqsonet.nn.span`), u = V c, and the squared error of an expansion ``B b``, B being the trunk on
+the grid, is that within the span and what B b has outside of it:
+
+    |V c - B b|^2 = |c - V^T B b|^2 + b^T (R^T R) b,    R = B - V V^T B.
+
+Neither term loses digits, as |u|^2 - 2 b^T B^T u + b^T B^T B b would where the error is small.
+Before `fit_constants`, or where outputs fill the whole space, V is the identity.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from uqsonet.blocks import column_moments
 from uqsonet.config import AttentionNetwork
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.nn.base import OperatorModel
+from uqsonet.nn.base import Batch, OperatorModel
 from uqsonet.nn.mlp import MLP
 from uqsonet.nn.set_embedding import SetEmbedding
+from uqsonet.nn.span import output_span
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
+
+BLOCK_SENSORS = 2048
+"""Sensors of a gradient block: what the heads keep for them fits the cache of a core."""
 
 
 class AttentionModel(OperatorModel):
@@ -25,6 +38,8 @@ class AttentionModel(OperatorModel):
     input_std: Tensor
     points: Tensor
     factor: Tensor
+    places: Tensor
+    span: Tensor | None
 
     def __init__(self, problem: str, config: AttentionNetwork, noise_std: float) -> None:
         super().__init__(problem, config, noise_std)
@@ -44,11 +59,15 @@ class AttentionModel(OperatorModel):
         self.register_buffer(
             "factor", self.problem.boundary_factor(points).float(), persistent=False
         )
+        self.register_buffer("places", grid.points().float(), persistent=False)
+        self.register_buffer("span", None, persistent=False)
         self.register_buffer("input_mean", torch.zeros(()))
         self.register_buffer("input_std", torch.ones(()))
 
     def fit_constants(self, functions: Functions) -> None:
-        """Set the statistics of the transformed input (training data only)."""
+        """Set the span of the outputs and statistics of the input (training data only)."""
+        span = output_span(functions.u_rows)
+        self.span = None if span is None else span.to(self.points)
         if self.config.standardise_inputs:
             size, points = functions.kappa_rows.shape
             means, stds = column_moments(functions.field_rows())
@@ -58,20 +77,63 @@ class AttentionModel(OperatorModel):
             self.input_std.copy_((squares / (size * points - 1)).sqrt())
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
-        """Return the outputs on the training grid."""
+        """Return the outputs on the training grid, or their coefficients in `span`."""
         points = functions.u_rows.shape[1]
         if points != len(self.points):
             raise ConfigError(f"outputs have {points} points, expected {len(self.points)}")
-        return {"u": functions.u}
+        if self.span is None:
+            return {"u": functions.u}
+        coefficients, first = torch.empty(functions.size, self.span.shape[1]), 0
+        for block in functions.u_rows.blocks():
+            coefficients[first : first + len(block)] = block.double() @ self.span.double()
+            first += len(block)
+        return {"u": coefficients}
 
-    def embed(self, locations: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    def shared(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the trunk on the grid in coordinates of the span, and embedded locations.
+
+        Sensors of a batch stand on points of the problem's grid. Where there are more sensors than
+        points, each point is embedded once.
+        """
+        trunk = self.factor[:, None] * self.trunk(self.points)
+        found = {"decoder": trunk}
+        if self.span is not None:
+            inside = self.span.T @ trunk
+            outside = trunk - self.span @ inside
+            found = {"decoder": inside, "outside": outside.T @ outside}
+        if "layout" in batch and batch["layout"].numel() >= len(self.places):
+            found["places"] = self.embedding.location(self._scaled(self.places))
+        return found
+
+    def block_rows(self, batch: Batch) -> int:
+        """Return the number of samples that have `BLOCK_SENSORS` sensors."""
+        rows, sensors = batch["values"].shape
+        blocks = -(-rows * sensors // BLOCK_SENSORS)
+        return -(-rows // blocks)
+
+    def embed_batch(self, shared: dict[str, Tensor], batch: Batch) -> Tensor:
+        """Return h(O) of training samples, shape (B, H q)."""
+        mask = batch.get("mask")
+        if "places" not in shared:
+            return self.embed(batch["locations"], batch["values"], mask)
+        placed = nn.functional.embedding(batch["layout"], shared["places"])
+        return self.embedding.pool(placed, self._standardised(batch["values"]), mask)
+
+    def embed(self, locations: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Return h(O), shape (B, H q), after the configured scaling of the inputs."""
-        if self.config.standardise_inputs:
-            values = (self.problem.transform.forward(values) - self.input_mean) / self.input_std
-            lower = locations.new_tensor(self.problem.grid.lower)
-            upper = locations.new_tensor(self.problem.grid.upper)
-            locations = 2 * (locations - lower) / (upper - lower) - 1
-        return self.embedding(locations, values, mask)
+        return self.embedding(self._scaled(locations), self._standardised(values), mask)
+
+    def _scaled(self, locations: Tensor) -> Tensor:
+        if not self.config.standardise_inputs:
+            return locations
+        lower = locations.new_tensor(self.problem.grid.lower)
+        upper = locations.new_tensor(self.problem.grid.upper)
+        return 2 * (locations - lower) / (upper - lower) - 1
+
+    def _standardised(self, values: Tensor) -> Tensor:
+        if not self.config.standardise_inputs:
+            return values
+        return (self.problem.transform.forward(values) - self.input_mean) / self.input_std
 
     def basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return offset zero (M,) and the trunk with its boundary factor (M, p), float64."""

@@ -39,17 +39,42 @@ class SetEmbedding(nn.Module):
         self,
         locations: Float[Tensor, "B m d"],
         values: Float[Tensor, "B m"],
-        mask: Bool[Tensor, "B m"],
+        mask: Bool[Tensor, "B m"] | None = None,
     ) -> Float[Tensor, "B h"]:
         """Map locations (B, m, d), values (B, m), mask (B, m) to h (B, H q [+ 1])."""
+        return self.pool(self.location(locations), values, mask)
+
+    def pool(
+        self,
+        placed: Float[Tensor, "B m e"],
+        values: Float[Tensor, "B m"],
+        mask: Bool[Tensor, "B m"] | None = None,
+    ) -> Float[Tensor, "B h"]:
+        """Return h from embedded locations ``Lambda_x(x_i)`` and values.
+
+        Weights sum to 1, so the linear last layer of v_l may act on the average of what enters it
+        instead of on each sensor, and a single sensor needs no weights.
+
+        Parameters
+        ----------
+        placed : Tensor, shape (B, m, d_emb)
+        values : Tensor, shape (B, m)
+        mask : Tensor of bool, shape (B, m), optional
+            False on padding; None if there is none.
+        """
         b, m = values.shape
-        tokens = (self.location(locations) + self.value(values[..., None])).reshape(b * m, -1)
-        scores = self.score(tokens).reshape(-1, b, m) * self.scale
-        scores = scores.masked_fill(~mask, float("-inf"))
-        weights = torch.softmax(scores, dim=-1)
-        projected = self.projection(tokens).reshape(-1, b, m, self.projection.biases[-1].shape[-1])
-        pooled = (weights[..., None] * projected).sum(2)
-        h = pooled.permute(1, 0, 2).reshape(b, -1)
+        tokens = (placed + self.value(values[..., None])).reshape(b * m, -1)
+        if m == 1:
+            average = self.projection.hidden(tokens)
+        else:
+            for_scores, hidden = self.score.hidden(tokens, self.projection).chunk(2)
+            scores = self.score.last(for_scores).reshape(-1, b, m) * self.scale
+            if mask is not None:
+                scores = scores.masked_fill(~mask, float("-inf"))
+            weights = torch.softmax(scores, dim=-1)
+            average = (weights[..., None] * hidden.reshape(*weights.shape, -1)).sum(2)
+        h = self.projection.last(average).permute(1, 0, 2).reshape(b, -1)
         if self.count_feature:
-            h = torch.cat([h, 1.0 / mask.sum(-1, keepdim=True).to(h.dtype)], dim=-1)
+            counts = h.new_full((b, 1), m) if mask is None else mask.sum(-1, keepdim=True).to(h)
+            h = torch.cat([h, 1.0 / counts], dim=-1)
         return h

@@ -40,6 +40,28 @@ def scaled_squared_error(
     return ((prediction - u) ** 2).mean(-1).mean() / (2 * noise_variance)
 
 
+def reconstruction(
+    model: AttentionModel, shared: dict[str, Tensor], b: Tensor, u: Tensor
+) -> Tensor:
+    """Return the scaled squared error of the expansions with coefficients b (B, p).
+
+    Parameters
+    ----------
+    model : AttentionModel
+    shared : dict of Tensor
+        From `model.shared`.
+    b : Tensor, shape (B, p)
+    u : Tensor, shape (B, M) or (B, r)
+        On the training grid, or coefficients in the span of the outputs.
+    """
+    variance = model.config.noise_variance
+    inside = scaled_squared_error(b @ shared["decoder"].T, u, variance)
+    if "outside" not in shared:
+        return inside
+    outside = (b @ shared["outside"] * b).sum(-1).mean() / (2 * variance)
+    return (inside * u.shape[-1] + outside) / len(model.points)
+
+
 @register("attention")
 class UQSONet(AttentionModel):
     """The paper's model, with the sizes of tab:NN from the configuration."""
@@ -52,24 +74,54 @@ class UQSONet(AttentionModel):
         inputs = self.embedding.outputs + len(self.points)
         self.encoder = MLP(inputs, config.encoder, 2 * config.latent_dim, config.activation)
 
-    def encode(self, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and log-variance (B, d_z) of q(z | O, u)."""
-        mean, log_variance = self.encoder(torch.cat([h, u], dim=-1)).chunk(2, dim=-1)
+    def shared(self, batch: Batch) -> dict[str, Tensor]:
+        """Return also the encoder's first layer as it acts on coefficients in the span."""
+        found = super().shared(batch)
+        if self.span is not None:
+            weight, sizes = (
+                self.encoder.layers[0].weight,
+                [self.embedding.outputs, len(self.points)],
+            )
+            of_h, of_u = weight.split(sizes, dim=1)
+            found["encoder"] = torch.cat([of_h, of_u @ self.span], dim=1)
+        return found
+
+    def encode(self, h: Tensor, u: Tensor, first: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return mean and log-variance (B, d_z) of q(z | O, u).
+
+        Parameters
+        ----------
+        h, u : Tensor
+            u on the training grid, or its coefficients if `first` is given.
+        first : Tensor, optional
+            The weight of the first layer in those coordinates.
+        """
+        encoded = self.encoder(torch.cat([h, u], dim=-1), first)
+        mean, log_variance = encoded.chunk(2, dim=-1)
         return mean, log_variance
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the negative ELBO (eq:loss) with one draw of z per sample."""
-        h = self.embed(batch["locations"], batch["values"], batch["mask"])
-        mean, log_variance = self.encode(h, batch["u"])
+        loss, means = self.block_loss(self.shared(batch), batch, normals)
+        return loss, self.terms(means)
+
+    def block_loss(
+        self, shared: dict[str, Tensor], batch: Batch, normals: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the negative ELBO of some samples, the KL of each unit and the error."""
+        h = self.embed_batch(shared, batch)
+        mean, log_variance = self.encode(h, batch["u"], shared.get("encoder"))
         z = mean + normals * (0.5 * log_variance).exp()
-        prediction = self.decode(self.branch(torch.cat([h, z], dim=-1)))
+        b = self.branch(torch.cat([h, z], dim=-1))
         per_unit = gaussian_kl(mean, log_variance).mean(0)
-        divergence = per_unit.sum()
-        reconstruction = scaled_squared_error(prediction, batch["u"], self.config.noise_variance)
-        loss = divergence + reconstruction
-        active = (per_unit > ACTIVE_NATS).sum().to(loss.dtype)
-        terms = {"kl": divergence, "reconstruction": reconstruction, "active_units": active}
-        return loss, terms
+        error = reconstruction(self, shared, b, batch["u"])
+        return per_unit.sum() + error, {"kl": per_unit, "reconstruction": error}
+
+    def terms(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return both terms of the loss, and how many latent units carry information."""
+        per_unit = means["kl"]
+        active = (per_unit > ACTIVE_NATS).sum().to(per_unit.dtype)
+        return means | {"kl": per_unit.sum(), "active_units": active}
 
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
         ready = self._checked(observations, noise_std)
