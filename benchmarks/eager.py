@@ -106,6 +106,6 @@ class EagerTraining:
             loss = self.model(locations[part], values[part], u[part], normals[part])
             loss = loss * (len(u[part]) / len(u))
             loss.backward()
-            total += float(loss)
+            total += float(loss.detach())
         self.adam.step()
         return total

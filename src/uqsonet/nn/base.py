@@ -25,6 +25,8 @@ from uqsonet.simulation import Functions
 Batch = dict[str, Tensor]
 """Where the model reads sensors: `locations`, `values`, `mask` (none if nothing is padding) and, if
 they stand on the problem's grid, `layout` (B, m), their points. Besides, the rows of `targets`."""
+Shared = dict[str, tuple[Tensor, ...]]
+"""What all samples of a batch share, by name."""
 NetworkConfig = AttentionNetwork | KrigingNetwork
 
 
@@ -72,12 +74,12 @@ class OperatorModel(nn.Module, ABC):
             The randomness of the evaluation, drawn outside so that the loss is a pure function.
         """
 
-    def shared(self, batch: Batch) -> dict[str, Tensor]:
+    def shared(self, batch: Batch) -> Shared:
         """Return what all samples of a batch share: functions of parameters alone, for one step."""
         return {}
 
     def block_loss(
-        self, shared: dict[str, Tensor], batch: Batch, normals: Tensor
+        self, shared: Shared, batch: Batch, normals: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of some samples of a batch, and means over them that `terms` reads.
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from uqsonet.nn.tanh import tanh_layers
+from uqsonet.nn.sigmoid import Layers, perceptron, sigmoid_coordinates
 
 ACTIVATIONS = {"tanh": torch.tanh, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
 
@@ -33,27 +33,37 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
         self.activation = ACTIVATIONS[activation]
 
-    def forward(self, x: Tensor, first: Tensor | None = None) -> Tensor:
-        """Map (..., inputs) to (..., outputs).
+    def prepared(self, first: Tensor | None = None) -> Layers:
+        """Return the layers as `evaluate` reads them, to be computed once a step.
 
         Parameters
         ----------
-        x : Tensor
         first : Tensor, shape (width, inputs), optional
-            To be used in place of the first layer's weight, for x in other coordinates.
+            To be used in place of the first layer's weight, for inputs in other coordinates.
         """
-        *weights, last = [layer.weight for layer in self.layers]
-        *biases, offset = [layer.bias for layer in self.layers]
+        weights = [layer.weight for layer in self.layers]
         if first is not None:
             weights[0] = first
-        if _fused(self.activation, x):
-            columns = [weight.T for weight in weights]
-            hidden = tanh_layers(x.reshape(-1, x.shape[-1]), columns, biases)
-            x = hidden.reshape(*x.shape[:-1], hidden.shape[-1])
-        else:
-            for weight, bias in zip(weights, biases, strict=True):
-                x = self.activation(nn.functional.linear(x, weight, bias))
-        return nn.functional.linear(x, last, offset)
+        pairs = zip(weights, (layer.bias for layer in self.layers), strict=True)
+        layers = [tensor for weight, bias in pairs for tensor in (weight.T, bias)]
+        return (
+            sigmoid_coordinates(layers, True)
+            if by_sigmoid(self.activation, layers[0])
+            else tuple(layers)
+        )
+
+    def evaluate(self, layers: Layers, x: Tensor) -> Tensor:
+        """Map (..., inputs) to (..., outputs) with prepared layers."""
+        if by_sigmoid(self.activation, x):
+            return perceptron(x.reshape(-1, x.shape[-1]), layers).reshape(*x.shape[:-1], -1)
+        *hidden, last, offset = layers
+        for weight, bias in zip(hidden[::2], hidden[1::2], strict=True):
+            x = self.activation(nn.functional.linear(x, weight.T, bias))
+        return nn.functional.linear(x, last.T, offset)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (..., inputs) to (..., outputs)."""
+        return self.evaluate(self.prepared(), x)
 
 
 class HeadsMLP(nn.Module):
@@ -81,36 +91,17 @@ class HeadsMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (k, inputs) to (heads, k, outputs)."""
-        return self.last(self.hidden(x))
-
-    def hidden(self, x: Tensor, beside: HeadsMLP | None = None) -> Tensor:
-        """Map (k, inputs) to the last hidden layer (heads, k, width).
-
-        Parameters
-        ----------
-        x : Tensor
-        beside : HeadsMLP, optional
-            Further perceptrons with the same hidden widths, evaluated in the same products; theirs
-            come after in the first axis.
-        """
-        weights, biases = list(self.weights)[:-1], list(self.biases)[:-1]
-        heads = self.weights[0].shape[0]
-        if beside is not None:
-            heads += beside.weights[0].shape[0]
-            weights = [torch.cat(pair) for pair in zip(weights, beside.weights[:-1], strict=True)]
-            biases = [torch.cat(pair) for pair in zip(biases, beside.biases[:-1], strict=True)]
-        if _fused(self.activation, x):
-            return tanh_layers(x, weights, biases)
-        x = x.expand(heads, *x.shape)
-        for weight, bias in zip(weights, biases, strict=True):
+        x = x.expand(self.weights[0].shape[0], *x.shape)
+        *hidden, (last, offset) = self.pairs()
+        for weight, bias in hidden:
             x = self.activation(torch.baddbmm(bias, x, weight))
-        return x
+        return torch.baddbmm(offset, x, last)
 
-    def last(self, hidden: Tensor) -> Tensor:
-        """Map the last hidden layer (heads, k, width) to (heads, k, outputs)."""
-        return torch.baddbmm(self.biases[-1], hidden, self.weights[-1])
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Return weight and bias of each layer."""
+        return list(zip(self.weights, self.biases, strict=True))
 
 
-def _fused(activation: object, x: Tensor) -> bool:
-    """Whether the function for tanh on a CPU applies."""
-    return activation is torch.tanh and x.device.type == "cpu"
+def by_sigmoid(activation: object, tensor: Tensor) -> bool:
+    """Whether layers are used in sigmoid coordinates: tanh on a CPU."""
+    return activation is torch.tanh and tensor.device.type == "cpu"

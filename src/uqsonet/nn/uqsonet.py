@@ -13,7 +13,7 @@ from torch import Tensor
 
 from uqsonet.config import AttentionNetwork
 from uqsonet.nn.attention import AttentionModel
-from uqsonet.nn.base import Batch, register
+from uqsonet.nn.base import Batch, Shared, register
 from uqsonet.nn.mlp import MLP
 from uqsonet.posterior import LatentPosterior, Posterior
 from uqsonet.sensors import Observations
@@ -40,9 +40,7 @@ def scaled_squared_error(
     return ((prediction - u) ** 2).mean(-1).mean() / (2 * noise_variance)
 
 
-def reconstruction(
-    model: AttentionModel, shared: dict[str, Tensor], b: Tensor, u: Tensor
-) -> Tensor:
+def reconstruction(model: AttentionModel, shared: Shared, b: Tensor, u: Tensor) -> Tensor:
     """Return the scaled squared error of the expansions with coefficients b (B, p).
 
     Parameters
@@ -55,11 +53,12 @@ def reconstruction(
         On the training grid, or coefficients in the span of the outputs.
     """
     variance = model.config.noise_variance
-    inside = scaled_squared_error(b @ shared["decoder"].T, u, variance)
-    if "outside" not in shared:
+    decoder, *outside = shared["decoder"]
+    inside = scaled_squared_error(b @ decoder.T, u, variance)
+    if not outside:
         return inside
-    outside = (b @ shared["outside"] * b).sum(-1).mean() / (2 * variance)
-    return (inside * u.shape[-1] + outside) / len(model.points)
+    beyond = (b @ outside[0] * b).sum(-1).mean() / (2 * variance)
+    return (inside * u.shape[-1] + beyond) / len(model.points)
 
 
 @register("attention")
@@ -74,29 +73,26 @@ class UQSONet(AttentionModel):
         inputs = self.embedding.outputs + len(self.points)
         self.encoder = MLP(inputs, config.encoder, 2 * config.latent_dim, config.activation)
 
-    def shared(self, batch: Batch) -> dict[str, Tensor]:
-        """Return also the encoder's first layer as it acts on coefficients in the span."""
-        found = super().shared(batch)
+    def shared(self, batch: Batch) -> Shared:
+        """Return also the encoder, its first layer acting on coefficients in the span."""
+        first = None
         if self.span is not None:
-            weight, sizes = (
-                self.encoder.layers[0].weight,
-                [self.embedding.outputs, len(self.points)],
-            )
-            of_h, of_u = weight.split(sizes, dim=1)
-            found["encoder"] = torch.cat([of_h, of_u @ self.span], dim=1)
-        return found
+            sizes = [self.embedding.outputs, len(self.points)]
+            of_h, of_u = self.encoder.layers[0].weight.split(sizes, dim=1)
+            first = torch.cat([of_h, of_u @ self.span], dim=1)
+        return super().shared(batch) | {"encoder": self.encoder.prepared(first)}
 
-    def encode(self, h: Tensor, u: Tensor, first: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def encode(self, shared: Shared, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance (B, d_z) of q(z | O, u).
 
         Parameters
         ----------
-        h, u : Tensor
-            u on the training grid, or its coefficients if `first` is given.
-        first : Tensor, optional
-            The weight of the first layer in those coordinates.
+        shared : Shared
+        h : Tensor, shape (B, H q)
+        u : Tensor, shape (B, M) or (B, r)
+            On the training grid, or coefficients in the span of the outputs.
         """
-        encoded = self.encoder(torch.cat([h, u], dim=-1), first)
+        encoded = self.encoder.evaluate(shared["encoder"], torch.cat([h, u], dim=-1))
         mean, log_variance = encoded.chunk(2, dim=-1)
         return mean, log_variance
 
@@ -106,13 +102,13 @@ class UQSONet(AttentionModel):
         return loss, self.terms(means)
 
     def block_loss(
-        self, shared: dict[str, Tensor], batch: Batch, normals: Tensor
+        self, shared: Shared, batch: Batch, normals: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the negative ELBO of some samples, the KL of each unit and the error."""
         h = self.embed_batch(shared, batch)
-        mean, log_variance = self.encode(h, batch["u"], shared.get("encoder"))
+        mean, log_variance = self.encode(shared, h, batch["u"])
         z = mean + normals * (0.5 * log_variance).exp()
-        b = self.branch(torch.cat([h, z], dim=-1))
+        b = self.branch.evaluate(shared["branch"], torch.cat([h, z], dim=-1))
         per_unit = gaussian_kl(mean, log_variance).mean(0)
         error = reconstruction(self, shared, b, batch["u"])
         return per_unit.sum() + error, {"kl": per_unit, "reconstruction": error}

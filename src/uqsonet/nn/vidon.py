@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from uqsonet.nn.attention import AttentionModel
-from uqsonet.nn.base import Batch, register
+from uqsonet.nn.base import Batch, Shared, register
 from uqsonet.nn.uqsonet import reconstruction
 from uqsonet.posterior import PointPosterior, Posterior
 from uqsonet.sensors import Observations
@@ -23,10 +23,10 @@ class VIDON(AttentionModel):
         return self.block_loss(self.shared(batch), batch, normals)
 
     def block_loss(
-        self, shared: dict[str, Tensor], batch: Batch, normals: Tensor
+        self, shared: Shared, batch: Batch, normals: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the same for some samples of a batch."""
-        b = self.branch(self.embed_batch(shared, batch))
+        b = self.branch.evaluate(shared["branch"], self.embed_batch(shared, batch))
         error = reconstruction(self, shared, b, batch["u"])
         return error, {"reconstruction": error}
 

@@ -49,7 +49,10 @@ def add_gradients(
     """Add the gradient of the batch's loss to `.grad`; return the loss and its terms, detached."""
     batch = without_padding(batch)
     shared = model.shared(batch)
-    leaves = {name: value.detach().requires_grad_() for name, value in shared.items()}
+    leaves = {
+        name: tuple(value.detach().requires_grad_() for value in values)
+        for name, values in shared.items()
+    }
     size, rows = len(normals), model.block_rows(batch)
     total: Tensor | None = None
     sums: dict[str, Tensor] = {}
@@ -64,8 +67,13 @@ def add_gradients(
         for name, value in means.items():
             scaled = value.detach() * share
             sums[name] = sums[name] + scaled if name in sums else scaled
-    used = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
-    if used:
-        torch.autograd.backward([shared[name] for name in used], list(used.values()))
+    pairs = [
+        (value, leaf.grad)
+        for name, values in shared.items()
+        for value, leaf in zip(values, leaves[name], strict=True)
+        if leaf.grad is not None
+    ]
+    if pairs:
+        torch.autograd.backward(*zip(*pairs, strict=True))
     assert total is not None
     return total, model.terms(sums)
