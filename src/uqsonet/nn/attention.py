@@ -29,8 +29,9 @@ from uqsonet.nn.span import output_span
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
 
-BLOCK_SENSORS = 2048
-"""Sensors of a gradient block: what the heads keep for them fits the cache of a core."""
+BLOCK_VALUES = 1 << 21
+"""Values of one hidden layer of all heads in a gradient block (8 MiB): what a block keeps for the
+way back stays near the core."""
 
 
 class _Rows(torch.autograd.Function):
@@ -138,10 +139,10 @@ class AttentionModel(OperatorModel):
         return found
 
     def block_rows(self, batch: Batch) -> int:
-        """Return the number of samples that have `BLOCK_SENSORS` sensors."""
+        """Return the number of samples whose sensors take `BLOCK_VALUES` in the heads."""
         rows, sensors = batch["values"].shape
-        blocks = -(-rows * sensors // BLOCK_SENSORS)
-        return -(-rows // blocks)
+        values = rows * sensors * 2 * self.config.heads * max(self.config.attention)
+        return -(-rows // -(-values // BLOCK_VALUES))
 
     def embed_batch(self, shared: Shared, batch: Batch) -> Tensor:
         """Return h(O) of training samples, shape (B, H q)."""

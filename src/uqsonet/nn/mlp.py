@@ -58,8 +58,8 @@ class MLP(nn.Module):
             return perceptron(x.reshape(-1, x.shape[-1]), layers).reshape(*x.shape[:-1], -1)
         *hidden, last, offset = layers
         for weight, bias in zip(hidden[::2], hidden[1::2], strict=True):
-            x = self.activation(nn.functional.linear(x, weight.T, bias))
-        return nn.functional.linear(x, last.T, offset)
+            x = self.activation(_affine(x, weight, bias))
+        return _affine(x, last, offset)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., inputs) to (..., outputs)."""
@@ -100,6 +100,13 @@ class HeadsMLP(nn.Module):
     def pairs(self) -> list[tuple[Tensor, Tensor]]:
         """Return weight and bias of each layer."""
         return list(zip(self.weights, self.biases, strict=True))
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return x W + b; b may be a row for each row of x."""
+    if bias.ndim > 1:
+        return torch.addmm(bias, x, weight)
+    return nn.functional.linear(x, weight.T, bias)
 
 
 def by_sigmoid(activation: object, tensor: Tensor) -> bool:

@@ -20,7 +20,11 @@ from torch import Tensor
 
 Layers = tuple[Tensor, ...]
 """Weights and biases (A_1, B_1, A_2, B_2, ...) of a perceptron: A (inputs, outputs) with B
-(outputs,), or for H perceptrons side by side A (H, inputs, outputs) with B (H, 1, outputs)."""
+(outputs,), B_1 also (k, outputs); or of H side by side: A (H, inputs, outputs), B (H, 1, outputs).
+"""
+
+CHUNK_VALUES = 1 << 18
+"""Values of one hidden layer of all heads (1 MiB) that are worked on at a time."""
 
 
 class _Coordinates(torch.autograd.Function):
@@ -53,6 +57,7 @@ class _Perceptron(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, *layers: Tensor) -> Tensor:
         states = _states(x, layers[:-2])
         ctx.save_for_backward(*states, *layers[::2])
+        ctx.one_bias = layers[1].ndim == 1
         return torch.addmm(layers[-1], states[-1], layers[-2])
 
     @staticmethod
@@ -62,8 +67,9 @@ class _Perceptron(torch.autograd.Function):
         (g,) = gradients
         found = [g.sum(0), (g.T @ states[-1]).T]
         g = g @ weights[-1].T
-        g, of_hidden = _backward(g, states, weights, ctx.needs_input_grad[0])
-        return g, *reversed(found + of_hidden)
+        to_input, one_bias = ctx.needs_input_grad[0], ctx.one_bias
+        of_input, of_hidden = _backward(g, states, weights, to_input, one_bias)
+        return of_input, *reversed(found + of_hidden)
 
 
 class _Hidden(torch.autograd.Function):
@@ -82,36 +88,67 @@ class _Hidden(torch.autograd.Function):
 
 
 class _Attention(torch.autograd.Function):
-    """H heads on m sensors a set: softmax of scores, weighted average of the last states."""
+    """H heads on m sensors a set: softmax of scores, weighted average of the last states.
+
+    Sets come in chunks whose states of one layer fit the core's own cache: written by one
+    operation, they are read by the next one from there.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, tokens: Tensor, sensors: int, mask: Tensor | None, score: Tensor, *layers: Tensor
     ) -> Tensor:
-        heads = len(score)
-        states = _states(tokens.expand(2 * heads, *tokens.shape), layers)
-        for_scores, for_average = states[-1][:heads], states[-1][heads:]
-        scores = (score @ for_scores.transpose(1, 2)).view(heads, sensors, -1)
-        if mask is not None:
-            scores.masked_fill_(~mask, float("-inf"))
-        weights = torch.softmax(scores, 1)
-        ctx.save_for_backward(score, weights, *states, *layers[::2])
-        return (weights[..., None] * for_average.view(*weights.shape, -1)).sum(1)
+        heads, width = len(score), layers[-1].shape[-1]
+        by_sensor = tokens.view(sensors, -1, tokens.shape[-1])
+        average = tokens.new_empty(heads, by_sensor.shape[1], width)
+        ctx.sets = max(1, CHUNK_VALUES // (2 * heads * width * sensors))
+        saved: list[Tensor] = []
+        for first in range(0, by_sensor.shape[1], ctx.sets):
+            part = slice(first, first + ctx.sets)
+            some = by_sensor[:, part].reshape(-1, tokens.shape[-1])
+            states = _states(some.expand(2 * heads, *some.shape), layers)
+            for_scores, for_average = states[-1][:heads], states[-1][heads:]
+            scores = (score @ for_scores.transpose(1, 2)).view(heads, sensors, -1)
+            if mask is not None:
+                scores.masked_fill_(~mask[:, part], float("-inf"))
+            weights = torch.softmax(scores, 1)
+            weighted = weights[..., None] * for_average.view(*weights.shape, -1)
+            torch.sum(weighted, 1, out=average[:, part])
+            saved += [weights, *states]
+        ctx.save_for_backward(score, *layers, *saved)
+        ctx.layers = len(layers)
+        return average
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        score, weights, *rest = ctx.saved_tensors
-        depth, heads, g = len(rest) // 2 + 1, len(score), gradients[0][:, None]
-        states, matrices = rest[:depth], rest[depth:]
-        total = torch.empty_like(states[-1])
-        for_scores, for_average = states[-1][:heads], states[-1][heads:]
-        torch.mul(weights[..., None], g, out=total[heads:].view(*weights.shape, -1))
-        slopes = (g * for_average.view(*weights.shape, -1)).sum(-1)
-        of_scores = torch.ops.aten._softmax_backward_data(slopes, weights, 1, weights.dtype)
-        torch.mul(of_scores.view(heads, -1, 1), score, out=total[:heads])
-        of_score = of_scores.view(heads, 1, -1) @ for_scores
-        of_tokens, of_layers = _backward(total, states, matrices, ctx.needs_input_grad[0])
-        return of_tokens, None, None, of_score, *reversed(of_layers)
+        score, *rest = ctx.saved_tensors
+        layers, saved = rest[: ctx.layers], rest[ctx.layers :]
+        heads, depth = len(score), ctx.layers // 2
+        of_score = torch.zeros_like(score)
+        of_layers = [torch.zeros_like(layer) for layer in layers]
+        of_tokens: list[Tensor] = []
+        for chunk, of_average in enumerate(gradients[0].split(ctx.sets, 1)):
+            weights, *states = saved[chunk * (depth + 2) : (chunk + 1) * (depth + 2)]
+            g = of_average[:, None]
+            total = torch.empty_like(states[-1])
+            for_scores, for_average = states[-1][:heads], states[-1][heads:]
+            torch.mul(weights[..., None], g, out=total[heads:].view(*weights.shape, -1))
+            slopes = (g * for_average.view(*weights.shape, -1)).sum(-1)
+            of_scores = torch.ops.aten._softmax_backward_data(slopes, weights, 1, weights.dtype)
+            torch.mul(of_scores.view(heads, -1, 1), score, out=total[:heads])
+            of_score.baddbmm_(of_scores.view(heads, 1, -1), for_scores)
+            for k in reversed(range(depth)):
+                torch.ops.aten.sigmoid_backward.grad_input(total, states[k + 1], grad_input=total)
+                of_layers[2 * k + 1] += total.sum(1, keepdim=True)
+                of_layers[2 * k].baddbmm_(states[k].transpose(1, 2), total)
+                if k > 0:
+                    total = total @ layers[2 * k].transpose(1, 2)
+            # Of a product and its transpose, the one with few rows is several times faster than
+            # the one with few columns.
+            of_some = (layers[0] @ total.transpose(1, 2)).sum(0)
+            of_tokens.append(of_some.view(len(of_some), weights.shape[1], -1))
+        joined = torch.cat(of_tokens, 2).flatten(1).T
+        return joined, None, None, of_score, *of_layers
 
 
 def _states(x: Tensor, layers: Sequence[Tensor]) -> list[Tensor]:
@@ -124,9 +161,24 @@ def _states(x: Tensor, layers: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _backward(
-    g: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], to_input: bool
+    g: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    to_input: bool,
+    one_bias: bool = True,
 ) -> tuple[Tensor | None, list[Tensor]]:
     """Lead the gradient g of the last states, which is overwritten, through the layers.
+
+    Parameters
+    ----------
+    g : Tensor
+    states : sequence of Tensor
+        Input and states of each layer.
+    weights : sequence of Tensor
+    to_input : bool
+        Whether the gradient of the input is asked for.
+    one_bias : bool
+        False if the first layer's bias differs from row to row.
 
     Returns
     -------
@@ -138,7 +190,7 @@ def _backward(
     found: list[Tensor] = []
     for k in reversed(range(len(states) - 1)):
         torch.ops.aten.sigmoid_backward.grad_input(g, states[k + 1], grad_input=g)
-        found.append(g.sum(-2, keepdim=g.ndim > 2))
+        found.append(g.sum(-2, keepdim=g.ndim > 2) if k > 0 or one_bias else g)
         # Of a product and its transpose, the one with few rows is several times faster than the
         # one with few columns.
         if g.ndim == 2:

@@ -74,13 +74,17 @@ class UQSONet(AttentionModel):
         self.encoder = MLP(inputs, config.encoder, 2 * config.latent_dim, config.activation)
 
     def shared(self, batch: Batch) -> Shared:
-        """Return also the encoder, its first layer acting on coefficients in the span."""
-        first = None
+        """Return also the encoder, its first layer cut in what acts on h and what on u.
+
+        On coefficients in the span V, a weight W acts as W V.
+        """
+        sizes = [self.embedding.outputs, len(self.points)]
+        of_h, of_u = self.encoder.layers[0].weight.split(sizes, dim=1)
         if self.span is not None:
-            sizes = [self.embedding.outputs, len(self.points)]
-            of_h, of_u = self.encoder.layers[0].weight.split(sizes, dim=1)
-            first = torch.cat([of_h, of_u @ self.span], dim=1)
-        return super().shared(batch) | {"encoder": self.encoder.prepared(first)}
+            of_u = of_u @ self.span
+        weight, *rest = self.encoder.prepared(torch.cat([of_h, of_u], dim=1))
+        for_h, for_u = weight.split([sizes[0], len(weight) - sizes[0]])
+        return super().shared(batch) | {"encoder": (for_u, for_h, *rest)}
 
     def encode(self, shared: Shared, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance (B, d_z) of q(z | O, u).
@@ -92,8 +96,10 @@ class UQSONet(AttentionModel):
         u : Tensor, shape (B, M) or (B, r)
             On the training grid, or coefficients in the span of the outputs.
         """
-        encoded = self.encoder.evaluate(shared["encoder"], torch.cat([h, u], dim=-1))
-        mean, log_variance = encoded.chunk(2, dim=-1)
+        for_u, for_h, bias, *rest = shared["encoder"]
+        # u needs no gradient, so it enters apart from h.
+        given_u = torch.addmm(bias, u, for_u)
+        mean, log_variance = self.encoder.evaluate((for_h, given_u, *rest), h).chunk(2, dim=-1)
         return mean, log_variance
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
