@@ -127,7 +127,8 @@ class _Attention(torch.autograd.Function):
         of_score = torch.zeros_like(score)
         of_layers = [torch.zeros_like(layer) for layer in layers]
         of_tokens: list[Tensor] = []
-        for chunk, of_average in enumerate(gradients[0].split(ctx.sets, 1)):
+        parts = list(enumerate(gradients[0].split(ctx.sets, 1)))
+        for chunk, of_average in reversed(parts):  # what was saved last is nearest to the core
             weights, *states = saved[chunk * (depth + 2) : (chunk + 1) * (depth + 2)]
             g = of_average[:, None]
             total = torch.empty_like(states[-1])
@@ -147,7 +148,7 @@ class _Attention(torch.autograd.Function):
             # the one with few columns.
             of_some = (layers[0] @ total.transpose(1, 2)).sum(0)
             of_tokens.append(of_some.view(len(of_some), weights.shape[1], -1))
-        joined = torch.cat(of_tokens, 2).flatten(1).T
+        joined = torch.cat(of_tokens[::-1], 2).flatten(1).T
         return joined, None, None, of_score, *of_layers
 
 
