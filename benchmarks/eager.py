@@ -1,9 +1,9 @@
 """The peer of training: the paper's formulas written directly in PyTorch, as fast as that goes.
 
 `nn.Linear`, `torch.tanh`, softmax, the plain loss on the training grid, `torch.optim.Adam` (fused).
-Perceptrons of the H heads are evaluated one after another, as the paper writes them, or as one wide
-product a layer (`wide`), whichever is faster is the baseline; so with gradient blocks and without.
-Where all sets of a batch have the same number of sensors, nothing is masked.
+The perceptrons of the H heads are evaluated one after another, as the paper writes them, or side by
+side as batched products; gradients are those of the whole batch, or sums over blocks. Whatever is
+fastest is the baseline. All sets of a batch have the same number of sensors, so nothing is masked.
 """
 
 from __future__ import annotations

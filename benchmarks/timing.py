@@ -29,7 +29,7 @@ def medians(actions: dict[str, Callable[[], object]], repeats: int) -> dict[str,
 
 
 def gemm_peak(repeats: int = 5) -> float:
-    """Return operations a second of float32 products of 1,536 x 1,536 matrices: the best of some."""
+    """Return operations a second of 1,536 x 1,536 float32 products: the best of some."""
     size = 1536
     a, b = torch.randn(2, size, size)
     best = min(_seconds(lambda: a @ b) for _ in range(repeats + 1))

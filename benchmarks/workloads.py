@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -134,7 +135,7 @@ def flops(network: AttentionNetwork, dim: int, points: int, batch: int, m: int) 
 
     def weights(inputs: int, hidden: list[int], outputs: int) -> int:
         widths = [inputs, *hidden, outputs]
-        return sum(a * b for a, b in zip(widths, widths[1:], strict=False))
+        return sum(a * b for a, b in pairwise(widths))
 
     d, heads, z, p = network.embedding_dim, network.heads, network.latent_dim, network.truncation
     h = heads * network.head_width

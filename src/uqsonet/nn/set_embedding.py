@@ -109,15 +109,15 @@ class SetEmbedding(nn.Module):
         self, layers: Mapping[str, Layers], tokens: Tensor, m: int, mask: Tensor | None
     ) -> Tensor:
         """Return the weighted average (H, B, width) of what enters the last layer of v_l."""
-        heads = layers["heads"]
+        heads, alone = layers["heads"], "score" not in layers
         if by_sigmoid(self.projection.activation, tokens):
-            if m == 1:
+            if alone:
                 return hidden_states(tokens, heads)
             return attention(tokens, m, mask, layers["score"][0], heads)
         hidden = tokens.expand(len(heads[0]), *tokens.shape)
         for weight, bias in zip(heads[::2], heads[1::2], strict=True):
             hidden = self.projection.activation(torch.baddbmm(bias, hidden, weight))
-        if m == 1:
+        if alone:
             return hidden
         for_scores, hidden = hidden.chunk(2)
         scores = (for_scores * layers["score"][0]).sum(-1).reshape(len(hidden), m, -1)

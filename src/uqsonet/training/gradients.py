@@ -43,22 +43,35 @@ def without_padding(batch: Batch) -> Batch:
     return rest | cut
 
 
+MIXED_PARTS = 5
+"""Least number of blocks where counts differ: each is padded to its own fullest set only."""
+
+
+def by_count(batch: Batch, normals: Tensor) -> tuple[Batch, Tensor]:
+    """Return the samples of a batch in the order of their sensor counts."""
+    order = batch["mask"].sum(1).argsort(stable=True)
+    return {name: value[order] for name, value in batch.items()}, normals[order]
+
+
 def add_gradients(
     model: OperatorModel, batch: Batch, normals: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Add the gradient of the batch's loss to `.grad`; return the loss and its terms, detached."""
     batch = without_padding(batch)
+    size, rows = len(normals), model.block_rows(batch)
+    if "mask" in batch:
+        batch, normals = by_count(batch, normals)
+        rows = min(rows, -(-size // MIXED_PARTS))
     shared = model.shared(batch)
     leaves = {
         name: tuple(value.detach().requires_grad_() for value in values)
         for name, values in shared.items()
     }
-    size, rows = len(normals), model.block_rows(batch)
     total: Tensor | None = None
     sums: dict[str, Tensor] = {}
     for first in range(0, size, rows):
         part = slice(first, first + rows)
-        block = {name: value[part] for name, value in batch.items()}
+        block = without_padding({name: value[part] for name, value in batch.items()})
         loss, means = model.block_loss(leaves, block, normals[part])
         share = len(normals[part]) / size
         loss = loss * share if share < 1 else loss
