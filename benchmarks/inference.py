@@ -35,7 +35,7 @@ def _rows(problem: str, recipe: str, quick: bool) -> list[Row]:
             posterior = model.condition(x[k], y[k])
             posterior.mean(), posterior.std()
 
-    taken = medians({"single": single, "batch": moments, "loop": one_by_one}, 1 if quick else 3)
+    taken = medians({"single": single, "batch": moments, "loop": one_by_one}, 1)
     title = f"inference, {problem}, recipe {recipe}"
     return [
         Row(

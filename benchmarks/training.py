@@ -47,8 +47,10 @@ def eager_pass(work: Workload, batched: bool, rows: int) -> Callable[[], None]:
     points, factor = model.get_buffer("points"), model.get_buffer("factor")
     rate = work.method.training.learning_rate
     training = EagerTraining(EagerUQSONet(network, points, factor, batched), rate, rows)
+    number = torch.get_num_threads()
 
     def run() -> None:
+        torch.set_num_threads(number)  # the engine's threads have other settings
         for batch, u in zip(work.batches, work.plain, strict=True):
             training.step(batch["locations"], batch["values"], u, work.normals())
 

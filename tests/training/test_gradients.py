@@ -13,7 +13,7 @@ from uqsonet.nn.span import TOLERANCE, output_span
 from uqsonet.problems import get_problem
 from uqsonet.sensors import observe
 from uqsonet.simulation import Functions
-from uqsonet.training.gradients import add_gradients, without_padding
+from uqsonet.training.gradients import Workers, add_gradients, without_padding
 from uqsonet.training.optimiser import StackedOptimiser
 
 SIZE = 60
@@ -119,7 +119,7 @@ def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, m
     expected = plain_loss(model, batch, u.double(), normals)
     parameters = dict(model.named_parameters())
     slopes = torch.autograd.grad(expected, list(parameters.values()), allow_unused=True)
-    loss, terms = add_gradients(model, batch, normals)
+    loss, terms = add_gradients(model, batch, normals, Workers())
     assert float(loss) == pytest.approx(float(expected.detach()), rel=1e-6)
     assert terms["reconstruction"] <= loss
     for (name, parameter), slope in zip(parameters.items(), slopes, strict=True):
@@ -198,8 +198,22 @@ def test_blocks_of_mixed_counts_are_padded_to_their_own_fullest_set(data, monkey
         return inner(self, shared, block, normals)
 
     monkeypatch.setattr(type(model), "block_loss", spied)
-    add_gradients(model, batch, torch.zeros(SIZE, model.latent_dim))
-    assert widths == [(1, False), (2, True), (2, False), (5, True), (5, False)]
+    add_gradients(model, batch, torch.zeros(SIZE, model.latent_dim), Workers())
+    assert sorted(widths) == [(1, False), (2, False), (2, True), (5, False), (5, True)]
+
+
+@pytest.mark.parametrize("counts", [[4], [1, 2, 5]])
+def test_threads_change_no_bit(data, counts, monkeypatch):
+    monkeypatch.setattr(attention, "BLOCK_VALUES", 700)
+    found = []
+    for number in (1, 2, 3):
+        model = prepared(data)
+        batch, _ = batch_of(data, model.targets(data), counts)
+        normals = torch.randn(SIZE, model.latent_dim, generator=torch.Generator().manual_seed(2))
+        loss, _ = add_gradients(model, batch, normals, Workers(number))
+        found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
 def test_padding_is_cut_and_a_mask_that_hides_nothing_dropped(data):

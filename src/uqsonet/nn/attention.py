@@ -135,7 +135,9 @@ class AttentionModel(OperatorModel):
             outside = trunk - self.span @ inside
             found["decoder"] = inside, outside.T @ outside
         if "layout" in batch and batch["layout"].numel() >= len(self.places):
-            found["places"] = (self.embedding.location(self._scaled(self.places)),)
+            layers = found.pop("location")
+            places = self.embedding.location.evaluate(layers, self._scaled(self.places))
+            found["places"] = (places,)
         return found
 
     def block_rows(self, batch: Batch) -> int:
@@ -149,7 +151,8 @@ class AttentionModel(OperatorModel):
         if "places" in shared:
             placed = rows_of(shared["places"][0], batch["layout"])
         else:
-            placed = self.embedding.location(self._scaled(batch["locations"]))
+            scaled = self._scaled(batch["locations"])
+            placed = self.embedding.location.evaluate(shared["location"], scaled)
         values = self._standardised(batch["values"])
         return self.embedding.pool(shared, placed, values, batch.get("mask"))
 

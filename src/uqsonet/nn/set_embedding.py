@@ -52,13 +52,14 @@ class SetEmbedding(nn.Module):
     ) -> Float[Tensor, "B h"]:
         """Map locations (B, m, d), values (B, m), mask (B, m) to h (B, H q [+ 1])."""
         layers = self.prepared(values.shape[1])
-        return self.pool(layers, self.location(locations), values, mask)
+        placed = self.location.evaluate(layers["location"], locations)
+        return self.pool(layers, placed, values, mask)
 
     def prepared(self, sensors: int) -> dict[str, Layers]:
         """Return the layers that `pool` reads for sets of so many sensors."""
         *hidden, (last, offset) = self.projection.pairs()
         *for_scores, (score, _) = self.score.pairs()
-        found = {"value": self.value.prepared()}
+        found = {"location": self.location.prepared(), "value": self.value.prepared()}
         if sensors > 1:
             found["score"] = ((score * self.scale).transpose(1, 2),)
             pairs = zip(for_scores, hidden, strict=True)

@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 
 from uqsonet.config import TrainingConfig
 from uqsonet.nn.base import OperatorModel
-from uqsonet.training.gradients import add_gradients, twin
+from uqsonet.training.gradients import Workers, add_gradients, twin
 from uqsonet.training.sampler import Stack
 
 WARM_UP = 0.05
@@ -67,6 +67,7 @@ class StackedOptimiser:
         self._buffers = dict(model.named_buffers())
         self._twins: list[OperatorModel] = []
         if next(iter(self.parameters.values())).device.type == "cpu":
+            self._workers = Workers()
             self._twins = [self._twin(trial) for trial in range(self.trials)]
 
     @property
@@ -88,7 +89,7 @@ class StackedOptimiser:
             losses.sum().backward()  # of independent losses: each trial gets its own gradient
             return losses.detach(), {k: v.detach() for k, v in terms.items()}
         found = [
-            add_gradients(one, {k: v[i] for k, v in batch.items()}, normals[i])
+            add_gradients(one, {k: v[i] for k, v in batch.items()}, normals[i], self._workers)
             for i, one in enumerate(self._twins)
         ]
         terms = {k: torch.stack([one[k] for _, one in found]) for k in found[0][1]}
