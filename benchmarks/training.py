@@ -17,6 +17,9 @@ from uqsonet.config import AttentionNetwork, KrigingNetwork
 
 H200 = "NVIDIA H200"
 
+UNBLOCKED = 5000
+"""Batches from here on are tried without blocks on one thread only: they are slow, and take GiB."""
+
 
 def engine_pass(work: Workload, trials: int = 1) -> Callable[[], None]:
     """Return an action: one step on the batch of each count."""
@@ -30,7 +33,7 @@ def engine_pass(work: Workload, trials: int = 1) -> Callable[[], None]:
     return run
 
 
-def eager_pass(work: Workload, batched: bool, rows: int) -> Callable[[], None]:
+def eager_pass(work: Workload, batched: bool, rows: int, number: int = 1) -> Callable[[], None]:
     """Return an action: one step of the baseline on the batch of each count.
 
     Parameters
@@ -40,6 +43,8 @@ def eager_pass(work: Workload, batched: bool, rows: int) -> Callable[[], None]:
         Heads as one batched product a layer, not one after another.
     rows : int
         Samples of a gradient block; 0: the whole batch.
+    number : int
+        Threads.
     """
     network, model = work.method.network, work.model
     assert isinstance(network, AttentionNetwork)
@@ -47,12 +52,11 @@ def eager_pass(work: Workload, batched: bool, rows: int) -> Callable[[], None]:
     points, factor = model.get_buffer("points"), model.get_buffer("factor")
     rate = work.method.training.learning_rate
     training = EagerTraining(EagerUQSONet(network, points, factor, batched), rate, rows)
-    number = torch.get_num_threads()
 
     def run() -> None:
-        torch.set_num_threads(number)  # the engine's threads have other settings
-        for batch, u in zip(work.batches, work.plain, strict=True):
-            training.step(batch["locations"], batch["values"], u, work.normals())
+        with threads(number):
+            for batch, u in zip(work.batches, work.plain, strict=True):
+                training.step(batch["locations"], batch["values"], u, work.normals())
 
     return run
 
@@ -74,9 +78,16 @@ def paper_rows(
             engine = engine_pass(work)
             variants = {
                 f"eager PyTorch, heads {'batched' if batched else 'separate'}, "
-                + (f"blocks of {rows}" if rows else "unblocked"): (batched, rows)
+                + (f"blocks of {rows}" if rows else "unblocked")
+                + (f", {used} thread{'s' * (used > 1)}" if number > 1 else ""): (
+                    batched,
+                    rows,
+                    used,
+                )
                 for batched in (True, False)
                 for rows in blocks
+                for used in range(1, number + 1)
+                if rows or size < UNBLOCKED or used == 1
             }
             # the fastest variant, by the batch in the middle
             middle = replace(work, batches=[work.batches[len(work.batches) // 2]])

@@ -210,7 +210,8 @@ def test_threads_change_no_bit(data, counts, monkeypatch):
         model = prepared(data)
         batch, _ = batch_of(data, model.targets(data), counts)
         normals = torch.randn(SIZE, model.latent_dim, generator=torch.Generator().manual_seed(2))
-        loss, _ = add_gradients(model, batch, normals, Workers(number))
+        with Workers(number) as workers:
+            loss, _ = add_gradients(model, batch, normals, workers)
         found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))

@@ -104,13 +104,6 @@ def add_gradients(
     model: OperatorModel, batch: Batch, normals: Tensor, workers: Workers
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Add the gradient of the batch's loss to `.grad`; return the loss and its terms, detached."""
-    with workers:
-        return _add_gradients(model, batch, normals, workers)
-
-
-def _add_gradients(
-    model: OperatorModel, batch: Batch, normals: Tensor, workers: Workers
-) -> tuple[Tensor, dict[str, Tensor]]:
     batch = without_padding(batch)
     size, rows = len(normals), model.block_rows(batch)
     if "mask" in batch:

@@ -65,9 +65,9 @@ class StackedOptimiser:
         for parameter in self.parameters.values():
             parameter.grad = torch.zeros_like(parameter)
         self._buffers = dict(model.named_buffers())
+        self._workers = Workers()
         self._twins: list[OperatorModel] = []
         if next(iter(self.parameters.values())).device.type == "cpu":
-            self._workers = Workers()
             self._twins = [self._twin(trial) for trial in range(self.trials)]
 
     @property
@@ -107,6 +107,10 @@ class StackedOptimiser:
 
     def step(self, iteration: int, batch: Stack, normals: Tensor) -> dict[str, Tensor]:
         """Take one step and return the loss and its terms, each (T,), detached."""
+        with self._workers:
+            return self._step(iteration, batch, normals)
+
+    def _step(self, iteration: int, batch: Stack, normals: Tensor) -> dict[str, Tensor]:
         losses, terms = self.gradients(batch, normals)
         if self.config.gradient_clip is not None:
             self._clip(self.config.gradient_clip)
