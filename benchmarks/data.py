@@ -90,8 +90,9 @@ def five_point(k: np.ndarray, spacing: float) -> object:
     right[:, -1] = 0  # the neighbour beyond a row's end is a boundary point
     right = right.ravel()[:-1]
     below = faces[0][:-1].ravel()
-    bands = [sum(faces).ravel(), -right, -right, -below, -below]
-    return diags_array(bands, offsets=[0, 1, -1, n, -n], format="csc") / spacing**2
+    bands = [np.sum(faces, 0).ravel(), -right, -right, -below, -below]
+    offsets = np.array([0, 1, -1, n, -n])
+    return diags_array(bands, offsets=offsets, format="csc") / spacing**2  # pyright: ignore
 
 
 def gaussian_fields(repeats: int) -> Row:
@@ -170,11 +171,12 @@ def _exponax(w0: Tensor, forcing: Tensor) -> Callable[[], object]:
     spectrum = jax.numpy.fft.rfft2(forcing.numpy())
 
     class Forced(exponax.stepper.NavierStokesVorticity):
-        def _build_nonlinear_fun(self, derivative_operator: object) -> Callable[..., object]:
+        def _build_nonlinear_fun(self, derivative_operator):  # pyright: ignore
             convection = super()._build_nonlinear_fun(derivative_operator)
             return lambda w: convection(w) + spectrum
 
-    stepper = Forced(2, 1.0, 100, 0.05, diffusivity=1e-3, vorticity_convection_scale=-1.0, order=4)
+    settings = {"diffusivity": 1e-3, "vorticity_convection_scale": -1.0, "order": 4}
+    stepper = Forced(2, 1.0, 100, 0.05, **settings)  # pyright: ignore
     run = jax.jit(exponax.repeat(stepper, 200))
 
     def two() -> None:

@@ -16,7 +16,7 @@ import torch
 from benchmarks.rows import Row, not_run
 from benchmarks.timing import hardware
 from benchmarks.workloads import configuration
-from uqsonet.config import JobsConfig, ProblemConfig
+from uqsonet.config import Evaluation, JobsConfig, ProblemConfig
 from uqsonet.evaluation import evaluate
 from uqsonet.layouts import generate_layouts
 from uqsonet.reference import compute_reference
@@ -61,7 +61,8 @@ def run_stage(stage: str, folder: Path, pairs: int) -> None:
         chosen = case.sensors.model_copy(update={"pool": 2000})
         generate_layouts(PROBLEM, chosen, 1, 100, 200, sensors)
     elif stage == "reference":
-        for split, label in (("validation", "validation"), ("test", "precise")):
+        labels: list[tuple[str, Evaluation]] = [("validation", "validation"), ("test", "precise")]
+        for split, label in labels:
             samples = config.evaluation_of(case.name, label).model_copy(update={"sets": SETS})
             files = functions, sensors, split, label, samples
             compute_reference(*files, 0.0, 1, folder / f"{split}.h5")

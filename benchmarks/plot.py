@@ -23,7 +23,7 @@ def draw(rows: list[Row], folder: Path) -> None:
     kinds = list(dict.fromkeys(_kind(row) for row in scaled))
     with plt.rc_context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}):
         figure = plt.figure(figsize=(10.5, 1.6 + 0.42 * len(compared)), layout="constrained")
-        left, right = figure.subfigures(1, 2, width_ratios=(2.1, 1))
+        left, right = figure.subfigures(1, 2, width_ratios=(2.1, 1), squeeze=False)[0]
         _bars(left.subplots(), compared)
         if kinds:
             panels = right.subplots(len(kinds), 1, squeeze=False)[:, 0]

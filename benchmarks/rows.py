@@ -7,6 +7,7 @@ import io
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 NOT_RUN = "not run"
 COLUMNS = "name,hardware,value,unit,peer,peer_value,ratio,floor,fraction_of_floor".split(",")
@@ -51,7 +52,7 @@ class Row:
         """The floor as a share of the value: 1 is the best possible."""
         return None if self.value is None or self.floor is None else self.floor / self.value
 
-    def cells(self) -> dict[str, str]:
+    def cells(self) -> dict[str, Any]:
         """Return the row as it stands in the file."""
         found: dict[str, object] = asdict(self)
         found |= {"ratio": self.ratio, "fraction_of_floor": self.fraction_of_floor}
@@ -73,7 +74,7 @@ def _text(value: object) -> str:
 def write(rows: list[Row], folder: Path) -> None:
     """Write benchmarks.csv and benchmarks.json."""
     folder.mkdir(parents=True, exist_ok=True)
-    cells = [row.cells() for row in rows]
+    cells: list[dict[Any, Any]] = [row.cells() for row in rows]
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()

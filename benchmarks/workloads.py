@@ -69,7 +69,7 @@ class Workload:
 
     def optimiser(self, trials: int = 1) -> StackedOptimiser:
         """Return a fresh optimiser of so many trials, all with the same start."""
-        start = dict(self.model.named_parameters())
+        start: dict[str, Tensor] = dict(self.model.named_parameters())
         return StackedOptimiser(self.model, [start] * trials, self.method.training)
 
 

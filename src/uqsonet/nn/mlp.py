@@ -33,6 +33,10 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
         self.activation = ACTIVATIONS[activation]
 
+    def weights(self) -> list[Tensor]:
+        """Return the weight (outputs, inputs) of each layer."""
+        return [layer.get_parameter("weight") for layer in self.layers]
+
     def prepared(self, first: Tensor | None = None) -> Layers:
         """Return the layers as `evaluate` reads them, to be computed once a step.
 
@@ -41,10 +45,11 @@ class MLP(nn.Module):
         first : Tensor, shape (width, inputs), optional
             To be used in place of the first layer's weight, for inputs in other coordinates.
         """
-        weights = [layer.weight for layer in self.layers]
+        weights = self.weights()
         if first is not None:
             weights[0] = first
-        pairs = zip(weights, (layer.bias for layer in self.layers), strict=True)
+        biases = [layer.get_parameter("bias") for layer in self.layers]
+        pairs = zip(weights, biases, strict=True)
         layers = [tensor for weight, bias in pairs for tensor in (weight.T, bias)]
         return (
             sigmoid_coordinates(layers, True)

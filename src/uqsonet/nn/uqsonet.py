@@ -79,7 +79,7 @@ class UQSONet(AttentionModel):
         On coefficients in the span V, a weight W acts as W V.
         """
         sizes = [self.embedding.outputs, len(self.points)]
-        of_h, of_u = self.encoder.layers[0].weight.split(sizes, dim=1)
+        of_h, of_u = self.encoder.weights()[0].split(sizes, dim=1)
         if self.span is not None:
             of_u = of_u @ self.span
         weight, *rest = self.encoder.prepared(torch.cat([of_h, of_u], dim=1))

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from uqsonet.nn.base import Batch, OperatorModel, Shared
 
-S, T = TypeVar("S"), TypeVar("T")
+S = TypeVar("S")
+T = TypeVar("T")
 
 GROUPS = 4
 """Sums over blocks are formed in so many groups, however many threads share them, so that the
@@ -127,15 +128,17 @@ def add_gradients(
     first, *others = workers.map(group, groups)
     for other in others:
         first.add(other.means, 1.0)
-    pairs = []
+    ends: list[Tensor] = []
+    slopes_of_ends: list[Tensor] = []
     for name, values in shared.items():
         for k, value in enumerate(values):
             slopes = [found.leaves[name][k].grad for found in (first, *others)]
             known = [slope for slope in slopes if slope is not None]
             if known:
-                pairs.append((value, sum(known[1:], known[0])))
-    if pairs:
-        torch.autograd.backward(*zip(*pairs, strict=True))
+                ends.append(value)
+                slopes_of_ends.append(sum(known[1:], known[0]))
+    if ends:
+        torch.autograd.backward(ends, slopes_of_ends)
     loss = first.means.pop("")
     return loss, model.terms(first.means)
 

@@ -83,7 +83,7 @@ class StackedOptimiser:
 
     def gradients(self, batch: Stack, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Set the gradients; return the loss and its terms, each (T,), detached."""
-        torch._foreach_zero_([p.grad for p in self.parameters.values() if p.grad is not None])
+        self._adam.zero_grad(set_to_none=False)
         if not self._twins:
             losses, terms = self.losses(batch, normals)
             losses.sum().backward()  # of independent losses: each trial gets its own gradient
