@@ -35,7 +35,7 @@ class MLP(nn.Module):
 
     def weights(self) -> list[Tensor]:
         """Return the weight (outputs, inputs) of each layer."""
-        return [layer.get_parameter("weight") for layer in self.layers]
+        return [layer.weight for layer in self.layers if isinstance(layer, nn.Linear)]
 
     def prepared(self, first: Tensor | None = None) -> Layers:
         """Return the layers as `evaluate` reads them, to be computed once a step.
@@ -45,10 +45,10 @@ class MLP(nn.Module):
         first : Tensor, shape (width, inputs), optional
             To be used in place of the first layer's weight, for inputs in other coordinates.
         """
-        weights = self.weights()
+        weights: list[Tensor] = self.weights()
         if first is not None:
             weights[0] = first
-        biases = [layer.get_parameter("bias") for layer in self.layers]
+        biases = [layer.bias for layer in self.layers if isinstance(layer, nn.Linear)]
         pairs = zip(weights, biases, strict=True)
         layers = [tensor for weight, bias in pairs for tensor in (weight.T, bias)]
         return (
