@@ -44,9 +44,9 @@ def _bars(axes: Axes, rows: list[Row]) -> None:
     for place, ratio in zip(places, ratios, strict=True):
         digits = 0 if ratio >= 100 else 1
         axes.text(ratio * 1.06, place, f"{ratio:.{digits}f}", va="center", color=BLUE)
-    labels = [f"{_short(row.name)}\nagainst {_short(row.peer)}" for row in rows]
+    labels = [f"{_short(row.name)}{_threads(row)}\nagainst {_short(row.peer)}" for row in rows]
     axes.set_yticks(list(places), labels)
-    axes.invert_yaxis()
+    axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel("peer / ours (time, or error after equal time)")
 
 
@@ -59,6 +59,12 @@ def _curve(axes: Axes, kind: str, rows: list[Row]) -> None:
     axes.set_xlim(left=0)
     axes.set_xlabel(kind, labelpad=1)
     axes.set_ylabel(f"{unit} a step" if rows[0].unit != "s" else unit)
+
+
+def _threads(row: Row) -> str:
+    """Return the number of threads where there is more than one."""
+    number = row.hardware.rpartition(", ")[2]
+    return f", {number}" if number.endswith("threads") else ""
 
 
 def _kind(row: Row) -> str:
