@@ -18,7 +18,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env tables test test-slurm test-kill fuzz lint format lock pyemma clean
+.PHONY: help env tables test test-slurm test-kill fuzz bench lint format lock pyemma clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -76,6 +76,12 @@ fuzz: env ## 12,000 damaged configurations and 6,000 damaged files; counts in re
 	@mkdir -p results
 	$(BIN)/python -m tests.reliability.fuzz_config --count 12000 --log results/fuzz-config.csv
 	$(BIN)/python -m tests.reliability.fuzz_files --count 6000 --log results/fuzz-files.csv
+
+# BENCH=quick: small sizes, under a minute. neuralprocesses is compared with if it is installed.
+BENCH ?= full
+bench: env ## speed against peers, memory, scaling: a quarter of an hour; results/benchmarks/
+	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
+	  $(BIN)/python -W ignore -m benchmarks $(if $(filter quick,$(BENCH)),--quick) --out results/benchmarks
 
 lint: env ## style, formatting, types, import layers
 	$(BIN)/ruff check

@@ -169,7 +169,7 @@ WASSERSTEIN_SECONDS = 0.3
 """One exact W2 between 1,000 and 1,000 samples."""
 
 
-class _Meter:
+class Meter:
     """Times each kind of model once, however many cases it stands in."""
 
     def __init__(self, config: Config) -> None:
@@ -219,7 +219,7 @@ def estimate(config: Config, root: Path) -> list[Cost]:
     root : Path
         Folder that `config.results` is relative to.
     """
-    plan, meter = Plan(config), _Meter(config)
+    plan, meter = Plan(config), Meter(config)
     jobs: dict[str, dict[str, float]] = {
         stage: {} for stage in ("simulate", "reference", "train", "evaluate")
     }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 
 import torch
 
 from uqsonet.errors import ConfigError
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in malloc.h
 
 
 def require_device(name: str) -> str:
@@ -27,3 +30,18 @@ def require_device(name: str) -> str:
                 f"jobs.device = {name!r}, but torch sees {count} CUDA devices; use 'cpu'"
             )
     return name
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what tensors give back, instead of returning it to the system.
+
+    A training step frees and asks for the same few MiB again and again; fresh pages from the system
+    have to be filled with zeros and mapped each time, which can take longer than the mathematics.
+    Only glibc has this setting; elsewhere nothing happens.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    mallopt(_MMAP_THRESHOLD, 1 << 30)
+    mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)

@@ -1,9 +1,20 @@
 """The networks that UQ-SONet and VIDON share (sections 2, 3.1): h(O), branch, trunk.
 
 The expansion is ``u(y) = factor(y) * sum_n b^n t^n(y)`` with the problem's hard boundary factor.
+
+In training u is known by its coefficients c in the span V of the training outputs
+(`uqsonet.nn.span`), u = V c, and the squared error of an expansion ``B b``, B being the trunk on
+the grid, is that within the span and what B b has outside of it:
+
+    |V c - B b|^2 = |c - V^T B b|^2 + b^T (R^T R) b,    R = B - V V^T B.
+
+Neither term loses digits, as |u|^2 - 2 b^T B^T u + b^T B^T B b would where the error is small.
+Before `fit_constants`, or where outputs fill the whole space, V is the identity.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,11 +22,44 @@ from torch import Tensor
 from uqsonet.blocks import column_moments
 from uqsonet.config import AttentionNetwork
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.nn.base import OperatorModel
+from uqsonet.nn.base import Batch, OperatorModel, Shared
 from uqsonet.nn.mlp import MLP
 from uqsonet.nn.set_embedding import SetEmbedding
+from uqsonet.nn.span import output_span
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
+
+BLOCK_VALUES = 1 << 21
+"""Values of one hidden layer of all heads in a gradient block (8 MiB): what a block keeps for the
+way back stays near the core."""
+
+
+class _Rows(torch.autograd.Function):
+    """Rows of a small table; torch's own gradient of that is ten times slower on a CPU."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(table: Tensor, index: Tensor) -> Tensor:
+        return table[index]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.rows = len(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        g = gradients[0].reshape(-1, gradients[0].shape[-1])
+        return g.new_zeros(ctx.rows, g.shape[1]).index_add(0, index.reshape(-1), g), None
+
+
+def rows_of(table: Tensor, index: Tensor) -> Tensor:
+    """Return rows (..., d) of a table (n, d)."""
+    found = _Rows.apply(table, index)
+    assert isinstance(found, Tensor)
+    return found
 
 
 class AttentionModel(OperatorModel):
@@ -25,6 +69,8 @@ class AttentionModel(OperatorModel):
     input_std: Tensor
     points: Tensor
     factor: Tensor
+    places: Tensor
+    span: Tensor | None
 
     def __init__(self, problem: str, config: AttentionNetwork, noise_std: float) -> None:
         super().__init__(problem, config, noise_std)
@@ -44,11 +90,15 @@ class AttentionModel(OperatorModel):
         self.register_buffer(
             "factor", self.problem.boundary_factor(points).float(), persistent=False
         )
+        self.register_buffer("places", grid.points().float(), persistent=False)
+        self.register_buffer("span", None, persistent=False)
         self.register_buffer("input_mean", torch.zeros(()))
         self.register_buffer("input_std", torch.ones(()))
 
     def fit_constants(self, functions: Functions) -> None:
-        """Set the statistics of the transformed input (training data only)."""
+        """Set the span of the outputs and statistics of the input (training data only)."""
+        span = output_span(functions.u_rows)
+        self.span = None if span is None else span.to(self.points)
         if self.config.standardise_inputs:
             size, points = functions.kappa_rows.shape
             means, stds = column_moments(functions.field_rows())
@@ -58,20 +108,69 @@ class AttentionModel(OperatorModel):
             self.input_std.copy_((squares / (size * points - 1)).sqrt())
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
-        """Return the outputs on the training grid."""
+        """Return the outputs on the training grid, or their coefficients in `span`."""
         points = functions.u_rows.shape[1]
         if points != len(self.points):
             raise ConfigError(f"outputs have {points} points, expected {len(self.points)}")
-        return {"u": functions.u}
+        if self.span is None:
+            return {"u": functions.u}
+        coefficients, first = torch.empty(functions.size, self.span.shape[1]), 0
+        for block in functions.u_rows.blocks():
+            coefficients[first : first + len(block)] = block.double() @ self.span.double()
+            first += len(block)
+        return {"u": coefficients}
 
-    def embed(self, locations: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    def shared(self, batch: Batch) -> Shared:
+        """Return layers ready for use, the trunk in coordinates of the span, embedded points.
+
+        Sensors of a batch stand on points of the problem's grid. Where there are more sensors than
+        points, each point is embedded once.
+        """
+        found = self.embedding.prepared(batch["values"].shape[1])
+        found["branch"] = self.branch.prepared()
+        trunk = self.factor[:, None] * self.trunk(self.points)
+        found["decoder"] = (trunk,)
+        if self.span is not None:
+            inside = self.span.T @ trunk
+            outside = trunk - self.span @ inside
+            found["decoder"] = inside, outside.T @ outside
+        if "layout" in batch and batch["layout"].numel() >= len(self.places):
+            layers = found.pop("location")
+            places = self.embedding.location.evaluate(layers, self._scaled(self.places))
+            found["places"] = (places,)
+        return found
+
+    def block_rows(self, batch: Batch) -> int:
+        """Return the number of samples whose sensors take `BLOCK_VALUES` in the heads."""
+        rows, sensors = batch["values"].shape
+        values = rows * sensors * 2 * self.config.heads * max(self.config.attention)
+        return -(-rows // -(-values // BLOCK_VALUES))
+
+    def embed_batch(self, shared: Shared, batch: Batch) -> Tensor:
+        """Return h(O) of training samples, shape (B, H q)."""
+        if "places" in shared:
+            placed = rows_of(shared["places"][0], batch["layout"])
+        else:
+            scaled = self._scaled(batch["locations"])
+            placed = self.embedding.location.evaluate(shared["location"], scaled)
+        values = self._standardised(batch["values"])
+        return self.embedding.pool(shared, placed, values, batch.get("mask"))
+
+    def embed(self, locations: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Return h(O), shape (B, H q), after the configured scaling of the inputs."""
-        if self.config.standardise_inputs:
-            values = (self.problem.transform.forward(values) - self.input_mean) / self.input_std
-            lower = locations.new_tensor(self.problem.grid.lower)
-            upper = locations.new_tensor(self.problem.grid.upper)
-            locations = 2 * (locations - lower) / (upper - lower) - 1
-        return self.embedding(locations, values, mask)
+        return self.embedding(self._scaled(locations), self._standardised(values), mask)
+
+    def _scaled(self, locations: Tensor) -> Tensor:
+        if not self.config.standardise_inputs:
+            return locations
+        lower = locations.new_tensor(self.problem.grid.lower)
+        upper = locations.new_tensor(self.problem.grid.upper)
+        return 2 * (locations - lower) / (upper - lower) - 1
+
+    def _standardised(self, values: Tensor) -> Tensor:
+        if not self.config.standardise_inputs:
+            return values
+        return (self.problem.transform.forward(values) - self.input_mean) / self.input_std
 
     def basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return offset zero (M,) and the trunk with its boundary factor (M, p), float64."""

@@ -23,7 +23,10 @@ from uqsonet.sensors import Observations, observations_of
 from uqsonet.simulation import Functions
 
 Batch = dict[str, Tensor]
-"""`locations`, `values`, `mask` where the model reads sensors, and the rows of `targets`."""
+"""Where the model reads sensors: `locations`, `values`, `mask` (none if nothing is padding) and, if
+they stand on the problem's grid, `layout` (B, m), their points. Besides, the rows of `targets`."""
+Shared = dict[str, tuple[Tensor, ...]]
+"""What all samples of a batch share, by name."""
 NetworkConfig = AttentionNetwork | KrigingNetwork
 
 
@@ -70,6 +73,27 @@ class OperatorModel(nn.Module, ABC):
         normals : Tensor, shape (B, latent_dim)
             The randomness of the evaluation, drawn outside so that the loss is a pure function.
         """
+
+    def shared(self, batch: Batch) -> Shared:
+        """Return what all samples of a batch share: functions of parameters alone, for one step."""
+        return {}
+
+    def block_loss(
+        self, shared: Shared, batch: Batch, normals: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of some samples of a batch, and means over them that `terms` reads.
+
+        Training adds the gradients of blocks that fit a cache; this and `shared` are what it needs.
+        """
+        return self.loss(batch, normals)
+
+    def terms(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the terms of the loss, all scalars, from the means of a whole batch."""
+        return means
+
+    def block_rows(self, batch: Batch) -> int:
+        """Return into how many samples a batch is best cut on a CPU; by default it is not."""
+        return len(next(iter(batch.values())))
 
     def forward(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return `loss`; torch.func calls modules through `forward`."""

@@ -8,6 +8,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from uqsonet.nn.sigmoid import Layers, perceptron, sigmoid_coordinates
+
 ACTIVATIONS = {"tanh": torch.tanh, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
 
 
@@ -31,12 +33,42 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
         self.activation = ACTIVATIONS[activation]
 
+    def weights(self) -> list[Tensor]:
+        """Return the weight (outputs, inputs) of each layer."""
+        return [layer.weight for layer in self.layers if isinstance(layer, nn.Linear)]
+
+    def prepared(self, first: Tensor | None = None) -> Layers:
+        """Return the layers as `evaluate` reads them, to be computed once a step.
+
+        Parameters
+        ----------
+        first : Tensor, shape (width, inputs), optional
+            To be used in place of the first layer's weight, for inputs in other coordinates.
+        """
+        weights: list[Tensor] = self.weights()
+        if first is not None:
+            weights[0] = first
+        biases = [layer.bias for layer in self.layers if isinstance(layer, nn.Linear)]
+        pairs = zip(weights, biases, strict=True)
+        layers = [tensor for weight, bias in pairs for tensor in (weight.T, bias)]
+        return (
+            sigmoid_coordinates(layers, True)
+            if by_sigmoid(self.activation, layers[0])
+            else tuple(layers)
+        )
+
+    def evaluate(self, layers: Layers, x: Tensor) -> Tensor:
+        """Map (..., inputs) to (..., outputs) with prepared layers."""
+        if by_sigmoid(self.activation, x):
+            return perceptron(x.reshape(-1, x.shape[-1]), layers).reshape(*x.shape[:-1], -1)
+        *hidden, last, offset = layers
+        for weight, bias in zip(hidden[::2], hidden[1::2], strict=True):
+            x = self.activation(_affine(x, weight, bias))
+        return _affine(x, last, offset)
+
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., inputs) to (..., outputs)."""
-        *hidden, last = self.layers
-        for layer in hidden:
-            x = self.activation(layer(x))
-        return last(x)
+        return self.evaluate(self.prepared(), x)
 
 
 class HeadsMLP(nn.Module):
@@ -64,9 +96,24 @@ class HeadsMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (k, inputs) to (heads, k, outputs)."""
-        depth = len(self.weights)
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.matmul(x, weight) + bias
-            if i < depth - 1:
-                x = self.activation(x)
-        return x
+        x = x.expand(self.weights[0].shape[0], *x.shape)
+        *hidden, (last, offset) = self.pairs()
+        for weight, bias in hidden:
+            x = self.activation(torch.baddbmm(bias, x, weight))
+        return torch.baddbmm(offset, x, last)
+
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Return weight and bias of each layer."""
+        return list(zip(self.weights, self.biases, strict=True))
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return x W + b; b may be a row for each row of x."""
+    if bias.ndim > 1:
+        return torch.addmm(bias, x, weight)
+    return nn.functional.linear(x, weight.T, bias)
+
+
+def by_sigmoid(activation: object, tensor: Tensor) -> bool:
+    """Whether layers are used in sigmoid coordinates: tanh on a CPU."""
+    return activation is torch.tanh and tensor.device.type == "cpu"

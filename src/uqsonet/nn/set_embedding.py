@@ -6,12 +6,21 @@ weights softmax_i(w_l(Lambda_i) / sqrt(d_emb)); h is the concatenation over the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from uqsonet.config import AttentionNetwork
-from uqsonet.nn.mlp import MLP, HeadsMLP
+from uqsonet.nn.mlp import MLP, HeadsMLP, by_sigmoid
+from uqsonet.nn.sigmoid import (
+    Layers,
+    attention,
+    hidden_states,
+    linear_on_states,
+    sigmoid_coordinates,
+)
 
 
 class SetEmbedding(nn.Module):
@@ -39,17 +48,81 @@ class SetEmbedding(nn.Module):
         self,
         locations: Float[Tensor, "B m d"],
         values: Float[Tensor, "B m"],
-        mask: Bool[Tensor, "B m"],
+        mask: Bool[Tensor, "B m"] | None = None,
     ) -> Float[Tensor, "B h"]:
         """Map locations (B, m, d), values (B, m), mask (B, m) to h (B, H q [+ 1])."""
+        layers = self.prepared(values.shape[1])
+        placed = self.location.evaluate(layers["location"], locations)
+        return self.pool(layers, placed, values, mask)
+
+    def prepared(self, sensors: int) -> dict[str, Layers]:
+        """Return the layers that `pool` reads for sets of so many sensors."""
+        *hidden, (last, offset) = self.projection.pairs()
+        *for_scores, (score, _) = self.score.pairs()
+        found = {"location": self.location.prepared(), "value": self.value.prepared()}
+        if sensors > 1:
+            found["score"] = ((score * self.scale).transpose(1, 2),)
+            pairs = zip(for_scores, hidden, strict=True)
+            hidden = [(torch.cat([a, b]), torch.cat([c, d])) for (a, c), (b, d) in pairs]
+        layers = [tensor for pair in hidden for tensor in pair]
+        if not by_sigmoid(self.projection.activation, last):
+            return found | {"heads": tuple(layers), "projection": (last, offset)}
+        if sensors > 1:
+            found["score"] = (2.0 * found["score"][0],)
+        found["heads"] = sigmoid_coordinates(layers, False)
+        return found | {"projection": linear_on_states(last, offset)}
+
+    def pool(
+        self,
+        layers: Mapping[str, Layers],
+        placed: Float[Tensor, "B m e"],
+        values: Float[Tensor, "B m"],
+        mask: Bool[Tensor, "B m"] | None = None,
+    ) -> Float[Tensor, "B h"]:
+        """Return h from embedded locations ``Lambda_x(x_i)`` and values.
+
+        Weights sum to 1, so the linear last layer of v_l acts on the average of what enters it
+        instead of on each sensor; a single sensor needs no weights; and the last bias of w_l
+        changes none.
+
+        Parameters
+        ----------
+        layers : mapping
+            From `prepared`.
+        placed : Tensor, shape (B, m, d_emb)
+        values : Tensor, shape (B, m)
+        mask : Tensor of bool, shape (B, m), optional
+            False on padding; None if there is none.
+        """
         b, m = values.shape
-        tokens = (self.location(locations) + self.value(values[..., None])).reshape(b * m, -1)
-        scores = self.score(tokens).reshape(-1, b, m) * self.scale
-        scores = scores.masked_fill(~mask, float("-inf"))
-        weights = torch.softmax(scores, dim=-1)
-        projected = self.projection(tokens).reshape(-1, b, m, self.projection.biases[-1].shape[-1])
-        pooled = (weights[..., None] * projected).sum(2)
-        h = pooled.permute(1, 0, 2).reshape(b, -1)
+        # All first sensors, all second ones, ...: sums over sensors run along memory.
+        tokens = placed.transpose(0, 1) + self.value.evaluate(layers["value"], values.T[..., None])
+        by_sensor = None if mask is None else mask.T
+        average = self._average(layers, tokens.reshape(m * b, -1), m, by_sensor)
+        weight, bias = layers["projection"]
+        h = torch.baddbmm(bias, average, weight).permute(1, 0, 2).reshape(b, -1)
         if self.count_feature:
-            h = torch.cat([h, 1.0 / mask.sum(-1, keepdim=True).to(h.dtype)], dim=-1)
+            counts = h.new_full((b, 1), m) if mask is None else mask.sum(-1, keepdim=True).to(h)
+            h = torch.cat([h, 1.0 / counts], dim=-1)
         return h
+
+    def _average(
+        self, layers: Mapping[str, Layers], tokens: Tensor, m: int, mask: Tensor | None
+    ) -> Tensor:
+        """Return the weighted average (H, B, width) of what enters the last layer of v_l."""
+        heads, alone = layers["heads"], "score" not in layers
+        if by_sigmoid(self.projection.activation, tokens):
+            if alone:
+                return hidden_states(tokens, heads)
+            return attention(tokens, m, mask, layers["score"][0], heads)
+        hidden = tokens.expand(len(heads[0]), *tokens.shape)
+        for weight, bias in zip(heads[::2], heads[1::2], strict=True):
+            hidden = self.projection.activation(torch.baddbmm(bias, hidden, weight))
+        if alone:
+            return hidden
+        for_scores, hidden = hidden.chunk(2)
+        scores = (for_scores * layers["score"][0]).sum(-1).reshape(len(hidden), m, -1)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        weights = torch.softmax(scores, dim=1)
+        return (weights[..., None] * hidden.reshape(*weights.shape, -1)).sum(1)

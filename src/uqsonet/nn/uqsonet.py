@@ -13,7 +13,7 @@ from torch import Tensor
 
 from uqsonet.config import AttentionNetwork
 from uqsonet.nn.attention import AttentionModel
-from uqsonet.nn.base import Batch, register
+from uqsonet.nn.base import Batch, Shared, register
 from uqsonet.nn.mlp import MLP
 from uqsonet.posterior import LatentPosterior, Posterior
 from uqsonet.sensors import Observations
@@ -40,6 +40,27 @@ def scaled_squared_error(
     return ((prediction - u) ** 2).mean(-1).mean() / (2 * noise_variance)
 
 
+def reconstruction(model: AttentionModel, shared: Shared, b: Tensor, u: Tensor) -> Tensor:
+    """Return the scaled squared error of the expansions with coefficients b (B, p).
+
+    Parameters
+    ----------
+    model : AttentionModel
+    shared : dict of Tensor
+        From `model.shared`.
+    b : Tensor, shape (B, p)
+    u : Tensor, shape (B, M) or (B, r)
+        On the training grid, or coefficients in the span of the outputs.
+    """
+    variance = model.config.noise_variance
+    decoder, *outside = shared["decoder"]
+    inside = scaled_squared_error(b @ decoder.T, u, variance)
+    if not outside:
+        return inside
+    beyond = (b @ outside[0] * b).sum(-1).mean() / (2 * variance)
+    return (inside * u.shape[-1] + beyond) / len(model.points)
+
+
 @register("attention")
 class UQSONet(AttentionModel):
     """The paper's model, with the sizes of tab:NN from the configuration."""
@@ -52,24 +73,57 @@ class UQSONet(AttentionModel):
         inputs = self.embedding.outputs + len(self.points)
         self.encoder = MLP(inputs, config.encoder, 2 * config.latent_dim, config.activation)
 
-    def encode(self, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and log-variance (B, d_z) of q(z | O, u)."""
-        mean, log_variance = self.encoder(torch.cat([h, u], dim=-1)).chunk(2, dim=-1)
+    def shared(self, batch: Batch) -> Shared:
+        """Return also the encoder, its first layer cut in what acts on h and what on u.
+
+        On coefficients in the span V, a weight W acts as W V.
+        """
+        sizes = [self.embedding.outputs, len(self.points)]
+        of_h, of_u = self.encoder.weights()[0].split(sizes, dim=1)
+        if self.span is not None:
+            of_u = of_u @ self.span
+        weight, *rest = self.encoder.prepared(torch.cat([of_h, of_u], dim=1))
+        for_h, for_u = weight.split([sizes[0], len(weight) - sizes[0]])
+        return super().shared(batch) | {"encoder": (for_u, for_h, *rest)}
+
+    def encode(self, shared: Shared, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and log-variance (B, d_z) of q(z | O, u).
+
+        Parameters
+        ----------
+        shared : Shared
+        h : Tensor, shape (B, H q)
+        u : Tensor, shape (B, M) or (B, r)
+            On the training grid, or coefficients in the span of the outputs.
+        """
+        for_u, for_h, bias, *rest = shared["encoder"]
+        # u needs no gradient, so it enters apart from h.
+        given_u = torch.addmm(bias, u, for_u)
+        mean, log_variance = self.encoder.evaluate((for_h, given_u, *rest), h).chunk(2, dim=-1)
         return mean, log_variance
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the negative ELBO (eq:loss) with one draw of z per sample."""
-        h = self.embed(batch["locations"], batch["values"], batch["mask"])
-        mean, log_variance = self.encode(h, batch["u"])
+        loss, means = self.block_loss(self.shared(batch), batch, normals)
+        return loss, self.terms(means)
+
+    def block_loss(
+        self, shared: Shared, batch: Batch, normals: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the negative ELBO of some samples, the KL of each unit and the error."""
+        h = self.embed_batch(shared, batch)
+        mean, log_variance = self.encode(shared, h, batch["u"])
         z = mean + normals * (0.5 * log_variance).exp()
-        prediction = self.decode(self.branch(torch.cat([h, z], dim=-1)))
+        b = self.branch.evaluate(shared["branch"], torch.cat([h, z], dim=-1))
         per_unit = gaussian_kl(mean, log_variance).mean(0)
-        divergence = per_unit.sum()
-        reconstruction = scaled_squared_error(prediction, batch["u"], self.config.noise_variance)
-        loss = divergence + reconstruction
-        active = (per_unit > ACTIVE_NATS).sum().to(loss.dtype)
-        terms = {"kl": divergence, "reconstruction": reconstruction, "active_units": active}
-        return loss, terms
+        error = reconstruction(self, shared, b, batch["u"])
+        return per_unit.sum() + error, {"kl": per_unit, "reconstruction": error}
+
+    def terms(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return both terms of the loss, and how many latent units carry information."""
+        per_unit = means["kl"]
+        active = (per_unit > ACTIVE_NATS).sum().to(per_unit.dtype)
+        return means | {"kl": per_unit.sum(), "active_units": active}
 
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
         ready = self._checked(observations, noise_std)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from uqsonet.nn.attention import AttentionModel
-from uqsonet.nn.base import Batch, register
-from uqsonet.nn.uqsonet import scaled_squared_error
+from uqsonet.nn.base import Batch, Shared, register
+from uqsonet.nn.uqsonet import reconstruction
 from uqsonet.posterior import PointPosterior, Posterior
 from uqsonet.sensors import Observations
 
@@ -20,9 +20,14 @@ class VIDON(AttentionModel):
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the mean squared error over batch and points, in the units of eq:loss."""
-        h = self.embed(batch["locations"], batch["values"], batch["mask"])
-        prediction = self.decode(self.branch(h))
-        error = scaled_squared_error(prediction, batch["u"], self.config.noise_variance)
+        return self.block_loss(self.shared(batch), batch, normals)
+
+    def block_loss(
+        self, shared: Shared, batch: Batch, normals: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the same for some samples of a batch."""
+        b = self.branch.evaluate(shared["branch"], self.embed_batch(shared, batch))
+        error = reconstruction(self, shared, b, batch["u"])
         return error, {"reconstruction": error}
 
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.config import JobsConfig, MethodConfig
-from uqsonet.devices import require_device
+from uqsonet.devices import keep_freed_memory, require_device
 from uqsonet.errors import TrainingError
 from uqsonet.layouts import load_layouts
 from uqsonet.nn.base import OperatorModel, build_model
@@ -147,6 +147,7 @@ def train(
         saving a checkpoint).
     """
     device = require_device(jobs.device)
+    keep_freed_memory()
     data = load_functions(job.functions, "training", job.training)
     model, initial = initialise(job, data)
     _, kept = data.problem.training_grid()

@@ -1,7 +1,9 @@
 """One optimisation step for a stack of trials: loss, gradients, Adam, weight average.
 
 Trials share data and code and nothing else, so they train as one model whose parameters have a
-leading trial axis; Adam acts element by element, and each trial's trajectory is its own.
+leading trial axis; Adam acts element by element, and each trial's trajectory is its own. On a GPU
+the loss is mapped over that axis. On a CPU the products of one trial fill a core already, and
+trials take turns.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from torch.func import functional_call, vmap
 
 from uqsonet.config import TrainingConfig
 from uqsonet.nn.base import OperatorModel
+from uqsonet.training.gradients import Workers, add_gradients, twin
 from uqsonet.training.sampler import Stack
 
 WARM_UP = 0.05
@@ -59,42 +62,63 @@ class StackedOptimiser:
             weight_decay=config.weight_decay,
             fused=True,
         )
-        self._shared = dict(model.named_buffers())
+        for parameter in self.parameters.values():
+            parameter.grad = torch.zeros_like(parameter)
+        self._buffers = dict(model.named_buffers())
+        self._workers = Workers()
+        self._twins: list[OperatorModel] = []
+        if next(iter(self.parameters.values())).device.type == "cpu":
+            self._twins = [self._twin(trial) for trial in range(self.trials)]
 
     @property
     def trials(self) -> int:
         """Number of stacked trials."""
         return len(next(iter(self.parameters.values())))
 
+    def _twin(self, trial: int) -> OperatorModel:
+        """Return a model whose parameters and gradients are one trial's part of the stack."""
+        parts = {name: p.detach()[trial] for name, p in self.parameters.items()}
+        gradients = {n: p.grad[trial] for n, p in self.parameters.items() if p.grad is not None}
+        return twin(self.model, parts, gradients)
+
+    def gradients(self, batch: Stack, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Set the gradients; return the loss and its terms, each (T,), detached."""
+        self._adam.zero_grad(set_to_none=False)
+        if not self._twins:
+            losses, terms = self.losses(batch, normals)
+            losses.sum().backward()  # of independent losses: each trial gets its own gradient
+            return losses.detach(), {k: v.detach() for k, v in terms.items()}
+        found = [
+            add_gradients(one, {k: v[i] for k, v in batch.items()}, normals[i], self._workers)
+            for i, one in enumerate(self._twins)
+        ]
+        terms = {k: torch.stack([one[k] for _, one in found]) for k in found[0][1]}
+        return torch.stack([loss for loss, _ in found]), terms
+
     def losses(self, batch: Stack, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss (T,) and its terms, each (T,)."""
+        """Return the loss (T,) and its terms, each (T,), mapped over trials."""
 
         def one(
             parameters: dict[str, Tensor], batch: Stack, normals: Tensor
         ) -> tuple[Tensor, dict[str, Tensor]]:
-            return functional_call(self.model, (parameters, self._shared), (batch, normals))
+            return functional_call(self.model, (parameters, self._buffers), (batch, normals))
 
-        if self.trials > 1:
-            return vmap(one)(self.parameters, batch, normals)
-        loss, terms = one(
-            {k: v[0] for k, v in self.parameters.items()},
-            {k: v[0] for k, v in batch.items()},
-            normals[0],
-        )
-        return loss[None], {k: v[None] for k, v in terms.items()}
+        return vmap(one)(self.parameters, batch, normals)
 
     def step(self, iteration: int, batch: Stack, normals: Tensor) -> dict[str, Tensor]:
         """Take one step and return the loss and its terms, each (T,), detached."""
-        self._adam.zero_grad()
-        losses, terms = self.losses(batch, normals)
-        losses.sum().backward()  # a sum of independent losses: each trial gets its own gradient
+        with self._workers:
+            return self._step(iteration, batch, normals)
+
+    def _step(self, iteration: int, batch: Stack, normals: Tensor) -> dict[str, Tensor]:
+        losses, terms = self.gradients(batch, normals)
         if self.config.gradient_clip is not None:
             self._clip(self.config.gradient_clip)
         for group in self._adam.param_groups:
             group["lr"] = learning_rate(self.config, iteration)
         self._adam.step()
         self._average()
-        return {"loss": losses.detach()} | {k: v.detach() for k, v in terms.items()}
+        return {"loss": losses} | terms
 
     def _clip(self, largest: float) -> None:
         gradients = [p.grad for p in self.parameters.values() if p.grad is not None]

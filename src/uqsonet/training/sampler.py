@@ -114,7 +114,7 @@ class BatchSampler:
     def _read(self, kappa: Tensor, layout: Tensor, counts: Tensor, noise: Tensor | None) -> Stack:
         locations, values = observe(self._problem, kappa, layout, noise, self._points)
         mask = torch.arange(layout.shape[1], device=self._device) < counts[:, None]
-        return {"locations": locations, "values": values, "mask": mask}
+        return {"locations": locations, "layout": layout, "values": values, "mask": mask}
 
     def _fix_batches(self, seed: int) -> list[Stack]:
         """Cut the data once into batches of one sensor count each (section 4.1).
@@ -155,6 +155,7 @@ def _pad(batch: Stack, width: int) -> Stack:
     pad = torch.nn.functional.pad
     return batch | {
         "locations": pad(batch["locations"], (0, 0, 0, extra)),
+        "layout": pad(batch["layout"], (0, extra)),
         "values": pad(batch["values"], (0, extra), value=1.0),
         "mask": pad(batch["mask"], (0, extra)),
     }

@@ -1,0 +1,1 @@
+"""Speed against peers and floors: `python -m benchmarks`, or `make bench`."""

@@ -1,0 +1,158 @@
+"""Training steps against the eager baseline, in one run, with the share of the GEMM peak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean
+
+import torch
+
+from benchmarks.eager import EagerTraining, EagerUQSONet
+from benchmarks.rows import Row, not_run
+from benchmarks.timing import gemm_peak, hardware, medians, threads
+from benchmarks.workloads import Workload, flops, workload
+from uqsonet.config import AttentionNetwork, KrigingNetwork
+
+H200 = "NVIDIA H200"
+
+UNBLOCKED = 5000
+"""Batches from here on are tried without blocks on one thread only: they are slow, and take GiB."""
+
+
+def engine_pass(work: Workload, trials: int = 1) -> Callable[[], None]:
+    """Return an action: one step on the batch of each count."""
+    optimiser = work.optimiser(trials)
+    stacks = [{k: torch.stack([v] * trials) for k, v in batch.items()} for batch in work.batches]
+
+    def run() -> None:
+        for stack in stacks:
+            optimiser.step(0, stack, torch.stack([work.normals() for _ in range(trials)]))
+
+    return run
+
+
+def eager_pass(work: Workload, batched: bool, rows: int, number: int = 1) -> Callable[[], None]:
+    """Return an action: one step of the baseline on the batch of each count.
+
+    Parameters
+    ----------
+    work : Workload
+    batched : bool
+        Heads as one batched product a layer, not one after another.
+    rows : int
+        Samples of a gradient block; 0: the whole batch.
+    number : int
+        Threads.
+    """
+    network, model = work.method.network, work.model
+    assert isinstance(network, AttentionNetwork)
+    torch.manual_seed(0)
+    points, factor = model.get_buffer("points"), model.get_buffer("factor")
+    rate = work.method.training.learning_rate
+    training = EagerTraining(EagerUQSONet(network, points, factor, batched), rate, rows)
+
+    def run() -> None:
+        with threads(number):
+            for batch, u in zip(work.batches, work.plain, strict=True):
+                training.step(batch["locations"], batch["values"], u, work.normals())
+
+    return run
+
+
+def paper_rows(
+    name: str, work: Workload, blocks: list[int], cores: list[int], repeats: int
+) -> list[Row]:
+    """Return the rows of one paper recipe: the engine against the fastest eager variant."""
+    network, model = work.method.network, work.model
+    assert isinstance(network, AttentionNetwork)
+    size, dim = work.method.training.batch_size, model.problem.grid.dim
+    operations = mean(
+        flops(network, dim, len(model.get_buffer("points")), size, batch["values"].shape[1])
+        for batch in work.batches
+    )
+    found = []
+    for number in cores:
+        with threads(number):
+            engine = engine_pass(work)
+            variants = {
+                f"eager PyTorch, heads {'batched' if batched else 'separate'}, "
+                + (f"blocks of {rows}" if rows else "unblocked")
+                + (f", {used} thread{'s' * (used > 1)}" if number > 1 else ""): (
+                    batched,
+                    rows,
+                    used,
+                )
+                for batched in (True, False)
+                for rows in blocks
+                for used in range(1, number + 1)
+                if rows or size < UNBLOCKED or used == 1
+            }
+            # the fastest variant, by the batch in the middle
+            middle = replace(work, batches=[work.batches[len(work.batches) // 2]])
+            middle.plain = [work.plain[len(work.plain) // 2]]
+            tried = medians({k: eager_pass(middle, *v) for k, v in variants.items()}, 1)
+            best = min(tried, key=lambda variant: tried[variant])
+            taken = medians({"engine": engine, best: eager_pass(work, *variants[best])}, repeats)
+            floor = operations / gemm_peak()
+        steps = len(work.batches)
+        found.append(
+            Row(
+                f"{name}, batch {size}",
+                hardware(number),
+                taken["engine"] / steps,
+                "s/iteration",
+                best,
+                taken[best] / steps,
+                floor,
+            )
+        )
+    return found
+
+
+def kriging_row(name: str, work: Workload, repeats: int) -> Row:
+    """Return the row of a tuned recipe: its floor is the products of its own perceptron."""
+    network = work.method.network
+    assert isinstance(network, KrigingNetwork)
+    widths = [network.input_modes, *network.branch, network.output_modes]
+    weights = sum(a * b for a, b in pairwise(widths))
+    # one linear map that is trained, one that is not, no gradient with respect to the input
+    weights += 2 * network.input_modes * network.output_modes
+    size = work.method.training.batch_size
+    unneeded = network.input_modes * (network.branch[0] + 3 * network.output_modes)
+    operations = size * (6.0 * weights - 2.0 * unneeded)
+    taken = medians({"engine": engine_pass(work)}, repeats * 5)["engine"]
+    return Row(
+        f"{name}, batch {size}", hardware(1), taken, "s/iteration", floor=operations / gemm_peak()
+    )
+
+
+def rows(quick: bool) -> list[Row]:
+    """Return the rows of training."""
+    first = workload("diffusion1d", "paper", counts=[2, 5] if quick else None)
+    found = paper_rows(
+        "training, 1D, recipe paper",
+        first,
+        [0] if quick else [0, 250],
+        [1] if quick else [1, 2],
+        3 if quick else 7,
+    )
+    size = 400 if quick else 20_000
+    second = workload("poisson2d", "paper", batch_size=size, counts=[2] if quick else None)
+    blocks = [0] if quick else [1000, 0]
+    found += paper_rows(
+        "training, 2D, recipe paper", second, blocks, [1] if quick else [1, 2], 1 if quick else 2
+    )
+    for problem, label in (("diffusion1d", "1D"), ("poisson2d", "2D")):
+        work = workload(problem, "tuned")
+        found.append(kriging_row(f"training, {label}, recipe tuned", work, 1 if quick else 5))
+    reason = "no GPU of this kind was there"
+    found += [
+        not_run(f"training, {what}", H200, "s/iteration", reason)
+        for what in (
+            "1D, recipe paper, batch 1000, five stacked trials",
+            "2D, recipe paper, batch 20000",
+        )
+    ]
+    return found

@@ -1,0 +1,150 @@
+"""What is trained in the benchmarks: recipes of config.yaml on real data, one batch per count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from uqsonet.config import AttentionNetwork, Config, MethodConfig, load_config
+from uqsonet.layouts import uniform_layouts
+from uqsonet.nn.base import Batch, OperatorModel, build_model
+from uqsonet.problems import get_problem
+from uqsonet.sensors import observe
+from uqsonet.simulation import Functions
+from uqsonet.training.optimiser import StackedOptimiser
+
+CONFIG = Path(__file__).parents[1] / "config.yaml"
+
+
+@cache
+def configuration(recipe: str) -> Config:
+    """Return the default configuration with another recipe."""
+    return load_config(yaml.safe_load(CONFIG.read_text(encoding="utf-8")) | {"recipe": recipe})
+
+
+@cache
+def functions(problem_name: str, size: int) -> Functions:
+    """Return training pairs of a problem."""
+    problem = get_problem(problem_name)
+    kept = problem.training_grid()[1]
+    generator = np.random.default_rng(0)
+    kappa = torch.empty(size, problem.grid.size)
+    u = torch.empty(size, len(kept))
+    for first in range(0, size, 1000):
+        rows = slice(first, min(first + 1000, size))
+        left, right = problem.sample(generator, rows.stop - first)
+        kappa[rows], u[rows] = left, right[:, kept]
+    return Functions(problem, "training", kappa, u)
+
+
+@dataclass
+class Workload:
+    """A model ready to train, with a batch for each number of sensors.
+
+    Attributes
+    ----------
+    method : MethodConfig
+    model : OperatorModel
+    batches : list of Batch
+        With ``u`` as the model's loss reads it.
+    plain : list of Tensor
+        The outputs of each batch on the training grid.
+    """
+
+    method: MethodConfig
+    model: OperatorModel
+    batches: list[Batch]
+    plain: list[Tensor] = field(default_factory=list)
+
+    def normals(self) -> Tensor:
+        """Draw the latent normals of a batch."""
+        return torch.randn(self.method.training.batch_size, self.model.latent_dim)
+
+    def optimiser(self, trials: int = 1) -> StackedOptimiser:
+        """Return a fresh optimiser of so many trials, all with the same start."""
+        start: dict[str, Tensor] = dict(self.model.named_parameters())
+        return StackedOptimiser(self.model, [start] * trials, self.method.training)
+
+
+def workload(
+    problem: str,
+    recipe: str,
+    counts: list[int] | None = None,
+    batch_size: int | None = None,
+    pairs: int | None = None,
+    method: str = "uqsonet",
+) -> Workload:
+    """Return a recipe's training of a problem.
+
+    Parameters
+    ----------
+    problem : str
+        Also the name of the experiment whose recipe and sensor counts are used.
+    recipe : str
+    counts : list of int, optional
+        Other numbers of sensors.
+    batch_size, pairs : int, optional
+        Another batch size; training pairs to make (by default one batch, at least 2,000).
+    method : str
+    """
+    config = configuration(recipe)
+    case = config.case(problem)
+    chosen = config.method_of(case.name, method)
+    if batch_size is not None:
+        chosen = chosen.with_batch_size(batch_size)
+    size = chosen.training.batch_size
+    data = functions(problem, pairs or max(size, 2000))
+    torch.manual_seed(0)
+    model = build_model(method, problem, chosen.network, 0.0)
+    with torch.no_grad():
+        model.fit_constants(data)
+    targets = model.targets(data)
+    counts = counts or (case.sensors.counts if model.reads_sensors else [0])
+    shared = chosen.training.protocol == "batch_shared"
+    found = Workload(chosen, model, [])
+    generator = np.random.default_rng(1)
+    for m in counts:
+        rows = torch.from_numpy(generator.permutation(data.size)[:size].copy())
+        batch = {name: value[rows] for name, value in targets.items()}
+        if model.reads_sensors:
+            drawn = uniform_layouts(generator, data.problem.grid.size, m, 1 if shared else size)
+            layout = torch.from_numpy(drawn).long().expand(size, m)
+            locations, values = observe(data.problem, data.kappa[rows], layout)
+            mask = torch.ones(size, m, dtype=torch.bool)
+            batch |= {"layout": layout, "values": values, "mask": mask}
+            batch["locations"] = locations.float()
+        found.batches.append(batch)
+        found.plain.append(data.u[rows])
+    return found
+
+
+def flops(network: AttentionNetwork, dim: int, points: int, batch: int, m: int) -> float:
+    """Return the operations of one step of the paper's formulas, matrix products only.
+
+    Forward is two operations for each weight and row it meets. Backward is twice that: one
+    product for the gradient of the weight, one for that of the input. The input of the
+    location and value perceptrons and u need no gradient, the trunk meets M points only.
+    """
+
+    def weights(inputs: int, hidden: list[int], outputs: int) -> int:
+        widths = [inputs, *hidden, outputs]
+        return sum(a * b for a, b in pairwise(widths))
+
+    d, heads, z, p = network.embedding_dim, network.heads, network.latent_dim, network.truncation
+    h = heads * network.head_width
+    token = weights(dim, network.location_embedding, d) + weights(1, network.value_embedding, d)
+    token += heads * weights(d, network.attention, 1)
+    token += heads * weights(d, network.attention, network.head_width)
+    sample = weights(h + points, network.encoder, 2 * z) + weights(h + z, network.branch, p)
+    sample += p * points  # the expansion on the grid
+    unneeded = points * network.encoder[0]  # the gradient with respect to u
+    return 6.0 * (batch * (m * token + sample) + points * weights(dim, network.trunk, p)) - (
+        2.0 * batch * unneeded
+    )

@@ -1,0 +1,250 @@
+"""The training engine against the paper's formulas, written plainly, without span and blocks."""
+
+import numpy as np
+import pytest
+import torch
+
+from uqsonet.blocks import RowBlocks
+from uqsonet.config import AttentionNetwork, TrainingConfig
+from uqsonet.layouts import uniform_layouts
+from uqsonet.nn import attention, sigmoid
+from uqsonet.nn.base import build_model
+from uqsonet.nn.span import TOLERANCE, output_span
+from uqsonet.problems import get_problem
+from uqsonet.sensors import observe
+from uqsonet.simulation import Functions
+from uqsonet.training.gradients import Workers, add_gradients, without_padding
+from uqsonet.training.optimiser import StackedOptimiser
+
+SIZE = 60
+NETWORK = AttentionNetwork(
+    embedding_dim=3,
+    heads=2,
+    head_width=8,
+    location_embedding=[10, 10],
+    value_embedding=[10, 10],
+    attention=[8, 8, 8],
+    branch=[16, 16],
+    trunk=[16, 16],
+    encoder=[16, 16],
+    latent_dim=4,
+    truncation=12,
+    noise_variance=1e-2,
+)
+
+
+@pytest.fixture(scope="module", params=["diffusion1d", "poisson2d"])
+def data(request) -> Functions:
+    problem = get_problem(request.param)
+    kappa, u = problem.sample(np.random.default_rng(0), 300)
+    u = u[:, problem.training_grid()[1]]
+    return Functions(problem, "training", kappa.float(), 10 * u.float())
+
+
+def prepared(data: Functions, method: str = "uqsonet", activation: str = "tanh"):
+    torch.manual_seed(3)
+    network = NETWORK.model_copy(update={"activation": activation})
+    model = build_model(method, data.problem.name, network, 0.0)
+    model.fit_constants(data)
+    return model
+
+
+def batch_of(data: Functions, targets, counts: list[int], seed: int = 1):
+    """Sets with the given numbers of sensors in turns, padded to the largest."""
+    generator = np.random.default_rng(seed)
+    rows = torch.from_numpy(generator.integers(data.size, size=SIZE))
+    drawn = uniform_layouts(generator, data.problem.grid.size, max(counts), SIZE)
+    layout = torch.from_numpy(drawn).long()
+    locations, values = observe(data.problem, data.kappa[rows], layout)
+    number = torch.tensor(counts).repeat(SIZE)[:SIZE, None]
+    mask = torch.arange(max(counts)) < number
+    found = {"layout": layout, "locations": locations, "values": values, "mask": mask}
+    return found | {name: value[rows] for name, value in targets.items()}, data.u[rows]
+
+
+def perceptron(layers, x):
+    *hidden, last = layers
+    for layer in hidden:
+        x = torch.tanh(x @ layer.weight.T + layer.bias)
+    return x @ last.weight.T + last.bias
+
+
+def heads(module, x):
+    found = []
+    for head in range(len(module.weights[0])):
+        y = x
+        for k, (weight, bias) in enumerate(zip(module.weights, module.biases, strict=True)):
+            y = y @ weight[head] + bias[head]
+            y = torch.tanh(y) if k < len(module.weights) - 1 else y
+        found.append(y)
+    return torch.stack(found)
+
+
+def plain_loss(model, batch, u, normals):
+    """Section 3 line by line."""
+    e = model.embedding
+    tokens = perceptron(e.location.layers, batch["locations"])
+    tokens = tokens + perceptron(e.value.layers, batch["values"][..., None])
+    scores = heads(e.score, tokens)[..., 0] * e.scale
+    weights = torch.softmax(scores.masked_fill(~batch["mask"], -torch.inf), -1)
+    h = (weights[..., None] * heads(e.projection, tokens)).sum(2).permute(1, 0, 2).flatten(1)
+    divergence = 0.0
+    if model.method == "uqsonet":
+        encoded = perceptron(model.encoder.layers, torch.cat([h, u], -1))
+        mean, log_variance = encoded.chunk(2, -1)
+        divergence = 0.5 * (log_variance.exp() + mean**2 - 1 - log_variance).sum(-1).mean()
+        h = torch.cat([h, mean + normals * (0.5 * log_variance).exp()], -1)
+    trunk = model.factor[:, None] * perceptron(model.trunk.layers, model.points)
+    error = ((perceptron(model.branch.layers, h) @ trunk.T - u) ** 2).mean()
+    return divergence + error / (2 * model.config.noise_variance)
+
+
+@pytest.mark.parametrize("counts", [[1], [4], [1, 2, 5]], ids=["one", "four", "mixed"])
+@pytest.mark.parametrize("blocks", ["whole", "blocks"])
+@pytest.mark.parametrize("method", ["uqsonet", "vidon"])
+def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, monkeypatch):
+    """In float64; data, span and coefficients keep their float32."""
+    if blocks == "blocks":
+        monkeypatch.setattr(attention, "BLOCK_VALUES", 700)
+        monkeypatch.setattr(sigmoid, "CHUNK_VALUES", 300)
+    model = prepared(data, method)
+    if data.problem.name == "poisson2d":
+        assert model.span is not None and model.span.shape[1] < 310
+    batch, u = batch_of(data, model.targets(data), counts)
+    batch = {k: v.double() if v.is_floating_point() else v for k, v in batch.items()}
+    generator = torch.Generator().manual_seed(2)
+    normals = torch.randn(SIZE, model.latent_dim, generator=generator).double()
+    model.double()
+
+    expected = plain_loss(model, batch, u.double(), normals)
+    parameters = dict(model.named_parameters())
+    slopes = torch.autograd.grad(expected, list(parameters.values()), allow_unused=True)
+    loss, terms = add_gradients(model, batch, normals, Workers())
+    assert float(loss) == pytest.approx(float(expected.detach()), rel=1e-6)
+    assert terms["reconstruction"] <= loss
+    for (name, parameter), slope in zip(parameters.items(), slopes, strict=True):
+        if name == "embedding.score.biases.3":  # shifts all scores: no influence
+            continue
+        if len(counts) == 1 and counts[0] == 1 and ".score." in name:  # one sensor, weight 1
+            assert parameter.grad is None
+            continue
+        scale = float(slope.abs().max())
+        torch.testing.assert_close(parameter.grad, slope, rtol=1e-5, atol=2e-6 * scale, msg=name)
+
+
+def test_the_engine_trains_as_the_plain_form(data):
+    """Same seeds, same losses, over iterations of Adam."""
+    model = prepared(data)
+    start = {k: v.detach().clone() for k, v in model.named_parameters()}
+    training = TrainingConfig(iterations=30, batch_size=SIZE, learning_rate=1e-3)
+    optimiser = StackedOptimiser(model, [start], training)
+    other = prepared(data)
+    adam = torch.optim.Adam(other.parameters(), 1e-3)
+    generator = torch.Generator().manual_seed(5)
+    for step in range(30):
+        batch, u = batch_of(data, model.targets(data), [1 + step % 4], seed=step)
+        normals = torch.randn(SIZE, model.latent_dim, generator=generator)
+        adam.zero_grad(set_to_none=False)
+        expected = plain_loss(other, batch, u, normals)
+        expected.backward()
+        adam.step()
+        terms = optimiser.step(step, {k: v[None] for k, v in batch.items()}, normals[None])
+        assert float(terms["loss"]) == pytest.approx(float(expected.detach()), rel=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu"])
+def test_trials_mapped_on_a_gpu_equal_trials_in_turns(data, activation):
+    """The mapped form needs no GPU where the activation is not tanh."""
+    model = prepared(data, activation=activation)
+    start = [{k: v.detach() * scale for k, v in model.named_parameters()} for scale in (1, 0.9)]
+    optimiser = StackedOptimiser(model, start, TrainingConfig(iterations=1, batch_size=SIZE))
+    batch, _ = batch_of(data, model.targets(data), [1, 3])
+    stack = {k: torch.stack([v, v]) for k, v in batch.items()}
+    normals = torch.randn(2, SIZE, model.latent_dim)
+    losses, _ = optimiser.gradients(stack, normals)
+    found = {name: p.grad.clone() for name, p in optimiser.parameters.items()}
+    mapped, _ = optimiser.losses(stack, normals)
+    torch.testing.assert_close(losses, mapped.detach(), rtol=1e-5, atol=0)
+    slopes = torch.autograd.grad(
+        mapped.sum(), list(optimiser.parameters.values()), materialize_grads=True
+    )
+    largest = max(float(slope.abs().max()) for slope in slopes)
+    for (name, grad), slope in zip(found.items(), slopes, strict=True):
+        torch.testing.assert_close(grad, slope, rtol=1e-3, atol=1e-6 * largest, msg=name)
+
+
+def test_sensors_on_embedded_points_equal_sensors_anywhere(data):
+    model = prepared(data)
+    batch, _ = batch_of(data, model.targets(data), [3])
+    direct = {k: v for k, v in batch.items() if k != "layout"}
+    gathered = dict(model.shared(direct))
+    gathered["places"] = (model.embedding.location(model.places),)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model.embed_batch(gathered, batch),
+            model.embed_batch(model.shared(direct), direct),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+
+
+def test_blocks_of_mixed_counts_are_padded_to_their_own_fullest_set(data, monkeypatch):
+    model = prepared(data)
+    batch, _ = batch_of(data, model.targets(data), [1, 2, 5])
+    widths, inner = [], type(model).block_loss
+
+    def spied(self, shared, block, normals):
+        widths.append((block["values"].shape[1], "mask" in block))
+        return inner(self, shared, block, normals)
+
+    monkeypatch.setattr(type(model), "block_loss", spied)
+    add_gradients(model, batch, torch.zeros(SIZE, model.latent_dim), Workers())
+    assert sorted(widths) == [(1, False), (2, False), (2, True), (5, False), (5, True)]
+
+
+@pytest.mark.parametrize("counts", [[4], [1, 2, 5]])
+def test_threads_change_no_bit(data, counts, monkeypatch):
+    monkeypatch.setattr(attention, "BLOCK_VALUES", 700)
+    found = []
+    for number in (1, 2, 3):
+        model = prepared(data)
+        batch, _ = batch_of(data, model.targets(data), counts)
+        normals = torch.randn(SIZE, model.latent_dim, generator=torch.Generator().manual_seed(2))
+        with Workers(number) as workers:
+            loss, _ = add_gradients(model, batch, normals, workers)
+        found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_padding_is_cut_and_a_mask_that_hides_nothing_dropped(data):
+    batch, _ = batch_of(data, {}, [2, 5])
+    full = without_padding(batch)
+    assert full["mask"].shape == (SIZE, 5) and not full["mask"].all()
+    batch["mask"] = torch.arange(5).expand(SIZE, 5) < 3
+    cut = without_padding(batch)
+    assert "mask" not in cut and cut["values"].shape == cut["layout"].shape == (SIZE, 3)
+
+
+def test_the_span_leaves_out_no_more_than_rounding():
+    generator = np.random.default_rng(0)
+    smooth = np.cos(np.outer(np.linspace(0, 3, 900), np.arange(12)))
+    u = torch.from_numpy(generator.standard_normal((2000, 12)) @ smooth.T + 5).float()
+    span = output_span(RowBlocks.of(u))
+    assert span is not None and 12 <= span.shape[1] < 40
+    torch.testing.assert_close(span.T @ span, torch.eye(span.shape[1]).double())
+    rest = u.double() - u.double() @ span @ span.T
+    assert rest.norm() <= TOLERANCE * u.double().norm()
+
+
+def test_outputs_that_fill_the_space_have_no_span():
+    noise = torch.randn(600, 40, generator=torch.Generator().manual_seed(0))
+    assert output_span(RowBlocks.of(noise)) is None
+
+
+def test_tanh_by_sigmoid_is_tanh_to_rounding():
+    model = build_model("vidon", "diffusion1d", NETWORK, 0.0)
+    x = torch.linspace(-30, 30, 999)[:, None]
+    expected = perceptron(model.branch.layers, x.expand(-1, model.embedding.outputs))
+    found = model.branch(x.expand(-1, model.embedding.outputs))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-6)
