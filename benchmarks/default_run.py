@@ -33,7 +33,7 @@ def rows(quick: bool) -> list[Row]:
             if files:
                 stacks = plan.stacks(case.name, base).values()
                 trainings[kind] += sum(len(stack) for stack in stacks)
-                steps[kind] = meter.training(case.name, base) / iterations
+                steps[kind] = meter.step(case.name, base)[0]
     found = [
         Row(
             f"default run, training, {name}: {trainings[name, iterations]} of {iterations} steps",

@@ -188,13 +188,17 @@ class Meter:
         network = self.config.method_of(case, method).network
         return build_model(method, chosen.problem, network, chosen.noise_std)
 
-    def training(self, case: str, method: str) -> float:
-        """Return seconds of one trial trained by itself."""
+    def step(self, case: str, method: str) -> tuple[float, float]:
+        """Return seconds of one training step, and of fitting constants to one pair."""
         key = self._key(case, method)
         if key not in self._steps:
             step = _training_step(self._model(case, method), self.config, case, method)
             self._steps[key] = step
-        step, fitting = self._steps[key]
+        return self._steps[key]
+
+    def training(self, case: str, method: str) -> float:
+        """Return seconds of one trial trained by itself."""
+        step, fitting = self.step(case, method)
         iterations = self.config.method_of(case, method).training.iterations
         return step * iterations + fitting * self.config.cases[case].training
 
