@@ -62,7 +62,10 @@ class KrigingVIDON(KarhunenLoeveModel):
         with torch.no_grad(), warnings.catch_warnings():
             # Stacked trials interpolate one after the other: slower, and no concern of the user.
             warnings.filterwarnings("ignore", "There is a performance drop")
-            sensors = Observations(batch["locations"], batch["values"], batch["mask"])
+            values = batch["values"]
+            # There is no mask where no set of the batch is padded.
+            mask = batch.get("mask", torch.ones_like(values, dtype=torch.bool))
+            sensors = Observations(batch["locations"], values, mask)
             h = self.embed(sensors, self.noise_std)
         error = ((self.branch(h) - batch["c"]) ** 2).sum(-1).mean()
         return error, {"reconstruction": error}
