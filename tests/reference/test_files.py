@@ -5,6 +5,7 @@ import torch
 from scipy.stats import f, norm
 
 from tests.reference import coarse  # noqa: F401  (registers the problem)
+from uqsonet.check import check_path
 from uqsonet.config import ProblemConfig, ReferenceConfig, SensorsConfig
 from uqsonet.layouts import generate_layouts
 from uqsonet.reference import compute_reference, load_reference
@@ -133,6 +134,8 @@ def test_a_killed_reference_computes_only_what_is_missing(tmp_path, workers):
         (tmp_path / f"made-{s}").touch()
         return row(s)
 
+    wrong = {path: why for path, why in check_path(tmp_path)}
+    assert wrong[first] is None and wrong[second] is not None
     found = Parts(tmp_path, {"a": 1}, workers).rows(3 * parts_module.SETS, counted)
     made = sorted(int(path.name[5:]) for path in tmp_path.glob("made-*"))
     assert made == list(range(parts_module.SETS, 3 * parts_module.SETS))
