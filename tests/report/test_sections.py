@@ -51,7 +51,7 @@ def test_every_table_and_figure_stands_once_in_its_section(
     config = whole_config()
     sections, captions = build(config, tmp_path, monkeypatch)
     titles = [section.title for section in sections]
-    assert titles[0] == "The model" and titles[-1] == "Networks and costs"
+    assert titles[0] == "The model" and titles[-1] == "All problems"
     assert [t.split(":")[0] for t in titles[1:-1]] == [f"Section 4.{k}" for k in range(1, 6)]
     tables = [view.name for section in sections for view in section.tables]
     figures = [view.name for section in sections for view in section.figures]

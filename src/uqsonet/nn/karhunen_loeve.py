@@ -46,6 +46,7 @@ class KarhunenLoeveModel(OperatorModel):
 
     kappa_mean: Tensor
     kappa_factor: Tensor
+    to_a: Tensor
     nugget: Tensor
     u_mean: Tensor
     u_modes: Tensor
@@ -65,6 +66,8 @@ class KarhunenLoeveModel(OperatorModel):
         self.register_buffer("kappa_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
         self.register_buffer("kappa_factor", torch.zeros(n, r))
+        # Of training only, and double: a mode of 1e-6 times the first one's size is told from it.
+        self.register_buffer("to_a", double(n, r), persistent=False)
         self.register_buffer("nugget", double())
         self.register_buffer("u_mean", double(points))
         self.register_buffer("u_modes", torch.zeros(points, p))
@@ -80,6 +83,7 @@ class KarhunenLoeveModel(OperatorModel):
         # Modes below the rounding of stored data carry nothing and must not be divided by.
         seen = inputs.std > 1e-6 * inputs.std[0]
         self.kappa_factor.copy_(inputs.vectors * inputs.std * seen)
+        self.to_a.copy_(inputs.vectors / inputs.std.clamp_min(1e-300) * seen)
         self.nugget.fill_(inputs.remainder)
         self.u_mean.copy_(outputs.mean)
         self.u_modes.copy_(outputs.vectors)
@@ -89,11 +93,10 @@ class KarhunenLoeveModel(OperatorModel):
 
     def coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
-        factor, modes = self.kappa_factor.double(), self.u_modes.double()
-        to_a = factor / factor.square().sum(0).clamp_min(1e-300)
+        modes = self.u_modes.double()
         for kappa, u in functions.blocks():
             field = self.problem.transform.forward(kappa.double()) - self.kappa_mean
-            yield field @ to_a, (u.double() - self.u_mean) @ modes / self.scale
+            yield field @ self.to_a, (u.double() - self.u_mean) @ modes / self.scale
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.config import AblationTable, Config, CostTable, NetworkTable
+from uqsonet.config import AblationTable, CalibrationFigure, Config, CostTable, NetworkTable
 from uqsonet.errors import DataError
 from uqsonet.problems import get_problem
 from uqsonet.report.page.html_page import FigureView, Section, TableView, write_page
@@ -79,12 +79,13 @@ def _table(path: Path) -> TableView:
 def _sections(
     config: Config, tables: Sequence[TableView], figures: Mapping[str, FigureView]
 ) -> list[Section]:
-    """Return the model, then a section for each problem, then networks and costs."""
+    """Return the model, then a section for each problem, then what concerns several of them."""
     shown = {e: config.experiments[e].problem for e in config.selected}
     across = NetworkTable | CostTable | AblationTable
     whole = [name for name, table in config.tables.items() if isinstance(table, across)]
     drawn = {name: figure for name, figure in config.figures.items() if name in figures}
     model = [figures[name] for name, figure in drawn.items() if not figure.experiments]
+    several = [name for name, figure in drawn.items() if isinstance(figure, CalibrationFigure)]
     found = []
     if model:
         found.append(Section("The model", "", (), tuple(model)))
@@ -96,12 +97,13 @@ def _sections(
             return any(e in own for e in getattr(output, "experiments", ()))
 
         ours = [v for v in tables if v.name not in whole and concerns(config.tables[v.name])]
-        plots = [figures[n] for n, figure in drawn.items() if concerns(figure)]
+        plots = [figures[n] for n, f in drawn.items() if n not in several and concerns(f)]
         plots += [view for n, view in figures.items() if n.rpartition("_")[0] in own]
         title = f"Section {problem.section}: {problem.title}"
         experiments = "Experiments: " + ", ".join(own) + "."
         found.append(Section(title, experiments, tuple(ours), tuple(plots)))
     rest = tuple(view for view in tables if view.name in whole)
-    if rest:
-        found.append(Section("Networks and costs", "", rest, ()))
+    if rest or several:
+        plots = tuple(figures[name] for name in several)
+        found.append(Section("All problems", "", rest, plots))
     return found
