@@ -1,4 +1,8 @@
-"""From a results folder to `published/`: what is kept in git, with how it came about."""
+"""From a results folder to `published/`: what is kept in git, with how it came about.
+
+A run may hold some of the experiments only (`select`). What it lacks stays as an earlier one left
+it, and every filled row of the scorecard names the run that it comes from.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from uqsonet.errors import DataError
 from uqsonet.report.provenance import stage_costs
 from uqsonet.simulation import processor
@@ -15,7 +21,6 @@ from uqsonet.storage import atomic_path, file_digest, provenance, write_text
 
 KEPT = (
     "config.json",
-    "scorecard.csv",
     "simulate/*.json",
     "tables/*",
     "figures/*",
@@ -26,7 +31,7 @@ KEPT = (
 
 
 def publish(results: Path, folder: Path, commit: str, command: str) -> None:
-    """Copy tables, scorecard, figures, logs and the first trial's weights, with provenance.
+    """Copy tables, figures, logs and the first trial's weights; merge scorecard and provenance.
 
     Parameters
     ----------
@@ -42,7 +47,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     Raises
     ------
     DataError
-        If the folder holds no finished run.
+        If the folder holds no finished run, or what was published before cannot be read.
     """
     if not (results / "tables" / "all.tex").is_file():
         raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
@@ -52,14 +57,45 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         target = folder / source.relative_to(results)
         with atomic_path(target) as temporary:
             shutil.copyfile(source, temporary)
+    configuration = file_digest(results / "config.json")
+    run = f"{commit[:10]}-{configuration[:6]}"
+    card = _merged(results / "scorecard.csv", folder / "scorecard.csv", run)
+    write_text(folder / "scorecard.csv", card.to_csv(index=False, lineterminator="\n"))
     record: dict[str, Any] = {
         "commit": commit,
         "command": command,
-        "configuration_sha256": file_digest(results / "config.json"),
+        "configuration_sha256": configuration,
         "seed": json.loads((results / "config.json").read_text(encoding="utf-8"))["seed"],
         "processor": f"{processor()}, {os.cpu_count()} cores",
         **provenance(),
         "stages": stage_costs(results),
         "sha256": {str(f.relative_to(results)): file_digest(f) for f in files},
     }
-    write_text(folder / "provenance.json", json.dumps(record, indent=2) + "\n")
+    there = _earlier(folder / "provenance.json")
+    used = [name for name in there if name in set(card["run"].dropna()) - {run}]
+    runs = {name: there[name] for name in used} | {run: record}
+    write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
+
+
+def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
+    """Return the new scorecard, with the rows of the old one where it is empty."""
+    try:
+        card = pd.read_csv(new, dtype=str)
+        earlier = pd.read_csv(old, dtype=str) if old.is_file() else card
+        if list(earlier.columns) != list(card.columns) or len(earlier) != len(card):
+            raise ValueError("columns or rows are not those of this version")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{old}: cannot be merged with {new} ({error})") from None
+    filled = card["run"].notna()
+    card.loc[filled, "run"] = run
+    return card.where(filled, earlier)
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    """Return the runs published before, by name."""
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["runs"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: not the provenance of published runs ({error!r})") from None

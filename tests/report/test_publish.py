@@ -1,0 +1,72 @@
+"""Publishing merges what a run has into what was published before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from uqsonet.config import Config
+from uqsonet.errors import DataError
+from uqsonet.report.paper import paper_cells
+from uqsonet.report.publish import publish
+from uqsonet.report.scorecard import scorecard
+
+
+def finished(folder: Path, summary: pd.DataFrame, config: Config) -> Path:
+    (folder / "tables").mkdir(parents=True)
+    (folder / "tables/all.tex").write_text("x")
+    (folder / "config.json").write_text(config.model_dump_json())
+    scorecard(summary, config, "code", folder / "scorecard.csv")
+    return folder
+
+
+def test_a_later_run_fills_its_own_cells_and_leaves_the_others(
+    summary: pd.DataFrame, config: Config, tmp_path: Path
+) -> None:
+    first = finished(tmp_path / "first", summary, config)
+    out = tmp_path / "published"
+    publish(first, out, "a" * 40, "snakemake one")
+    one = pd.read_csv(out / "scorecard.csv")
+    assert len(set(one["run"].dropna())) == 1
+    second = finished(tmp_path / "second", summary, config)
+    card = pd.read_csv(second / "scorecard.csv")
+    card.loc[card["method"] == "vidon", card.columns[9:]] = float("nan")
+    card.loc[card["ours"].notna(), "ours"] += 1
+    card.to_csv(second / "scorecard.csv", index=False)
+    publish(second, out, "b" * 40, "snakemake two")
+    two = pd.read_csv(out / "scorecard.csv")
+    ours = two["method"].eq("uqsonet") & one["ours"].notna()
+    raised = two.loc[ours, "ours"].to_numpy() - one.loc[ours, "ours"].to_numpy()
+    assert np.allclose(raised, 1)
+    assert two.loc[two["method"].eq("vidon")].equals(one.loc[one["method"].eq("vidon")])
+    runs = json.loads((out / "provenance.json").read_text())["runs"]
+    assert sorted(runs) == sorted(set(two["run"].dropna()))
+    assert {run["command"] for run in runs.values()} == {"snakemake one", "snakemake two"}
+
+
+def test_no_finished_run_and_foreign_files_are_refused(
+    summary: pd.DataFrame, config: Config, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="no finished run"):
+        publish(tmp_path, tmp_path / "out", "a" * 40, "x")
+    run = finished(tmp_path / "run", summary, config)
+    (tmp_path / "out").mkdir()
+    paper_cells().to_csv(tmp_path / "out/scorecard.csv", index=False)
+    with pytest.raises(DataError, match="cannot be merged"):
+        publish(run, tmp_path / "out", "a" * 40, "x")
+    (tmp_path / "out/scorecard.csv").unlink()
+    (tmp_path / "out/provenance.json").write_text("[]")
+    with pytest.raises(DataError, match="not the provenance"):
+        publish(run, tmp_path / "out", "a" * 40, "x")
+
+
+def test_every_published_row_names_a_published_run() -> None:
+    folder = Path(__file__).parents[2] / "published"
+    runs = json.loads((folder / "provenance.json").read_text())["runs"]
+    card = pd.read_csv(folder / "scorecard.csv")
+    assert set(card["run"].dropna()) == set(runs)
+    assert card.loc[card["ours"].notna(), "run"].notna().all()
