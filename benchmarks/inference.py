@@ -28,12 +28,12 @@ def _rows(problem: str, recipe: str, quick: bool) -> list[Row]:
 
     def moments() -> None:
         posterior = model.condition(x, y)
-        posterior.mean(), posterior.std()
+        _ = posterior.mean(), posterior.std()
 
     def one_by_one() -> None:
         for k in range(sets):
             posterior = model.condition(x[k], y[k])
-            posterior.mean(), posterior.std()
+            _ = posterior.mean(), posterior.std()
 
     taken = medians({"single": single, "batch": moments, "loop": one_by_one}, 1)
     title = f"inference, {problem}, recipe {recipe}"
