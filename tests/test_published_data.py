@@ -18,7 +18,7 @@ def test_there_is_a_record_of_every_data_set_at_full_size():
     assert sizes == {
         "diffusion1d": 20_000,
         "poisson2d": 80_000,
-        "elliptic_sde1d": 20_000,
+        "elliptic_sde1d": 80_000,
         "elliptic_sde2d": 80_000,
         "navier_stokes": 80_000,
     }
