@@ -14,7 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from uqsonet.errors import DataError
-from uqsonet.storage import ArrayFile, Meta, provenance, remove_debris, write_arrays
+from uqsonet.storage import (
+    ArrayFile,
+    Meta,
+    provenance,
+    remove_debris,
+    remove_numbered,
+    write_arrays,
+)
 
 LOG = logging.getLogger("uqsonet")
 
@@ -105,8 +112,4 @@ class ShardStore:
 
     def remove(self) -> None:
         """Delete the shards, and the folder if nothing else is in it."""
-        for pattern in ("*_[0-9]*.h5", ".*_[0-9]*.h5.*.part"):
-            for path in self._folder.glob(pattern):
-                path.unlink(missing_ok=True)
-        if self._folder.is_dir() and not any(self._folder.iterdir()):
-            self._folder.rmdir()
+        remove_numbered(self._folder, "*")

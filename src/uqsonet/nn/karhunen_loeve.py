@@ -19,6 +19,7 @@ from uqsonet.config import KrigingNetwork
 from uqsonet.gaussian_process import GaussianLaw, condition
 from uqsonet.modes import empirical_modes
 from uqsonet.nn.base import OperatorModel
+from uqsonet.nn.mlp import MLP
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
 
@@ -39,6 +40,16 @@ def _least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
     # Not torch's default driver, gelsy: it starts from uninitialised pivots, and where columns are
     # zero these decide what it takes the rank to be.
     return torch.linalg.lstsq(left, right, driver="gelsd").solution
+
+
+def correction(inputs: int, config: KrigingNetwork) -> MLP:
+    """Return the branch's perceptron, zero at first: training starts at the linear operator."""
+    network = MLP(inputs, config.branch, config.output_modes, config.activation)
+    with torch.no_grad():
+        *_, weight, bias = network.parameters()
+        weight.zero_()
+        bias.zero_()
+    return network
 
 
 class KarhunenLoeveModel(OperatorModel):

@@ -29,8 +29,7 @@ from uqsonet.config import KrigingNetwork
 from uqsonet.gaussian_process import GaussianLaw
 from uqsonet.nn.base import Batch, register
 from uqsonet.nn.intrinsic import covariance_root, residual_covariance, residual_slopes
-from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.nn.mlp import MLP
+from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel, correction
 from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior, coefficient_moments
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
@@ -58,13 +57,10 @@ class KrigingUQSONet(KarhunenLoeveModel):
             self.register_buffer("intrinsic_slopes", torch.zeros(r, p, p))
         self._kept: tuple[object, Tensor, Tensor] | None = None
         self.linear = nn.Linear(r, p) if config.linear_skip else None
-        self.network = MLP(r, config.branch, p, config.activation)
-        with torch.no_grad():
-            # Zero corrections: training starts at the linear (cokriging) operator.
-            *_, weight, bias = self.network.parameters()
-            skip = () if self.linear is None else self.linear.parameters()
-            for tensor in (*skip, weight, bias):
-                tensor.zero_()
+        if self.linear is not None:
+            nn.init.zeros_(self.linear.weight)
+            nn.init.zeros_(self.linear.bias)
+        self.network = correction(r, config)
 
     def fit_constants(self, functions: Functions) -> None:
         """Set both bases, and the linear branch by least squares (training data only)."""
@@ -132,10 +128,12 @@ class KrigingUQSONet(KarhunenLoeveModel):
             shape = (len(mean), size, width)
             return torch.randn(shape, generator=generator, device=generator.device).to(mean)
 
+        def inputs(size: int, generator: torch.Generator) -> Tensor:
+            return given.coordinates(normals(size, mean.shape[-1], generator))
+
         @torch.no_grad()
         def draw(size: int, generator: torch.Generator) -> Tensor:
-            a = given.coordinates(normals(size, mean.shape[-1], generator))
-            c = self.branch(a).double()
+            c = self.branch(inputs(size, generator)).double()
             if root is None:
                 return c
             intrinsic = normals(size, c.shape[-1], generator).double()
@@ -143,7 +141,7 @@ class KrigingUQSONet(KarhunenLoeveModel):
 
         @torch.no_grad()
         def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-            a = given.coordinates(normals(size, mean.shape[-1], generator))
+            a = inputs(size, generator)
             straight = self._straight(a)
             sampled = coefficient_moments(straight + self.network(a))
             control, exact = coefficient_moments(straight), self._straight_moments(law)

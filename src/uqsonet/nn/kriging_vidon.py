@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from uqsonet.config import KrigingNetwork
 from uqsonet.errors import ObservationError
 from uqsonet.nn.base import Batch, register
-from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.nn.mlp import MLP
+from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel, correction
 from uqsonet.posterior import PointPosterior, Posterior
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
@@ -32,13 +31,7 @@ class KrigingVIDON(KarhunenLoeveModel):
 
     def __init__(self, problem: str, config: KrigingNetwork, noise_std: float) -> None:
         super().__init__(problem, config, noise_std)
-        r, p = config.input_modes, config.output_modes
-        self.network = MLP(2 * r, config.branch, p, config.activation)
-        with torch.no_grad():
-            # Zero corrections: training starts at the linear (cokriging) operator.
-            *_, weight, bias = self.network.parameters()
-            weight.zero_()
-            bias.zero_()
+        self.network = correction(2 * config.input_modes, config)
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of outputs (N, p)."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.progress import ProgressBar
-from uqsonet.storage import ArrayFile, Meta, provenance, write_arrays
+from uqsonet.storage import ArrayFile, Meta, provenance, remove_numbered, write_arrays
 
 LOG = logging.getLogger("uqsonet")
 
@@ -76,11 +76,7 @@ class Parts:
 
     def remove(self) -> None:
         """Remove the parts: their rows are stored elsewhere."""
-        for pattern in ("part_[0-9]*.h5", ".part_[0-9]*.h5.*.part"):
-            for path in self._folder.glob(pattern):
-                path.unlink(missing_ok=True)
-        if self._folder.is_dir() and not any(self._folder.iterdir()):
-            self._folder.rmdir()
+        remove_numbered(self._folder, "part")
 
     def _path(self, start: int) -> Path:
         return self._folder / f"part_{start:05d}.h5"

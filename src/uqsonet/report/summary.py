@@ -210,3 +210,10 @@ def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, st
         of = [method for method, metric in found if metric == error and method != YARDSTICK]
         found |= {(method, name): skill(found[method, error], over) for method in of}
     return found
+
+
+def most_precise(summaries: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """Return an experiment's rows in its evaluation of most sets."""
+    found = summaries.loc[summaries["experiment"] == experiment]
+    label = "precise" if "precise" in set(found["evaluation"]) else "paper"
+    return found.loc[found["evaluation"] == label]

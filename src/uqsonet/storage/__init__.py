@@ -13,6 +13,7 @@ from uqsonet.storage.files import (
     file_digest,
     provenance,
     remove_debris,
+    remove_numbered,
     write_text,
 )
 from uqsonet.storage.reading import ArrayFile, array_kind
@@ -29,6 +30,7 @@ __all__ = [
     "provenance",
     "read_weights",
     "remove_debris",
+    "remove_numbered",
     "write_arrays",
     "write_text",
     "write_weights",

@@ -18,6 +18,7 @@ from uqsonet.config import CalibrationFigure, Config
 from uqsonet.errors import DataError
 from uqsonet.report.figures.style import BLACK, BLUE, ORANGE, SKY, new_figure, save, styled
 from uqsonet.report.names import method_title, problem_title
+from uqsonet.report.summary import most_precise
 
 METHOD, LINEAR = "uqsonet", "cokriging"
 LEVELS = {50: ("o", SKY), 90: ("s", BLUE), 95: ("^", BLACK)}
@@ -49,18 +50,11 @@ def calibration_figure(
     declared = config.figures[name]
     assert isinstance(declared, CalibrationFigure)
     tables = {
-        problem_title(config.experiments[e].problem): _precise(summaries, e)
+        problem_title(config.experiments[e].problem): most_precise(summaries, e)
         for e in declared.experiments
     }
     with styled():
         save(draw_calibration(tables), config.scale, out_pdf, out_png)
-
-
-def _precise(summaries: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """Return an experiment's rows in its evaluation of most sets."""
-    found = summaries.loc[summaries["experiment"] == experiment]
-    label = "precise" if "precise" in set(found["evaluation"]) else "paper"
-    return found.loc[found["evaluation"] == label]
 
 
 def draw_calibration(tables: dict[str, pd.DataFrame]) -> Figure:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from uqsonet.config import BASELINES, CompareFigure, Config
 from uqsonet.report.figures.compare import COLUMNS, compare_figure
+from uqsonet.report.summary import most_precise
 
 METHOD, FLOOR = "uqsonet", "reference"
 
@@ -47,10 +48,8 @@ def _rows(
     summaries: pd.DataFrame, experiment: str, methods: list[str], metrics: list[str], x: str
 ) -> pd.DataFrame:
     """Return the rows of an experiment, in its most precise evaluation, with their x."""
-    found = summaries.loc[summaries["experiment"] == experiment]
-    label = "precise" if "precise" in set(found["evaluation"]) else "paper"
-    wanted = found["method"].isin(methods) & found["metric"].isin(metrics)
-    kept = found.loc[wanted & (found["evaluation"] == label)]
+    found = most_precise(summaries, experiment)
+    kept = found.loc[found["method"].isin(methods) & found["metric"].isin(metrics)]
     return kept.assign(x=kept[x].astype(float))
 
 
