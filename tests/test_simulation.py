@@ -329,7 +329,8 @@ def run(size, name):
     Cokriging(simulation.load_functions(folder / f"{name}.h5", "training"), 0.1)
     return made, peak()
 
-print(*run(1000, "small"), flush=True)
+for name in ("first", "small"):
+    print(*run(1000, name), flush=True)
 print(*run(20_000, "large"), flush=True)
 """
 
@@ -337,13 +338,16 @@ print(*run(20_000, "large"), flush=True)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_memory_grows_by_much_less_than_the_data(tmp_path):
-    """Twenty times the data of a first, small run; what that took is there already."""
+    """Twenty times the data of first, small runs; what those took is there already."""
     with child(MEMORY, tmp_path) as process:
         output, _ = process.communicate(timeout=200)
     assert process.returncode == 0
-    (_, small), (made, fitted) = ([float(x) for x in line.split()] for line in output.splitlines())
+    *_, (_, small), (made, fitted) = (
+        [float(x) for x in line.split()] for line in output.split("\n") if line
+    )
     data = (tmp_path / "large.h5").stat().st_size / 2**20
     assert data > 155  # MiB: 20,000 rows of 4 KiB, kappa and u
-    assert made - small < 0.1 * data, f"generation: {small:.0f} to {made:.0f} MiB"
+    # Holding kappa or u whole takes half of the data; allocators were seen to vary by a fifth.
+    assert made - small < 0.35 * data, f"generation: {small:.0f} to {made:.0f} MiB"
     # Coefficients of all pairs, 120 numbers each, are kept: 9 MiB, and some room for the allocator.
     assert fitted - small < 0.5 * data, f"cokriging: {small:.0f} to {fitted:.0f} MiB"
