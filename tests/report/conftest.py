@@ -16,6 +16,7 @@ from uqsonet.report.summary import summarise
 
 ROOT = Path(__file__).parents[2]
 COUNTS = [1, 3]
+COVERAGES = ["coverage_50", "coverage_90", "coverage_95"]
 SETS = {"paper": 4, "precise": 6}
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 
@@ -77,7 +78,7 @@ def make_scores(
         point = method == "vidon"
         errors = [e for e in ("err_mean", "err_std") if not (point and e == "err_std")]
         metrics = [*errors, *(f"{e}@{line}" for e in errors for line in lines)]
-        metrics += [] if point else ["mean_std"]
+        metrics += [] if point else ["mean_std", "crps", "energy", *COVERAGES]
         metrics += [] if point or method == "reference" else ["narrower"]
         for label, size in sets.items():
             single = method not in methods or method == "deep_ensemble"

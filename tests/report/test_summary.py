@@ -62,6 +62,24 @@ def test_averages_by_hand(tmp_path: Path) -> None:
     assert found["pm"] == pytest.approx(0.2 / np.sqrt(2) / 0.8)
 
 
+def test_gains_are_over_cokriging_on_the_same_sets(tmp_path: Path) -> None:
+    """Every set's score is 0.8 of cokriging's, so there is no doubt about a gain of 0.2."""
+    path = by_hand(tmp_path)[2]
+    values = (0.5, 1.0, 4.0)
+    rows = [
+        f"{method},0,paper,3,{s},crps,{factor * value}\n"
+        for method, factor in (("net", 0.8), ("cokriging", 1.0), ("sensor_free", 2.0))
+        for s, value in enumerate(values)
+    ]
+    errors = [f"sensor_free,0,paper,3,2,{metric},1\n" for metric in ("err_mean", "err_std")]
+    path.write_text(path.read_text() + "".join(rows + errors))
+    table = summarise([path])
+    gain = pick(table, metric="gain_crps")
+    assert gain["method"] == "net"
+    assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((0.2, 0.2, 0.2))
+    assert not (table["metric"] == "gain_energy").any()
+
+
 def test_one_trial_has_no_spread(tmp_path: Path) -> None:
     table = summarise(by_hand(tmp_path))
     assert np.isnan(pick(table, method="sensor_free", metric="err_std")["pm"])

@@ -21,7 +21,7 @@ from tests.report.conftest import (
 )
 from uqsonet.cli import read_config
 from uqsonet.config import Config
-from uqsonet.errors import DataError
+from uqsonet.errors import ConfigError, DataError
 from uqsonet.report.summary import summarise
 from uqsonet.report.tables.write import all_tables, write_table
 
@@ -37,7 +37,7 @@ def write(
     inference: list[Path] | None = None,
 ) -> str:
     """Write a table from synthetic scores, by default of all its cases; returns the LaTeX."""
-    if summary is None and config.tables[name].layout in ("errors", "bands"):
+    if summary is None and config.tables[name].layout in ("errors", "bands", "scores"):
         shown = [e for e in config.tables[name].experiments if e in config.selected]
         cases = [case.name for case in config.cases_of(shown)]
         summary = summary_of(config, folder / "scores" / name, only=cases)
@@ -156,7 +156,7 @@ def test_csv_holds_the_same_numbers(summary: pd.DataFrame, config: Config, tmp_p
     table = pd.read_csv(tmp_path / f"{NAME}.csv")
     key = ["evaluation", "method", "metric", "sensors"]
     merged = table.merge(summary, on=key, suffixes=("", "_given"))
-    errors = summary[~summary["metric"].isin(["mean_std", "narrower"])]
+    errors = summary[summary["metric"].str.startswith(("err_", "skill_"))]
     assert len(merged) == len(table) == len(errors)
     scale = merged["unit"].map({"percent": 100.0, "1": 1.0})
     assert (merged["value"] - scale * merged["value_given"]).abs().max() < 1e-9
@@ -438,6 +438,44 @@ def test_scores_of_one_method_serve_two_experiments(tmp_path: Path) -> None:
         all_tables([tmp_path / f"{name}.tex" for name in tables], tmp_path / "all.tex", other)
 
 
+def test_scores_stand_beside_both_baselines(tmp_path: Path) -> None:
+    """A gain is over cokriging on the same sets; no interval is drawn where nothing is claimed."""
+
+    def better(scores: pd.DataFrame) -> pd.DataFrame:
+        linear = scores[(scores["method"] == "cokriging") & (scores["metric"] == "crps")]
+        half = linear.assign(
+            method="uqsonet", value=linear["value"] * (0.5 + linear["sensors"] / 100)
+        )
+        keep = (scores["method"] != "uqsonet") | (scores["metric"] != "crps")
+        return pd.concat([scores[keep], half, half.assign(trial=1)])
+
+    tables = {"s": {"layout": "scores", "experiments": ["e_1"]}}
+    config = make_config(tables=tables)
+    text = write(config, tmp_path, "s", summary_of(config, tmp_path / "scores", better))
+    table = pd.read_csv(tmp_path / "s.csv").set_index(["method", "metric", "sensors"])
+    for m in COUNTS:
+        gain = table.loc[("uqsonet", "gain_crps", m)]
+        assert gain["value"] == pytest.approx(50 - m) and gain["low"] == pytest.approx(50 - m)
+        assert table.loc[("cokriging", "crps", m), "unit"] == "1"
+    assert set(table.index.get_level_values("method")) == {"sensor_free", "cokriging", "uqsonet"}
+    assert set(table["evaluation"]) == {"precise"}
+    assert re.search(r"49\.0\D+49\.0\D+49\.0", text), "no interval"
+    compiles(config, tmp_path, "s")
+
+
+def test_scores_of_several_recipes_go_by_recipe(tmp_path: Path) -> None:
+    one = {"problem": "diffusion1d", "sensors": {"counts": COUNTS}, "methods": ["uqsonet"]}
+    declared = {"layout": "scores", "experiments": ["e_1", "e_2"], "metrics": ["err_mean", "crps"]}
+    config = make_config(
+        experiments={"e_1": one, "e_2": one | {"recipe": "other"}}, tables={"s": declared}
+    )
+    text = write(config, tmp_path, "s")
+    assert "my recipe" in text and "other" in text and "UQ-SONet" not in text
+    assert text.count("Cokriging") == 1
+    with pytest.raises(ConfigError, match="metrics"):
+        make_config(tables={"s": declared | {"experiments": ["e_1"], "metrics": ["err"]}})
+
+
 def ablation_config() -> Config:
     return read_config([ROOT / "config.yaml", ROOT / "config/ablation.yaml"])
 
@@ -465,7 +503,8 @@ def test_an_ablation_averages_the_last_skills_of_each_recipe(tmp_path: Path) -> 
     assert row["value"] == pytest.approx(0.75) and row["pm"] == pytest.approx(0.05)
     assert table.loc[("diffusion1d_few_inputs", "skill_std_worst"), "value"] == pytest.approx(0.2)
     assert table.loc[("sde1d_linear", "minutes"), "value"] == pytest.approx(1.0)
-    assert "few inputs &" in text and len(table) == 5 * len(config.selected)
+    assert "few inputs &" in text
+    assert len(table) == 5 * len(config.tables["ablation"].experiments)
     compiles(config, tmp_path, "ablation")
 
 
@@ -483,7 +522,11 @@ def test_an_ablation_without_a_log_is_refused(tmp_path: Path) -> None:
 def test_each_row_of_the_ablation_changes_one_thing() -> None:
     """Its recipes repeat `tuned`, so that a change there has to be made here too."""
     config = ablation_config()
-    for base, rows in (("diffusion1d", "diffusion1d"), ("elliptic_sde1d_more", "sde1d")):
+    for base, rows in (
+        ("diffusion1d", "diffusion1d"),
+        ("elliptic_sde1d_more", "sde1d"),
+        ("navier_stokes", "navier_stokes"),
+    ):
         tuned = config.method_of(base, "uqsonet")
         for experiment in (e for e in config.selected if e.startswith(rows)):
             found = config.method_of(experiment, "uqsonet")

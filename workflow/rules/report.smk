@@ -221,6 +221,41 @@ rule calibration_figure:
         "../scripts/calibration_figure.py"
 
 
+rule spectra_figure:
+    input:
+        functions=lambda w: [p["functions"] for p in PLAN.panels(w.figure)],
+        references=lambda w: [p["reference"] for p in PLAN.panels(w.figure)],
+        weights=lambda w: [f for p in PLAN.panels(w.figure) for f in p["weights"]],
+    output:
+        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        png=report(
+            f"{RESULTS}/figures/{{figure}}.png",
+            caption="../report/figure.rst",
+            category="More figures",
+            labels={"figure": "{figure}"},
+        ),
+    log:
+        f"{RESULTS}/logs/figures/{{figure}}.log",
+    wildcard_constraints:
+        figure=PLAN.figures_with("spectra"),
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
+    params:
+        caption=lambda w: PLAN.caption(w.figure),
+        spec=lambda w: PLAN.report(
+            "uqsonet.report.figures.spectra",
+            FIGURES[w.figure],
+            figure=w.figure,
+            panels=PLAN.panels(w.figure),
+        ),
+    script:
+        "../scripts/spectra_figure.py"
+
+
 rule data_figure:
     input:
         functions=lambda w: PLAN.picture_inputs(w.experiment)["functions"],

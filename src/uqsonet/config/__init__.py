@@ -31,6 +31,9 @@ from uqsonet.config.outputs import (
     NetworkTable,
     PosteriorFigure,
     Schematic,
+    ScoreMetric,
+    ScoreTable,
+    SpectraFigure,
     TableConfig,
 )
 from uqsonet.config.recipes import EnsembleConfig, MethodConfig, TrainingConfig
@@ -63,7 +66,10 @@ __all__ = [
     "ProblemConfig",
     "ReferenceConfig",
     "Schematic",
+    "ScoreMetric",
+    "ScoreTable",
     "SensorsConfig",
+    "SpectraFigure",
     "SweepConfig",
     "TableConfig",
     "TrainingConfig",

@@ -13,6 +13,20 @@ Experiments = Annotated[list[Name], Field(min_length=1)]
 Counts = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
 
 
+ScoreMetric = Literal[
+    "err_mean",
+    "err_std",
+    "crps",
+    "gain_crps",
+    "energy",
+    "gain_energy",
+    "coverage_50",
+    "coverage_90",
+    "coverage_95",
+]
+COVERAGES: tuple[ScoreMetric, ...] = ("coverage_50", "coverage_90", "coverage_95")
+
+
 class ErrorTable(Section):
     """Errors beside the paper's: tab:1d-pde-error and its like."""
 
@@ -51,8 +65,20 @@ class AblationTable(Section):
     experiments: Experiments
 
 
+class ScoreTable(Section):
+    """Scores of whole laws beside both baselines, most precise evaluation, a panel a problem."""
+
+    layout: Literal["scores"]
+    experiments: Experiments
+    metrics: Annotated[list[ScoreMetric], Field(min_length=1)] = Field(
+        default=["crps", "gain_crps", "energy", "gain_energy", *COVERAGES],
+        description="Columns of every method that has them.",
+    )
+
+
 TableConfig = Annotated[
-    ErrorTable | BandTable | NetworkTable | CostTable | AblationTable, Field(discriminator="layout")
+    ErrorTable | BandTable | NetworkTable | CostTable | AblationTable | ScoreTable,
+    Field(discriminator="layout"),
 ]
 
 
@@ -118,6 +144,14 @@ class CalibrationFigure(Section):
     experiments: Experiments
 
 
+class SpectraFigure(Section):
+    """Sample functions and their spectra beside the reference's, one column an experiment."""
+
+    layout: Literal["spectra"]
+    experiments: Experiments
+
+
 FigureConfig = Annotated[
-    Schematic | PosteriorFigure | CompareFigure | CalibrationFigure, Field(discriminator="layout")
+    Schematic | PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure,
+    Field(discriminator="layout"),
 ]

@@ -17,6 +17,8 @@ from uqsonet.config.outputs import (
     ErrorTable,
     FigureConfig,
     PosteriorFigure,
+    ScoreTable,
+    SpectraFigure,
     TableConfig,
 )
 from uqsonet.config.recipes import AnyMethodConfig, EnsembleConfig, MethodConfig
@@ -229,6 +231,15 @@ class Config(Section):
                 f"fewer than the {len(case.sensors.counts)} sensor counts; lower batch_size"
             )
 
+    def _check_samples(self, where: str, figure: SpectraFigure) -> None:
+        for case in self.cases_of(figure.experiments):
+            label = case.evaluations[0]
+            if "uqsonet" not in case.methods or not self.evaluations[label].wasserstein:
+                raise ValueError(
+                    f"{where}: {case.experiment} needs the method uqsonet, and samples in its "
+                    f"references: evaluations.{label}.wasserstein"
+                )
+
     def _check_output(self, where: str, output: TableConfig | FigureConfig) -> None:
         if isinstance(output, ErrorTable):
             problems = {self.experiments[name].problem for name in output.experiments}
@@ -249,10 +260,12 @@ class Config(Section):
                     raise ValueError(
                         f"{where}: {extra} not among experiments.{output.experiment}.{key}"
                     )
-        elif isinstance(output, AblationTable | CalibrationFigure):
+        elif isinstance(output, AblationTable | ScoreTable | CalibrationFigure | SpectraFigure):
             several = [e for e in output.experiments if len(self.cases_of([e])) > 1]
             if several:
                 raise ValueError(f"{where}: {several} have several cases, one is shown")
+            if isinstance(output, SpectraFigure):
+                self._check_samples(where, output)
         elif isinstance(output, CompareFigure):
             for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):
                 sweep = None if name is None else self.experiments[name].sweep

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from uqsonet.config import CalibrationFigure, CompareFigure, Config, PosteriorFigure
+from uqsonet.config import (
+    CalibrationFigure,
+    CompareFigure,
+    Config,
+    PosteriorFigure,
+    SpectraFigure,
+)
 from uqsonet.config.whole import SMOKE
 
 LAW = "Red is the reference posterior, blue the prediction: mean and a band of two std."
@@ -25,6 +31,13 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
             "Top: ranks of the true function among samples of the law, over all points, sensor "
             "counts and sets. Bottom: share of truths inside central bands less the nominal level; "
             "the strip is two points wide on either side."
+        )
+    elif isinstance(figure, SpectraFigure):
+        title = "Sample functions and their spectra"
+        text = (
+            "Samples of the reference posterior and of UQ-SONet given the same sensors, in the "
+            "plane along its middle line; below, the power of their deviations from the reference "
+            "mean by wave number, averaged over the observation sets of that size."
         )
     else:
         title = "Schematic of the model"

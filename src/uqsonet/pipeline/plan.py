@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from uqsonet.config import Case, PosteriorFigure
+from uqsonet.config import Case, PosteriorFigure, SpectraFigure
 from uqsonet.pipeline.captions import figure_caption, picture_caption, table_caption
 from uqsonet.pipeline.files import Files
 from uqsonet.pipeline.sources import data_digest, source_digest
@@ -54,18 +54,30 @@ class Plan(Files):
         return "|".join(found or ["none"])
 
     def panels(self, name: str) -> list[dict[str, Any]]:
-        """Return the panels of a posterior figure: observations, reference, weights."""
-        figure, found = self.config.figures[name], []
+        """Return the panels of a figure of posteriors or of their samples."""
+        figure = self.config.figures[name]
+        if isinstance(figure, SpectraFigure):
+            cases = self.config.cases_of(figure.experiments)
+            return [self._panel(c, c.sensors.counts[len(c.sensors.counts) // 2]) for c in cases]
         assert isinstance(figure, PosteriorFigure)
+        found = []
         for count, noise in product(figure.counts, figure.noise_std):
             case = self.config.case(figure.experiment, noise_std=noise, sensors=count)
-            weights = self.trained(case.name, figure.method, "safetensors")
-            ensemble = self.base(case.name, figure.method) != figure.method
-            panel = {"sensors": count, "noise_std": noise, "functions": self.functions(case.name)}
-            panel["reference"] = self.posteriors(case.name, case.evaluations[0])
-            panel["weights"] = weights if ensemble else weights[:1]
-            found.append(panel | {"ensemble": ensemble})
+            found.append(self._panel(case, count, figure.method))
         return found
+
+    def _panel(self, case: Case, count: int, method: str = "uqsonet") -> dict[str, Any]:
+        """Return one observation set's files: functions, reference, weights that predict."""
+        weights = self.trained(case.name, method, "safetensors")
+        ensemble = self.base(case.name, method) != method
+        return {
+            "sensors": count,
+            "noise_std": case.noise_std,
+            "functions": self.functions(case.name),
+            "reference": self.posteriors(case.name, case.evaluations[0]),
+            "weights": weights if ensemble else weights[:1],
+            "ensemble": ensemble,
+        }
 
     def first_cases(self) -> dict[str, str]:
         """Return experiment -> first case, for the first selected experiment of each problem."""

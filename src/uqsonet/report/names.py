@@ -28,6 +28,13 @@ METRICS = {
     "err_std": ERR_STD,
     "skill_mean": MEAN,
     "skill_std": STD,
+    "crps": plain("CRPS"),
+    "gain_crps": plain("gain, %"),
+    "energy": plain("energy"),
+    "gain_energy": plain("gain, %"),
+    "coverage_50": plain("c50"),
+    "coverage_90": plain("c90"),
+    "coverage_95": plain("c95"),
 }
 BRIEF = {"err_mean": MEAN, "err_std": STD}
 """Where the title of a panel says that its numbers are errors."""

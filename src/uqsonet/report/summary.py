@@ -1,4 +1,4 @@
-"""Averages over observation sets and trials, with intervals, and skill over the sensor-free law.
+"""Averages over observation sets and trials, with intervals, and skill over the baselines.
 
 Sets and trials are two levels of chance: another test set gives other numbers, and so does another
 training. The ± of the paper is the second alone; the 95 % intervals here cover both, by a
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from uqsonet.config import Config
+from uqsonet.config import BASELINES, Config
 from uqsonet.errors import DataError
 from uqsonet.seeds import numpy_generator
 
@@ -45,6 +45,9 @@ SEED = 2026
 
 YARDSTICK = "sensor_free"
 SKILLS = {"err_mean": "skill_mean", "err_std": "skill_std"}
+LINEAR = "cokriging"
+GAINS = {"crps": "gain_crps", "energy": "gain_energy"}
+"""Skills of whole laws, over the best linear one, where both have the score."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,8 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
     DataFrame
         Columns `COLUMNS`. `value` is the mean over sets, then over trials; `pm` the sample
         standard deviation over trials (NaN with one trial); `low` and `high` a 95 % interval.
-        Metrics `skill_mean` and `skill_std` are added to those of the files.
+        Metrics `skill_mean` and `skill_std` are added to those of the files, `gain_crps` and
+        `gain_energy` for methods that have these scores.
 
     Raises
     ------
@@ -209,6 +213,11 @@ def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, st
         over = found[YARDSTICK, error]
         of = [method for method, metric in found if metric == error and method != YARDSTICK]
         found |= {(method, name): skill(found[method, error], over) for method in of}
+    for score, name in GAINS.items():
+        of = [method for method, metric in found if metric == score and method not in BASELINES]
+        if (LINEAR, score) in found:
+            over = found[LINEAR, score]
+            found |= {(method, name): skill(found[method, score], over) for method in of}
     return found
 
 

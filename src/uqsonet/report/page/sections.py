@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.config import AblationTable, CalibrationFigure, Config, CostTable, NetworkTable
+from uqsonet.config import (
+    AblationTable,
+    CalibrationFigure,
+    Config,
+    CostTable,
+    NetworkTable,
+    ScoreTable,
+    SpectraFigure,
+)
 from uqsonet.errors import DataError
 from uqsonet.problems import get_problem
 from uqsonet.report.page.html_page import FigureView, Section, TableView, write_page
@@ -81,11 +89,12 @@ def _sections(
 ) -> list[Section]:
     """Return the model, then a section for each problem, then what concerns several of them."""
     shown = {e: config.experiments[e].problem for e in config.selected}
-    across = NetworkTable | CostTable | AblationTable
+    across = NetworkTable | CostTable | AblationTable | ScoreTable
     whole = [name for name, table in config.tables.items() if isinstance(table, across)]
     drawn = {name: figure for name, figure in config.figures.items() if name in figures}
     model = [figures[name] for name, figure in drawn.items() if not figure.experiments]
-    several = [name for name, figure in drawn.items() if isinstance(figure, CalibrationFigure)]
+    together = CalibrationFigure | SpectraFigure
+    several = [name for name, figure in drawn.items() if isinstance(figure, together)]
     found = []
     if model:
         found.append(Section("The model", "", (), tuple(model)))

@@ -5,7 +5,6 @@ The paper's appendix on the deep ensemble prints no numbers, so these stand besi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from uqsonet.config.evaluations import TestEvaluation
 from uqsonet.report.names import FLOOR, METRICS, method_title
 from uqsonet.report.numbers import Numbers
 from uqsonet.report.tables.captions import budget, noise, opening, tests
-from uqsonet.report.tables.cells import Cell, Column, Panel, Table
+from uqsonet.report.tables.cells import Cell, Column, Panel, Table, digits_of
 from uqsonet.report.tables.errors import interval_cell
 from uqsonet.report.tables.records import ERRORS, case_columns, number_columns
 from uqsonet.report.tables.text import (
@@ -121,7 +120,7 @@ def _errors(case: Case, numbers: Numbers, label: TestEvaluation) -> list[Column]
 
 def _widths(case: Case, numbers: Numbers, label: TestEvaluation) -> list[Column]:
     reference = [numbers.get(label, FLOOR, WIDTH, m).value for m in numbers.counts]
-    digits = max(2, 2 - math.floor(math.log10(min(reference)))) if min(reference) > 0 else 2
+    digits = digits_of(reference)
     cells = tuple(Cell(value, digits=digits) for value in reference)
     columns = [Column((plain("Reference"), plain("width")), cells)]
     for method in _with_spread(case, numbers, label):

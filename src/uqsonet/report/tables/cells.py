@@ -95,6 +95,12 @@ class Table:
     panels: tuple[Panel, ...]
 
 
+def digits_of(values: Sequence[float]) -> int:
+    """Return how many digits show the smallest of some positive values to three places."""
+    least = min(values)
+    return max(2, 2 - math.floor(math.log10(least))) if least > 0 else 2
+
+
 def lettered(panels: Sequence[Panel]) -> tuple[Panel, ...]:
     """Return panels with (a), (b), ... before their titles, a single one as it is."""
     if len(panels) < 2:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 
-from uqsonet.config import BASELINES, Config
+from uqsonet.config import BASELINES, Config, ScoreMetric
 from uqsonet.errors import DataError
 from uqsonet.report.names import FLOOR
 from uqsonet.report.summary import SKILLS
 
 KEY = ["case", "evaluation", "method", "metric", "sensors"]
+METRICS = (*SKILLS, *SKILLS.values(), *get_args(ScoreMetric), "mean_std", "narrower")
 SHARES = ("narrower", "coverage")
 """Metrics that are shares: two models may well have the same."""
 
@@ -103,7 +104,7 @@ def _undeclared(row: dict[str, Any], config: Config) -> str:
         (row["evaluation"], case.evaluations, "evaluation"),
         (int(row["sensors"]), case.sensors.counts, "sensor count"),
         (line, ("", *case.cut_lines), "cut line"),
-        (metric, (*SKILLS, *SKILLS.values(), "mean_std", "narrower"), "metric"),
+        (metric, METRICS, "metric"),
     ):
         if found not in allowed:
             return f"{case.name} declares no {what} {found!r}"

@@ -3,9 +3,9 @@
 Every layout has a module `table_<layout>.py` that turns its inputs into a `cells.Table` and into
 records, one row per number. Records of all layouts have the columns `table`, `experiment`,
 `scale`, `recipe`, `method` and `metric`, so that they stand one below the other in `all.csv`; a
-column that a layout lacks is empty there. Errors and bands have their number in `value` (unit in
-`unit`), costs too, networks a text in `setting`; the paper's stands in `paper`, `paper_pm` and
-`paper_setting`.
+column that a layout lacks is empty there. Errors, bands and scores have their number in `value`
+(unit in `unit`), costs too, networks a text in `setting`; the paper's stands in `paper`, `paper_pm`
+and `paper_setting`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from uqsonet.report.tables.fitting import fit
 from uqsonet.report.tables.guards import check_cells, require_distinct, require_finite
 from uqsonet.report.tables.latex import document, render
 from uqsonet.report.tables.networks import networks_table
+from uqsonet.report.tables.scores import scores_table
 from uqsonet.storage import write_text
 
 
@@ -58,7 +59,7 @@ def write_table(
         ``{"name", "title", "caption_html", "panels": [[title_html, table_html], ...]}``; `title`
         is plain text.
     summaries : sequence of DataFrame
-        As `uqsonet.report.summary.summarise` returns them (errors, bands).
+        As `uqsonet.report.summary.summarise` returns them (errors, bands, scores).
     logs, inference : sequence of Path
         Training logs (costs, ablation) and timings (costs).
 
@@ -79,6 +80,8 @@ def write_table(
         table, records = bands_table(name, config, summary)
     elif layout == "networks":
         table, records = networks_table(name, config)
+    elif layout == "scores":
+        table, records = scores_table(name, config, summary)
     elif layout == "ablation":
         table, records = ablation_table(name, config, logs)
     else:

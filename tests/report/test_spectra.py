@@ -1,0 +1,89 @@
+"""The figure of sample functions: spectra with known answers, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.report.conftest import make_config
+from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
+from tests.report.inside import require_tidy
+from uqsonet.config import ReferenceConfig
+from uqsonet.errors import ConfigError, DataError
+from uqsonet.grids import Grid
+from uqsonet.reference import compute_reference
+from uqsonet.report.figures import spectra
+from uqsonet.report.figures.spectra import draw_spectra, power, spectra_figure
+from uqsonet.report.figures.style import styled
+
+
+def with_samples(problem: str, folder: Path) -> Inputs:
+    found = make_inputs(problem, folder)
+    used = ReferenceConfig(sets=3, reference_samples=200, wasserstein=True)
+    files = found.functions, folder / "sensors.h5"
+    compute_reference(*files, "test", "paper", used, NOISE, 0, folder / "samples.h5")
+    return dataclasses.replace(found, reference=folder / "samples.h5")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return with_samples("toy_linear", tmp_path_factory.mktemp("spectra"))
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return with_samples("toy_field", tmp_path_factory.mktemp("plane"))
+
+
+def test_a_cosine_has_power_at_its_own_wave_number_alone() -> None:
+    grid = Grid((0.0,), (1.0,), (16,))
+    x = (np.arange(16) + 0.5) / 16
+    found = power(3 * np.cos(np.pi * 5 * x)[None], grid)
+    assert found[4] == pytest.approx(9 * 8) and np.delete(found, 4).max() < 1e-25
+
+
+def test_white_noise_has_the_same_power_at_every_coefficient() -> None:
+    grid = Grid((0.0, 0.0), (1.0, 1.0), (12, 16))
+    noise = np.random.default_rng(0).standard_normal((4000, 12 * 16))
+    found = power(noise, grid)
+    lengths = np.sqrt(np.add.outer(np.arange(12.0) ** 2, np.arange(16.0) ** 2))
+    counts = [np.sum(np.rint(lengths) == k) for k in range(1, 12)]
+    assert found == pytest.approx(counts, rel=0.05)
+
+
+def test_spectra_of_an_exact_linear_law_agree(inputs: Inputs, plane: Inputs) -> None:
+    """The toys' models are close to exact before training, in two modes of two or more."""
+    drawn = [spectra._samples(choose_counts(i, [3])[0]) for i in (inputs, plane)]
+    for one, shape in zip(drawn, ((5, 17), (5, 9)), strict=True):
+        assert one.reference.shape == one.predicted.shape == shape
+        theirs, ours = one.spectra
+        assert 0.2 < ours[0] / theirs[0] < 5
+    with styled():
+        figure = draw_spectra(drawn)
+        require_tidy(figure)
+    assert len(figure.axes) == 6
+
+
+def test_files_are_written(inputs: Inputs, plane: Inputs, tmp_path: Path) -> None:
+    panels = [choose_counts(i, [1])[0] for i in (inputs, plane)]
+    spectra_figure(panels, "smoke", tmp_path / "a.pdf", tmp_path / "a.png")
+    assert (tmp_path / "a.pdf").stat().st_size > 5000
+
+
+def test_references_without_samples_are_refused(inputs: Inputs) -> None:
+    (panel,) = choose_counts(inputs, [1])
+    plain = dataclasses.replace(panel, reference=inputs.functions.parent / "paper.h5")
+    with pytest.raises(DataError, match=r"paper\.h5: holds no samples"):
+        spectra_figure([plain], "full", Path("unused.pdf"), Path("unused.png"))
+    (panel,) = choose_counts(inputs, [2])
+    with pytest.raises(DataError, match="no observation set with 2 sensors"):
+        spectra_figure([panel], "full", Path("unused.pdf"), Path("unused.png"))
+
+
+def test_the_configuration_asks_for_samples() -> None:
+    figure = {"s": {"layout": "spectra", "experiments": ["e_1"]}}
+    with pytest.raises(ConfigError, match=r"figures\.s: e_1 needs .*evaluations\.paper\.wasserst"):
+        make_config(figures=figure)

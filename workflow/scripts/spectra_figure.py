@@ -1,0 +1,13 @@
+"""Samples and spectra: see `uqsonet.report.figures.spectra.spectra_figure`."""
+
+from pathlib import Path
+
+from uqsonet.config import load_config
+from uqsonet.jobs import job
+from uqsonet.report.figures.chosen import choose
+from uqsonet.report.figures.spectra import spectra_figure
+
+with job(snakemake) as spec:
+    panels = choose(spec["panels"], "uqsonet")
+    scale = load_config(spec["config"]).scale
+    spectra_figure(panels, scale, Path(snakemake.output.pdf), Path(snakemake.output.png))
