@@ -8,6 +8,7 @@ import torch
 from scipy.stats import norm
 
 from uqsonet.metrics import (
+    ascending,
     bures_wasserstein2,
     coverage,
     crps,
@@ -92,7 +93,7 @@ def test_crps_of_a_gaussian_ensemble_equals_the_closed_form_within_its_error():
     expected = np.mean(scoringrules.crps_normal(truth, 0.5, 1.5))
     singles = scoringrules.crps_ensemble(truth, samples.T, estimator="pwm")
     error = np.std(singles - scoringrules.crps_normal(truth, 0.5, 1.5)) / points**0.5
-    found = crps(torch.from_numpy(samples), torch.from_numpy(truth))
+    found = crps(ascending(torch.from_numpy(samples)), torch.from_numpy(truth))
     assert abs(found - expected) < 4 * error
     assert error < 0.02 * expected
 
@@ -103,12 +104,12 @@ def test_crps_is_unbiased_in_the_ensemble_size():
     samples = torch.from_numpy(generator.standard_normal((3, 40_000)))
     expected = float(scoringrules.crps_normal(0.0, 0.0, 1.0))
     # a biased estimator is off by E|X - X'| / (2 n) = 0.19 at three members
-    assert abs(crps(samples, truth) - expected) < 0.01
+    assert abs(crps(ascending(samples), truth) - expected) < 0.01
 
 
 def test_crps_of_a_point_mass_is_the_absolute_error():
     samples, truth = torch.full((5, 2), 1.0).double(), torch.tensor([3.0, 0.5]).double()
-    assert crps(samples, truth) == pytest.approx(1.25)
+    assert crps(ascending(samples), truth) == pytest.approx(1.25)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
@@ -117,14 +118,16 @@ def test_coverage_of_exact_quantiles_is_the_level(level):
     quantiles = torch.from_numpy(norm.ppf((np.arange(n) + 0.5) / n))
     samples = quantiles[:, None].expand(-1, 2000)
     truth = torch.from_numpy(norm.ppf((np.arange(2000) + 0.5) / 2000))
-    assert coverage(samples, truth, [level]) == [pytest.approx(level, abs=2e-3)]
+    assert coverage(ascending(samples), truth, [level]) == [pytest.approx(level, abs=2e-3)]
 
 
 def test_coverage_tells_too_narrow_from_too_wide():
     generator = np.random.default_rng(4)
     truth = torch.from_numpy(generator.standard_normal(500))
     samples = torch.from_numpy(generator.standard_normal((500, 500)))
-    (narrow,), (wide,) = (coverage(samples * factor, truth, [0.9]) for factor in (0.5, 2))
+    (narrow,), (wide,) = (
+        coverage(ascending(samples * factor), truth, [0.9]) for factor in (0.5, 2)
+    )
     assert narrow < 0.7 < 0.97 < wide
 
 
@@ -159,10 +162,23 @@ def test_ranks_of_a_calibrated_law_fill_all_bins_and_of_a_narrow_one_the_outer_o
     generator = torch.Generator().manual_seed(2)
     truth = torch.randn(20_000, generator=generator, dtype=torch.float64)
     samples = torch.randn(199, 20_000, generator=generator, dtype=torch.float64)
-    flat = rank_shares(samples, truth, 10)
+    flat = rank_shares(ascending(samples), truth, 10)
     assert sum(flat) == pytest.approx(1) and max(abs(share - 0.1) for share in flat) < 0.01
-    narrow = rank_shares(0.5 * samples, truth, 10)
+    narrow = rank_shares(ascending(0.5 * samples), truth, 10)
     assert narrow[0] > 0.2 and narrow[-1] > 0.2 and narrow[4] < 0.06
     with_boundary = torch.cat([torch.zeros(199, 1).double(), samples], dim=1)
     boundary_truth = torch.cat([torch.zeros(1).double(), truth])
-    assert rank_shares(with_boundary, boundary_truth, 10) == flat
+    assert rank_shares(ascending(with_boundary), boundary_truth, 10) == flat
+
+
+def test_ends_of_bands_are_quantiles_of_the_samples():
+    """Whatever their order: those of torch, which sorts for itself."""
+    generator = torch.Generator().manual_seed(11)
+    samples = torch.randn(37, 200, generator=generator, dtype=torch.float64)
+    for level in (0.5, 0.9):
+        edges = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+        low, high = torch.quantile(samples, edges, dim=0)
+        ordered = ascending(samples)
+        for end, inward in ((low, 1e-9), (high, -1e-9)):
+            assert coverage(ordered, end + inward, [level]) == [1.0]
+            assert coverage(ordered, end - inward, [level]) == [0.0]

@@ -72,27 +72,47 @@ def _symmetric_root(matrix: Tensor) -> Tensor:
     return (vectors * values.clamp_min(0).sqrt()[..., None, :]) @ vectors.transpose(-1, -2)
 
 
-def crps(samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"]) -> float:
-    """Return the CRPS of an ensemble (n, M) against one outcome (M,), averaged over points.
+def ascending(samples: Float[Tensor, "n M"]) -> Float[Tensor, "M n"]:
+    """Return the samples of every point in ascending order.
 
-    By probability-weighted moments: unbiased, so ensembles of different size compare, and
-    O(n log n).
+    CRPS, coverage and ranks need nothing else, and sorting is what they cost. numpy sorts with
+    vector instructions, ten times faster than `torch.quantile` does.
+    """
+    return torch.from_numpy(np.sort(samples.T.contiguous().numpy(), axis=-1))
+
+
+def crps(ordered: Float[Tensor, "M n"], truth: Float[Tensor, " M"]) -> float:
+    """Return the CRPS of `ascending` samples against one outcome (M,), averaged over points.
+
+    By probability-weighted moments: unbiased, so ensembles of different size compare.
     """
     # scoringrules' own default (no weights) is not of the type that it declares.
     score: Callable[..., np.ndarray] = scoringrules.crps_ensemble  # pyright: ignore
-    scores = score(truth.numpy(), samples.T.numpy(), estimator="pwm")
+    scores = score(truth.numpy(), ordered.numpy(), estimator="pwm", sorted_ensemble=True)
     return float(np.asarray(scores).mean())
 
 
 def coverage(
-    samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"], levels: Sequence[float]
+    ordered: Float[Tensor, "M n"], truth: Float[Tensor, " M"], levels: Sequence[float]
 ) -> list[float]:
-    """Return the share of points at which the central band of samples holds the truth, by level."""
-    tails = [(1 - level) / 2 for level in levels]
-    edges = samples.new_tensor([*tails, *(1 - tail for tail in tails)])
-    lower, upper = torch.quantile(samples, edges, dim=0).split(len(tails))
-    inside = (truth >= lower) & (truth <= upper)
-    return inside.double().mean(1).tolist()
+    """Return the share of points at which a central band holds the truth, by level.
+
+    Parameters
+    ----------
+    ordered : Tensor, shape (M, n)
+        `ascending` samples. Ends of bands are interpolated linearly between them.
+    truth : Tensor, shape (M,)
+    levels : sequence of float
+    """
+    last = ordered.shape[1] - 1
+
+    def quantile(level: float) -> Tensor:
+        place = level * last
+        low = int(place)
+        return torch.lerp(ordered[:, low], ordered[:, min(low + 1, last)], place - low)
+
+    bands = [(quantile((1 - level) / 2), quantile((1 + level) / 2)) for level in levels]
+    return [float(((truth >= a) & (truth <= b)).double().mean()) for a, b in bands]
 
 
 def energy_score(
@@ -112,15 +132,16 @@ def energy_score(
 
 
 def rank_shares(
-    samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"], bins: int
+    ordered: Float[Tensor, "M n"], truth: Float[Tensor, " M"], bins: int
 ) -> list[float]:
-    """Return the share of points whose truth has a rank among the samples in each of some bins.
+    """Return the share of points whose truth's rank among `ascending` samples is in each bin.
 
     Bins are of equal width; a calibrated law fills them equally. Points without spread (a Dirichlet
     boundary) do not count.
     """
-    free = samples.std(0) > 1e-12 * samples.abs().max()
-    below = (samples[:, free] < truth[free]).double().mean(0)
+    low, high = ordered[:, 0], ordered[:, -1]
+    free = high - low > 1e-12 * torch.maximum(low.abs(), high.abs()).max()
+    below = (ordered < truth[:, None])[free].double().mean(1)
     index = (below * bins).long().clamp_max(bins - 1)
     counts = torch.bincount(index, minlength=bins).double()
     return (counts / counts.sum()).tolist()

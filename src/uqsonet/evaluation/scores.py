@@ -13,6 +13,7 @@ from uqsonet.config import EvaluationConfig
 from uqsonet.errors import DataError, NoUncertaintyError
 from uqsonet.grids import Grid
 from uqsonet.metrics import (
+    ascending,
     bures_wasserstein2,
     coverage,
     crps,
@@ -145,25 +146,22 @@ def score_set(
                 ref.mode_covariance[s],
             )
         ),
-        **_proper_scores(samples, truth, grid),
-        **_coverages(samples, truth),
+        **_against_truth(samples, truth, grid),
     }
     if ref.samples is not None:
         scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
     return scores
 
 
-def _proper_scores(samples: Tensor, truth: Tensor, grid: Grid) -> dict[str, float]:
-    some = samples[:ENERGY_SAMPLES]
-    energy = energy_score(some, truth, grid.quadrature())
-    return {"crps": crps(samples, truth), "energy": energy}
-
-
-def _coverages(samples: Tensor, truth: Tensor) -> dict[str, float]:
-    """Return the share of truths inside central bands, and the rank histogram."""
-    found = coverage(samples, truth, LEVELS)
-    ranks = rank_shares(samples, truth, RANK_BINS)
+def _against_truth(samples: Tensor, truth: Tensor, grid: Grid) -> dict[str, float]:
+    """Return proper scores, the share of truths inside central bands, and the rank histogram."""
+    energy = energy_score(samples[:ENERGY_SAMPLES], truth, grid.quadrature())
+    ordered = ascending(samples)
+    found = coverage(ordered, truth, LEVELS)
+    ranks = rank_shares(ordered, truth, RANK_BINS)
     return {
+        "crps": crps(ordered, truth),
+        "energy": energy,
         **{f"coverage_{100 * v:.0f}": share for v, share in zip(LEVELS, found, strict=True)},
         **{f"rank_{k + 1}": share for k, share in enumerate(ranks)},
     }
@@ -179,6 +177,5 @@ def score_reference(yardstick: Yardstick, s: int) -> dict[str, float]:
     if ref.samples is not None and ref.floor_w2 is not None:
         grid, kept = problem.training_grid()
         samples, truth = ref.samples[s].double(), yardstick.truth[s, kept]
-        scores |= {"w2": float(ref.floor_w2[s]), **_proper_scores(samples, truth, grid)}
-        scores |= _coverages(samples, truth)
+        scores |= {"w2": float(ref.floor_w2[s]), **_against_truth(samples, truth, grid)}
     return scores
