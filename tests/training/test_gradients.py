@@ -199,7 +199,9 @@ def test_blocks_of_mixed_counts_are_padded_to_their_own_fullest_set(data, monkey
 
     monkeypatch.setattr(type(model), "block_loss", spied)
     add_gradients(model, batch, torch.zeros(SIZE, model.latent_dim), Workers())
-    assert sorted(widths) == [(1, False), (2, False), (2, True), (5, False), (5, True)]
+    # Eight blocks of twenty sets each of one, two and five sensors: one of them is mixed.
+    expected = 2 * [(1, False)] + 2 * [(2, False)] + [(2, True)] + 3 * [(5, False)]
+    assert sorted(widths) == expected
 
 
 @pytest.mark.parametrize("counts", [[4], [1, 2, 5]])

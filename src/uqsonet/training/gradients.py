@@ -106,10 +106,13 @@ def add_gradients(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Add the gradient of the batch's loss to `.grad`; return the loss and its terms, detached."""
     batch = without_padding(batch)
-    size, rows = len(normals), model.block_rows(batch)
+    size, blocks = len(normals), -(-len(normals) // model.block_rows(batch))
     if "mask" in batch:
         batch, normals = by_count(batch, normals)
-        rows = min(rows, -(-size // MIXED_PARTS))
+        blocks = max(blocks, MIXED_PARTS)
+    if blocks > GROUPS:
+        blocks += -blocks % GROUPS  # as many for each: no thread waits for another's last one
+    rows = -(-size // blocks)
     shared = model.shared(batch)
 
     def group(starts: list[int]) -> _Sums:
