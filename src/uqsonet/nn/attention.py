@@ -21,7 +21,7 @@ from torch import Tensor
 
 from uqsonet.blocks import column_moments
 from uqsonet.config import AttentionNetwork
-from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.errors import ConfigError
 from uqsonet.nn.base import Batch, OperatorModel, Shared
 from uqsonet.nn.mlp import MLP
 from uqsonet.nn.set_embedding import SetEmbedding
@@ -160,6 +160,11 @@ class AttentionModel(OperatorModel):
         """Return h(O), shape (B, H q), after the configured scaling of the inputs."""
         return self.embedding(self._scaled(locations), self._standardised(values), mask)
 
+    def embed_observations(self, observations: Observations) -> Tensor:
+        """Return h(O), shape (B, H q), of checked observations."""
+        ready = observations.to(self.points.dtype, self.points.device)
+        return self.embed(ready.locations, ready.values, ready.mask)
+
     def _scaled(self, locations: Tensor) -> Tensor:
         if not self.config.standardise_inputs:
             return locations
@@ -182,11 +187,3 @@ class AttentionModel(OperatorModel):
     def decode(self, coefficients: Tensor) -> Tensor:
         """Map coefficients (B, p) to outputs on the training grid (B, M)."""
         return coefficients @ (self.factor[:, None] * self.trunk(self.points)).T
-
-    def _checked(self, observations: Observations, noise_std: float) -> Observations:
-        if noise_std != self.noise_std:
-            raise ObservationError(
-                f"these networks were trained at noise_std = {self.noise_std}, asked for "
-                f"{noise_std}; train at that level or use the kriging architecture"
-            )
-        return observations.to(self.points.dtype, self.points.device)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from uqsonet.config import AttentionNetwork, KrigingNetwork
-from uqsonet.errors import ConfigError
+from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.posterior import Posterior
 from uqsonet.problems import get_problem
 from uqsonet.sensors import Observations, observations_of
@@ -44,7 +44,7 @@ class OperatorModel(nn.Module, ABC):
 
     method: str
     reads_sensors: bool = True
-    """Whether the training loss needs observation sets."""
+    """Whether the training loss needs observation sets: then it also fixes their noise."""
     probabilistic: bool = True
     latent_dim: int = 0
     """Standard normals that one evaluation of the loss consumes per sample."""
@@ -132,6 +132,11 @@ class OperatorModel(nn.Module, ABC):
         """
         observations, single = observations_of(self.problem, locations, values, mask)
         level = self.noise_std if noise_std is None else noise_std
+        if self.reads_sensors and level != self.noise_std:
+            raise ObservationError(
+                f"these networks were trained at noise_std = {self.noise_std}, asked for {level}; "
+                "train at that level or use UQ-SONet's kriging architecture"
+            )
         with torch.no_grad():
             return self._posterior(observations, level, single)
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from uqsonet.config import KrigingNetwork
-from uqsonet.errors import ObservationError
 from uqsonet.nn.base import Batch, register
 from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel, correction
 from uqsonet.posterior import PointPosterior, Posterior
@@ -64,10 +63,5 @@ class KrigingVIDON(KarhunenLoeveModel):
         return error, {"reconstruction": error}
 
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
-        if noise_std != self.noise_std:
-            raise ObservationError(
-                f"these networks were trained at noise_std = {self.noise_std}, asked for "
-                f"{noise_std}; train at that level or use UQ-SONet's kriging architecture"
-            )
         coefficients = self.branch(self.embed(observations, noise_std)).double()
         return PointPosterior(self.problem.grid, self.basis, single, coefficients, self.method)

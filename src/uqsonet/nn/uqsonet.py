@@ -126,8 +126,7 @@ class UQSONet(AttentionModel):
         return means | {"kl": per_unit.sum(), "active_units": active}
 
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
-        ready = self._checked(observations, noise_std)
-        h = self.embed(ready.locations, ready.values, ready.mask)
+        h = self.embed_observations(observations)
 
         def draw(size: int, generator: torch.Generator) -> Tensor:
             shape = (len(h), size, self.latent_dim)

@@ -31,6 +31,5 @@ class VIDON(AttentionModel):
         return error, {"reconstruction": error}
 
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
-        ready = self._checked(observations, noise_std)
-        mean = self.branch(self.embed(ready.locations, ready.values, ready.mask)).double()
+        mean = self.branch(self.embed_observations(observations)).double()
         return PointPosterior(self.problem.grid, self.basis, single, mean, self.method)
