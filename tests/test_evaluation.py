@@ -128,7 +128,8 @@ def test_rows_are_complete_and_repeat_byte_for_byte(toy_files, with_samples, tmp
         metrics = {"err_mean", "err_std", "mean_std", "crps", "energy", "w2"}
         metrics |= {f"rank_{k}" for k in range(1, 11)}
         metrics |= {"coverage_50", "coverage_90", "coverage_95"}
-        metrics |= set() if method == "reference" else {"w2_gaussian", "narrower"}
+        if method != "reference":
+            metrics |= {"w2_gaussian", "narrower", "within_50", "within_90", "within_95"}
         assert set(part.metric) == metrics and len(part) == 12 * len(metrics)
     assert table.value.notna().all() and (table.value >= 0).all()
     assert set(table.sensors) == {1, 2, 4} and set(table.set) == {0, 1, 2, 3}

@@ -171,6 +171,18 @@ def test_ranks_of_a_calibrated_law_fill_all_bins_and_of_a_narrow_one_the_outer_o
     assert rank_shares(ascending(with_boundary), boundary_truth, 10) == flat
 
 
+def test_bands_at_a_boundary_do_not_count():
+    """All samples are zero there, so a band of any level holds a truth of zero."""
+    generator = torch.Generator().manual_seed(12)
+    samples = torch.randn(400, 50, generator=generator, dtype=torch.float64)
+    outcomes = torch.randn(300, 50, generator=generator, dtype=torch.float64)
+    inside = coverage(ascending(samples), outcomes, [0.5])
+    assert inside == [pytest.approx(0.5, abs=0.02)]  # many outcomes of the same law
+    wall = torch.zeros(400, 10, dtype=torch.float64), torch.full((300, 10), 1e-18)
+    walled = torch.cat([wall[0], samples], 1), torch.cat([wall[1].double(), outcomes], 1)
+    assert coverage(ascending(walled[0]), walled[1], [0.5]) == inside
+
+
 def test_ends_of_bands_are_quantiles_of_the_samples():
     """Whatever their order: those of torch, which sorts for itself."""
     generator = torch.Generator().manual_seed(11)

@@ -93,17 +93,25 @@ def crps(ordered: Float[Tensor, "M n"], truth: Float[Tensor, " M"]) -> float:
 
 
 def coverage(
-    ordered: Float[Tensor, "M n"], truth: Float[Tensor, " M"], levels: Sequence[float]
+    ordered: Float[Tensor, "M n"], truth: Float[Tensor, "*outcomes M"], levels: Sequence[float]
 ) -> list[float]:
-    """Return the share of points at which a central band holds the truth, by level.
+    """Return the share of points (and outcomes) at which a central band holds the truth, by level.
 
     Parameters
     ----------
     ordered : Tensor, shape (M, n)
         `ascending` samples. Ends of bands are interpolated linearly between them.
-    truth : Tensor, shape (M,)
+    truth : Tensor, shape (M,) or (k, M)
+        One outcome, or samples of the law that the bands should be those of.
     levels : sequence of float
+
+    Notes
+    -----
+    Points without spread (a Dirichlet boundary) do not count: there a band of any level holds all
+    or, by rounding, nothing.
     """
+    free = _free(ordered)
+    ordered, truth = ordered[free], truth[..., free]
     last = ordered.shape[1] - 1
 
     def quantile(level: float) -> Tensor:
@@ -139,9 +147,14 @@ def rank_shares(
     Bins are of equal width; a calibrated law fills them equally. Points without spread (a Dirichlet
     boundary) do not count.
     """
-    low, high = ordered[:, 0], ordered[:, -1]
-    free = high - low > 1e-12 * torch.maximum(low.abs(), high.abs()).max()
+    free = _free(ordered)
     below = (ordered < truth[:, None])[free].double().mean(1)
     index = (below * bins).long().clamp_max(bins - 1)
     counts = torch.bincount(index, minlength=bins).double()
     return (counts / counts.sum()).tolist()
+
+
+def _free(ordered: Tensor) -> Tensor:
+    """Return where `ascending` samples (M, n) differ by more than rounding."""
+    low, high = ordered[:, 0], ordered[:, -1]
+    return high - low > 1e-12 * torch.maximum(low.abs(), high.abs()).max()

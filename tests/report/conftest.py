@@ -16,7 +16,7 @@ from uqsonet.report.summary import summarise
 
 ROOT = Path(__file__).parents[2]
 COUNTS = [1, 3]
-COVERAGES = ["coverage_50", "coverage_90", "coverage_95"]
+COVERAGES = [f"{kind}_{v}" for kind in ("coverage", "within") for v in (50, 90, 95)]
 SETS = {"paper": 4, "precise": 6}
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 

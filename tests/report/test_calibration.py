@@ -12,14 +12,15 @@ from uqsonet.report.figures.calibration import calibration_figure, draw_calibrat
 from uqsonet.report.figures.style import styled
 
 
-def table(shares: list[float], coverages: dict[int, float], counts: tuple[int, ...] = (1, 2)):
+def table(shares: list[float], within: dict[int, float], counts: tuple[int, ...] = (1, 2)):
     rows = [
-        ("poisson2d", "precise", method, m, metric, value)
+        ("poisson2d", label, method, m, metric, value)
+        for label in ("paper", "precise")
         for method in ("uqsonet", "cokriging")
         for m in counts
         for metric, value in [
             *((f"rank_{k + 1}", share) for k, share in enumerate(shares)),
-            *((f"coverage_{level}", value) for level, value in coverages.items()),
+            *((f"within_{level}", value) for level, value in within.items()),
         ]
     ]
     names = ["experiment", "evaluation", "method", "sensors", "metric", "value"]
@@ -28,8 +29,9 @@ def table(shares: list[float], coverages: dict[int, float], counts: tuple[int, .
 
 def test_bars_are_the_shares_and_points_the_misses() -> None:
     shares = [0.05, 0.1, 0.1, 0.1, 0.15, 0.15, 0.1, 0.1, 0.1, 0.05]
+    found = {"A": table(shares, {50: 0.52, 90: 0.89, 95: 0.95})}
     with styled():
-        figure = draw_calibration({"A": table(shares, {50: 0.52, 90: 0.89, 95: 0.95})})
+        figure = draw_calibration(found, found)
     ranks, coverages = figure.axes
     bars = [bar.get_height() for bar in ranks.containers[0]]
     assert bars == pytest.approx(shares)
@@ -40,10 +42,10 @@ def test_bars_are_the_shares_and_points_the_misses() -> None:
 
 def test_a_summary_without_ranks_is_refused() -> None:
     whole = table([0.5, 0.5], {50: 0.5, 90: 0.9, 95: 0.95})
-    with styled(), pytest.raises(DataError, match="no coverage_50"):
-        draw_calibration({"A": whole[whole["metric"] != "coverage_50"]})
+    with styled(), pytest.raises(DataError, match="no within_50"):
+        draw_calibration({"A": whole}, {"A": whole[whole["metric"] != "within_50"]})
     with styled(), pytest.raises(DataError, match="no rank_1"):
-        draw_calibration({"A": whole[~whole["metric"].str.startswith("rank")]})
+        draw_calibration({"A": whole[~whole["metric"].str.startswith("rank")]}, {"A": whole})
 
 
 def test_the_figure_of_the_default_run_has_a_column_for_each_problem(tmp_path: Path) -> None:

@@ -23,8 +23,11 @@ ScoreMetric = Literal[
     "coverage_50",
     "coverage_90",
     "coverage_95",
+    "within_50",
+    "within_90",
+    "within_95",
 ]
-COVERAGES: tuple[ScoreMetric, ...] = ("coverage_50", "coverage_90", "coverage_95")
+BANDS: tuple[ScoreMetric, ...] = ("within_50", "within_90", "within_95")
 
 
 class ErrorTable(Section):
@@ -71,8 +74,9 @@ class ScoreTable(Section):
     layout: Literal["scores"]
     experiments: Experiments
     metrics: Annotated[list[ScoreMetric], Field(min_length=1)] = Field(
-        default=["crps", "gain_crps", "energy", "gain_energy", *COVERAGES],
-        description="Columns of every method that has them.",
+        default=["crps", "gain_crps", "energy", "gain_energy", *BANDS],
+        description="Columns of every method that has them; `within_*` of evaluation `paper`, "
+        "whose references hold samples, all others of the most precise evaluation.",
     )
 
 

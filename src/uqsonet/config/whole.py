@@ -231,7 +231,7 @@ class Config(Section):
                 f"fewer than the {len(case.sensors.counts)} sensor counts; lower batch_size"
             )
 
-    def _check_samples(self, where: str, figure: SpectraFigure) -> None:
+    def _check_samples(self, where: str, figure: CalibrationFigure | SpectraFigure) -> None:
         for case in self.cases_of(figure.experiments):
             label = case.evaluations[0]
             if "uqsonet" not in case.methods or not self.evaluations[label].wasserstein:
@@ -264,7 +264,7 @@ class Config(Section):
             several = [e for e in output.experiments if len(self.cases_of([e])) > 1]
             if several:
                 raise ValueError(f"{where}: {several} have several cases, one is shown")
-            if isinstance(output, SpectraFigure):
+            if isinstance(output, CalibrationFigure | SpectraFigure):
                 self._check_samples(where, output)
         elif isinstance(output, CompareFigure):
             for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):

@@ -133,7 +133,7 @@ def score_set(
     grid, kept = problem.training_grid()
     drawn = posterior.draw(min(config.model_samples, BAND_SAMPLES), generator)[0]
     samples = offset[kept] + drawn @ basis[kept].T
-    truth = yardstick.truth[s, kept]
+    truth, ordered = yardstick.truth[s, kept], ascending(samples)
     scores = {
         **_errors((predicted_mean, predicted_std), yardstick, s),
         "mean_std": float(predicted_std.mean()),
@@ -146,22 +146,22 @@ def score_set(
                 ref.mode_covariance[s],
             )
         ),
-        **_against_truth(samples, truth, grid),
+        **_against_truth(samples, ordered, truth, grid),
     }
     if ref.samples is not None:
         scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
+        within = coverage(ordered, ref.samples[s].double(), LEVELS)
+        scores |= {f"within_{100 * v:.0f}": p for v, p in zip(LEVELS, within, strict=True)}
     return scores
 
 
-def _against_truth(samples: Tensor, truth: Tensor, grid: Grid) -> dict[str, float]:
+def _against_truth(samples: Tensor, ordered: Tensor, truth: Tensor, grid: Grid) -> dict[str, float]:
     """Return proper scores, the share of truths inside central bands, and the rank histogram."""
-    energy = energy_score(samples[:ENERGY_SAMPLES], truth, grid.quadrature())
-    ordered = ascending(samples)
     found = coverage(ordered, truth, LEVELS)
     ranks = rank_shares(ordered, truth, RANK_BINS)
     return {
         "crps": crps(ordered, truth),
-        "energy": energy,
+        "energy": energy_score(samples[:ENERGY_SAMPLES], truth, grid.quadrature()),
         **{f"coverage_{100 * v:.0f}": share for v, share in zip(LEVELS, found, strict=True)},
         **{f"rank_{k + 1}": share for k, share in enumerate(ranks)},
     }
@@ -177,5 +177,6 @@ def score_reference(yardstick: Yardstick, s: int) -> dict[str, float]:
     if ref.samples is not None and ref.floor_w2 is not None:
         grid, kept = problem.training_grid()
         samples, truth = ref.samples[s].double(), yardstick.truth[s, kept]
-        scores |= {"w2": float(ref.floor_w2[s]), **_against_truth(samples, truth, grid)}
+        scores["w2"] = float(ref.floor_w2[s])
+        scores |= _against_truth(samples, ascending(samples), truth, grid)
     return scores

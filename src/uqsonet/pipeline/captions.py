@@ -29,8 +29,8 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
         title = "Calibration"
         text = (
             "Top: ranks of the true function among samples of the law, over all points, sensor "
-            "counts and sets. Bottom: share of truths inside central bands less the nominal level; "
-            "the strip is two points wide on either side."
+            "counts and sets. Bottom: share of the reference's samples inside central bands less "
+            "the nominal level, ten sets a count; the strip is two points wide on either side."
         )
     elif isinstance(figure, SpectraFigure):
         title = "Sample functions and their spectra"

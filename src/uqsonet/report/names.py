@@ -35,6 +35,9 @@ METRICS = {
     "coverage_50": plain("c50"),
     "coverage_90": plain("c90"),
     "coverage_95": plain("c95"),
+    "within_50": plain("w50"),
+    "within_90": plain("w90"),
+    "within_95": plain("w95"),
 }
 BRIEF = {"err_mean": MEAN, "err_std": STD}
 """Where the title of a panel says that its numbers are errors."""

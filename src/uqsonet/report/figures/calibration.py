@@ -1,7 +1,8 @@
-"""The figure of calibration: rank histograms and the coverage of bands, one column a problem.
+"""The figure of calibration: rank histograms and what bands hold, one column a problem.
 
-A calibrated law puts the truth at every rank equally often, and into its 90 % band nine times of
-ten. Truths are the functions that the sensors were read from, so no reference posterior enters.
+A calibrated law puts the truth, the function that the sensors were read from, at every rank equally
+often, and its 90 % band holds nine of ten samples of the reference posterior. A few hundred truths
+leave several points of doubt about a coverage; thousands of reference samples do not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LEVELS = {50: ("o", SKY), 90: ("s", BLUE), 95: ("^", BLACK)}
 """Nominal coverage in percent, with marker and colour."""
 
 WITHIN = 2.0
-"""Points by which a coverage may miss its level: the shaded strip."""
+"""Points by which a share may miss its level: the shaded strip."""
 
 
 def calibration_figure(
@@ -45,34 +46,45 @@ def calibration_figure(
     Raises
     ------
     DataError
-        If a summary lacks ranks or coverages.
+        If a summary lacks ranks or shares of reference samples inside bands.
     """
     declared = config.figures[name]
     assert isinstance(declared, CalibrationFigure)
-    tables = {
-        problem_title(config.experiments[e].problem): most_precise(summaries, e)
-        for e in declared.experiments
-    }
+    ranks, bands = {}, {}
+    for e in declared.experiments:
+        title = problem_title(config.experiments[e].problem)
+        ranks[title] = most_precise(summaries, e)
+        label = config.cases_of([e])[0].evaluations[0]  # the one whose references hold samples
+        bands[title] = summaries[
+            (summaries["experiment"] == e) & (summaries["evaluation"] == label)
+        ]
     with styled():
-        save(draw_calibration(tables), config.scale, out_pdf, out_png)
+        save(draw_calibration(ranks, bands), config.scale, out_pdf, out_png)
 
 
-def draw_calibration(tables: dict[str, pd.DataFrame]) -> Figure:
-    """Return the figure, a column for each titled summary; open `styled` first.
+def draw_calibration(tables: dict[str, pd.DataFrame], bands: dict[str, pd.DataFrame]) -> Figure:
+    """Return the figure, a column for each title; open `styled` first.
+
+    Parameters
+    ----------
+    tables : dict of str to DataFrame
+        Summaries with the ranks of truths.
+    bands : dict of str to DataFrame
+        With the shares of reference samples inside bands.
 
     Raises
     ------
     DataError
-        If a summary lacks ranks or coverages of `METHOD`.
+        If a summary lacks ranks or shares of `METHOD`.
     """
     figure = new_figure(3.4)
     grid = figure.subplots(2, len(tables), squeeze=False, sharey="row")
     for axes, (title, table) in zip(grid.T, tables.items(), strict=True):
         _ranks(axes[0], title, table)
-        _coverages(axes[1], title, table)
+        _bands(axes[1], title, bands[title])
     grid[0, 0].set_ylabel("share of truths")
     grid[0, 0].set_ylim(bottom=0)
-    grid[1, 0].set_ylabel("coverage - level (points)")
+    grid[1, 0].set_ylabel("inside band - level (points)")
     bottom, top = grid[1, 0].get_ylim()
     grid[1, 0].set_ylim(min(bottom, -2 * WITHIN), max(top, 2 * WITHIN))
     handles = {}
@@ -105,13 +117,13 @@ def _ranks(axes: Axes, title: str, table: pd.DataFrame) -> None:
     axes.set(title=title, xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="rank")
 
 
-def _coverages(axes: Axes, title: str, table: pd.DataFrame) -> None:
-    """Draw by how much coverages miss their levels, for each sensor count."""
-    found = _values(title, table, METHOD, [f"coverage_{level}" for level in LEVELS])
+def _bands(axes: Axes, title: str, table: pd.DataFrame) -> None:
+    """Draw by how much shares inside bands miss their levels, for each sensor count."""
+    found = _values(title, table, METHOD, [f"within_{level}" for level in LEVELS])
     axes.axhspan(-WITHIN, WITHIN, color="#E8E8E8", zorder=0)
     axes.axhline(0, color=BLACK, linewidth=0.7, linestyle="--")
     for level, (marker, colour) in LEVELS.items():
-        misses = 100 * found[f"coverage_{level}"].to_numpy() - level
+        misses = 100 * found[f"within_{level}"].to_numpy() - level
         style = {"marker": marker, "color": colour, "markersize": 3.5, "linewidth": 0.8}
         axes.plot(found.index, misses, label=f"{level} % band", **style)
     axes.set_xticks([int(m) for m in found.index][:: 1 if len(found) < 6 else 3])

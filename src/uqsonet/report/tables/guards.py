@@ -14,7 +14,7 @@ from uqsonet.report.summary import SKILLS
 
 KEY = ["case", "evaluation", "method", "metric", "sensors"]
 METRICS = (*SKILLS, *SKILLS.values(), *get_args(ScoreMetric), "mean_std", "narrower")
-SHARES = ("narrower", "coverage")
+SHARES = ("narrower", "coverage", "within")
 """Metrics that are shares: two models may well have the same."""
 
 

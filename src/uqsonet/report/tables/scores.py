@@ -50,12 +50,13 @@ def _panel(
     """Return the panel of a problem, baselines first, and its numbers."""
     columns, rows = [], []
     for case in cases:
-        numbers, label = Numbers(summary, case.name, config), case.evaluations[-1]
+        numbers = Numbers(summary, case.name, config)
         for method in (*(BASELINES if case is cases[0] else ()), *case.methods):
             learned = len(cases) > 1 and method not in BASELINES
             title = config.recipe_of(case.experiment).replace("_", " ") if learned else None
-            for metric in numbers.metrics(label, method, ["err_mean", *metrics]):
-                if metric not in metrics:
+            for metric in metrics:
+                label = case.evaluations[0 if metric.startswith("within") else -1]
+                if metric not in numbers.metrics(label, method, ["err_mean", metric]):
                     continue
                 found = [numbers.get(label, method, metric, m) for m in numbers.counts]
                 scale = 1 if metric in ABSOLUTE else 100
@@ -80,7 +81,8 @@ def _caption(config: Config, cases: list[Case]) -> Text:
         "{smoke}{title} CRPS (mean over the domain) and energy score, both in the units of the "
         "output and smaller for better laws; gain: by how many percent the score is below "
         "cokriging's, with 95{percent} bootstrap intervals over sets and trials ({dagger}: "
-        "includes zero); c50, c90, c95: percent of truths inside central bands of that level. "
+        "includes zero); w50, w90, w95: percent of the reference's samples inside the central "
+        "bands of that level (c50, c90, c95: of truths), over all points. "
         "{tests}.",
         smoke=smoke(config),
         title=bold(plain("Scores of whole laws.")),
