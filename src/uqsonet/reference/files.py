@@ -211,7 +211,8 @@ def _reduced(
             for part in range(2)
         ]
         return [_average(*pair) for pair in zip(*halves, strict=True)]
-    sampler = ControlledSampler(problem, vectors, stream("control"))
+    samples = 2 * half * len(laws)
+    sampler = ControlledSampler(problem, vectors, stream("control"), samples)
     return parts.rows(
         len(laws),
         lambda s: _average(*(sampler.moments(laws[s], stream(s, part), half) for part in range(2))),

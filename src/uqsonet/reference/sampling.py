@@ -2,8 +2,9 @@
 
 Plain Monte Carlo is the paper's way (appendix A.2). Two exact devices take most of its noise:
 
-- control variate: a linear map of the input's coordinates, fitted once on prior samples, whose
-  moments under every posterior are known in closed form; only what it leaves is sampled;
+- control variate: a quadratic map of the input's coordinates, fitted once on prior samples, whose
+  moments under every posterior are known in closed form (`uqsonet.reference.control`); only what
+  it leaves is sampled;
 - Rao-Blackwell: where u is affine in a second, unobserved Gaussian input, its law given the first
   is Gaussian, so mean and variance over the second are taken in closed form.
 """
@@ -18,14 +19,15 @@ from torch import Tensor
 
 from uqsonet.gaussian_process import GaussianLaw
 from uqsonet.problems import Problem
+from uqsonet.reference.control import COORDINATES, Control
 from uqsonet.reference.directions import Directions
-from uqsonet.reference.moments import AffineImage, Moments, SampleMoments
+from uqsonet.reference.moments import Moments, SampleMoments
 
-CONTROL_COORDINATES = 200
-"""Coordinates of the input that the control variate is linear in: the leading ones."""
+CONTROL_SAMPLES = 1000, 20_000
+"""Prior samples that the control is fitted on: at least and at most."""
 
-CONTROL_SAMPLES = 2400
-"""Prior samples it is fitted on."""
+CONTROL_SHARE = 4
+"""It takes as many as a quarter of the posterior samples, within these bounds."""
 
 
 def sample_reference(
@@ -83,33 +85,6 @@ def _normals(
         yield problem.normals(generator, min(problem.block, size - start))
 
 
-class Control:
-    """A linear predictor of u from the leading coordinates of the input.
-
-    Parameters
-    ----------
-    index : Tensor of int, shape (c,)
-        The coordinates used.
-    weight : Tensor, shape (c, n)
-    vectors : Tensor, shape (n, k)
-        Test vectors of the modes.
-    """
-
-    def __init__(self, index: Tensor, weight: Tensor, vectors: Tensor) -> None:
-        self._index, self._weight = index, weight
-        self._image = AffineImage(torch.zeros(weight.shape[1]).double(), weight, vectors)
-
-    def of(self, xi: Tensor) -> Tensor:
-        """Return the control (B, n) of coordinates (B, r)."""
-        return xi[:, self._index] @ self._weight
-
-    def exact(self, law: GaussianLaw) -> Moments:
-        """Return its moments under a law of the coordinates, in closed form."""
-        # The covariance of some coordinates is that of all, restricted; so are its directions.
-        mean, directions = law.mean[self._index], law.directions[:, self._index]
-        return self._image.moments(GaussianLaw(mean, directions, law.shrink))
-
-
 class ControlledSampler:
     """Moments of posteriors of one problem by sampling with both devices.
 
@@ -120,12 +95,19 @@ class ControlledSampler:
         Test vectors of the modes.
     generator : numpy.random.Generator
         Stream of the prior samples that the control is fitted on.
+    samples : int
+        That all posteriors will take together.
     """
 
-    def __init__(self, problem: Problem, vectors: Tensor, generator: np.random.Generator) -> None:
+    def __init__(
+        self, problem: Problem, vectors: Tensor, generator: np.random.Generator, samples: int
+    ) -> None:
         self._problem, self._vectors = problem, vectors
         self._directions = Directions(problem) if problem.affine == "intrinsic" else None
-        self._control = self._fit(generator)
+        index = problem.prior.leading(COORDINATES)
+        least, most = CONTROL_SAMPLES
+        size = min(max(least, samples // CONTROL_SHARE), most)
+        self._control = Control(self._samples(generator, size), index, vectors)
 
     def moments(self, law: GaussianLaw, generator: np.random.Generator, size: int) -> Moments:
         """Return moments of u under a law of the coordinates from `size` samples."""
@@ -172,14 +154,9 @@ class ControlledSampler:
         )
         return responses[:, 0], within
 
-    def _fit(self, generator: np.random.Generator) -> Control:
-        """Fit the control on prior samples by least squares."""
-        index = self._problem.prior.leading(CONTROL_COORDINATES)
-        inputs, outputs = [], []
-        for xi, intrinsic in self._blocks(generator, CONTROL_SAMPLES):
-            inputs.append(xi[:, index])
-            outputs.append(self._outcome(xi, intrinsic)[0])
-        a = torch.cat(inputs)
-        design = torch.cat([torch.ones(len(a), 1).double(), a], dim=1)
-        weight = torch.linalg.lstsq(design, torch.cat(outputs), driver="gelsd").solution
-        return Control(index, weight[1:], self._vectors)
+    def _samples(
+        self, generator: np.random.Generator, size: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield blocks of prior samples that the control is fitted on."""
+        for xi, intrinsic in self._blocks(generator, size):
+            yield xi, self._outcome(xi, intrinsic)[0]
