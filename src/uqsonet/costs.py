@@ -22,7 +22,7 @@ from uqsonet.pipeline import TOGETHER, Plan
 from uqsonet.posterior import coefficient_moments
 from uqsonet.problems import get_problem
 from uqsonet.reference.directions import Directions
-from uqsonet.reference.sampling import CONTROL_SAMPLES
+from uqsonet.reference.sampling import control_samples
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet.simulation import Functions
 from uqsonet.training.optimiser import StackedOptimiser
@@ -156,14 +156,18 @@ def _reference_seconds(problem_name: str, evaluation: EvaluationConfig, sets: in
         each = 2 * samples * _pair_seconds(problem_name) + evaluation.wasserstein * exact
         return sets * each
     if problem.affine is None:
-        return (sets * samples + CONTROL_SAMPLES) * _pair_seconds(problem_name)
+        solved = sets * samples + control_samples(sets * samples)
+        return solved * _pair_seconds(problem_name) + sets * CONTROL_SECONDS
     if problem.intrinsic is None:
         return sets * CLOSED_FORM_SECONDS
     return _sources_seconds(problem_name) * samples * (1 if problem.affine == "kappa" else sets)
 
 
-SCORE_SECONDS = 0.02
-"""CRPS, coverage and Gaussian distance of one set; about the same everywhere."""
+SCORE_SECONDS = 0.02, 4e-5
+"""CRPS, coverage and Gaussian distance of one set: for itself, and for each point."""
+
+CONTROL_SECONDS = 0.03
+"""Exact moments of the control for one set, two halves."""
 
 WASSERSTEIN_SECONDS = 0.3
 """One exact W2 between 1,000 and 1,000 samples."""
@@ -252,7 +256,9 @@ def estimate(config: Config, root: Path) -> list[Cost]:
         for label in case.evaluations:
             evaluation = config.evaluation_of(case.name, label)
             sets = evaluation.sets * len(case.sensors.counts)
-            score = SCORE_SECONDS + evaluation.wasserstein * WASSERSTEIN_SECONDS
+            points = len(get_problem(case.problem).training_grid()[1])
+            score = SCORE_SECONDS[0] + SCORE_SECONDS[1] * points
+            score += evaluation.wasserstein * WASSERSTEIN_SECONDS
             for file, method, trials in plan.evaluations(case.name, label):
                 each = score + evaluation.model_samples * 1e-6
                 if method != TOGETHER:

@@ -4,7 +4,7 @@ The Gaussian input (log k, f or the initial vorticity) is conditioned exactly; w
 on the operator:
 
 - `sampling`: conditioned samples through the problem's own solver, plainly (the paper's way) or
-  with a linear control variate and, where possible, in closed form over the second input;
+  with a quadratic control variate and, where possible, in closed form over the second input;
 - `affine`: u depends affinely on the observed Gaussian input: closed form, or an average over the
   prior of the second input that serves all observation sets at once;
 - `files`: which of them applies, and the file they end in.

@@ -30,6 +30,12 @@ CONTROL_SHARE = 4
 """It takes as many as a quarter of the posterior samples, within these bounds."""
 
 
+def control_samples(samples: int) -> int:
+    """Return how many prior samples the control takes if posteriors take so many in all."""
+    least, most = CONTROL_SAMPLES
+    return min(max(least, samples // CONTROL_SHARE), most)
+
+
 def sample_reference(
     problem: Problem,
     locations: Tensor,
@@ -105,9 +111,7 @@ class ControlledSampler:
         self._problem, self._vectors = problem, vectors
         self._directions = Directions(problem) if problem.affine == "intrinsic" else None
         index = problem.prior.leading(COORDINATES)
-        least, most = CONTROL_SAMPLES
-        size = min(max(least, samples // CONTROL_SHARE), most)
-        self._control = Control(self._samples(generator, size), index, vectors)
+        self._control = Control(self._samples(generator, control_samples(samples)), index, vectors)
 
     def moments(self, law: GaussianLaw, generator: np.random.Generator, size: int) -> Moments:
         """Return moments of u under a law of the coordinates from `size` samples."""
