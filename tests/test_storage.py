@@ -24,6 +24,7 @@ from uqsonet.storage import (
     atomic_path,
     file_digest,
     read_weights,
+    reading,
     remove_debris,
     write_arrays,
     write_text,
@@ -465,3 +466,24 @@ def test_nothing_is_unpickled(tmp_path):
 def test_text_is_written_whole(tmp_path):
     write_text(tmp_path / "deep" / "t.json", json.dumps({"ä": 1}, ensure_ascii=False))
     assert json.loads((tmp_path / "deep" / "t.json").read_text("utf-8")) == {"ä": 1}
+
+
+def test_an_unchanged_file_is_hashed_once(tmp_path, monkeypatch):
+    """What was read to the end is not hashed again; a changed file is, whatever its size."""
+    file = tmp_path / "f.h5"
+    write_arrays(file, "reference", {}, {"a": [np.arange(40.0).reshape(20, 2)]})
+    added = []
+    monkeypatch.setattr(reading.Digest, "add", lambda self, block: added.append(len(block)))
+    monkeypatch.setattr(reading.Digest, "hex", lambda self: digests["a"])
+    with ArrayFile(file, "reference") as found:
+        digests = found._digests()
+        list(found.blocks("a", rows=8))
+        assert added == [8, 8, 4]
+        assert [len(block) for block in found.blocks("a", rows=8)] == [8, 8, 4]
+    with ArrayFile(file, "reference") as found:
+        assert len(found.read("a")) == 20 and added == [8, 8, 4]
+    write_arrays(file, "reference", {}, {"a": [np.arange(40.0).reshape(20, 2)]})
+    with ArrayFile(file, "reference") as found:
+        added.clear()
+        found.read("a")
+    assert sum(added) == 20

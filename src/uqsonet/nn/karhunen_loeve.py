@@ -10,6 +10,7 @@ Gaussianity of the transformed input is an assumption: docs/model.md says where 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -74,6 +75,7 @@ class KarhunenLoeveModel(OperatorModel):
         def double(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64)
 
+        self._ready: tuple[Functions, dict[str, Tensor]] | None = None
         self.register_buffer("kappa_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
         self.register_buffer("kappa_factor", torch.zeros(n, r))
@@ -100,7 +102,7 @@ class KarhunenLoeveModel(OperatorModel):
         self.u_modes.copy_(outputs.vectors)
         self.scale.fill_(float(outputs.std.norm()))
         if self.config.linear_skip:
-            self.start_weight.copy_(_least_squares(self.coefficients(functions)).T)
+            self.start_weight.copy_(_least_squares(self._keeping(functions)).T)
 
     def coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
@@ -109,8 +111,8 @@ class KarhunenLoeveModel(OperatorModel):
             field = self.problem.transform.forward(kappa.double()) - self.kappa_mean
             yield field @ self.to_a, (u.double() - self.u_mean) @ modes / self.scale
 
-    def targets(self, functions: Functions) -> dict[str, Tensor]:
-        """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
+    def _keeping(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield `coefficients` and keep them for `targets`: a pass over the data takes long."""
         a = torch.empty(functions.size, self.config.input_modes)
         c = torch.empty(functions.size, self.config.output_modes)
         first = 0
@@ -118,7 +120,16 @@ class KarhunenLoeveModel(OperatorModel):
             rows = slice(first, first + len(left))
             a[rows], c[rows] = left, right
             first += len(left)
-        return {"a": a, "c": c}
+            yield left, right
+        self._ready = functions, {"a": a, "c": c}
+
+    def targets(self, functions: Functions) -> dict[str, Tensor]:
+        """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
+        if self._ready is None or self._ready[0] is not functions:
+            deque(self._keeping(functions), maxlen=0)
+        assert self._ready is not None
+        (_, found), self._ready = self._ready, None
+        return found
 
     def basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return output mean (M,) and modes (M, p) at queries, float64."""

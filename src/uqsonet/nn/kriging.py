@@ -70,6 +70,7 @@ class KrigingUQSONet(KarhunenLoeveModel):
             pairs = targets["a"], targets["c"], self.start_weight
             self.intrinsic_covariance.copy_(residual_covariance(*pairs))
             self.intrinsic_slopes.copy_(residual_slopes(*pairs))
+            self._ready = functions, targets
 
     def branch(self, a: Tensor) -> Tensor:
         """Map input coefficients (..., r) to scaled output coefficients (..., p)."""
