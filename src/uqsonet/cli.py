@@ -145,14 +145,16 @@ def publish(
 @app.command()
 def readme(
     folder: Annotated[Path, typer.Argument(help="The published folder.")] = Path("published"),
-    file: Annotated[Path, typer.Argument(help="The README to update.")] = Path("README.md"),
+    root: Annotated[Path, typer.Argument(help="Where README.md and docs are.")] = Path(),
 ) -> None:
-    """Write the README's table of results anew from `published/`."""
+    """Write the tables of results in README and docs anew from `published/`."""
     from uqsonet.report.readme import published_tables, updated
     from uqsonet.storage import write_text
 
     with _clear_errors():
-        write_text(file, updated(file.read_text(encoding="utf-8"), published_tables(folder)))
+        for name, tables in published_tables(folder).items():
+            text = (root / name).read_text(encoding="utf-8")
+            write_text(root / name, updated(text, tables, name))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The README's tables of results, made from `published/` so that no number is typed by hand."""
+"""Tables of results in README and docs, made from `published/`: no number is typed by hand."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from uqsonet.config import BASELINES
 from uqsonet.report.markers import replaced
 from uqsonet.report.names import method_title
 from uqsonet.report.paper import paper_cells
@@ -73,22 +74,71 @@ def results_table(summary: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def updated(readme: str, tables: dict[str, str]) -> str:
-    """Return the README with the blocks between markers replaced.
+def ablation_rows(table: pd.DataFrame) -> str:
+    """Return a Markdown table of validation skills, from the CSV of the table `ablation`."""
+    lines = [
+        "| problem | recipe | skill of the mean: average, worst m | skill of the std: average, "
+        "worst m | minutes a training |",
+        "|---|---|---|---|---|",
+    ]
+    for experiment, part in table.groupby("experiment", sort=False):
+        found = part.set_index("metric")
+        recipe = str(part["recipe"].iloc[0])
+        problem = str(experiment).removesuffix(f"_{recipe}")
+        pairs = [
+            ", ".join(_with_spread(found.loc[name], 3) for name in (metric, f"{metric}_worst"))
+            for metric in ("skill_mean", "skill_std")
+        ]
+        row = [problem, recipe.replace("_", " "), *pairs, _with_spread(found.loc["minutes"], 1)]
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def _with_spread(row: pd.Series, digits: int) -> str:
+    spread = "" if pd.isna(row["pm"]) else f" ± {row['pm']:.{digits}f}"
+    return f"{row['value']:.{digits}f}{spread}"
+
+
+def part_rows(table: pd.DataFrame) -> str:
+    """Return a Markdown table of errors in percent by m, from the CSV of the table `parts`."""
+    lines = ["| problem | recipe | m | mean | std | CRPS gain |", "|---|---|---|---|---|---|"]
+    learned = table[~table["method"].isin(BASELINES)]
+    for experiment, part in learned.groupby("experiment", sort=False):
+        recipe = str(part["recipe"].iloc[0])
+        values = part.pivot_table(index="sensors", columns="metric", values="value")
+        cells = [
+            ", ".join(f"{value:.1f}" for value in values[metric])
+            for metric in ("err_mean", "err_std", "gain_crps")
+        ]
+        counts = ", ".join(str(m) for m in values.index)
+        problem = str(experiment).removesuffix(f"_{recipe}")
+        lines.append("| " + " | ".join([problem, recipe.replace("_", " "), counts, *cells]) + " |")
+    return "\n".join(lines)
+
+
+def updated(document: str, tables: dict[str, str], name: str = "README.md") -> str:
+    """Return a document with the blocks between markers replaced.
 
     Raises
     ------
     DataError
         If the markers are missing.
     """
-    for name, table in tables.items():
-        readme = replaced(readme, name, table, "README.md")
-    return readme
+    for marker, table in tables.items():
+        document = replaced(document, marker, table, name)
+    return document
 
 
-def published_tables(folder: Path) -> dict[str, str]:
-    """Return the tables made from `published/` by the names of their markers."""
-    return {
-        "overview": overview_table(pd.read_csv(folder / "scorecard.csv")),
-        "results": results_table(pd.read_csv(folder / "summary" / "diffusion1d.csv")),
+def published_tables(folder: Path) -> dict[str, dict[str, str]]:
+    """Return document -> marker -> table for all that is made from `published/`."""
+    found = {
+        "README.md": {
+            "overview": overview_table(pd.read_csv(folder / "scorecard.csv")),
+            "results": results_table(pd.read_csv(folder / "summary" / "diffusion1d.csv")),
+        }
     }
+    for name, rows in (("ablation", ablation_rows), ("parts", part_rows)):
+        path = folder / "tables" / f"{name}.csv"
+        if path.is_file():
+            found.setdefault("docs/model.md", {})[name] = rows(pd.read_csv(path))
+    return found
