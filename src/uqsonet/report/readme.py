@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 
 import pandas as pd
@@ -81,38 +83,41 @@ def ablation_rows(table: pd.DataFrame) -> str:
         "worst m | minutes a training |",
         "|---|---|---|---|---|",
     ]
-    for experiment, part in table.groupby("experiment", sort=False):
+    for problem, recipe, part in _experiments(table):
         found = part.set_index("metric")
-        recipe = str(part["recipe"].iloc[0])
-        problem = str(experiment).removesuffix(f"_{recipe}")
+
+        def cell(metric: str, digits: int, found: pd.DataFrame = found) -> str:
+            value, pm = (float(x) for x in found.loc[metric, ["value", "pm"]].to_list())
+            return f"{value:.{digits}f}" + ("" if isnan(pm) else f" ± {pm:.{digits}f}")
+
         pairs = [
-            ", ".join(_with_spread(found.loc[name], 3) for name in (metric, f"{metric}_worst"))
+            f"{cell(metric, 3)}, {cell(f'{metric}_worst', 3)}"
             for metric in ("skill_mean", "skill_std")
         ]
-        row = [problem, recipe.replace("_", " "), *pairs, _with_spread(found.loc["minutes"], 1)]
-        lines.append("| " + " | ".join(row) + " |")
+        lines.append("| " + " | ".join([problem, recipe, *pairs, cell("minutes", 1)]) + " |")
     return "\n".join(lines)
 
 
-def _with_spread(row: pd.Series, digits: int) -> str:
-    spread = "" if pd.isna(row["pm"]) else f" ± {row['pm']:.{digits}f}"
-    return f"{row['value']:.{digits}f}{spread}"
+def _experiments(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield problem, recipe and rows of each experiment, named by both."""
+    for head, part in table.groupby(["experiment", "recipe"], sort=False):
+        assert isinstance(head, tuple)
+        experiment, recipe = map(str, head)
+        yield experiment.removesuffix(f"_{recipe}"), recipe.replace("_", " "), part
 
 
 def part_rows(table: pd.DataFrame) -> str:
     """Return a Markdown table of errors in percent by m, from the CSV of the table `parts`."""
     lines = ["| problem | recipe | m | mean | std | CRPS gain |", "|---|---|---|---|---|---|"]
-    learned = table[~table["method"].isin(BASELINES)]
-    for experiment, part in learned.groupby("experiment", sort=False):
-        recipe = str(part["recipe"].iloc[0])
+    learned = table.loc[~table["method"].isin(BASELINES)]
+    for problem, recipe, part in _experiments(learned):
         values = part.pivot_table(index="sensors", columns="metric", values="value")
         cells = [
             ", ".join(f"{value:.1f}" for value in values[metric])
             for metric in ("err_mean", "err_std", "gain_crps")
         ]
         counts = ", ".join(str(m) for m in values.index)
-        problem = str(experiment).removesuffix(f"_{recipe}")
-        lines.append("| " + " | ".join([problem, recipe.replace("_", " "), counts, *cells]) + " |")
+        lines.append("| " + " | ".join([problem, recipe, counts, *cells]) + " |")
     return "\n".join(lines)
 
 

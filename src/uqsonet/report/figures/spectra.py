@@ -86,7 +86,7 @@ def power(samples: np.ndarray, grid: Grid) -> np.ndarray:
     """
     axes = tuple(range(1, 1 + grid.dim))
     waves = dctn(samples.reshape(-1, *grid.shape), axes=axes, norm="ortho", workers=1)
-    squares = np.square(waves).mean(0)
+    squares = np.square(np.asarray(waves)).mean(0)
     lengths = np.sqrt(sum(np.square(k) for k in np.indices(grid.shape)))
     number = np.rint(lengths).astype(int)
     return np.bincount(number.ravel(), squares.ravel())[1 : min(grid.shape)]
@@ -118,7 +118,8 @@ def _samples(chosen: Chosen) -> Drawn:
     title = f"{problem_title(problem.name)}\n$m = {chosen.sensors}$"
     symbol = "x" if grid.dim == 1 else f"x, y = {grid.points()[line[0], 1]:.2g}"
     places = grid.points()[line, 0].numpy()
-    return Drawn(title, symbol, places, *shown, (total[0], total[1]), chosen.method)
+    spectra = total[0], total[1]
+    return Drawn(title, symbol, places, shown[0], shown[1], spectra, chosen.method)
 
 
 def _middle(grid: Grid) -> torch.Tensor:

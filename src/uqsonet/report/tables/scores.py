@@ -7,6 +7,8 @@ problem's panel has all its experiments: with several of one problem, columns go
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from uqsonet.config import BASELINES, Case, Config, ScoreTable
@@ -34,18 +36,17 @@ def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
     declared = config.tables[name]
     assert isinstance(declared, ScoreTable)
     cases = config.cases_of([e for e in declared.experiments if e in config.selected])
-    metrics = list(declared.metrics)
     panels, rows = [], []
     for problem in distinct(case.problem for case in cases):
         own = [case for case in cases if case.problem == problem]
-        panel, found = _panel(own, config, summary, metrics)
+        panel, found = _panel(own, config, summary, declared.metrics)
         panels.append(panel)
         rows += [{"table": f"tab:{name}"} | row for row in found]
     return Table(name, "Scores", _caption(config, cases), tuple(panels)), pd.DataFrame(rows)
 
 
 def _panel(
-    cases: list[Case], config: Config, summary: pd.DataFrame, metrics: list[str]
+    cases: list[Case], config: Config, summary: pd.DataFrame, metrics: Sequence[str]
 ) -> tuple[Panel, list[dict[str, object]]]:
     """Return the panel of a problem, baselines first, and its numbers."""
     columns, rows = [], []
