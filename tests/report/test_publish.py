@@ -11,6 +11,7 @@ import pytest
 
 from uqsonet.config import Config
 from uqsonet.errors import DataError
+from uqsonet.report import publish as publishing
 from uqsonet.report.paper import paper_cells
 from uqsonet.report.publish import publish
 from uqsonet.report.scorecard import scorecard
@@ -46,6 +47,29 @@ def test_a_later_run_fills_its_own_cells_and_leaves_the_others(
     runs = json.loads((out / "provenance.json").read_text())["runs"]
     assert sorted(runs) == sorted(set(two["run"].dropna()))
     assert {run["command"] for run in runs.values()} == {"snakemake one", "snakemake two"}
+
+
+def test_weights_that_do_not_fit_are_left_out_and_named(
+    summary: pd.DataFrame, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, out = finished(tmp_path / "run", summary, config), tmp_path / "out"
+    sizes = {"a/uqsonet": 10, "a/vidon": 20, "b/uqsonet": 4000, "b/vidon": 3000, "c/uqsonet": 9000}
+    for name, size in sizes.items():
+        path = run / "train" / name / "stack_0.safetensors"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(bytes(size))
+    stale = out / "train/c/uqsonet/stack_0.safetensors"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"of an earlier run")
+    small = sum(path.stat().st_size for path in (run / "config.json", run / "tables/all.tex"))
+    monkeypatch.setattr(publishing, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(publishing, "MOST_BYTES", small + 5000)
+    publish(run, out, "a" * 40, "x")
+    there = {str(p.parent.relative_to(out / "train")) for p in out.glob("train/*/*/stack_0.*")}
+    assert there == {"a/uqsonet", "a/vidon", "b/uqsonet"}
+    (record,) = json.loads((out / "provenance.json").read_text())["runs"].values()
+    left = [f"train/{name}/stack_0.safetensors" for name in ("b/vidon", "c/uqsonet")]
+    assert record["weights_left_out"] == left
 
 
 def test_no_finished_run_and_foreign_files_are_refused(

@@ -29,6 +29,12 @@ KEPT = (
 )
 """Files of a results folder that are published as they are."""
 
+MOST_BYTES = 40_000_000
+"""Of the folder: it is kept in git. Weights that would exceed it are left out, and named."""
+
+LARGE_BYTES = 4_000_000
+"""Weights above are those of two-dimensional problems, which hold modes on 10,201 points."""
+
 
 def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     """Copy tables, figures, logs and the first trial's weights; merge scorecard and provenance.
@@ -52,7 +58,10 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     if not (results / "tables" / "all.tex").is_file():
         raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
     files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
-    files += sorted(results.glob("train/*/*/stack_0.safetensors"))
+    weights, left_out = _fitting(results, folder, files)
+    files += weights
+    for name in left_out:  # those of an earlier run would not belong to the scores
+        (folder / name).unlink(missing_ok=True)
     for source in files:
         target = folder / source.relative_to(results)
         with atomic_path(target) as temporary:
@@ -69,12 +78,36 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         "processor": f"{processor()}, {os.cpu_count()} cores",
         **provenance(),
         "stages": stage_costs(results),
+        "weights_left_out": left_out,
         "sha256": {str(f.relative_to(results)): file_digest(f) for f in files},
     }
     there = _earlier(folder / "provenance.json")
     used = [name for name in there if name in set(card["run"].dropna()) - {run}]
     runs = {name: there[name] for name in used} | {run: record}
     write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
+
+
+def _fitting(results: Path, folder: Path, files: list[Path]) -> tuple[list[Path], list[str]]:
+    """Return the first trials' weights that leave the folder below `MOST_BYTES`, and the rest.
+
+    Small ones come first; of large ones (two variables) only UQ-SONet's are taken.
+    """
+    replaced = {folder / path.relative_to(results) for path in files}
+    there = [path for path in folder.rglob("*") if path.is_file() and path not in replaced]
+    size = sum(path.stat().st_size for path in files)
+    found = sorted(results.glob("train/*/*/stack_0.safetensors"), key=lambda p: p.stat().st_size)
+    again = {folder / path.relative_to(results) for path in found}
+    size += sum(path.stat().st_size for path in there if path not in again)
+    kept, left_out = [], []
+    for path in found:
+        own = path.stat().st_size
+        wanted = own < LARGE_BYTES or path.parent.name == "uqsonet"
+        if wanted and size + own <= MOST_BYTES:
+            size += own
+            kept.append(path)
+        else:
+            left_out.append(str(path.relative_to(results)))
+    return kept, left_out
 
 
 def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
