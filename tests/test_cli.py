@@ -63,12 +63,14 @@ def test_estimate_adds_up_the_default_run_in_seconds() -> None:
         assert stage in result.output
 
 
-def test_every_overlay_is_a_valid_configuration_with_its_own_results() -> None:
+def test_overlays_that_change_what_is_run_have_their_own_results() -> None:
+    """No two share a folder; `ablation` only adds experiments (tests/test_config.py)."""
     base = ROOT / "config.yaml"
-    roots = {read_config([base]).results}
-    for overlay in sorted((ROOT / "config").glob("*.yaml")):
-        roots.add(read_config([base, overlay]).results)
-    assert len(roots) == 1 + len(list((ROOT / "config").glob("*.yaml")))
+    overlays = {path.stem: path for path in (ROOT / "config").glob("*.yaml")}
+    added = read_config([base, overlays.pop("ablation")]).results
+    roots = {read_config([base, path]).results for path in overlays.values()}
+    assert len(roots) == len(overlays) and added == read_config([base]).results
+    assert added not in roots
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "a: [", "problems: 3"])
