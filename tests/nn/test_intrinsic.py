@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from uqsonet.nn.intrinsic import covariance_root, residual_covariance, residual_slopes
+from uqsonet.nn.intrinsic import (
+    KEPT,
+    covariance_root,
+    residual_covariance,
+    residual_slopes,
+    standardised_residuals,
+)
 
 
 def pairs(size, slopes, noise=1.0):
@@ -56,3 +62,36 @@ def test_roots_are_of_the_nearest_covariance():
     broken = torch.diag(torch.tensor([2.0, -0.5]).double())
     cut = covariance_root(broken)
     assert (cut @ cut.T).tolist() == [[pytest.approx(2.0), 0.0], [0.0, 0.0]]
+
+
+def test_the_root_is_symmetric():
+    factor = torch.randn(5, 5, generator=torch.Generator().manual_seed(3)).double()
+    root = covariance_root(factor @ factor.T)
+    torch.testing.assert_close(root, root.T)
+
+
+@pytest.mark.parametrize("size", [700, KEPT + 500])
+def test_residuals_are_standardised_and_keep_their_shape(size):
+    """With covariance C given back they are the residuals themselves, less their mean."""
+    generator = torch.Generator().manual_seed(4)
+    mixing = torch.randn(3, 3, generator=generator).double()
+    r = torch.randn(size, 3, generator=generator).double().exp() @ mixing.T
+    a = torch.randn(size, 2, generator=generator).double()
+    weight = torch.randn(3, 2, generator=generator).double()
+    found = standardised_residuals(a, r + a @ weight.T, weight)
+    assert found.shape == (KEPT, 3)
+    assert found.mean(0).abs().max() < 1e-10
+    torch.testing.assert_close(found.T @ found / KEPT, torch.eye(3).double())
+    repeated = r[torch.arange(KEPT) % size]
+    centred = repeated - repeated.mean(0)
+    back = found @ covariance_root(centred.T @ centred / KEPT)
+    torch.testing.assert_close(back, centred)
+
+
+def test_directions_with_nothing_left_open_stay_zero():
+    a, c, weight = pairs(400, torch.zeros(4, 3).double())
+    c[:, 2] = a @ weight[2]
+    found = standardised_residuals(a, c, weight)
+    assert found.isfinite().all() and found[:, 2].abs().max() < 1e-6
+    nothing = standardised_residuals(a, a @ weight.T, weight)
+    assert nothing.isfinite().all()

@@ -54,6 +54,26 @@ def test_without_the_intrinsic_latent_the_band_would_be_too_narrow(functions, mo
     model.intrinsic_slopes.copy_(kept[1])
 
 
+def test_sample_functions_have_the_skewness_of_the_operators_own_randomness(functions):
+    """An intrinsic factor that is lognormal: u = e^w g(x), whatever kappa is."""
+    generator = torch.Generator().manual_seed(6)
+    grid = functions.problem.training_grid()[0].points()
+    amplitude = (0.5 * torch.randn(functions.size, 1, generator=generator)).exp()
+    u = amplitude * (1 - grid[:, 0] ** 2)
+    other = Functions(functions.problem, "training", functions.kappa, u.float())
+    model = KrigingUQSONet(
+        "elliptic_sde1d", KrigingNetwork(input_modes=16, output_modes=4, branch=[4]), 0.1
+    )
+    with torch.no_grad():
+        model.fit_constants(other)
+    law = model.condition([[0.2]], [1.4])
+    drawn = law.sample(20_000, torch.zeros(1, 1).double(), torch.Generator().manual_seed(7))
+    levels = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95]).double()
+    found = drawn.flatten().quantile(levels)
+    exact = (0.5 * torch.special.ndtri(levels)).exp()  # Gaussian: 0.16 at 5 %, where this is 0.44
+    assert (found / exact - 1).abs().max() < 0.06
+
+
 def test_where_k_is_small_the_operator_leaves_more_open(functions, model):
     queries = functions.problem.training_grid()[0].points()
     problem = functions.problem

@@ -4,6 +4,11 @@
 covariance depends on kappa: where k is small, an unseen source moves u more. To first order
 ``C(a) = C_0 + sum_j a_j S_j``, and ``S_j = E[a_j r r^T]`` because the coefficients are orthonormal.
 Given an observation set, C is linear in a, so ``E[C(a) | O] = C(E[a | O])`` needs no sampling.
+
+The shape of r need not be Gaussian: the solution of 4.4 is skewed and has heavy tails, as its
+coefficient is lognormal. So r is drawn as in a residual bootstrap (Efron, Ann. Statist. 7, 1979):
+residuals of training pairs are standardised and kept, and a root of C gives one of them, picked at
+random, the covariance that the observations ask for.
 """
 
 from __future__ import annotations
@@ -16,6 +21,12 @@ from uqsonet.blocks import RowBlocks
 
 ROWS = 2048
 """Pairs whose outer products are held at a time."""
+
+KEPT = 8192
+"""Standardised residuals in a model; fewer pairs than these are repeated."""
+
+NEGLIGIBLE = 1e-6
+"""Std of a direction, relative to the largest, below which residuals are rounding."""
 
 
 def residual_covariance(
@@ -60,7 +71,24 @@ def residual_slopes(
     return (slopes * share.clamp_min(0)[:, None]).view(r, p, p)
 
 
+def standardised_residuals(
+    a: Float[Tensor, "N r"], c: Float[Tensor, "N p"], weight: Float[Tensor, "p r"]
+) -> Float[Tensor, "k p"]:
+    """Return `KEPT` residuals of the first pairs, with mean zero and covariance I, float64.
+
+    They are whitened by the symmetric root of their covariance, which moves them least, so the
+    symmetric root of another covariance gives each its own place back. Directions in which
+    nothing is left open stay zero.
+    """
+    rows = torch.arange(KEPT) % len(a)
+    r = c[rows].double() - a[rows].double() @ weight.double().T
+    r = r - r.mean(0)
+    values, vectors = torch.linalg.eigh(r.T @ r / len(r))
+    seen = values > NEGLIGIBLE**2 * values[-1]
+    return (r @ vectors * torch.where(seen, values, torch.inf).rsqrt()) @ vectors.T
+
+
 def covariance_root(covariance: Float[Tensor, "*batch p p"]) -> Float[Tensor, "*batch p p"]:
-    """Return a root R with ``R R^T`` nearest to a symmetric matrix: negative parts are cut off."""
+    """Return the symmetric root of the matrix's nearest covariance: negative parts are cut off."""
     values, vectors = torch.linalg.eigh(covariance)
-    return vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
+    return (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.transpose(-1, -2)

@@ -10,8 +10,8 @@ empirical mean and modes of the (transformed) training inputs, ``kappa = mean + 
 - branch b(a): a linear map (its start is the least-squares one, that is cokriging) plus a
   perceptron for what linear theory cannot explain;
 - trunk t: empirical modes of the training outputs, interpolated to any query;
-- where the operator itself is random (sections 4.3, 4.4), a second latent of the size of the
-  output carries what kappa leaves open, as a Gaussian whose covariance depends on the sensors
+- where the operator itself is random (sections 4.3, 4.4), a second latent carries what kappa
+  leaves open: the index of a training residual, given the covariance that fits the sensors
   (`uqsonet.nn.intrinsic`).
 
 It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through
@@ -28,7 +28,13 @@ from torch import Tensor, nn
 from uqsonet.config import KrigingNetwork
 from uqsonet.gaussian_process import GaussianLaw
 from uqsonet.nn.base import Batch, register
-from uqsonet.nn.intrinsic import covariance_root, residual_covariance, residual_slopes
+from uqsonet.nn.intrinsic import (
+    KEPT,
+    covariance_root,
+    residual_covariance,
+    residual_slopes,
+    standardised_residuals,
+)
 from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel, correction
 from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior, coefficient_moments
 from uqsonet.sensors import Observations
@@ -47,6 +53,7 @@ class KrigingUQSONet(KarhunenLoeveModel):
 
     intrinsic_covariance: Tensor
     intrinsic_slopes: Tensor
+    intrinsic_residuals: Tensor
 
     def __init__(self, problem: str, config: KrigingNetwork, noise_std: float) -> None:
         super().__init__(problem, config, noise_std)
@@ -55,6 +62,7 @@ class KrigingUQSONet(KarhunenLoeveModel):
             covariance = torch.zeros(p, p, dtype=torch.float64)
             self.register_buffer("intrinsic_covariance", covariance)
             self.register_buffer("intrinsic_slopes", torch.zeros(r, p, p))
+            self.register_buffer("intrinsic_residuals", torch.zeros(KEPT, p))
         self._kept: tuple[object, Tensor, Tensor] | None = None
         self.linear = nn.Linear(r, p) if config.linear_skip else None
         if self.linear is not None:
@@ -70,6 +78,7 @@ class KrigingUQSONet(KarhunenLoeveModel):
             pairs = targets["a"], targets["c"], self.start_weight
             self.intrinsic_covariance.copy_(residual_covariance(*pairs))
             self.intrinsic_slopes.copy_(residual_slopes(*pairs))
+            self.intrinsic_residuals.copy_(standardised_residuals(*pairs))
             self._ready = functions, targets
 
     def branch(self, a: Tensor) -> Tensor:
@@ -137,8 +146,8 @@ class KrigingUQSONet(KarhunenLoeveModel):
             c = self.branch(inputs(size, generator)).double()
             if root is None:
                 return c
-            intrinsic = normals(size, c.shape[-1], generator).double()
-            return c + intrinsic @ root.transpose(-1, -2)
+            picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
+            return c + self.intrinsic_residuals[picked.to(c.device)].double() @ root
 
         @torch.no_grad()
         def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
