@@ -5,6 +5,8 @@ import ot
 import pytest
 import scoringrules
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import norm
 
 from uqsonet.metrics import (
@@ -13,6 +15,7 @@ from uqsonet.metrics import (
     coverage,
     crps,
     energy_score,
+    expected_crps,
     rank_shares,
     relative_error,
     wasserstein2,
@@ -110,6 +113,28 @@ def test_crps_is_unbiased_in_the_ensemble_size():
 def test_crps_of_a_point_mass_is_the_absolute_error():
     samples, truth = torch.full((5, 2), 1.0).double(), torch.tensor([3.0, 0.5]).double()
     assert crps(ascending(samples), truth) == pytest.approx(1.25)
+
+
+def test_the_expected_crps_is_the_mean_over_outcomes():
+    generator = torch.Generator().manual_seed(8)
+    samples = 1e3 + torch.randn(30, 5, generator=generator).double()
+    outcomes = 1e3 + torch.randn(20, 5, generator=generator).double().exp()
+    ordered = ascending(samples)
+    mean = sum(crps(ordered, outcome) for outcome in outcomes) / len(outcomes)
+    assert expected_crps(ordered, ascending(outcomes)) == pytest.approx(mean, rel=1e-10)
+
+
+@given(st.floats(-1, 1), st.floats(0.3, 3))
+@settings(max_examples=20, deadline=None)
+def test_the_expected_crps_is_least_for_the_law_of_the_outcomes(shift, factor):
+    """Between Gaussians the excess is the Cramer distance, here to the error of both samples."""
+    normal = torch.special.ndtri((torch.arange(4000) + 0.5).double() / 4000)[None]
+    own = expected_crps(normal, normal)
+    assert own == pytest.approx(1 / np.pi**0.5, rel=2e-3)
+    axis = torch.linspace(-20, 20, 40_001).double()
+    apart = torch.special.ndtr((axis - shift) / factor) - torch.special.ndtr(axis)
+    distance = float(torch.trapezoid(apart.square(), axis))
+    assert expected_crps(shift + factor * normal, normal) - own == pytest.approx(distance, abs=3e-3)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])

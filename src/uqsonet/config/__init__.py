@@ -21,6 +21,7 @@ from uqsonet.config.networks import (
     Network,
 )
 from uqsonet.config.outputs import (
+    BY_REFERENCE,
     AblationTable,
     BandTable,
     CalibrationFigure,
@@ -42,6 +43,7 @@ from uqsonet.config.whole import Config, JobsConfig
 
 __all__ = [
     "BASELINES",
+    "BY_REFERENCE",
     "AblationTable",
     "AttentionNetwork",
     "BandTable",

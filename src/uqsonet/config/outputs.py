@@ -18,6 +18,8 @@ ScoreMetric = Literal[
     "err_std",
     "crps",
     "gain_crps",
+    "crps_expected",
+    "gain_crps_expected",
     "energy",
     "gain_energy",
     "coverage_50",
@@ -28,6 +30,8 @@ ScoreMetric = Literal[
     "within_95",
 ]
 BANDS: tuple[ScoreMetric, ...] = ("within_50", "within_90", "within_95")
+BY_REFERENCE: frozenset[ScoreMetric] = frozenset({*BANDS, "crps_expected", "gain_crps_expected"})
+"""Scores of evaluation `paper`, whose references hold samples."""
 
 
 class ErrorTable(Section):
@@ -74,9 +78,9 @@ class ScoreTable(Section):
     layout: Literal["scores"]
     experiments: Experiments
     metrics: Annotated[list[ScoreMetric], Field(min_length=1)] = Field(
-        default=["crps", "gain_crps", "energy", "gain_energy", *BANDS],
-        description="Columns of every method that has them; `within_*` of evaluation `paper`, "
-        "whose references hold samples, all others of the most precise evaluation.",
+        default=["crps", "gain_crps", "gain_crps_expected", "energy", "gain_energy", *BANDS],
+        description="Columns of every method that has them; `within_*` and `*_expected` of "
+        "evaluation `paper`, whose references hold samples, all others of the most precise one.",
     )
 
 

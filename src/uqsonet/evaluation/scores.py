@@ -18,6 +18,7 @@ from uqsonet.metrics import (
     coverage,
     crps,
     energy_score,
+    expected_crps,
     rank_shares,
     relative_error,
     wasserstein2,
@@ -29,6 +30,9 @@ from uqsonet.simulation import load_functions
 
 BAND_SAMPLES = 1000
 """Samples behind CRPS and coverage, on the training grid."""
+
+EXPECTED_SAMPLES = 4000
+"""Samples behind the expected CRPS: their own error should be below 0.1 % of it."""
 
 ENERGY_SAMPLES = 250
 """Samples behind the energy score, whose cost grows with their square."""
@@ -150,8 +154,11 @@ def score_set(
     }
     if ref.samples is not None:
         scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
-        within = coverage(ordered, ref.samples[s].double(), LEVELS)
+        outcomes = ref.samples[s].double()
+        within = coverage(ordered, outcomes, LEVELS)
         scores |= {f"within_{100 * v:.0f}": p for v, p in zip(LEVELS, within, strict=True)}
+        more = offset[kept] + posterior.draw(EXPECTED_SAMPLES, generator)[0] @ basis[kept].T
+        scores["crps_expected"] = expected_crps(ascending(more), ascending(outcomes))
     return scores
 
 

@@ -30,6 +30,8 @@ METRICS = {
     "skill_std": STD,
     "crps": plain("CRPS"),
     "gain_crps": plain("gain, %"),
+    "crps_expected": plain("CRPS*"),
+    "gain_crps_expected": plain("gain*, %"),
     "energy": plain("energy"),
     "gain_energy": plain("gain, %"),
     "coverage_50": plain("c50"),

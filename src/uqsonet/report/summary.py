@@ -46,7 +46,11 @@ SEED = 2026
 YARDSTICK = "sensor_free"
 SKILLS = {"err_mean": "skill_mean", "err_std": "skill_std"}
 LINEAR = "cokriging"
-GAINS = {"crps": "gain_crps", "energy": "gain_energy"}
+GAINS = {
+    "crps": "gain_crps",
+    "crps_expected": "gain_crps_expected",
+    "energy": "gain_energy",
+}
 """Skills of whole laws, over the best linear one, where both have the score."""
 
 
@@ -127,8 +131,8 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
     DataFrame
         Columns `COLUMNS`. `value` is the mean over sets, then over trials; `pm` the sample
         standard deviation over trials (NaN with one trial); `low` and `high` a 95 % interval.
-        Metrics `skill_mean` and `skill_std` are added to those of the files, `gain_crps` and
-        `gain_energy` for methods that have these scores.
+        Metrics `skill_mean` and `skill_std` are added to those of the files, and those
+        of `GAINS` for methods that have these scores.
 
     Raises
     ------

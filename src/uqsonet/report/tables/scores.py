@@ -1,8 +1,9 @@
 """Tables of scores: how good whole laws are beside those of both baselines.
 
 CRPS and energy score judge a law by the functions that the sensors were read from, so no reference
-posterior enters; a gain is ``1 - score / score of cokriging`` on the same observation sets. A
-problem's panel has all its experiments: with several of one problem, columns go by recipe.
+posterior enters; the expected CRPS by all samples of a reference posterior. A gain is
+``1 - score / score of cokriging`` on the same observation sets. A problem's panel has all its
+experiments: with several of one problem, columns go by recipe.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from uqsonet.config import BASELINES, Case, Config, ScoreTable
+from uqsonet.config import BASELINES, BY_REFERENCE, Case, Config, ScoreTable
 from uqsonet.report.names import METRICS, method_title, problem_title, smoke
 from uqsonet.report.numbers import Numbers
 from uqsonet.report.summary import GAINS
@@ -56,7 +57,7 @@ def _panel(
             learned = len(cases) > 1 and method not in BASELINES
             title = config.recipe_of(case.experiment).replace("_", " ") if learned else None
             for metric in metrics:
-                label = case.evaluations[0 if metric.startswith("within") else -1]
+                label = case.evaluations[0 if metric in BY_REFERENCE else -1]
                 if metric not in numbers.metrics(label, method, ["err_mean", metric]):
                     continue
                 found = [numbers.get(label, method, metric, m) for m in numbers.counts]
@@ -82,8 +83,9 @@ def _caption(config: Config, cases: list[Case]) -> Text:
         "{smoke}{title} CRPS (mean over the domain) and energy score, both in the units of the "
         "output and smaller for better laws; gain: by how many percent the score is below "
         "cokriging's, with 95{percent} bootstrap intervals over sets and trials ({dagger}: "
-        "includes zero); w50, w90, w95: percent of the reference's samples inside the central "
-        "bands of that level (c50, c90, c95: of truths), over all points. "
+        "includes zero); gain*: the same of the CRPS expected under the reference posteriors of "
+        "the paper's ten sets; w50, w90, w95: percent of the reference's samples inside the "
+        "central bands of that level (c50, c90, c95: of truths), over all points. "
         "{tests}.",
         smoke=smoke(config),
         title=bold(plain("Scores of whole laws.")),
