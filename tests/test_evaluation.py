@@ -130,6 +130,7 @@ def test_rows_are_complete_and_repeat_byte_for_byte(toy_files, with_samples, tmp
         metrics |= {"coverage_50", "coverage_90", "coverage_95"}
         if method != "reference":
             metrics |= {"w2_gaussian", "narrower", "within_50", "within_90", "within_95"}
+            metrics |= {"crps_expected", "energy_expected"}
         assert set(part.metric) == metrics and len(part) == 12 * len(metrics)
     assert table.value.notna().all() and (table.value >= 0).all()
     assert set(table.sensors) == {1, 2, 4} and set(table.set) == {0, 1, 2, 3}

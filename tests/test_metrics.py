@@ -124,6 +124,16 @@ def test_the_expected_crps_is_the_mean_over_outcomes():
     assert expected_crps(ordered, ascending(outcomes)) == pytest.approx(mean, rel=1e-10)
 
 
+def test_the_expected_energy_score_is_the_mean_over_outcomes():
+    generator = torch.Generator().manual_seed(9)
+    samples = torch.randn(30, 5, generator=generator).double()
+    outcomes = torch.randn(20, 5, generator=generator).double().exp()
+    quadrature = torch.rand(5, generator=generator).double()
+    singles = [energy_score(samples, outcome, quadrature) for outcome in outcomes]
+    expected = energy_score(samples, outcomes, quadrature)
+    assert expected == pytest.approx(sum(singles) / 20, rel=1e-12)
+
+
 @given(st.floats(-1, 1), st.floats(0.3, 3))
 @settings(max_examples=20, deadline=None)
 def test_the_expected_crps_is_least_for_the_law_of_the_outcomes(shift, factor):

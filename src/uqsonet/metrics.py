@@ -151,19 +151,22 @@ def coverage(
 
 
 def energy_score(
-    samples: Float[Tensor, "n M"], truth: Float[Tensor, " M"], quadrature: Float[Tensor, " M"]
+    samples: Float[Tensor, "n M"],
+    truth: Float[Tensor, "*outcomes M"],
+    quadrature: Float[Tensor, " M"],
 ) -> float:
-    """Return the energy score of functions (n, M) against one outcome (M,), in the norm of L2.
+    """Return the energy score of functions (n, M) in the norm of L2.
 
+    Against one outcome (M,), or expected under the law that outcomes (k, M) are samples of.
     ``mean |X - y| - mean |X - X'| / 2`` over pairs of different samples, so unbiased. Unlike the
     CRPS it judges whole functions: wrong correlations between points cost (Gneiting & Raftery
     2007).
     """
     root = quadrature.to(samples).sqrt()
-    functions, outcome = samples * root, truth * root
+    functions, outcomes = samples * root, torch.atleast_2d(truth) * root
     size = len(functions)
     apart = float(torch.cdist(functions[None], functions[None])[0].sum()) / (size * (size - 1))
-    return float((functions - outcome).norm(dim=1).mean()) - apart / 2
+    return float(torch.cdist(functions[None], outcomes[None]).mean()) - apart / 2
 
 
 def rank_shares(

@@ -22,6 +22,8 @@ ScoreMetric = Literal[
     "gain_crps_expected",
     "energy",
     "gain_energy",
+    "energy_expected",
+    "gain_energy_expected",
     "coverage_50",
     "coverage_90",
     "coverage_95",
@@ -30,7 +32,10 @@ ScoreMetric = Literal[
     "within_95",
 ]
 BANDS: tuple[ScoreMetric, ...] = ("within_50", "within_90", "within_95")
-BY_REFERENCE: frozenset[ScoreMetric] = frozenset({*BANDS, "crps_expected", "gain_crps_expected"})
+GAINS_EXPECTED: tuple[ScoreMetric, ...] = ("gain_crps_expected", "gain_energy_expected")
+BY_REFERENCE: frozenset[ScoreMetric] = frozenset(
+    {*BANDS, *GAINS_EXPECTED, "crps_expected", "energy_expected"}
+)
 """Scores of evaluation `paper`, whose references hold samples."""
 
 
@@ -78,7 +83,7 @@ class ScoreTable(Section):
     layout: Literal["scores"]
     experiments: Experiments
     metrics: Annotated[list[ScoreMetric], Field(min_length=1)] = Field(
-        default=["crps", "gain_crps", "gain_crps_expected", "energy", "gain_energy", *BANDS],
+        default=["crps", "gain_crps", "energy", "gain_energy", *GAINS_EXPECTED, *BANDS],
         description="Columns of every method that has them; `within_*` and `*_expected` of "
         "evaluation `paper`, whose references hold samples, all others of the most precise one.",
     )

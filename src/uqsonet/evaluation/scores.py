@@ -34,6 +34,9 @@ BAND_SAMPLES = 1000
 EXPECTED_SAMPLES = 4000
 """Samples behind the expected CRPS: their own error should be below 0.1 % of it."""
 
+EXPECTED_ENERGY_SAMPLES = 2000
+"""Those of them behind the expected energy score."""
+
 ENERGY_SAMPLES = 250
 """Samples behind the energy score, whose cost grows with their square."""
 
@@ -159,6 +162,8 @@ def score_set(
         scores |= {f"within_{100 * v:.0f}": p for v, p in zip(LEVELS, within, strict=True)}
         more = offset[kept] + posterior.draw(EXPECTED_SAMPLES, generator)[0] @ basis[kept].T
         scores["crps_expected"] = expected_crps(ascending(more), ascending(outcomes))
+        some = more[:EXPECTED_ENERGY_SAMPLES]
+        scores["energy_expected"] = energy_score(some, outcomes, grid.quadrature())
     return scores
 
 

@@ -50,6 +50,7 @@ GAINS = {
     "crps": "gain_crps",
     "crps_expected": "gain_crps_expected",
     "energy": "gain_energy",
+    "energy_expected": "gain_energy_expected",
 }
 """Skills of whole laws, over the best linear one, where both have the score."""
 

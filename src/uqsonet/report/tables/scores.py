@@ -83,8 +83,8 @@ def _caption(config: Config, cases: list[Case]) -> Text:
         "{smoke}{title} CRPS (mean over the domain) and energy score, both in the units of the "
         "output and smaller for better laws; gain: by how many percent the score is below "
         "cokriging's, with 95{percent} bootstrap intervals over sets and trials ({dagger}: "
-        "includes zero); gain*: the same of the CRPS expected under the reference posteriors of "
-        "the paper's ten sets; w50, w90, w95: percent of the reference's samples inside the "
+        "includes zero); *: expected under the reference posteriors of the paper's ten sets, not "
+        "of single truths; w50, w90, w95: percent of the reference's samples inside the "
         "central bands of that level (c50, c90, c95: of truths), over all points. "
         "{tests}.",
         smoke=smoke(config),
