@@ -12,8 +12,9 @@ from torch import Tensor
 
 from uqsonet.config import KrigingNetwork
 from uqsonet.errors import ConfigError
+from uqsonet.gaussian_process import covariance_root
 from uqsonet.modes import empirical_modes
-from uqsonet.nn.intrinsic import covariance_root, residual_covariance
+from uqsonet.nn.intrinsic import residual_covariance
 from uqsonet.nn.kriging import KrigingUQSONet
 from uqsonet.posterior import GaussianPosterior, Posterior
 from uqsonet.sensors import observations_of

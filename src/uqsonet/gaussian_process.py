@@ -87,6 +87,12 @@ class GaussianLaw:
         return self.mean[..., None, :] + self.spread(normals)
 
 
+def covariance_root(covariance: Float[Tensor, "*batch k k"]) -> Float[Tensor, "*batch k k"]:
+    """Return the symmetric root of the matrix's nearest covariance: negative parts are cut off."""
+    values, vectors = torch.linalg.eigh(covariance)
+    return (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.transpose(-1, -2)
+
+
 def condition(
     rows: Float[Tensor, "*batch m r"],
     residuals: Float[Tensor, "*batch m"],

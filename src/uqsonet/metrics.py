@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from uqsonet.gaussian_process import covariance_root
+
 
 def relative_error(
     predicted: Float[Tensor, "*batch M"], reference: Float[Tensor, "*other M"]
@@ -61,15 +63,10 @@ def bures_wasserstein2(
         In coordinates of an orthonormal basis.
     covariance, other_covariance : Tensor, shape (..., k, k)
     """
-    root = _symmetric_root(covariance)
-    cross = _symmetric_root(root @ other_covariance @ root)
+    root = covariance_root(covariance)
+    cross = covariance_root(root @ other_covariance @ root)
     trace = (covariance + other_covariance - 2 * cross).diagonal(dim1=-2, dim2=-1).sum(-1)
     return ((mean - other_mean).square().sum(-1) + trace.clamp_min(0)).sqrt()
-
-
-def _symmetric_root(matrix: Tensor) -> Tensor:
-    values, vectors = torch.linalg.eigh(matrix)
-    return (vectors * values.clamp_min(0).sqrt()[..., None, :]) @ vectors.transpose(-1, -2)
 
 
 def ascending(samples: Float[Tensor, "n M"]) -> Float[Tensor, "M n"]:

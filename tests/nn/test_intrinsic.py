@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from uqsonet.gaussian_process import covariance_root
 from uqsonet.nn.intrinsic import (
     KEPT,
-    covariance_root,
     residual_covariance,
     residual_slopes,
     standardised_residuals,

@@ -86,9 +86,3 @@ def standardised_residuals(
     values, vectors = torch.linalg.eigh(r.T @ r / len(r))
     seen = values > NEGLIGIBLE**2 * values[-1]
     return (r @ vectors * torch.where(seen, values, torch.inf).rsqrt()) @ vectors.T
-
-
-def covariance_root(covariance: Float[Tensor, "*batch p p"]) -> Float[Tensor, "*batch p p"]:
-    """Return the symmetric root of the matrix's nearest covariance: negative parts are cut off."""
-    values, vectors = torch.linalg.eigh(covariance)
-    return (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.transpose(-1, -2)

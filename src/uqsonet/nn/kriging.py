@@ -26,11 +26,10 @@ import torch
 from torch import Tensor, nn
 
 from uqsonet.config import KrigingNetwork
-from uqsonet.gaussian_process import GaussianLaw
+from uqsonet.gaussian_process import GaussianLaw, covariance_root
 from uqsonet.nn.base import Batch, register
 from uqsonet.nn.intrinsic import (
     KEPT,
-    covariance_root,
     residual_covariance,
     residual_slopes,
     standardised_residuals,
