@@ -283,3 +283,23 @@ def test_no_pair_is_seen_more_often_than_max_passes_allow(pairs, iterations):
     config = load_config(merge(merge(BASE, changed), sizes))
     training = config.method_of(f"diffusion1d_size-n{pairs}", "uqsonet").training
     assert training.iterations == iterations
+
+
+@pytest.mark.parametrize("levels", [41, 500, 5000, None])
+def test_a_value_nested_too_deep_is_refused_without_another_word(levels, capfd):
+    value: list = [1]
+    if levels is None:
+        value[0] = value  # an alias in YAML may hold itself
+    for _ in range(levels or 0):
+        value = [value]
+    with pytest.raises(ConfigError, match="nested more than 40 levels deep"):
+        load_config(changed(SENSORS, value))
+    assert capfd.readouterr().err == ""  # pydantic would print a line for each repr that failed
+
+
+def test_a_few_levels_and_a_value_named_many_times_are_judged_as_any_other():
+    value: list = [1]
+    for _ in range(20):
+        value = [value] * 10
+    with pytest.raises(ConfigError, match=r"experiments\.diffusion1d\.sensors: "):
+        load_config(changed(SENSORS, value))

@@ -14,6 +14,8 @@ from uqsonet.errors import ConfigError
 
 MOST, LONGEST = 50, 500
 """Lines of a message, and characters of a line."""
+DEEPEST = 40
+"""Levels of lists and mappings in a configuration; no key of the schema lies ten down."""
 
 _SHORT = reprlib.Repr()
 """Shows a value in part where it is long or nested deep: a file may hold anything."""
@@ -28,10 +30,10 @@ def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config
     ConfigError
         With one line per offending key: where it stands, what was found, what is allowed.
     """
+    if _deeper_than(raw, DEEPEST):
+        raise ConfigError(f"{source} is not valid: nested more than {DEEPEST} levels deep")
     try:
         return Config.model_validate(raw)
-    except RecursionError:
-        raise ConfigError(f"{source} is not valid: nested too deep") from None
     except ValidationError as error:
         found = error.errors(include_url=False)
         lines = [_cut(_explain(item)) for item in found[:MOST]]
@@ -40,6 +42,20 @@ def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config
         raise ConfigError(
             f"{source} is not valid:\n" + "\n".join(f"  {x}" for x in lines)
         ) from None
+
+
+def _deeper_than(value: object, levels: int) -> bool:
+    # Level by level, without recursion and each object once a level: an alias in YAML may hold
+    # itself, or itself a million times. The library would print a line for each repr that failed.
+    level: list[object] = [value]
+    for _ in range(levels + 1):
+        nodes = {id(node): node for node in level if isinstance(node, Mapping | list | tuple)}
+        if not nodes:
+            return False
+        level = []
+        for node in nodes.values():
+            level += node.values() if isinstance(node, Mapping) else node
+    return True
 
 
 def _cut(text: str) -> str:
