@@ -465,6 +465,19 @@ def test_scores_stand_beside_both_baselines(tmp_path: Path) -> None:
     compiles(config, tmp_path, "s")
 
 
+def test_gains_below_one_percent_are_shown_to_two_places(tmp_path: Path) -> None:
+    def nearly(scores: pd.DataFrame) -> pd.DataFrame:
+        linear = scores[(scores["method"] == "cokriging") & (scores["metric"] == "crps")]
+        ours = linear.assign(method="uqsonet", value=linear["value"] * 0.9975)
+        keep = (scores["method"] != "uqsonet") | (scores["metric"] != "crps")
+        return pd.concat([scores[keep], ours, ours.assign(trial=1)])
+
+    tables = {"s": {"layout": "scores", "experiments": ["e_1"], "metrics": ["crps", "gain_crps"]}}
+    config = make_config(tables=tables)
+    text = write(config, tmp_path, "s", summary_of(config, tmp_path / "scores", nearly))
+    assert re.search(r"0\.25\D+0\.25\D+0\.25", text)
+
+
 def test_scores_of_several_recipes_go_by_recipe(tmp_path: Path) -> None:
     one = {"problem": "diffusion1d", "sensors": {"counts": COUNTS}, "methods": ["uqsonet"]}
     declared = {"layout": "scores", "experiments": ["e_1", "e_2"], "metrics": ["err_mean", "crps"]}

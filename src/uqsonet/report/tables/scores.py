@@ -14,7 +14,7 @@ import pandas as pd
 
 from uqsonet.config import BASELINES, BY_REFERENCE, Case, Config, ScoreTable
 from uqsonet.report.names import METRICS, method_title, problem_title, smoke
-from uqsonet.report.numbers import Numbers
+from uqsonet.report.numbers import Number, Numbers
 from uqsonet.report.summary import GAINS
 from uqsonet.report.tables.captions import distinct, tests
 from uqsonet.report.tables.cells import Cell, Column, Panel, Table, digits_of
@@ -62,7 +62,7 @@ def _panel(
                     continue
                 found = [numbers.get(label, method, metric, m) for m in numbers.counts]
                 scale = 1 if metric in ABSOLUTE else 100
-                digits = digits_of([number.value for number in found]) if scale == 1 else 1
+                digits = _digits(metric, found)
                 cells = []
                 for m, number in zip(numbers.counts, found, strict=True):
                     gain = metric in GAINS.values()
@@ -76,6 +76,14 @@ def _panel(
                 columns.append(Column(heads, tuple(cells)))
     labels = tuple((plain(m),) for m in cases[0].sensors.counts)
     return Panel(plain(problem_title(cases[0].problem)), (M,), labels, tuple(columns)), rows
+
+
+def _digits(metric: str, numbers: Sequence[Number]) -> int:
+    """Return decimal places: a score's by its size; percent have one, gains below 1 % two."""
+    if metric in ABSOLUTE:
+        return digits_of([number.value for number in numbers])
+    small = all(abs(100 * number.value) < 1 for number in numbers)
+    return 2 if metric in GAINS.values() and small else 1
 
 
 def _caption(config: Config, cases: list[Case]) -> Text:
