@@ -14,6 +14,8 @@ Before `fit_constants`, or where outputs fill the whole space, V is the identity
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -120,20 +122,27 @@ class AttentionModel(OperatorModel):
             first += len(block)
         return {"u": coefficients}
 
-    def shared(self, batch: Batch) -> Shared:
-        """Return layers ready for use, the trunk in coordinates of the span, embedded points.
+    def shared_parts(self, batch: Batch) -> list[Callable[[], Shared]]:
+        """Return the decoder; and the layers of the rest, ready for use, with embedded points."""
+        return [self._shared_decoder, partial(self._shared_layers, batch)]
+
+    def _shared_decoder(self) -> Shared:
+        """Return the trunk on the training grid, in coordinates of the span if there is one."""
+        trunk = self.factor[:, None] * self.trunk(self.points)
+        if self.span is None:
+            return {"decoder": (trunk,)}
+        inside = self.span.T @ trunk
+        outside = trunk - self.span @ inside
+        return {"decoder": (inside, outside.T @ outside)}
+
+    def _shared_layers(self, batch: Batch) -> Shared:
+        """Return layers ready for use.
 
         Sensors of a batch stand on points of the problem's grid. Where there are more sensors than
         points, each point is embedded once.
         """
         found = self.embedding.prepared(batch["values"].shape[1])
         found["branch"] = self.branch.prepared()
-        trunk = self.factor[:, None] * self.trunk(self.points)
-        found["decoder"] = (trunk,)
-        if self.span is not None:
-            inside = self.span.T @ trunk
-            outside = trunk - self.span @ inside
-            found["decoder"] = inside, outside.T @ outside
         if "layout" in batch and batch["layout"].numel() >= len(self.places):
             layers = found.pop("location")
             places = self.embedding.location.evaluate(layers, self._scaled(self.places))

@@ -74,16 +74,24 @@ class OperatorModel(nn.Module, ABC):
             The randomness of the evaluation, drawn outside so that the loss is a pure function.
         """
 
+    def shared_parts(self, batch: Batch) -> list[Callable[[], Shared]]:
+        """Return what computes `shared`, in parts without a common parameter.
+
+        They, and the ways back from them, may be worked on side by side.
+        """
+        return []
+
     def shared(self, batch: Batch) -> Shared:
         """Return what all samples of a batch share: functions of parameters alone, for one step."""
-        return {}
+        return {name: value for part in self.shared_parts(batch) for name, value in part().items()}
 
     def block_loss(
         self, shared: Shared, batch: Batch, normals: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of some samples of a batch, and means over them that `terms` reads.
 
-        Training adds the gradients of blocks that fit a cache; this and `shared` are what it needs.
+        Training adds the gradients of blocks that fit a cache; this and `shared_parts` are what it
+        needs.
         """
         return self.loss(batch, normals)
 

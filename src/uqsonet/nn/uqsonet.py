@@ -7,6 +7,8 @@ diagonal covariance from (h, u on the training grid). Loss (eq:loss): the negati
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -73,8 +75,12 @@ class UQSONet(AttentionModel):
         inputs = self.embedding.outputs + len(self.points)
         self.encoder = MLP(inputs, config.encoder, 2 * config.latent_dim, config.activation)
 
-    def shared(self, batch: Batch) -> Shared:
-        """Return also the encoder, its first layer cut in what acts on h and what on u.
+    def shared_parts(self, batch: Batch) -> list[Callable[[], Shared]]:
+        """Return also the encoder."""
+        return [*super().shared_parts(batch), self._shared_encoder]
+
+    def _shared_encoder(self) -> Shared:
+        """Return the encoder's layers, the first one cut in what acts on h and what on u.
 
         On coefficients in the span V, a weight W acts as W V.
         """
@@ -84,7 +90,7 @@ class UQSONet(AttentionModel):
             of_u = of_u @ self.span
         weight, *rest = self.encoder.prepared(torch.cat([of_h, of_u], dim=1))
         for_h, for_u = weight.split([sizes[0], len(weight) - sizes[0]])
-        return super().shared(batch) | {"encoder": (for_u, for_h, *rest)}
+        return {"encoder": (for_u, for_h, *rest)}
 
     def encode(self, shared: Shared, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance (B, d_z) of q(z | O, u).

@@ -1,7 +1,8 @@
 """Loss and gradients of one trial on a CPU, in blocks that fit its cache.
 
 What all samples share (the trunk, embedded grid points) is computed once; each block adds to the
-gradient with respect to it, and one pass leads from there to the parameters. A sum over blocks
+gradient with respect to it, and one pass leads from there to the parameters. Blocks, and parts of
+what is shared, are worked on by threads side by side. A sum over blocks
 differs from the plain gradient by rounding only. Whoever cuts batches into blocks (`block_rows`)
 takes parameters from `shared` only: blocks may be worked on side by side.
 """
@@ -113,7 +114,8 @@ def add_gradients(
     if blocks > GROUPS:
         blocks += -blocks % GROUPS  # as many for each: no thread waits for another's last one
     rows = -(-size // blocks)
-    shared = model.shared(batch)
+    parts = workers.map(lambda part: part(), model.shared_parts(batch))
+    shared = {name: values for part in parts for name, values in part.items()}
 
     def group(starts: list[int]) -> _Sums:
         found = _Sums.of(shared)
@@ -131,19 +133,25 @@ def add_gradients(
     first, *others = workers.map(group, groups)
     for other in others:
         first.add(other.means, 1.0)
+    leaves = [found.leaves for found in (first, *others)]
+    workers.map(lambda part: _lead_back(part, leaves), parts)
+    loss = first.means.pop("")
+    return loss, model.terms(first.means)
+
+
+def _lead_back(part: Shared, leaves: Sequence[Shared]) -> None:
+    """Lead the gradients that groups collected on their copies of a part to its parameters."""
     ends: list[Tensor] = []
     slopes_of_ends: list[Tensor] = []
-    for name, values in shared.items():
+    for name, values in part.items():
         for k, value in enumerate(values):
-            slopes = [found.leaves[name][k].grad for found in (first, *others)]
+            slopes = [own[name][k].grad for own in leaves]
             known = [slope for slope in slopes if slope is not None]
             if known:
                 ends.append(value)
                 slopes_of_ends.append(sum(known[1:], known[0]))
     if ends:
         torch.autograd.backward(ends, slopes_of_ends)
-    loss = first.means.pop("")
-    return loss, model.terms(first.means)
 
 
 @dataclass
