@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.report.conftest import make_config, summary_of
 from uqsonet.config import Config
 from uqsonet.errors import DataError
 from uqsonet.report import publish as publishing
@@ -70,6 +71,19 @@ def test_weights_that_do_not_fit_are_left_out_and_named(
     (record,) = json.loads((out / "provenance.json").read_text())["runs"].values()
     left = [f"train/{name}/stack_0.safetensors" for name in ("b/vidon", "c/uqsonet")]
     assert record["weights_left_out"] == left
+
+
+def test_weights_of_experiments_with_another_recipe_are_left_out(tmp_path: Path) -> None:
+    one = {"problem": "diffusion1d", "sensors": {"counts": [1, 2]}, "methods": ["uqsonet"]}
+    config = make_config(experiments={"e_1": one, "e_2": one | {"recipe": "other"}}, tables={})
+    run = finished(tmp_path / "run", summary_of(config, tmp_path / "scores"), config)
+    for name in config.experiments:
+        path = run / "train" / name / "uqsonet" / "stack_0.safetensors"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(bytes(10))
+    publish(run, tmp_path / "out", "a" * 40, "x")
+    there = [p.relative_to(tmp_path / "out" / "train") for p in tmp_path.glob("out/train/*/*/*")]
+    assert there == [Path("e_1/uqsonet/stack_0.safetensors")]
 
 
 def test_no_finished_run_and_foreign_files_are_refused(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from uqsonet.config import Config, load_config
 from uqsonet.errors import DataError
 from uqsonet.report.provenance import stage_costs
 from uqsonet.simulation import processor
@@ -58,7 +59,8 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     if not (results / "tables" / "all.tex").is_file():
         raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
     files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
-    weights, left_out = _fitting(results, folder, files)
+    config = load_config(json.loads((results / "config.json").read_text(encoding="utf-8")))
+    weights, left_out = _fitting(results, folder, files, config)
     files += weights
     for name in left_out:  # those of an earlier run would not belong to the scores
         (folder / name).unlink(missing_ok=True)
@@ -74,7 +76,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         "commit": commit,
         "command": command,
         "configuration_sha256": configuration,
-        "seed": json.loads((results / "config.json").read_text(encoding="utf-8"))["seed"],
+        "seed": config.seed,
         "processor": f"{processor()}, {os.cpu_count()} cores",
         **provenance(),
         "stages": stage_costs(results),
@@ -87,11 +89,19 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
 
 
-def _fitting(results: Path, folder: Path, files: list[Path]) -> tuple[list[Path], list[str]]:
+def _fitting(
+    results: Path, folder: Path, files: list[Path], config: Config
+) -> tuple[list[Path], list[str]]:
     """Return the first trials' weights that leave the folder below `MOST_BYTES`, and the rest.
 
-    Small ones come first; of large ones (two variables) only UQ-SONet's are taken.
+    Small ones come first; of large ones (two variables) only UQ-SONet's are taken, and none of
+    experiments with a recipe of their own: these are there to compare.
     """
+    others = {
+        case.name
+        for case in config.cases.values()
+        if config.recipe_of(case.experiment) != config.recipe
+    }
     replaced = {folder / path.relative_to(results) for path in files}
     there = [path for path in folder.rglob("*") if path.is_file() and path not in replaced]
     size = sum(path.stat().st_size for path in files)
@@ -102,7 +112,7 @@ def _fitting(results: Path, folder: Path, files: list[Path]) -> tuple[list[Path]
     for path in found:
         own = path.stat().st_size
         wanted = own < LARGE_BYTES or path.parent.name == "uqsonet"
-        if wanted and size + own <= MOST_BYTES:
+        if wanted and path.parts[-3] not in others and size + own <= MOST_BYTES:
             size += own
             kept.append(path)
         else:
