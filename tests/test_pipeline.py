@@ -45,6 +45,16 @@ def test_training_does_not_depend_on_the_number_of_trials(plan: Plan) -> None:
     assert json.loads(plan.train(*arguments))["trials"] == [0]
 
 
+def test_what_only_an_ablation_reads_is_not_scored_on_test_sets() -> None:
+    config = read_config([ROOT / "config.yaml", ROOT / "config/ablation.yaml"])
+    plan = Plan(config)
+    parts = config.tables["parts"].experiments
+    assert set(plan.summarised()) == set(parts) < set(config.selected)
+    assert set(plan.tables()) == {"ablation", "parts"}
+    alone = Plan(config.model_copy(update={"tables": {}, "figures": {}}))
+    assert alone.summarised() == list(config.selected)
+
+
 def weights(plan: Plan, case: str, method: str = "uqsonet") -> list[str]:
     return plan.trained(case, method, "safetensors")
 

@@ -60,7 +60,7 @@ rule all_tables:
         tables=expand(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
         numbers=expand(f"{RESULTS}/tables/{{table}}.csv", table=TABLES),
         summaries=expand(
-            f"{RESULTS}/summary/{{experiment}}.csv", experiment=EXPERIMENTS
+            f"{RESULTS}/summary/{{experiment}}.csv", experiment=PLAN.summarised()
         ),
         scorecard=f"{RESULTS}/scorecard.csv",
         config=f"{RESULTS}/config.json",
@@ -83,7 +83,7 @@ rule all_tables:
 
 rule scorecard:
     input:
-        expand(f"{RESULTS}/summary/{{experiment}}.csv", experiment=EXPERIMENTS),
+        expand(f"{RESULTS}/summary/{{experiment}}.csv", experiment=PLAN.summarised()),
     output:
         f"{RESULTS}/scorecard.csv",
     log:

@@ -31,6 +31,19 @@ class Plan(Files):
                 found[name] = kept
         return found
 
+    def summarised(self) -> list[str]:
+        """Return the selected experiments whose test scores are wanted.
+
+        Those that stand in tables of ablations alone are not: these read training logs.
+        """
+        ablations, others = set[str](), set[str]()
+        for name, experiments in self.tables().items():
+            ablation = self.config.tables[name].layout == "ablation"
+            (ablations if ablation else others).update(experiments)
+        for experiments in self.figures().values():
+            others.update(experiments)
+        return [e for e in self.config.selected if e in others or e not in ablations]
+
     def table_inputs(self, name: str) -> dict[str, list[str]]:
         """Return the files that a table is made from, by kind."""
         experiments = self.tables()[name]
