@@ -22,6 +22,7 @@ from tests.report.conftest import (
 from uqsonet.cli import read_config
 from uqsonet.config import Config
 from uqsonet.errors import ConfigError, DataError
+from uqsonet.pipeline import Plan
 from uqsonet.report.summary import summarise
 from uqsonet.report.tables.write import all_tables, write_table
 
@@ -33,7 +34,7 @@ def write(
     folder: Path,
     name: str = NAME,
     summary: pd.DataFrame | None = None,
-    logs: list[Path] | None = None,
+    logs: dict[str, list[Path]] | list[Path] | None = None,
     inference: list[Path] | None = None,
 ) -> str:
     """Write a table from synthetic scores, by default of all its cases; returns the LaTeX."""
@@ -48,7 +49,7 @@ def write(
         folder / f"{name}.csv",
         folder / f"{name}.json",
         summaries=[] if summary is None else [summary],
-        logs=logs or [],
+        logs=logs if isinstance(logs, dict) else {"": logs or []},
         inference=inference or [],
     )
     return (folder / f"{name}.tex").read_text()
@@ -495,9 +496,9 @@ def ablation_config() -> Config:
     return read_config([ROOT / "config.yaml", ROOT / "config/ablation.yaml"])
 
 
-def ablation_logs(config: Config, folder: Path) -> list[Path]:
+def ablation_logs(config: Config, folder: Path) -> dict[str, list[Path]]:
     """Logs of two counts; the std of `few_inputs` is worst at m = 2."""
-    logs = []
+    logs: dict[str, list[Path]] = {}
     for experiment in config.selected:
         for trial in range(3):
             path = folder / "train" / experiment / "uqsonet" / f"stack_{trial}.csv"
@@ -506,7 +507,7 @@ def ablation_logs(config: Config, folder: Path) -> list[Path]:
             rows = [(trial, i, 30.0 * i, 0.5 + trial / 10, 0.9, 0.8, low) for i in (1, 2)]
             names = "trial iteration seconds skill_mean_1 skill_mean_2 skill_std_1 skill_std_2"
             pd.DataFrame(rows, columns=pd.Index(names.split())).to_csv(path, index=False)
-            logs.append(path)
+            logs.setdefault(experiment, []).append(path)
     return logs
 
 
@@ -523,13 +524,29 @@ def test_an_ablation_averages_the_last_skills_of_each_recipe(tmp_path: Path) -> 
     compiles(config, tmp_path, "ablation")
 
 
+def test_an_ablation_reads_trainings_in_another_name(tmp_path: Path) -> None:
+    """The recipe itself is trained in the default run; here it has no training of its own."""
+    config = ablation_config()
+    plan = Plan(config)
+    files = plan.logs("ablation")["diffusion1d_tuned"]
+    assert files == plan.trained("diffusion1d", "uqsonet", "csv")[:3]
+    assert set(files) < set(plan.table_inputs("ablation")["logs"])
+    logs = ablation_logs(config, tmp_path)
+    moved = logs["diffusion1d_tuned"][0].parents[1].rename(tmp_path / "train" / "diffusion1d")
+    logs["diffusion1d_tuned"] = sorted(moved.glob("*/*.csv"))
+    write(config, tmp_path, "ablation", None, logs)
+    table = pd.read_csv(tmp_path / "ablation.csv").set_index(["experiment", "metric"])
+    assert table.loc[("diffusion1d_tuned", "skill_mean"), "value"] == pytest.approx(0.75)
+
+
 def test_an_ablation_without_a_log_is_refused(tmp_path: Path) -> None:
     config = ablation_config()
-    logs = ablation_logs(config, tmp_path)[3:]
+    logs = ablation_logs(config, tmp_path)
+    del logs["diffusion1d_tuned"]
     with pytest.raises(DataError, match="no training log of diffusion1d_tuned/uqsonet"):
         write(config, tmp_path, "ablation", None, logs)
     logs = ablation_logs(config, tmp_path)
-    logs[0].write_text("trial,iteration\n")
+    logs["diffusion1d_tuned"][0].write_text("trial,iteration\n")
     with pytest.raises(DataError, match="not a training log"):
         write(config, tmp_path, "ablation", None, logs)
 

@@ -49,7 +49,10 @@ rule table:
     params:
         caption=lambda w: PLAN.caption(w.table, table=True),
         spec=lambda w: PLAN.report(
-            "uqsonet.report.tables.write", TABLES[w.table], table=w.table
+            "uqsonet.report.tables.write",
+            TABLES[w.table],
+            table=w.table,
+            logs=PLAN.logs(w.table),
         ),
     script:
         "../scripts/table.py"

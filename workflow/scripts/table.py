@@ -16,6 +16,6 @@ with job(snakemake) as spec:
         Path(snakemake.output.csv),
         Path(snakemake.output.json),
         summaries=[pd.read_csv(path) for path in snakemake.input.get("summaries", [])],
-        logs=[Path(path) for path in snakemake.input.get("logs", [])],
+        logs={name: [Path(f) for f in files] for name, files in spec["logs"].items()},
         inference=[Path(path) for path in snakemake.input.get("inference", [])],
     )

@@ -52,13 +52,27 @@ class Plan(Files):
             return {}
         if layout not in ("costs", "ablation"):
             return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
-        cases = self.config.cases_of(experiments)
-        logs = [f for c in cases for m in c.methods for f in self.trained(c.name, m, "csv")]
+        logs = list(dict.fromkeys(f for files in self.logs(name).values() for f in files))
         if layout == "ablation":
             return {"logs": logs}
+        cases = self.config.cases_of(experiments)
         return {
-            "logs": list(dict.fromkeys(logs)),
+            "logs": logs,
             "inference": [f"{self.config.results}/inference/{case.name}.json" for case in cases],
+        }
+
+    def logs(self, table: str) -> dict[str, list[str]]:
+        """Return experiment -> training logs, in whatever case's name, that a table reads."""
+        if self.config.tables[table].layout not in ("costs", "ablation"):
+            return {}
+        return {
+            experiment: [
+                file
+                for case in self.config.cases_of([experiment])
+                for method in case.methods
+                for file in self.trained(case.name, method, "csv")
+            ]
+            for experiment in self.tables()[table]
         }
 
     def figures_with(self, layout: str) -> str:

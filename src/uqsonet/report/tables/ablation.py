@@ -6,7 +6,7 @@ by its recipe; the first is what the others are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -29,15 +29,17 @@ METRICS = {
 COLUMNS = "table experiment scale recipe method metric unit value pm".split()
 
 
-def ablation_table(name: str, config: Config, logs: Sequence[Path]) -> tuple[Table, pd.DataFrame]:
+def ablation_table(
+    name: str, config: Config, logs: Mapping[str, Sequence[Path]]
+) -> tuple[Table, pd.DataFrame]:
     """Return a table of validation skills and its numbers in long form.
 
     Parameters
     ----------
     name : str
     config : Config
-    logs : sequence of Path
-        Training logs ``.../<case>/<method>/stack_<k>.csv`` of all its experiments.
+    logs : mapping of str to sequence of Path
+        Training logs of each experiment; several may share a training.
 
     Raises
     ------
@@ -51,10 +53,9 @@ def ablation_table(name: str, config: Config, logs: Sequence[Path]) -> tuple[Tab
     for experiment in experiments:
         (case,) = config.cases_of([experiment])
         (method,) = case.methods
-        found = [p for p in map(Path, logs) if p.parent.parts[-2:] == (case.name, method)]
-        if not found:
+        if not logs.get(experiment):
             raise DataError(f"tables.{name}: no training log of {case.name}/{method}")
-        trials = pd.concat([_trials(path) for path in found])
+        trials = pd.concat([_trials(path) for path in logs[experiment]])
         about = {
             "table": f"tab:{name}",
             "experiment": experiment,

@@ -11,7 +11,7 @@ and `paper_setting`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -41,7 +41,7 @@ def write_table(
     out_json: Path,
     *,
     summaries: Sequence[pd.DataFrame] = (),
-    logs: Sequence[Path] = (),
+    logs: Mapping[str, Sequence[Path]] | None = None,
     inference: Sequence[Path] = (),
 ) -> None:
     """Write a declared table.
@@ -60,8 +60,10 @@ def write_table(
         is plain text.
     summaries : sequence of DataFrame
         As `uqsonet.report.summary.summarise` returns them (errors, bands, scores).
-    logs, inference : sequence of Path
-        Training logs (costs, ablation) and timings (costs).
+    logs : mapping of str to sequence of Path, optional
+        Training logs of each experiment (costs, ablation); several may share one.
+    inference : sequence of Path
+        Timings (costs).
 
     Raises
     ------
@@ -83,9 +85,10 @@ def write_table(
     elif layout == "scores":
         table, records = scores_table(name, config, summary)
     elif layout == "ablation":
-        table, records = ablation_table(name, config, logs)
+        table, records = ablation_table(name, config, logs or {})
     else:
-        table, records = costs_table(name, config, logs, inference)
+        files = list(dict.fromkeys(path for paths in (logs or {}).values() for path in paths))
+        table, records = costs_table(name, config, files, inference)
     check_cells(records, config, summary)
     table = fitted(table)
     write_text(out_tex, render(table))
