@@ -97,6 +97,10 @@ def test_no_finished_run_and_foreign_files_are_refused(
     with pytest.raises(DataError, match="cannot be merged"):
         publish(run, tmp_path / "out", "a" * 40, "x")
     (tmp_path / "out/scorecard.csv").unlink()
+    (run / "config.json").rename(tmp_path / "config.json")
+    with pytest.raises(DataError, match="not the configuration of a run"):
+        publish(run, tmp_path / "out", "a" * 40, "x")
+    (tmp_path / "config.json").rename(run / "config.json")
     (tmp_path / "out/provenance.json").write_text("[]")
     with pytest.raises(DataError, match="not the provenance"):
         publish(run, tmp_path / "out", "a" * 40, "x")

@@ -59,7 +59,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     if not (results / "tables" / "all.tex").is_file():
         raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
     files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
-    config = load_config(json.loads((results / "config.json").read_text(encoding="utf-8")))
+    config = _configuration(results / "config.json")
     weights, left_out = _fitting(results, folder, files, config)
     files += weights
     for name in left_out:  # those of an earlier run would not belong to the scores
@@ -87,6 +87,14 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     used = [name for name in there if name in set(card["run"].dropna()) - {run}]
     runs = {name: there[name] for name in used} | {run: record}
     write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
+
+
+def _configuration(path: Path) -> Config:
+    """Return the configuration of a run."""
+    try:
+        return load_config(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not the configuration of a run ({error})") from None
 
 
 def _fitting(
