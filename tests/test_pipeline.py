@@ -55,6 +55,12 @@ def test_what_only_an_ablation_reads_is_not_scored_on_test_sets() -> None:
     assert alone.summarised() == list(config.selected)
 
 
+def test_tables_of_the_paper_come_first(plan: Plan) -> None:
+    tables = dict(reversed(list(plan.config.tables.items())))
+    names = list(Plan(plan.config.model_copy(update={"tables": tables})).tables())
+    assert names[-1] == "scores" and names[:-1] == [n for n in tables if n != "scores"]
+
+
 def weights(plan: Plan, case: str, method: str = "uqsonet") -> list[str]:
     return plan.trained(case, method, "safetensors")
 

@@ -16,8 +16,14 @@ class Plan(Files):
     """Everything that the rules ask for."""
 
     def tables(self) -> dict[str, list[str]]:
-        """Return the tables of this run, each with those of its experiments that are selected."""
-        return self._outputs(self.config.tables, some=True)
+        """Return the tables of this run, each with those of its experiments that are selected.
+
+        The paper's come first, whatever the order of configuration files.
+        """
+        found = self._outputs(self.config.tables, some=True)
+        others = ("ablation", "scores")
+        first = [name for name in found if self.config.tables[name].layout not in others]
+        return {name: found[name] for name in dict.fromkeys([*first, *found])}
 
     def figures(self) -> dict[str, list[str]]:
         """Return the figures of this run: those whose experiments are all selected."""
