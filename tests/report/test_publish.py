@@ -73,17 +73,21 @@ def test_weights_that_do_not_fit_are_left_out_and_named(
     assert record["weights_left_out"] == left
 
 
-def test_weights_of_experiments_with_another_recipe_are_left_out(tmp_path: Path) -> None:
+def test_weights_to_compare_with_and_trainings_not_asked_for_are_left_out(tmp_path: Path) -> None:
     one = {"problem": "diffusion1d", "sensors": {"counts": [1, 2]}, "methods": ["uqsonet"]}
-    config = make_config(experiments={"e_1": one, "e_2": one | {"recipe": "other"}}, tables={})
+    experiments = {"e_1": one, "e_2": one | {"recipe": "other"}, "e_3": one}
+    experiments["e_4"] = one | {"sweep": {"training": [50, 60]}}
+    config = make_config(experiments=experiments, tables={}, select=["e_1", "e_2", "e_4"])
     run = finished(tmp_path / "run", summary_of(config, tmp_path / "scores"), config)
-    for name in config.experiments:
-        path = run / "train" / name / "uqsonet" / "stack_0.safetensors"
-        path.parent.mkdir(parents=True)
-        path.write_bytes(bytes(10))
+    for name in config.cases:
+        for file in ("stack_0.safetensors", "stack_0.csv"):
+            path = run / "train" / name / "uqsonet" / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(bytes(10))
     publish(run, tmp_path / "out", "a" * 40, "x")
-    there = [p.relative_to(tmp_path / "out" / "train") for p in tmp_path.glob("out/train/*/*/*")]
-    assert there == [Path("e_1/uqsonet/stack_0.safetensors")]
+    there = {str(p.relative_to(tmp_path / "out/train")) for p in tmp_path.glob("out/train/*/*/*")}
+    logs = {f"{name}/uqsonet/stack_0.csv" for name in config.cases if name != "e_3"}
+    assert there == logs | {"e_1/uqsonet/stack_0.safetensors"} and len(logs) == 4
 
 
 def test_no_finished_run_and_foreign_files_are_refused(

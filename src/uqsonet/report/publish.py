@@ -58,8 +58,11 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     """
     if not (results / "tables" / "all.tex").is_file():
         raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
-    files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
     config = _configuration(results / "config.json")
+    # A folder of results may hold trainings that this run did not ask for, finished or not.
+    left = set(config.cases) - {case.name for case in config.cases_of(config.selected)}
+    files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
+    files = [path for path in files if not (path.match("train/*/*/*") and _case(path) in left)]
     weights, left_out = _fitting(results, folder, files, config)
     files += weights
     for name in left_out:  # those of an earlier run would not belong to the scores
@@ -103,12 +106,14 @@ def _fitting(
     """Return the first trials' weights that leave the folder below `MOST_BYTES`, and the rest.
 
     Small ones come first; of large ones (two variables) only UQ-SONet's are taken, and none of
-    experiments with a recipe of their own: these are there to compare.
+    sweeps and of experiments with a recipe of their own: these are there to compare.
     """
-    others = {
+    selected = config.cases_of(config.selected)
+    others = set(config.cases) - {
         case.name
-        for case in config.cases.values()
-        if config.recipe_of(case.experiment) != config.recipe
+        for case in selected
+        if config.recipe_of(case.experiment) == config.recipe
+        and not config.experiments[case.experiment].sweep
     }
     replaced = {folder / path.relative_to(results) for path in files}
     there = [path for path in folder.rglob("*") if path.is_file() and path not in replaced]
@@ -120,12 +125,17 @@ def _fitting(
     for path in found:
         own = path.stat().st_size
         wanted = own < LARGE_BYTES or path.parent.name == "uqsonet"
-        if wanted and path.parts[-3] not in others and size + own <= MOST_BYTES:
+        if wanted and _case(path) not in others and size + own <= MOST_BYTES:
             size += own
             kept.append(path)
         else:
             left_out.append(str(path.relative_to(results)))
     return kept, left_out
+
+
+def _case(training: Path) -> str:
+    """Return the case in whose name a file of a training stands."""
+    return training.parts[-3]
 
 
 def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
