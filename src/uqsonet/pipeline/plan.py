@@ -56,9 +56,10 @@ class Plan(Files):
         layout = self.config.tables[name].layout
         if layout == "networks":
             return {}
-        if layout not in ("costs", "ablation"):
+        of_each = self.logs(name)
+        if not of_each:
             return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
-        logs = list(dict.fromkeys(f for files in self.logs(name).values() for f in files))
+        logs = list(dict.fromkeys(f for files in of_each.values() for f in files))
         if layout == "ablation":
             return {"logs": logs}
         cases = self.config.cases_of(experiments)

@@ -60,10 +60,18 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
     config = _configuration(results / "config.json")
     # A folder of results may hold trainings that this run did not ask for, finished or not.
-    left = set(config.cases) - {case.name for case in config.cases_of(config.selected)}
+    asked = config.cases_of(config.selected)
+    left = set(config.cases) - {case.name for case in asked}
     files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
     files = [path for path in files if not (path.match("train/*/*/*") and _case(path) in left)]
-    weights, left_out = _fitting(results, folder, files, config)
+    # Sweeps and experiments with a recipe of their own are there to compare: no weights.
+    compared = {
+        case.name
+        for case in asked
+        if config.recipe_of(case.experiment) != config.recipe
+        or config.experiments[case.experiment].sweep
+    }
+    weights, left_out = _fitting(results, folder, files, left | compared)
     files += weights
     for name in left_out:  # those of an earlier run would not belong to the scores
         (folder / name).unlink(missing_ok=True)
@@ -101,20 +109,13 @@ def _configuration(path: Path) -> Config:
 
 
 def _fitting(
-    results: Path, folder: Path, files: list[Path], config: Config
+    results: Path, folder: Path, files: list[Path], unwanted: set[str]
 ) -> tuple[list[Path], list[str]]:
     """Return the first trials' weights that leave the folder below `MOST_BYTES`, and the rest.
 
     Small ones come first; of large ones (two variables) only UQ-SONet's are taken, and none of
-    sweeps and of experiments with a recipe of their own: these are there to compare.
+    unwanted cases.
     """
-    selected = config.cases_of(config.selected)
-    others = set(config.cases) - {
-        case.name
-        for case in selected
-        if config.recipe_of(case.experiment) == config.recipe
-        and not config.experiments[case.experiment].sweep
-    }
     replaced = {folder / path.relative_to(results) for path in files}
     there = [path for path in folder.rglob("*") if path.is_file() and path not in replaced]
     size = sum(path.stat().st_size for path in files)
@@ -125,7 +126,7 @@ def _fitting(
     for path in found:
         own = path.stat().st_size
         wanted = own < LARGE_BYTES or path.parent.name == "uqsonet"
-        if wanted and _case(path) not in others and size + own <= MOST_BYTES:
+        if wanted and _case(path) not in unwanted and size + own <= MOST_BYTES:
             size += own
             kept.append(path)
         else:

@@ -1,10 +1,10 @@
 """Loss and gradients of one trial on a CPU, in blocks that fit its cache.
 
 What all samples share (the trunk, embedded grid points) is computed once; each block adds to the
-gradient with respect to it, and one pass leads from there to the parameters. Blocks, and parts of
-what is shared, are worked on by threads side by side. A sum over blocks
+gradient with respect to it, and one pass leads from there to the parameters. A sum over blocks
 differs from the plain gradient by rounding only. Whoever cuts batches into blocks (`block_rows`)
-takes parameters from `shared` only: blocks may be worked on side by side.
+takes parameters from `shared` only: blocks, and parts of what is shared, may be worked on side by
+side.
 """
 
 from __future__ import annotations
