@@ -31,8 +31,8 @@ from uqsonet.nn.span import output_span
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
 
-BLOCK_VALUES = 1 << 21
-"""Values of one hidden layer of all heads in a gradient block (8 MiB): what a block keeps for the
+BLOCK_VALUES = 1 << 22
+"""Values of one hidden layer of all heads in a gradient block (16 MiB): what a block keeps for the
 way back stays near the core."""
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from uqsonet.nn.fused import fused_perceptron, usable
 from uqsonet.nn.sigmoid import Layers, perceptron, sigmoid_coordinates
 
 ACTIVATIONS = {"tanh": torch.tanh, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
@@ -31,7 +33,7 @@ class MLP(nn.Module):
         widths = [inputs, *hidden, outputs]
         pairs = pairwise(widths)
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
-        self.activation = ACTIVATIONS[activation]
+        self.activation, self.hidden = ACTIVATIONS[activation], list(hidden)
 
     def weights(self) -> list[Tensor]:
         """Return the weight (outputs, inputs) of each layer."""
@@ -51,16 +53,15 @@ class MLP(nn.Module):
         biases = [layer.bias for layer in self.layers if isinstance(layer, nn.Linear)]
         pairs = zip(weights, biases, strict=True)
         layers = [tensor for weight, bias in pairs for tensor in (weight.T, bias)]
-        return (
-            sigmoid_coordinates(layers, True)
-            if by_sigmoid(self.activation, layers[0])
-            else tuple(layers)
-        )
+        by_sigmoid = form(self, layers[0]) == "sigmoid"
+        return sigmoid_coordinates(layers, True) if by_sigmoid else tuple(layers)
 
     def evaluate(self, layers: Layers, x: Tensor) -> Tensor:
         """Map (..., inputs) to (..., outputs) with prepared layers."""
-        if by_sigmoid(self.activation, x):
-            return perceptron(x.reshape(-1, x.shape[-1]), layers).reshape(*x.shape[:-1], -1)
+        chosen = form(self, x)
+        if chosen != "plain":
+            function = perceptron if chosen == "sigmoid" else fused_perceptron
+            return function(x.reshape(-1, x.shape[-1]), layers).reshape(*x.shape[:-1], -1)
         *hidden, last, offset = layers
         for weight, bias in zip(hidden[::2], hidden[1::2], strict=True):
             x = self.activation(_affine(x, weight, bias))
@@ -92,7 +93,7 @@ class HeadsMLP(nn.Module):
             bound = a**-0.5  # nn.Linear's own initial law
             self.weights.append(nn.Parameter(torch.empty(heads, a, b).uniform_(-bound, bound)))
             self.biases.append(nn.Parameter(torch.empty(heads, 1, b).uniform_(-bound, bound)))
-        self.activation = ACTIVATIONS[activation]
+        self.activation, self.hidden = ACTIVATIONS[activation], list(hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (k, inputs) to (heads, k, outputs)."""
@@ -114,6 +115,11 @@ def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return nn.functional.linear(x, weight.T, bias)
 
 
-def by_sigmoid(activation: object, tensor: Tensor) -> bool:
-    """Whether layers are used in sigmoid coordinates: tanh on a CPU."""
-    return activation is torch.tanh and tensor.device.type == "cpu"
+def form(module: MLP | HeadsMLP, like: Tensor) -> Literal["plain", "sigmoid", "fused"]:
+    """Return how layers are evaluated: for tanh on a CPU `fused`, or in `sigmoid` coordinates.
+
+    Only a module in training mode is worth the wait for a compiler.
+    """
+    if module.activation is not torch.tanh or like.device.type != "cpu":
+        return "plain"
+    return "fused" if module.training and usable(like, module.hidden) else "sigmoid"

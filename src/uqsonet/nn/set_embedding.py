@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from uqsonet.config import AttentionNetwork
-from uqsonet.nn.mlp import MLP, HeadsMLP, by_sigmoid
+from uqsonet.nn.fused import fused_attention
+from uqsonet.nn.mlp import MLP, HeadsMLP, form
 from uqsonet.nn.sigmoid import (
     Layers,
     attention,
@@ -65,12 +66,15 @@ class SetEmbedding(nn.Module):
             pairs = zip(for_scores, hidden, strict=True)
             hidden = [(torch.cat([a, b]), torch.cat([c, d])) for (a, c), (b, d) in pairs]
         layers = [tensor for pair in hidden for tensor in pair]
-        if not by_sigmoid(self.projection.activation, last):
+        if self._form(last) != "sigmoid":
             return found | {"heads": tuple(layers), "projection": (last, offset)}
         if sensors > 1:
             found["score"] = (2.0 * found["score"][0],)
         found["heads"] = sigmoid_coordinates(layers, False)
         return found | {"projection": linear_on_states(last, offset)}
+
+    def _form(self, like: Tensor) -> str:
+        return form(self.projection, like)
 
     def pool(
         self,
@@ -110,8 +114,11 @@ class SetEmbedding(nn.Module):
         self, layers: Mapping[str, Layers], tokens: Tensor, m: int, mask: Tensor | None
     ) -> Tensor:
         """Return the weighted average (H, B, width) of what enters the last layer of v_l."""
-        heads, alone = layers["heads"], "score" not in layers
-        if by_sigmoid(self.projection.activation, tokens):
+        heads, alone, chosen = layers["heads"], "score" not in layers, self._form(tokens)
+        if chosen == "fused":
+            score = None if alone else layers["score"][0]
+            return fused_attention(tokens, m, mask, score, heads)
+        if chosen == "sigmoid":
             if alone:
                 return hidden_states(tokens, heads)
             return attention(tokens, m, mask, layers["score"][0], heads)

@@ -39,7 +39,7 @@ def scaled_squared_error(
     The sum over M points is divided by M (eq:loss), so on a uniform grid it converges to
     ``|prediction - u|^2_{L2} / (2 |Omega| sigma_u^2)`` as M grows (appendix A.3).
     """
-    return ((prediction - u) ** 2).mean(-1).mean() / (2 * noise_variance)
+    return torch.nn.functional.mse_loss(prediction, u) / (2 * noise_variance)
 
 
 def reconstruction(model: AttentionModel, shared: Shared, b: Tensor, u: Tensor) -> Tensor:
@@ -84,11 +84,11 @@ class UQSONet(AttentionModel):
 
         On coefficients in the span V, a weight W acts as W V.
         """
-        sizes = [self.embedding.outputs, len(self.points)]
-        of_h, of_u = self.encoder.weights()[0].split(sizes, dim=1)
+        sizes, first = [self.embedding.outputs, len(self.points)], None
         if self.span is not None:
-            of_u = of_u @ self.span
-        weight, *rest = self.encoder.prepared(torch.cat([of_h, of_u], dim=1))
+            of_h, of_u = self.encoder.weights()[0].split(sizes, dim=1)
+            first = torch.cat([of_h, of_u @ self.span], dim=1)
+        weight, *rest = self.encoder.prepared(first)
         for_h, for_u = weight.split([sizes[0], len(weight) - sizes[0]])
         return {"encoder": (for_u, for_h, *rest)}
 

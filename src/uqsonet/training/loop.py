@@ -183,6 +183,7 @@ def train(
     # Validation works on a copy: it loads averaged weights, trial by trial.
     judge = build_model(job.method, job.problem, job.config.network, job.noise_std)
     judge.load_state_dict(model.to("cpu").state_dict())
+    judge.eval()
     model.to(device)
 
     def save() -> None:

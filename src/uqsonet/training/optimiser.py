@@ -9,6 +9,7 @@ trials take turns.
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -35,6 +36,32 @@ def learning_rate(config: TrainingConfig, iteration: int) -> float:
     )
 
 
+ALIGNMENT = 16
+"""Parameters start at multiples of so many values, as tensors of their own would (64 bytes)."""
+
+
+class _Parts:
+    """Tensors (T, ...) by name as parts of one tensor (T, P), which an optimiser takes as a whole.
+
+    On a CPU a hundred small tensors cost it more than the numbers in them.
+    """
+
+    def __init__(self, shapes: dict[str, torch.Size]) -> None:
+        sizes = [-(-shape[1:].numel() // ALIGNMENT) * ALIGNMENT for shape in shapes.values()]
+        *starts, self.size = accumulate(sizes, initial=0)
+        self._places = [
+            (name, start, shape)
+            for start, (name, shape) in zip(starts, shapes.items(), strict=True)
+        ]
+
+    def of(self, whole: Tensor) -> dict[str, Tensor]:
+        """Return the parts of a tensor (T, P), which share its memory."""
+        return {
+            name: whole[:, start : start + shape[1:].numel()].view(shape)
+            for name, start, shape in self._places
+        }
+
+
 class StackedOptimiser:
     """Parameters of T trials and the state of their optimisation.
 
@@ -51,29 +78,28 @@ class StackedOptimiser:
         self, model: OperatorModel, initial: list[dict[str, Tensor]], config: TrainingConfig
     ) -> None:
         self.model, self.config = model, config
-        self.parameters = {
-            name: torch.stack([one[name].detach() for one in initial]).requires_grad_()
-            for name in initial[0]
-        }
-        self.averages = {name: value.detach().clone() for name, value in self.parameters.items()}
+        stacks = {name: torch.stack([one[name].detach() for one in initial]) for name in initial[0]}
+        first = next(iter(stacks.values()))
+        self._parts = _Parts({name: stack.shape for name, stack in stacks.items()})
+        self._whole = first.new_zeros(len(initial), self._parts.size).requires_grad_()
+        self._whole.grad = torch.zeros_like(self._whole)
+        self.parameters = self._parts.of(self._whole.detach())
+        for name, part in self._parts.of(self._whole.grad).items():
+            self.parameters[name].copy_(stacks[name]).requires_grad_().grad = part
+        self._average = self._whole.detach().clone()
         self._adam = torch.optim.AdamW(
-            self.parameters.values(),
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-            fused=True,
+            [self._whole], lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
         )
-        for parameter in self.parameters.values():
-            parameter.grad = torch.zeros_like(parameter)
         self._buffers = dict(model.named_buffers())
         self._workers = Workers()
         self._twins: list[OperatorModel] = []
-        if next(iter(self.parameters.values())).device.type == "cpu":
+        if first.device.type == "cpu":
             self._twins = [self._twin(trial) for trial in range(self.trials)]
 
     @property
     def trials(self) -> int:
         """Number of stacked trials."""
-        return len(next(iter(self.parameters.values())))
+        return len(self._whole)
 
     def _twin(self, trial: int) -> OperatorModel:
         """Return a model whose parameters and gradients are one trial's part of the stack."""
@@ -117,46 +143,45 @@ class StackedOptimiser:
         for group in self._adam.param_groups:
             group["lr"] = learning_rate(self.config, iteration)
         self._adam.step()
-        self._average()
+        if self.config.average_decay is not None:
+            self._average.lerp_(self._whole.detach(), 1 - self.config.average_decay)
         return {"loss": losses} | terms
 
     def _clip(self, largest: float) -> None:
-        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
-        squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
-        factor = (largest / (squares.sqrt() + 1e-12)).clamp_max(1.0)
-        for g in gradients:
-            g.mul_(factor.reshape(-1, *[1] * (g.ndim - 1)))
-
-    @torch.no_grad()
-    def _average(self) -> None:
-        decay = self.config.average_decay
-        if decay is not None:
-            for name, average in self.averages.items():
-                average.lerp_(self.parameters[name], 1 - decay)
+        assert self._whole.grad is not None
+        norm = self._whole.grad.square().sum(1, keepdim=True).sqrt()
+        self._whole.grad.mul_((largest / (norm + 1e-12)).clamp_max(1.0))
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to use: the average where one is kept, else the parameters."""
-        chosen = self.parameters if self.config.average_decay is None else self.averages
-        return {name: value.detach() for name, value in chosen.items()}
+        kept = self._whole.detach() if self.config.average_decay is None else self._average
+        return self._parts.of(kept)
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return what a continuation needs, each (T, P) or a scalar."""
+        moments = self._adam.state[self._whole].items()
+        found = {"parameter": self._whole.detach()}
+        if self.config.average_decay is not None:
+            found["average"] = self._average
+        return found | {f"adam/{key}": value for key, value in moments}
 
     def state(self) -> dict[str, Tensor]:
         """Return everything that a bit-exact continuation needs, as named tensors."""
-        found = {f"parameter/{k}": v.detach() for k, v in self.parameters.items()}
-        if self.config.average_decay is not None:
-            found |= {f"average/{k}": v for k, v in self.averages.items()}
-        for name, parameter in self.parameters.items():
-            for key, value in self._adam.state[parameter].items():
-                found[f"adam/{key}/{name}"] = value
+        found = {}
+        for kind, value in self._state().items():
+            parts = {"": value} if value.ndim == 0 else self._parts.of(value)
+            found |= {f"{kind}/{name}".rstrip("/"): part for name, part in parts.items()}
         return found
 
     @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:
         """Continue from what `state` returned."""
-        for name, parameter in self.parameters.items():
-            parameter.copy_(state[f"parameter/{name}"])
-            if self.config.average_decay is not None:
-                self.averages[name].copy_(state[f"average/{name}"])
-            self._adam.state[parameter] = {
-                key: state[f"adam/{key}/{name}"].to(parameter.device).clone()
-                for key in ("step", "exp_avg", "exp_avg_sq")
-            }
+        self._adam.state[self._whole] = {
+            "step": state["adam/step"].to(self._whole.device).clone(),
+            "exp_avg": torch.zeros_like(self._whole),
+            "exp_avg_sq": torch.zeros_like(self._whole),
+        }
+        for kind, value in self._state().items():
+            if value.ndim > 0:
+                for name, part in self._parts.of(value).items():
+                    part.copy_(state[f"{kind}/{name}"])
