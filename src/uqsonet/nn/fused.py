@@ -72,7 +72,7 @@ def _library() -> ctypes.CDLL | None:
         else:
             LOG.info("training step: fused layers, compiled in %.1f s", time.perf_counter() - start)
             return found
-    LOG.info("training step: torch's operations, half as fast as fused layers (%s)", reason)
+    LOG.info("training step: torch's operations, slower than fused layers (%s)", reason)
     return None
 
 

@@ -66,15 +66,12 @@ class SetEmbedding(nn.Module):
             pairs = zip(for_scores, hidden, strict=True)
             hidden = [(torch.cat([a, b]), torch.cat([c, d])) for (a, c), (b, d) in pairs]
         layers = [tensor for pair in hidden for tensor in pair]
-        if self._form(last) != "sigmoid":
+        if form(self.projection, last) != "sigmoid":
             return found | {"heads": tuple(layers), "projection": (last, offset)}
         if sensors > 1:
             found["score"] = (2.0 * found["score"][0],)
         found["heads"] = sigmoid_coordinates(layers, False)
         return found | {"projection": linear_on_states(last, offset)}
-
-    def _form(self, like: Tensor) -> str:
-        return form(self.projection, like)
 
     def pool(
         self,
@@ -114,7 +111,7 @@ class SetEmbedding(nn.Module):
         self, layers: Mapping[str, Layers], tokens: Tensor, m: int, mask: Tensor | None
     ) -> Tensor:
         """Return the weighted average (H, B, width) of what enters the last layer of v_l."""
-        heads, alone, chosen = layers["heads"], "score" not in layers, self._form(tokens)
+        heads, alone, chosen = layers["heads"], "score" not in layers, form(self.projection, tokens)
         if chosen == "fused":
             score = None if alone else layers["score"][0]
             return fused_attention(tokens, m, mask, score, heads)
