@@ -183,8 +183,8 @@ inline void copy(int rows, int width, const float* a, float* b, int to) {
 inline int sets_of_tile(int sets, int sensors) {
     int found = TILE_ROWS / sensors;
     if (found > ROWS) found -= found % ROWS;
-    if (found < 1) found = 1;
-    return found < sets ? found : sets;
+    if (found > sets) found = sets;
+    return found < 1 ? 1 : found;
 }
 
 }  // namespace

@@ -134,11 +134,11 @@ class _Call:
         self.tokens = tokens.contiguous()
         self._mask = None if mask is None else mask.contiguous()
         self._score = None if score is None else score.contiguous()
+        one = layers[0].ndim == 2  # heads lie behind one another, weights of one as they like
         self._layers = [
-            layer if layer.ndim == 2 else layer.contiguous()  # heads lie behind one another
-            for layer in layers
+            layer if one and k % 2 == 0 else layer.contiguous() for k, layer in enumerate(layers)
         ]
-        weights, heads = self._layers[::2], len(layers[0]) if layers[0].ndim == 3 else 1
+        weights, heads = self._layers[::2], 1 if one else len(layers[0])
         self._heads = heads if score is None else heads // 2
         self._arrays = (
             (ctypes.c_int32 * len(weights))(*[w.shape[-1] for w in weights]),
@@ -152,7 +152,7 @@ class _Call:
             sensors=sensors,
             inputs=tokens.shape[1],
             depth=len(weights),
-            own=layers[1].ndim == 2 and layers[0].ndim == 2,
+            own=one and layers[1].ndim == 2,
             widths=widths,
             strides=strides,
             tokens=_address(self.tokens),
