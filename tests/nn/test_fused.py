@@ -208,6 +208,7 @@ def test_networks_are_fused_in_training_only():
     x = torch.zeros(3, 2)
     assert usable(x, [32, 64])
     assert not usable(x, [32, 33])
+    assert not usable(x, [])
     assert not usable(x.double(), [32])
     assert not usable(x.to("meta"), [32])
     network = MLP(2, [32], 1)

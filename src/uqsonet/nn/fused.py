@@ -87,7 +87,7 @@ def library() -> ctypes.CDLL | None:
 
 def usable(like: Tensor, widths: Sequence[int]) -> bool:
     """Whether layers of these widths can be fused: in float32 on a CPU, with a compiler."""
-    if like.dtype != torch.float32 or like.device.type != "cpu":
+    if like.dtype != torch.float32 or like.device.type != "cpu" or not widths:
         return False
     found = library()
     return found is not None and all(width % found.lanes() == 0 for width in widths)
