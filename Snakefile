@@ -9,10 +9,10 @@ from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
-from uqsonet import locks
-from uqsonet.config import load_config
+from uqsonet_study import locks
+from uqsonet_study.config import load_config
 from uqsonet.errors import ConfigError
-from uqsonet.pipeline import Plan
+from uqsonet_study.pipeline import Plan
 
 min_version("9.0")
 # One thread a job and jobs in parallel: faster on shared machines, and the same bytes everywhere.

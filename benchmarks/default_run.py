@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks.rows import Row
 from benchmarks.timing import hardware
 from benchmarks.workloads import configuration
-from uqsonet.costs import Meter, estimate
-from uqsonet.pipeline import Plan
+from uqsonet_study.estimate import Meter, estimate
+from uqsonet_study.pipeline import Plan
 
 
 def rows(quick: bool) -> list[Row]:

@@ -13,7 +13,7 @@ from benchmarks.eager import EagerTraining, EagerUQSONet
 from benchmarks.rows import Row, not_run
 from benchmarks.timing import gemm_peak, hardware, medians, threads
 from benchmarks.workloads import Workload, flops, workload
-from uqsonet.config import AttentionNetwork, KrigingNetwork
+from uqsonet_study.config import AttentionNetwork, KrigingNetwork
 
 H200 = "NVIDIA H200"
 

@@ -12,13 +12,13 @@ import torch
 import yaml
 from torch import Tensor
 
-from uqsonet.config import AttentionNetwork, Config, MethodConfig, load_config
 from uqsonet.layouts import uniform_layouts
 from uqsonet.nn.base import Batch, OperatorModel, build_model
 from uqsonet.problems import get_problem
 from uqsonet.sensors import observe
 from uqsonet.simulation import Functions
 from uqsonet.training.optimiser import StackedOptimiser
+from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config
 
 CONFIG = Path(__file__).parents[1] / "config.yaml"
 

@@ -18,7 +18,7 @@ from jaxtyping import install_import_hook
 CHECKED = ("gaussian_process", "metrics", "solvers", "nn.set_embedding", "nn.uqsonet")
 with install_import_hook([f"uqsonet.{name}" for name in CHECKED], "beartype.beartype"):
     import uqsonet.problems
-from uqsonet.config import EvaluationConfig, ProblemConfig, SensorsConfig
+from uqsonet_study.config import EvaluationConfig, ProblemConfig, SensorsConfig
 from uqsonet.gaussian_process import GaussianField
 from uqsonet.grids import Grid
 from uqsonet.layouts import generate_layouts

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from uqsonet.cli import app, read_config
-from uqsonet.config import json_schema
 from uqsonet.errors import ConfigError
 from uqsonet.storage import write_arrays
+from uqsonet_study.cli import app, read_config
+from uqsonet_study.config import json_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 runner = CliRunner()

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uqsonet.config import Config, SensorsConfig, json_schema, load_config
 from uqsonet.errors import ConfigError
+from uqsonet_study.config import Config, SensorsConfig, json_schema, load_config
 
 ROOT = Path(__file__).resolve().parents[1]
 OVERLAYS = sorted((ROOT / "config").glob("*.yaml"))

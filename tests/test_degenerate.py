@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from uqsonet.baselines import build_baseline
-from uqsonet.config import AttentionNetwork, KrigingNetwork, KrigingSetNetwork
 from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.nn.base import build_model
 from uqsonet.nn.ensemble import DeepEnsemble
 from uqsonet.simulation import load_functions
+from uqsonet_study.config import AttentionNetwork, KrigingNetwork, KrigingSetNetwork
 
 ATTENTION = AttentionNetwork(
     location_embedding=[5],

@@ -4,15 +4,15 @@ import pandas as pd
 import pytest
 import torch
 
-from uqsonet.config import BASELINES
 from uqsonet.errors import DataError
-from uqsonet.evaluation import evaluate, load_yardstick, points_on, score_reference, score_set
-from uqsonet.evaluation.scores import narrower_share
 from uqsonet.grids import Grid
 from uqsonet.metrics import relative_error
 from uqsonet.posterior import GaussianPosterior
 from uqsonet.reference import compute_reference
 from uqsonet.seeds import torch_generator
+from uqsonet_study.config import BASELINES
+from uqsonet_study.evaluation import evaluate, load_yardstick, points_on, score_reference, score_set
+from uqsonet_study.evaluation.scores import narrower_share
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from scipy.spatial.distance import pdist
 from scipy.stats import chi2
 
 from uqsonet import layouts
-from uqsonet.config import SensorsConfig
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.grids import Grid
 from uqsonet.layouts import (
@@ -28,6 +27,7 @@ from uqsonet.layouts import (
     uniform_layouts,
 )
 from uqsonet.seeds import numpy_generator
+from uqsonet_study.config import SensorsConfig
 
 SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (101, 101))
 """The grid of the paper's two-dimensional problems."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from uqsonet.cli import read_config
 from uqsonet.errors import ConfigError
-from uqsonet.pipeline import Plan, method_modules, source_digest, sources
+from uqsonet_study.cli import read_config
+from uqsonet_study.pipeline import Plan, method_modules, source_digest, sources
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -34,7 +34,7 @@ def test_methods_are_found_by_name() -> None:
 
 def test_a_digest_follows_imports() -> None:
     assert source_digest(["uqsonet.reference"]) != source_digest(["uqsonet.sensors"])
-    assert source_digest(["uqsonet.config"]) == source_digest([])
+    assert source_digest(["uqsonet_study.config"]) == source_digest([])
 
 
 def test_a_digest_reads_what_a_module_compiles(tmp_path, monkeypatch) -> None:
@@ -136,9 +136,9 @@ def test_one_more_noise_level_changes_no_other_job(plan: Plan) -> None:
         assert other.scores(case) == plan.scores(case)
         for label in plan.config.cases[case].evaluations:
             assert other.evaluate(case, label, "uqsonet") == plan.evaluate(case, label, "uqsonet")
-    assert other.report("uqsonet.report.tables.write", ["poisson2d"], table="2d-pde-error") == (
-        plan.report("uqsonet.report.tables.write", ["poisson2d"], table="2d-pde-error")
-    )
+    assert other.report(
+        "uqsonet_study.report.tables.write", ["poisson2d"], table="2d-pde-error"
+    ) == (plan.report("uqsonet_study.report.tables.write", ["poisson2d"], table="2d-pde-error"))
     assert set(other.scores("diffusion1d_noise-noise2")).isdisjoint(
         file for case in plan.config.cases for file in plan.scores(case)
     )

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet.config import ProblemConfig
 from uqsonet.problems import get_problem
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet.simulation import load_functions, simulate, simulate_shard
 from uqsonet.storage import file_digest
+from uqsonet_study.config import ProblemConfig
 
 PATHS = [
     ("toy", "training", "functions", 0),

@@ -18,12 +18,12 @@ import torch
 import uqsonet
 from uqsonet import blocks, simulation
 from uqsonet.baselines import Cokriging
-from uqsonet.check import check_path
-from uqsonet.config import ProblemConfig
 from uqsonet.errors import DataError
 from uqsonet.problems import get_problem
 from uqsonet.simulation import Functions, load_functions, simulate, simulate_shard
 from uqsonet.storage import ArrayFile, file_digest, write_arrays
+from uqsonet_study.check import check_path
+from uqsonet_study.config import ProblemConfig
 
 SIZES = ProblemConfig(training=23, validation=3, test=9, shard=5)
 NAMES = [f"{s}/{a}" for s in ("training", "validation", "test") for a in ("kappa", "u")]
@@ -255,8 +255,9 @@ def child(code: str, *arguments: object) -> subprocess.Popen[str]:
 KILLED = """
 import sys, time
 from pathlib import Path
-from uqsonet import shards, simulation
-from uqsonet.config import ProblemConfig
+from uqsonet import simulation
+from uqsonet_study import shards
+from uqsonet_study.config import ProblemConfig
 config = ProblemConfig(training=90, validation=7, test=11, shard=6)
 make = simulation.simulate_shard
 def slow(*arguments):
@@ -296,7 +297,7 @@ import re, sys
 from pathlib import Path
 import torch
 from uqsonet import blocks, problems, simulation
-from uqsonet.config import ProblemConfig
+from uqsonet_study.config import ProblemConfig
 from uqsonet.gaussian_process import GaussianField
 from uqsonet.grids import Grid
 from uqsonet.problems.base import Problem

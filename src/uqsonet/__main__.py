@@ -1,5 +1,5 @@
 """``python -m uqsonet`` is the command line."""
 
-from uqsonet.cli import app
+from uqsonet.cli import main
 
-app()
+main()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from uqsonet.config import KrigingNetwork
 from uqsonet.errors import ConfigError
 from uqsonet.gaussian_process import covariance_root
 from uqsonet.modes import empirical_modes
@@ -19,6 +18,7 @@ from uqsonet.nn.kriging import KrigingUQSONet
 from uqsonet.posterior import GaussianPosterior, Posterior
 from uqsonet.sensors import observations_of
 from uqsonet.simulation import Functions
+from uqsonet_study.config import KrigingNetwork
 
 INPUT_MODES, OUTPUT_MODES = 256, 64
 """At most; modes below the rounding of the data are left out by themselves."""

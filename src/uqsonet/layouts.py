@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.config import SensorsConfig
 from uqsonet.errors import ConfigError, DataError, ObservationError
 from uqsonet.grids import Grid
 from uqsonet.problems import get_problem
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage import ArrayFile, write_arrays
+from uqsonet_study.config import SensorsConfig
 
 BLOCK = 500
 """Regular-space layouts that share a node of the seed tree. Another value gives other layouts."""

@@ -21,13 +21,11 @@ import torch
 from torch import Tensor
 
 from uqsonet.blocks import RowBlocks
-from uqsonet.config import ProblemConfig
 from uqsonet.devices import require_device
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.problems import Problem, get_problem
 from uqsonet.progress import ProgressBar
 from uqsonet.seeds import numpy_generator
-from uqsonet.shards import Shard, ShardStore, cut
 from uqsonet.storage import (
     ArrayFile,
     Meta,
@@ -38,6 +36,8 @@ from uqsonet.storage import (
     write_arrays,
     write_text,
 )
+from uqsonet_study.config import ProblemConfig
+from uqsonet_study.shards import Shard, ShardStore, cut
 
 LOG = logging.getLogger("uqsonet")
 

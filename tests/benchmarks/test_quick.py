@@ -65,7 +65,7 @@ def test_rows_know_their_ratio_and_what_was_not_run(tmp_path):
 
 def test_operations_of_a_step_are_those_of_the_products():
     """One hidden layer each, sizes small enough to count by hand."""
-    from uqsonet.config import AttentionNetwork
+    from uqsonet_study.config import AttentionNetwork
 
     network = AttentionNetwork(
         embedding_dim=1,

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from uqsonet.config import AttentionNetwork
 from uqsonet.errors import ObservationError
 from uqsonet.nn.base import build_model
 from uqsonet.nn.ensemble import DeepEnsemble
 from uqsonet.posterior import coefficient_moments
+from uqsonet_study.config import AttentionNetwork
 
 SMALL = AttentionNetwork(
     location_embedding=[5],

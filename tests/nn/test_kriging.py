@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from uqsonet.baselines import Cokriging
-from uqsonet.config import KrigingNetwork
 from uqsonet.nn.kriging import KrigingUQSONet
 from uqsonet.problems import get_problem
 from uqsonet.simulation import Functions
+from uqsonet_study.config import KrigingNetwork
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ import torch
 from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
 from uqsonet.baselines import Cokriging
-from uqsonet.config import KrigingSetNetwork, TrainingConfig
 from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.gaussian_process import condition
 from uqsonet.nn.base import build_model
 from uqsonet.problems import get_problem
 from uqsonet.sensors import make_observations, observe
 from uqsonet.simulation import Functions
+from uqsonet_study.config import KrigingSetNetwork, TrainingConfig
 
 PLACES, VALUES = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
 

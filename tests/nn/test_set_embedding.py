@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uqsonet.config import AttentionNetwork
 from uqsonet.nn.set_embedding import SetEmbedding
+from uqsonet_study.config import AttentionNetwork
 
 SMALL = {
     "embedding_dim": 3,

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from uqsonet.config import AttentionNetwork
 from uqsonet.errors import ConfigError, NoUncertaintyError, ObservationError
 from uqsonet.nn.base import build_model
 from uqsonet.nn.uqsonet import gaussian_kl, scaled_squared_error
+from uqsonet_study.config import AttentionNetwork
 
 NETWORK = AttentionNetwork(
     embedding_dim=2,

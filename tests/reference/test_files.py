@@ -5,14 +5,14 @@ import torch
 from scipy.stats import f, norm
 
 from tests.reference import coarse  # noqa: F401  (registers the problem)
-from uqsonet.check import check_path
-from uqsonet.config import ProblemConfig, ReferenceConfig, SensorsConfig
 from uqsonet.layouts import generate_layouts
 from uqsonet.reference import compute_reference, load_reference
 from uqsonet.reference import parts as parts_module
 from uqsonet.reference.parts import Parts
 from uqsonet.simulation import simulate
 from uqsonet.storage import file_digest
+from uqsonet_study.check import check_path
+from uqsonet_study.config import ProblemConfig, ReferenceConfig, SensorsConfig
 
 NAMES = ["diffusion1d", "elliptic_sde1d", "poisson2d", "toy_sde2d"]
 

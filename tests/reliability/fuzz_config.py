@@ -16,9 +16,9 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from uqsonet.config import Config, load_config
 from uqsonet.errors import ConfigError
-from uqsonet.pipeline import Plan
+from uqsonet_study.config import Config, load_config
+from uqsonet_study.pipeline import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))

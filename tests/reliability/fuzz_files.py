@@ -25,8 +25,16 @@ from pathlib import Path
 import torch
 
 from tests.reliability import mutations
-from uqsonet.check import check_path
-from uqsonet.config import (
+from uqsonet.errors import UQSONetError
+from uqsonet.layouts import generate_layouts
+from uqsonet.nn.base import build_model
+from uqsonet.problems import get_problem
+from uqsonet.reference import compute_reference
+from uqsonet.simulation import simulate, simulate_shard
+from uqsonet.storage import ArrayFile, array_kind, read_weights, write_weights
+from uqsonet.training.checkpoint import Progress, save_checkpoint
+from uqsonet_study.check import check_path
+from uqsonet_study.config import (
     KrigingNetwork,
     MethodConfig,
     ProblemConfig,
@@ -34,15 +42,7 @@ from uqsonet.config import (
     SensorsConfig,
     TrainingConfig,
 )
-from uqsonet.errors import UQSONetError
-from uqsonet.layouts import generate_layouts
-from uqsonet.nn.base import build_model
-from uqsonet.problems import get_problem
-from uqsonet.reference import compute_reference
-from uqsonet.shards import ShardStore, cut
-from uqsonet.simulation import simulate, simulate_shard
-from uqsonet.storage import ArrayFile, array_kind, read_weights, write_weights
-from uqsonet.training.checkpoint import Progress, save_checkpoint
+from uqsonet_study.shards import ShardStore, cut
 
 BATCH, SECONDS, MEMORY = 250, 300, 6 << 30
 FINE = ("refused", "equal")

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 
 from tests.workflow.conftest import Project, fresh_copy
-from uqsonet.check import check_path
+from uqsonet_study.check import check_path
 
 HERE = Path(__file__).resolve().parent
 RESULTS = Path("results/tiny")

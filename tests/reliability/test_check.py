@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.fuzz_files import make_files
-from uqsonet.check import check_path
 from uqsonet.storage import read_weights, write_weights
+from uqsonet_study.check import check_path
 
 
 @pytest.fixture(scope="module")

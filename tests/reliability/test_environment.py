@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from tests.workflow.conftest import Project, fresh_copy
-from uqsonet.config import ProblemConfig
 from uqsonet.devices import require_device
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.simulation import simulate
 from uqsonet.storage import file_digest
+from uqsonet_study.config import ProblemConfig
 
 HERE = Path(__file__).resolve().parent
 TARGET = "results/tiny/simulate/diffusion1d.h5"
@@ -93,7 +93,7 @@ def as_nobody(code: str, *arguments: str) -> list[str]:
     """Run code without root's rights; return its lines."""
     if os.geteuid() != 0:
         pytest.skip("giving up root's rights needs them")
-    imports = "import os, sys\nfrom pathlib import Path\nimport h5py, torch, uqsonet.check\n"
+    imports = "import os, sys\nfrom pathlib import Path\nimport h5py, torch, uqsonet_study.check\n"
     imports += "from uqsonet import storage\nfrom uqsonet.errors import DataError\n"
     source = imports + "os.setgid(65534); os.setuid(65534)\n" + code
     result = subprocess.run(
@@ -124,7 +124,7 @@ try:
 except DataError as error:
     print(error)
 for name in ("a.h5", "a.safetensors", "a.csv", "a.json", "closed"):
-    print(*[why for _, why in uqsonet.check.check_path(folder / name)])
+    print(*[why for _, why in uqsonet_study.check.check_path(folder / name)])
 """
     first, *others = as_nobody(code, str(public))
     assert first == f"{public / 'results' / 't.csv'}: cannot be written: Permission denied"
@@ -136,7 +136,7 @@ def test_too_little_memory_is_one_message(tmp_path: Path) -> None:
 import resource, sys, types
 from pathlib import Path
 import torch, numpy as np
-from uqsonet.jobs import frame
+from uqsonet_study.jobs import frame
 out = [Path(sys.argv[1]) / "out.h5"]
 job = types.SimpleNamespace(threads=1, log=[sys.argv[1] + "/job.log"], output=out, rule="train")
 pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -16,17 +16,17 @@ import torch
 
 from tests.conftest import DataFiles
 from tests.training.test_loop import ATTENTION, KRIGING
-from uqsonet.config import MethodConfig, TrainingConfig
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.storage import read_weights, write_weights
 from uqsonet.training.checkpoint import Progress, lower_rate, save_checkpoint
+from uqsonet_study.config import MethodConfig, TrainingConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PROGRAM = """
 import json, logging, sys
 from pathlib import Path
-from uqsonet.config import JobsConfig, MethodConfig
+from uqsonet_study.config import JobsConfig, MethodConfig
 from uqsonet.errors import UQSONetError
 from uqsonet.training.loop import TrainingJob, train
 logging.basicConfig(level=logging.INFO)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.workflow.conftest import Project, fresh_copy
-from uqsonet.cli import read_config
 from uqsonet.errors import ConfigError
+from uqsonet_study.cli import read_config
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "workflow").rglob("*.py")])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability import fuzz_config, fuzz_files, kill
-from uqsonet import locks
+from uqsonet_study import locks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,7 +55,7 @@ def test_locks_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Pa
     (folder / "locks").mkdir(parents=True)
     lock = folder / "locks" / "0.output.lock"
     lock.touch()
-    hold = "import sys; from pathlib import Path; from uqsonet import locks\n"
+    hold = "import sys; from pathlib import Path; from uqsonet_study import locks\n"
     hold += (
         "assert locks.join(Path(sys.argv[1])) is not None; print('at work', flush=True); input()"
     )

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from uqsonet.config import Case, Config, load_config
-from uqsonet.report.summary import summarise
+from uqsonet_study.config import Case, Config, load_config
+from uqsonet_study.report.summary import summarise
 
 ROOT = Path(__file__).parents[2]
 COUNTS = [1, 3]

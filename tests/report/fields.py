@@ -11,16 +11,16 @@ from torch import Tensor
 
 from tests.conftest import register
 from tests.report.conftest import COUNTS, make_config
-from uqsonet.config import Config, ProblemConfig, ReferenceConfig, SensorsConfig
 from uqsonet.gaussian_process import GaussianField, squared_exponential
 from uqsonet.grids import Grid
 from uqsonet.layouts import generate_layouts
 from uqsonet.nn.base import build_model
 from uqsonet.problems.base import Problem
 from uqsonet.reference import compute_reference
-from uqsonet.report.figures.posterior import Chosen, choose
 from uqsonet.simulation import load_functions, simulate
 from uqsonet.storage import write_weights
+from uqsonet_study.config import Config, ProblemConfig, ReferenceConfig, SensorsConfig
+from uqsonet_study.report.figures.posterior import Chosen, choose
 
 NOISE = 0.1
 

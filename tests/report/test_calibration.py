@@ -8,8 +8,8 @@ import pytest
 
 from tests.report.conftest import whole_config
 from uqsonet.errors import DataError
-from uqsonet.report.figures.calibration import calibration_figure, draw_calibration
-from uqsonet.report.figures.style import styled
+from uqsonet_study.report.figures.calibration import calibration_figure, draw_calibration
+from uqsonet_study.report.figures.style import styled
 
 
 def table(shares: list[float], within: dict[int, float], counts: tuple[int, ...] = (1, 2)):

@@ -14,8 +14,8 @@ from matplotlib.patches import Rectangle
 
 from tests.report.inside import require_tidy
 from uqsonet.errors import DataError
-from uqsonet.report.figures.compare import COLUMNS, compare_figure, draw_compare
-from uqsonet.report.figures.style import BLUE, GREEN, ORANGE, RED, styled
+from uqsonet_study.report.figures.compare import COLUMNS, compare_figure, draw_compare
+from uqsonet_study.report.figures.style import BLUE, GREEN, ORANGE, RED, styled
 
 NAN = float("nan")
 SIZES = [500, 1000, 2500, 5000, 10000, 20000]

@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from tests.report.fields import Inputs, make_inputs
-from uqsonet.config import SensorsConfig
 from uqsonet.errors import DataError
 from uqsonet.gaussian_process import GaussianField
 from uqsonet.grids import Grid
 from uqsonet.problems import Transform, get_problem
-from uqsonet.report.figures import data as module
-from uqsonet.report.figures.data import data_figure
-from uqsonet.report.figures.data_1d import _shift
+from uqsonet_study.config import SensorsConfig
+from uqsonet_study.report.figures import data as module
+from uqsonet_study.report.figures.data import data_figure
+from uqsonet_study.report.figures.data_1d import _shift
 
 PROBLEMS = ["toy_linear", "toy_field", "toy_torus"]
 

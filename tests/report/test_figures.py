@@ -14,10 +14,10 @@ from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
 from uqsonet.errors import DataError
 from uqsonet.grids import Grid
 from uqsonet.problems import get_problem
-from uqsonet.report.figures import posterior as figures
-from uqsonet.report.figures.maps import draw_map, input_scale, log_ticks, scale
-from uqsonet.report.figures.posterior import posterior_figure, training_figure
-from uqsonet.report.figures.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
+from uqsonet_study.report.figures import posterior as figures
+from uqsonet_study.report.figures.maps import draw_map, input_scale, log_ticks, scale
+from uqsonet_study.report.figures.posterior import posterior_figure, training_figure
+from uqsonet_study.report.figures.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from tests.report.conftest import make_config, make_scores, summary_of, write_scores
-from uqsonet.config import Config
 from uqsonet.errors import DataError
-from uqsonet.report.summary import summarise
-from uqsonet.report.tables.errors import errors_table
-from uqsonet.report.tables.guards import check_cells, require_distinct
+from uqsonet_study.config import Config
+from uqsonet_study.report.summary import summarise
+from uqsonet_study.report.tables.errors import errors_table
+from uqsonet_study.report.tables.guards import check_cells, require_distinct
 
 NAME = "1d-pde-error"
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uqsonet.config import SensorsConfig
 from uqsonet.errors import DataError
 from uqsonet.grids import Grid
 from uqsonet.layouts import candidates, generate_layouts
 from uqsonet.problems import get_problem
-from uqsonet.report.figures.layouts import Pool, _edges, _relative_density, layouts_figure
+from uqsonet_study.config import SensorsConfig
+from uqsonet_study.report.figures.layouts import Pool, _edges, _relative_density, layouts_figure
 
 COUNTS = [1, 2, 3, 4, 5]
 

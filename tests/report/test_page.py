@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from tests.browser import inspect
 from uqsonet.errors import DataError
-from uqsonet.report.page.html_page import FigureView, Section, TableView, write_page
-from uqsonet.report.page.overview import overview
-from uqsonet.report.page.readings import load_readings
-from uqsonet.report.paper import paper_cells
+from uqsonet_study.report.page.html_page import FigureView, Section, TableView, write_page
+from uqsonet_study.report.page.overview import overview
+from uqsonet_study.report.page.readings import load_readings
+from uqsonet_study.report.paper import paper_cells
 
 HOSTILE = '<script>alert(1)</script> & "quotes" <img src=x onerror=alert(2)>'
 WIDE = "<table class='scores'><tbody><tr>" + "<td>12.34 ± 0.56</td>" * 60 + "</tr></tbody></table>"

@@ -15,15 +15,15 @@ from matplotlib.figure import Figure
 
 from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
 from tests.report.inside import require_tidy
-from uqsonet.config import ReferenceConfig
 from uqsonet.errors import DataError
 from uqsonet.problems import get_problem
 from uqsonet.problems.base import Transform
 from uqsonet.reference import compute_reference
-from uqsonet.report.figures import posterior as figures
-from uqsonet.report.figures.chosen import Chosen, predict
-from uqsonet.report.figures.posterior import posterior_figure
-from uqsonet.report.figures.style import BLUE, RED, styled
+from uqsonet_study.config import ReferenceConfig
+from uqsonet_study.report.figures import posterior as figures
+from uqsonet_study.report.figures.chosen import Chosen, predict
+from uqsonet_study.report.figures.posterior import posterior_figure
+from uqsonet_study.report.figures.style import BLUE, RED, styled
 
 LOUD = 1.0
 ENSEMBLE = "Deep ensemble of VIDON"

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from tests.report.conftest import make_config, summary_of
-from uqsonet.config import Config
 from uqsonet.errors import DataError
-from uqsonet.report import publish as publishing
-from uqsonet.report.paper import paper_cells
-from uqsonet.report.publish import publish
-from uqsonet.report.scorecard import scorecard
+from uqsonet_study.config import Config
+from uqsonet_study.report import publish as publishing
+from uqsonet_study.report.paper import paper_cells
+from uqsonet_study.report.publish import publish
+from uqsonet_study.report.scorecard import scorecard
 
 
 def finished(folder: Path, summary: pd.DataFrame, config: Config) -> Path:

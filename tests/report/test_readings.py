@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from uqsonet.errors import DataError
-from uqsonet.report.page.readings import KINDS, load_readings, markdown_table, updated
+from uqsonet_study.report.page.readings import KINDS, load_readings, markdown_table, updated
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reproduction.md"
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from uqsonet.errors import DataError
-from uqsonet.report.readme import ablation_rows, part_rows, published_tables, updated
+from uqsonet_study.report.readme import ablation_rows, part_rows, published_tables, updated
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,15 +8,15 @@ import pytest
 from matplotlib.transforms import Bbox
 
 from tests.report.inside import contains, drawn, extent, overlap, texts
-from uqsonet.report.figures.diagram import Box, Diagram, centres
-from uqsonet.report.figures.schematic import (
+from uqsonet_study.report.figures.diagram import Box, Diagram, centres
+from uqsonet_study.report.figures.schematic import (
     INFERENCE,
     TRAINING,
     build,
     draw_schematic,
     schematic_figure,
 )
-from uqsonet.report.figures.style import STRIP, WIDTH, save, styled
+from uqsonet_study.report.figures.style import STRIP, WIDTH, save, styled
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from tests.report.conftest import COUNTS, make_config, summary_of, whole_config
-from uqsonet.config import Config
 from uqsonet.errors import DataError
-from uqsonet.report.paper import paper_cells
-from uqsonet.report.scorecard import scorecard
+from uqsonet_study.config import Config
+from uqsonet_study.report.paper import paper_cells
+from uqsonet_study.report.scorecard import scorecard
 
 COLUMNS = (
     "table,problem,method,sensors,noise_std,cut_line,metric,paper,paper_pm,ours,ours_pm,trials,"

@@ -9,13 +9,13 @@ import pytest
 
 from tests.report.conftest import whole_config
 from tests.report.test_page import picture
-from uqsonet.config import Config
 from uqsonet.errors import DataError
-from uqsonet.pipeline import Plan
-from uqsonet.report.page import sections as module
-from uqsonet.report.page.html_page import Section
-from uqsonet.report.page.sections import build_page
-from uqsonet.report.paper import paper_cells
+from uqsonet_study.config import Config
+from uqsonet_study.pipeline import Plan
+from uqsonet_study.report.page import sections as module
+from uqsonet_study.report.page.html_page import Section
+from uqsonet_study.report.page.sections import build_page
+from uqsonet_study.report.paper import paper_cells
 
 
 def build(

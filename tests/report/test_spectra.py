@@ -11,13 +11,13 @@ import pytest
 from tests.report.conftest import make_config
 from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
 from tests.report.inside import require_tidy
-from uqsonet.config import ReferenceConfig
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.grids import Grid
 from uqsonet.reference import compute_reference
-from uqsonet.report.figures import spectra
-from uqsonet.report.figures.spectra import draw_spectra, power, spectra_figure
-from uqsonet.report.figures.style import styled
+from uqsonet_study.config import ReferenceConfig
+from uqsonet_study.report.figures import spectra
+from uqsonet_study.report.figures.spectra import draw_spectra, power, spectra_figure
+from uqsonet_study.report.figures.style import styled
 
 
 def with_samples(problem: str, folder: Path) -> Inputs:

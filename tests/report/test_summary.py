@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 
 from tests.report.conftest import make_config, make_scores, write_scores
 from uqsonet.errors import DataError
-from uqsonet.report.summary import COLUMNS, RESAMPLES, estimate, skill
-from uqsonet.report.summary import summarise as summarise_cases
+from uqsonet_study.report.summary import COLUMNS, RESAMPLES, estimate, skill
+from uqsonet_study.report.summary import summarise as summarise_cases
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 8))
 SCORES = SHAPES.flatmap(lambda s: arrays(float, s, elements=st.floats(0.01, 1)))

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from tests.report.conftest import case_scores, whole_config, write_scores
-from uqsonet.config import Config
-from uqsonet.report.figures import sweeps
-from uqsonet.report.figures.sweeps import sweep_figure
-from uqsonet.report.summary import summarise
+from uqsonet_study.config import Config
+from uqsonet_study.report.figures import sweeps
+from uqsonet_study.report.figures.sweeps import sweep_figure
+from uqsonet_study.report.summary import summarise
 
 
 @pytest.fixture(scope="module")

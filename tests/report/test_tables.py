@@ -19,12 +19,12 @@ from tests.report.conftest import (
     whole_config,
     write_scores,
 )
-from uqsonet.cli import read_config
-from uqsonet.config import Config
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.pipeline import Plan
-from uqsonet.report.summary import summarise
-from uqsonet.report.tables.write import all_tables, write_table
+from uqsonet_study.cli import read_config
+from uqsonet_study.config import Config
+from uqsonet_study.pipeline import Plan
+from uqsonet_study.report.summary import summarise
+from uqsonet_study.report.tables.write import all_tables, write_table
 
 NAME = "1d-pde-error"
 

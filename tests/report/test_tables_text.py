@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uqsonet.report.tables import html
-from uqsonet.report.tables.cells import Cell, Column, Panel
-from uqsonet.report.tables.fitting import fit, pack, width
-from uqsonet.report.tables.latex import tabular
-from uqsonet.report.tables.text import EMPTY, SPECIAL, M, escape, integer, plain, power, text
+from uqsonet_study.report.tables import html
+from uqsonet_study.report.tables.cells import Cell, Column, Panel
+from uqsonet_study.report.tables.fitting import fit, pack, width
+from uqsonet_study.report.tables.latex import tabular
+from uqsonet_study.report.tables.text import EMPTY, SPECIAL, M, escape, integer, plain, power, text
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=30)
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from uqsonet.blocks import RowBlocks
-from uqsonet.config import AttentionNetwork, TrainingConfig
 from uqsonet.layouts import uniform_layouts
 from uqsonet.nn import attention, sigmoid
 from uqsonet.nn.base import build_model
@@ -15,6 +14,7 @@ from uqsonet.sensors import observe
 from uqsonet.simulation import Functions
 from uqsonet.training.gradients import Workers, add_gradients, without_padding
 from uqsonet.training.optimiser import StackedOptimiser
+from uqsonet_study.config import AttentionNetwork, TrainingConfig
 
 SIZE = 60
 NETWORK = AttentionNetwork(

@@ -10,7 +10,6 @@ import torch
 
 from uqsonet import baselines
 from uqsonet.baselines import Cokriging, SensorFree
-from uqsonet.config import AttentionNetwork, KrigingNetwork, TrainingConfig
 from uqsonet.layouts import uniform_layouts
 from uqsonet.nn.base import build_model
 from uqsonet.posterior import spread
@@ -20,6 +19,7 @@ from uqsonet.simulation import Functions
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler
 from uqsonet.training.validation import load_trial
+from uqsonet_study.config import AttentionNetwork, KrigingNetwork, TrainingConfig
 
 TOLERANCE = 0.02
 """Fixed before any training; Monte Carlo contributes about 0.003 of it."""

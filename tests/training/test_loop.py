@@ -8,7 +8,12 @@ import pytest
 import torch
 
 import uqsonet
-from uqsonet.config import (
+from uqsonet.errors import ConfigError, DataError, TrainingError
+from uqsonet.storage import file_digest, read_weights
+from uqsonet.training import loop
+from uqsonet.training.checkpoint import fingerprint, termination_flag
+from uqsonet.training.optimiser import StackedOptimiser, learning_rate
+from uqsonet_study.config import (
     AttentionNetwork,
     JobsConfig,
     KrigingNetwork,
@@ -16,11 +21,6 @@ from uqsonet.config import (
     MethodConfig,
     TrainingConfig,
 )
-from uqsonet.errors import ConfigError, DataError, TrainingError
-from uqsonet.storage import file_digest, read_weights
-from uqsonet.training import loop
-from uqsonet.training.checkpoint import fingerprint, termination_flag
-from uqsonet.training.optimiser import StackedOptimiser, learning_rate
 
 ATTENTION = AttentionNetwork(
     embedding_dim=2,

@@ -129,8 +129,8 @@ def test_a_comment_or_docstring_reruns_nothing(editable: Project) -> None:
 
 
 def test_a_plot_style_redraws_and_retrains_nothing(editable: Project) -> None:
-    edit(editable.path / "src/uqsonet/report/figures/style.py", "#", "#  ")
-    style = editable.path / "src/uqsonet/report/figures/style.py"
+    edit(editable.path / "src/uqsonet_study/report/figures/style.py", "#", "#  ")
+    style = editable.path / "src/uqsonet_study/report/figures/style.py"
     style.write_text(style.read_text() + "\nEXTRA_COLOUR = '#123456'\n")
     planned = editable.planned()
     drawn = {"data_figure", "posterior_figure", "training_figure", "schematic_figure"}

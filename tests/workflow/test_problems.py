@@ -10,8 +10,8 @@ import pytest
 
 from tests.browser import inspect
 from tests.workflow.conftest import ROOT, Project
-from uqsonet.cli import read_config
-from uqsonet.pipeline import Plan
+from uqsonet_study.cli import read_config
+from uqsonet_study.pipeline import Plan
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 SMOKE = Path("results/smoke")

@@ -18,7 +18,7 @@ rule summary:
         runtime=growing(10),
     params:
         spec=lambda w: PLAN.report(
-            "uqsonet.report.summary",
+            "uqsonet_study.report.summary",
             [w.experiment],
             files=PLAN.score_files(w.experiment),
         ),
@@ -49,7 +49,7 @@ rule table:
     params:
         caption=lambda w: PLAN.caption(w.table, table=True),
         spec=lambda w: PLAN.report(
-            "uqsonet.report.tables.write",
+            "uqsonet_study.report.tables.write",
             TABLES[w.table],
             table=w.table,
             logs=PLAN.logs(w.table),
@@ -79,7 +79,7 @@ rule all_tables:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=PLAN.report("uqsonet.report.tables.write"),
+        spec=PLAN.report("uqsonet_study.report.tables.write"),
     script:
         "../scripts/all_tables.py"
 
@@ -98,7 +98,7 @@ rule scorecard:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=PLAN.report("uqsonet.report.scorecard"),
+        spec=PLAN.report("uqsonet_study.report.scorecard"),
     script:
         "../scripts/scorecard.py"
 
@@ -155,7 +155,7 @@ rule posterior_figure:
     params:
         caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
-            "uqsonet.report.figures.posterior",
+            "uqsonet_study.report.figures.posterior",
             FIGURES[w.figure],
             figure=w.figure,
             panels=PLAN.panels(w.figure),
@@ -188,7 +188,7 @@ rule compare_figure:
     params:
         caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
-            "uqsonet.report.figures.sweeps", FIGURES[w.figure], figure=w.figure
+            "uqsonet_study.report.figures.sweeps", FIGURES[w.figure], figure=w.figure
         ),
     script:
         "../scripts/compare_figure.py"
@@ -218,7 +218,7 @@ rule calibration_figure:
     params:
         caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
-            "uqsonet.report.figures.calibration", FIGURES[w.figure], figure=w.figure
+            "uqsonet_study.report.figures.calibration", FIGURES[w.figure], figure=w.figure
         ),
     script:
         "../scripts/calibration_figure.py"
@@ -250,7 +250,7 @@ rule spectra_figure:
     params:
         caption=lambda w: PLAN.caption(w.figure),
         spec=lambda w: PLAN.report(
-            "uqsonet.report.figures.spectra",
+            "uqsonet_study.report.figures.spectra",
             FIGURES[w.figure],
             figure=w.figure,
             panels=PLAN.panels(w.figure),
@@ -281,7 +281,7 @@ rule data_figure:
         runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(f"{w.experiment}_data"),
-        spec=lambda w: PLAN.report("uqsonet.report.figures.data", [w.experiment]),
+        spec=lambda w: PLAN.report("uqsonet_study.report.figures.data", [w.experiment]),
     script:
         "../scripts/data_figure.py"
 
@@ -307,7 +307,7 @@ rule training_figure:
         runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(f"{w.experiment}_training"),
-        spec=lambda w: PLAN.report("uqsonet.report.figures.posterior", [w.experiment]),
+        spec=lambda w: PLAN.report("uqsonet_study.report.figures.posterior", [w.experiment]),
     script:
         "../scripts/training_figure.py"
 
@@ -333,7 +333,7 @@ rule layouts_figure:
         runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(f"{w.experiment}_layouts"),
-        spec=lambda w: PLAN.report("uqsonet.report.figures.layouts", [w.experiment]),
+        spec=lambda w: PLAN.report("uqsonet_study.report.figures.layouts", [w.experiment]),
     script:
         "../scripts/layouts_figure.py"
 

@@ -1,10 +1,10 @@
-"""Every table in one document: see `uqsonet.report.tables.write.all_tables`."""
+"""Every table in one document: see `uqsonet_study.report.tables.write.all_tables`."""
 
 from pathlib import Path
 
-from uqsonet.config import load_config
-from uqsonet.jobs import job
-from uqsonet.report.tables.write import all_tables
+from uqsonet_study.config import load_config
+from uqsonet_study.jobs import job
+from uqsonet_study.report.tables.write import all_tables
 
 with job(snakemake) as spec:
     all_tables(

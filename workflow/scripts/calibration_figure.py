@@ -1,12 +1,12 @@
-"""Calibration: see `uqsonet.report.figures.calibration.calibration_figure`."""
+"""Calibration: see `uqsonet_study.report.figures.calibration.calibration_figure`."""
 
 from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.config import load_config
-from uqsonet.jobs import job
-from uqsonet.report.figures.calibration import calibration_figure
+from uqsonet_study.config import load_config
+from uqsonet_study.jobs import job
+from uqsonet_study.report.figures.calibration import calibration_figure
 
 with job(snakemake) as spec:
     calibration_figure(

@@ -1,12 +1,12 @@
-"""Sweeps: see `uqsonet.report.figures.sweeps.sweep_figure`."""
+"""Sweeps: see `uqsonet_study.report.figures.sweeps.sweep_figure`."""
 
 from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.config import load_config
-from uqsonet.jobs import job
-from uqsonet.report.figures.sweeps import sweep_figure
+from uqsonet_study.config import load_config
+from uqsonet_study.jobs import job
+from uqsonet_study.report.figures.sweeps import sweep_figure
 
 with job(snakemake) as spec:
     sweep_figure(

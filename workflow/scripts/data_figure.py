@@ -1,10 +1,10 @@
-"""What the data are: see `uqsonet.report.figures.data.data_figure`."""
+"""What the data are: see `uqsonet_study.report.figures.data.data_figure`."""
 
 from pathlib import Path
 
-from uqsonet.config import load_config
-from uqsonet.jobs import job
-from uqsonet.report.figures.data import data_figure
+from uqsonet_study.config import load_config
+from uqsonet_study.jobs import job
+from uqsonet_study.report.figures.data import data_figure
 
 with job(snakemake) as spec:
     data_figure(

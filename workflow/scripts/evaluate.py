@@ -1,10 +1,10 @@
-"""Scores of a method: see `uqsonet.evaluation.evaluate`."""
+"""Scores of a method: see `uqsonet_study.evaluation.evaluate`."""
 
 from pathlib import Path
 
-from uqsonet.config import EvaluationConfig
-from uqsonet.evaluation import evaluate
-from uqsonet.jobs import job
+from uqsonet_study.config import EvaluationConfig
+from uqsonet_study.evaluation import evaluate
+from uqsonet_study.jobs import job
 
 with job(snakemake) as spec:
     evaluate(

@@ -1,9 +1,9 @@
-"""The time of one answer: see `uqsonet.evaluation.inference.time_inference`."""
+"""The time of one answer: see `uqsonet_study.evaluation.inference.time_inference`."""
 
 from pathlib import Path
 
-from uqsonet.evaluation.inference import time_inference
-from uqsonet.jobs import job
+from uqsonet_study.evaluation.inference import time_inference
+from uqsonet_study.jobs import job
 
 with job(snakemake) as spec:
     weights = dict(zip(spec["methods"], map(Path, snakemake.input), strict=True))

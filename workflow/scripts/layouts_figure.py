@@ -1,9 +1,9 @@
-"""How sensors cover the domain: see `uqsonet.report.figures.layouts.layouts_figure`."""
+"""How sensors cover the domain: see `uqsonet_study.report.figures.layouts.layouts_figure`."""
 
 from pathlib import Path
 
-from uqsonet.jobs import job
-from uqsonet.report.figures.layouts import layouts_figure
+from uqsonet_study.jobs import job
+from uqsonet_study.report.figures.layouts import layouts_figure
 
 with job(snakemake) as spec:
     layouts_figure(

@@ -1,10 +1,10 @@
-"""Posteriors of one function: see `uqsonet.report.figures.posterior.posterior_figure`."""
+"""Posteriors of one function: see `uqsonet_study.report.figures.posterior.posterior_figure`."""
 
 from pathlib import Path
 
-from uqsonet.config import load_config
-from uqsonet.jobs import job
-from uqsonet.report.figures.posterior import choose, posterior_figure
+from uqsonet_study.config import load_config
+from uqsonet_study.jobs import job
+from uqsonet_study.report.figures.posterior import choose, posterior_figure
 
 with job(snakemake) as spec:
     config = load_config(spec["config"])

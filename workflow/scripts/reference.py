@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from uqsonet.config import ReferenceConfig
-from uqsonet.jobs import job
 from uqsonet.reference import compute_reference
+from uqsonet_study.config import ReferenceConfig
+from uqsonet_study.jobs import job
 
 with job(snakemake, threads=1) as spec:  # a process for each core instead
     compute_reference(

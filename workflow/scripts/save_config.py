@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from uqsonet.jobs import frame
 from uqsonet.storage import write_text
+from uqsonet_study.jobs import frame
 
 with frame(snakemake):
     write_text(Path(snakemake.output[0]), snakemake.params.text + "\n")

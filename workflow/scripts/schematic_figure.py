@@ -1,9 +1,9 @@
-"""The model drawn: see `uqsonet.report.figures.schematic.schematic_figure`."""
+"""The model drawn: see `uqsonet_study.report.figures.schematic.schematic_figure`."""
 
 from pathlib import Path
 
-from uqsonet.jobs import job
-from uqsonet.report.figures.schematic import schematic_figure
+from uqsonet_study.jobs import job
+from uqsonet_study.report.figures.schematic import schematic_figure
 
 with job(snakemake) as spec:
     scale = spec["config"]["scale"]

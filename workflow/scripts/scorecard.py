@@ -1,12 +1,12 @@
-"""Ours beside each cell of the paper: see `uqsonet.report.scorecard.scorecard`."""
+"""Ours beside each cell of the paper: see `uqsonet_study.report.scorecard.scorecard`."""
 
 from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.config import load_config
-from uqsonet.jobs import job
-from uqsonet.report.scorecard import scorecard
+from uqsonet_study.config import load_config
+from uqsonet_study.jobs import job
+from uqsonet_study.report.scorecard import scorecard
 
 with job(snakemake) as spec:
     summaries = pd.concat([pd.read_csv(path) for path in snakemake.input])

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from uqsonet.config import SensorsConfig
-from uqsonet.jobs import job
 from uqsonet.layouts import generate_layouts
+from uqsonet_study.config import SensorsConfig
+from uqsonet_study.jobs import job
 
 with job(snakemake) as spec:
     generate_layouts(

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from uqsonet.config import JobsConfig, ProblemConfig
-from uqsonet.jobs import job
 from uqsonet.simulation import simulate
+from uqsonet_study.config import JobsConfig, ProblemConfig
+from uqsonet_study.jobs import job
 
 with job(snakemake) as spec:
     simulate(

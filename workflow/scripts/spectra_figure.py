@@ -1,11 +1,11 @@
-"""Samples and spectra: see `uqsonet.report.figures.spectra.spectra_figure`."""
+"""Samples and spectra: see `uqsonet_study.report.figures.spectra.spectra_figure`."""
 
 from pathlib import Path
 
-from uqsonet.config import load_config
-from uqsonet.jobs import job
-from uqsonet.report.figures.chosen import choose
-from uqsonet.report.figures.spectra import spectra_figure
+from uqsonet_study.config import load_config
+from uqsonet_study.jobs import job
+from uqsonet_study.report.figures.chosen import choose
+from uqsonet_study.report.figures.spectra import spectra_figure
 
 with job(snakemake) as spec:
     panels = choose(spec["panels"], "uqsonet")

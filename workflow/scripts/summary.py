@@ -1,11 +1,11 @@
-"""Averages and intervals of an experiment: see `uqsonet.report.summary.summarise`."""
+"""Averages and intervals of an experiment: see `uqsonet_study.report.summary.summarise`."""
 
 from pathlib import Path
 
-from uqsonet.config import load_config
-from uqsonet.jobs import job
-from uqsonet.report.summary import summarise
 from uqsonet.storage import write_text
+from uqsonet_study.config import load_config
+from uqsonet_study.jobs import job
+from uqsonet_study.report.summary import summarise
 
 with job(snakemake) as spec:
     files = {case: [Path(path) for path in paths] for case, paths in spec["files"].items()}

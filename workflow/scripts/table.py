@@ -1,12 +1,12 @@
-"""A table: see `uqsonet.report.tables.write.write_table`."""
+"""A table: see `uqsonet_study.report.tables.write.write_table`."""
 
 from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.config import load_config
-from uqsonet.jobs import job
-from uqsonet.report.tables.write import write_table
+from uqsonet_study.config import load_config
+from uqsonet_study.jobs import job
+from uqsonet_study.report.tables.write import write_table
 
 with job(snakemake) as spec:
     write_table(

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from uqsonet.config import JobsConfig, MethodConfig
-from uqsonet.jobs import job
 from uqsonet.training.loop import TrainingJob, train
+from uqsonet_study.config import JobsConfig, MethodConfig
+from uqsonet_study.jobs import job
 
 with job(snakemake) as spec:
     train(

@@ -1,9 +1,9 @@
-"""Loss and skill during training: see `uqsonet.report.figures.posterior.training_figure`."""
+"""Loss and skill during training: see `uqsonet_study.report.figures.posterior.training_figure`."""
 
 from pathlib import Path
 
-from uqsonet.jobs import job
-from uqsonet.report.figures.posterior import training_figure
+from uqsonet_study.jobs import job
+from uqsonet_study.report.figures.posterior import training_figure
 
 with job(snakemake) as spec:
     training_figure(

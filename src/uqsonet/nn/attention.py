@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from uqsonet.blocks import column_moments
-from uqsonet.config import AttentionNetwork
 from uqsonet.errors import ConfigError
 from uqsonet.nn.base import Batch, OperatorModel, Shared
 from uqsonet.nn.mlp import MLP
@@ -30,6 +29,7 @@ from uqsonet.nn.set_embedding import SetEmbedding
 from uqsonet.nn.span import output_span
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
+from uqsonet_study.config import AttentionNetwork
 
 BLOCK_VALUES = 1 << 22
 """Values of one hidden layer of all heads in a gradient block (16 MiB): what a block keeps for the

@@ -15,12 +15,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from uqsonet.config import AttentionNetwork, KrigingNetwork
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.posterior import Posterior
 from uqsonet.problems import get_problem
 from uqsonet.sensors import Observations, observations_of
 from uqsonet.simulation import Functions
+from uqsonet_study.config import AttentionNetwork, KrigingNetwork
 
 Batch = dict[str, Tensor]
 """Where the model reads sensors: `locations`, `values`, `mask` (none if nothing is padding) and, if

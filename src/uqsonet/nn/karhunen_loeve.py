@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from uqsonet.config import KrigingNetwork
 from uqsonet.gaussian_process import GaussianLaw, condition
 from uqsonet.modes import empirical_modes
 from uqsonet.nn.base import OperatorModel
 from uqsonet.nn.mlp import MLP
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
+from uqsonet_study.config import KrigingNetwork
 
 
 def _least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from uqsonet.config import KrigingNetwork
 from uqsonet.gaussian_process import GaussianLaw, covariance_root
 from uqsonet.nn.base import Batch, register
 from uqsonet.nn.intrinsic import (
@@ -38,6 +37,7 @@ from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel, correction
 from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior, coefficient_moments
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
+from uqsonet_study.config import KrigingNetwork
 
 PRIOR_SAMPLES = 16_384
 """Inputs that show how much of the operator's randomness training has explained."""

@@ -13,12 +13,12 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from uqsonet.config import KrigingNetwork
 from uqsonet.nn.base import Batch, register
 from uqsonet.nn.karhunen_loeve import KarhunenLoeveModel, correction
 from uqsonet.posterior import PointPosterior, Posterior
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
+from uqsonet_study.config import KrigingNetwork
 
 
 @register("kriging_set")

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from uqsonet.config import AttentionNetwork
 from uqsonet.nn.fused import fused_attention
 from uqsonet.nn.mlp import MLP, HeadsMLP, form
 from uqsonet.nn.sigmoid import (
@@ -22,6 +21,7 @@ from uqsonet.nn.sigmoid import (
     linear_on_states,
     sigmoid_coordinates,
 )
+from uqsonet_study.config import AttentionNetwork
 
 
 class SetEmbedding(nn.Module):

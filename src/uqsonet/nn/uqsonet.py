@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from uqsonet.config import AttentionNetwork
 from uqsonet.nn.attention import AttentionModel
 from uqsonet.nn.base import Batch, Shared, register
 from uqsonet.nn.mlp import MLP
 from uqsonet.posterior import LatentPosterior, Posterior
 from uqsonet.sensors import Observations
+from uqsonet_study.config import AttentionNetwork
 
 ACTIVE_NATS = 0.01
 """A latent unit counts as active above this mean KL (in nats)."""

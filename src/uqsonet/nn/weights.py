@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from uqsonet.config import MethodConfig
 from uqsonet.errors import DataError
 from uqsonet.nn.base import OperatorModel, build_model
 from uqsonet.storage import read_weights
+from uqsonet_study.config import MethodConfig
 
 
 def load(path: Path | str, trial: int | None = None) -> OperatorModel:

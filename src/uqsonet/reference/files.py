@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.config import ReferenceConfig
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.gaussian_process import GaussianLaw
 from uqsonet.layouts import load_layouts
@@ -27,6 +26,7 @@ from uqsonet.seeds import numpy_generator
 from uqsonet.sensors import Observations, evaluation_observations
 from uqsonet.simulation import load_functions
 from uqsonet.storage import ArrayFile, array_digest, write_arrays
+from uqsonet_study.config import ReferenceConfig
 
 
 @dataclass(frozen=True)

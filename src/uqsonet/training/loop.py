@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.config import JobsConfig, MethodConfig
 from uqsonet.devices import keep_freed_memory, require_device
 from uqsonet.errors import TrainingError
 from uqsonet.layouts import load_layouts
@@ -36,6 +35,7 @@ from uqsonet.training.optimiser import StackedOptimiser, learning_rate
 from uqsonet.training.progress import ProgressDisplay
 from uqsonet.training.sampler import BatchSampler
 from uqsonet.training.validation import Validator, load_trial, no_skill, skill_columns
+from uqsonet_study.config import JobsConfig, MethodConfig
 
 LOG = logging.getLogger("uqsonet")
 

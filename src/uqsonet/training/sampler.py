@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from uqsonet.config import TrainingConfig
 from uqsonet.problems import Problem
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet.sensors import observe
+from uqsonet_study.config import TrainingConfig
 
 Stack = dict[str, Tensor]
 """Tensors of shape (T, B, ...) for T stacked trials."""

@@ -1,0 +1,171 @@
+"""The command line: ``uqsonet check``, ``uqsonet estimate``, ``uqsonet lower-rate`` and others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from uqsonet.errors import ConfigError, UQSONetError
+from uqsonet_study.config import Config, json_schema, load_config
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="UQ-SONet.")
+console = Console(stderr=True)
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Print what a user can mend as one message and exit with status 1."""
+    try:
+        yield
+    except UQSONetError as error:
+        console.print(f"error: {error}", style="red", markup=False, highlight=False)
+        sys.exit(1)
+
+
+def read_config(paths: list[Path]) -> Config:
+    """Merge YAML or JSON files, later ones over earlier ones (`-` reads standard input).
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be read or the merged configuration is not valid.
+    """
+    merged: dict[str, Any] = {}
+    for path in paths:
+        try:
+            stdin = str(path) == "-"
+            text = sys.stdin.read() if stdin else path.read_text(encoding="utf-8")
+            found = yaml.safe_load(text)
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from None
+        if not isinstance(found, dict):
+            raise ConfigError(f"{path}: must hold a mapping, found {type(found).__name__}")
+        _merge(merged, found)
+    return load_config(merged, " + ".join(str(path) for path in paths))
+
+
+def _merge(base: dict[str, Any], overlay: dict[str, Any]) -> None:
+    for key, value in overlay.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _merge(base[key], value)
+        else:
+            base[key] = value
+
+
+@app.command()
+def estimate(
+    files: Annotated[
+        list[Path], typer.Argument(help="config.yaml and overlays, in order; - for stdin.")
+    ],
+    cores: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 1,
+) -> None:
+    """Say what a run will still cost on this machine, measured in a few seconds."""
+    from uqsonet_study.estimate import estimate as measure
+
+    with _clear_errors():
+        config = read_config(files)
+        costs = measure(config, Path.cwd())
+    table = Table(title=f"Work left in {config.results}/ (measured on this machine)")
+    for column in ("stage", "jobs left", "of", "core-minutes"):
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    for cost in costs:
+        table.add_row(cost.stage, str(cost.jobs), str(cost.total), f"{cost.seconds / 60:.1f}")
+    console.print(table)
+    total = sum(cost.seconds for cost in costs)
+    console.print(
+        f"About {total / 3600:.2f} core-hours, at best {total / cores / 60:.0f} minutes on "
+        f"{cores} cores. For less: fewer `trials`, `sets` or `iterations` in config.yaml, or\n"
+        "`--configfile config/smoke.yaml` for everything in minutes.",
+        highlight=False,
+    )
+
+
+@app.command()
+def check(
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders of results.")],
+) -> None:
+    """Validate data, weights, checkpoints, tables and JSON; exit status 1 if any is bad."""
+    from uqsonet_study.check import check_path
+
+    bad = 0
+    for path in paths:
+        for file, problem in check_path(path):
+            bad += problem is not None
+            mark = "ok " if problem is None else "BAD"
+            print(f"{mark} {file}" + (f": {problem}" if problem else ""))
+    if bad:
+        sys.exit(1)
+
+
+@app.command("lower-rate")
+def lower_rate(
+    checkpoint: Annotated[Path, typer.Argument(help="A file below results/state.")],
+    rate: Annotated[float, typer.Argument(help="As in the configuration from now on.")],
+) -> None:
+    """Let a training that failed go on from its checkpoint at a lower learning rate."""
+    from uqsonet.training.checkpoint import lower_rate as lower
+
+    with _clear_errors():
+        iteration, before = lower(checkpoint, rate)
+    console.print(
+        f"{checkpoint}: from iteration {iteration} on {rate:g} instead of {before:g}. Put "
+        f"learning_rate: {rate:g} into the configuration and run the same command.",
+        highlight=False,
+    )
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration."""
+    print(json_schema(), end="")
+
+
+@app.command()
+def publish(
+    results: Annotated[Path, typer.Argument(help="A finished results folder.")],
+    folder: Annotated[Path, typer.Argument(help="Where to put what is kept in git.")],
+    commit: Annotated[str, typer.Option(help="Version of the sources behind the results.")],
+    command: Annotated[str, typer.Option(help="The command that made them.")],
+) -> None:
+    """Copy tables, figures, logs and weights of a run, with provenance."""
+    from uqsonet_study.report.publish import publish as copy
+
+    with _clear_errors():
+        copy(results, folder, commit, command)
+
+
+@app.command()
+def readme(
+    folder: Annotated[Path, typer.Argument(help="The published folder.")] = Path("published"),
+    root: Annotated[Path, typer.Argument(help="Where README.md and docs are.")] = Path(),
+) -> None:
+    """Write the tables of results in README and docs anew from `published/`."""
+    from uqsonet.storage import write_text
+    from uqsonet_study.report.readme import published_tables, updated
+
+    with _clear_errors():
+        for name, tables in published_tables(folder).items():
+            text = (root / name).read_text(encoding="utf-8")
+            write_text(root / name, updated(text, tables, name))
+
+
+@app.command()
+def readings(
+    file: Annotated[Path, typer.Argument(help="The document to update.")] = Path(
+        "docs/reproduction.md"
+    ),
+) -> None:
+    """Write the tables of docs/reproduction.md anew from `readings.csv`."""
+    from uqsonet.storage import write_text
+    from uqsonet_study.report.page.readings import load_readings, updated
+
+    with _clear_errors():
+        write_text(file, updated(file.read_text(encoding="utf-8"), load_readings()))

@@ -1,0 +1,80 @@
+"""The configuration: what may be written in `config.yaml`, with ranges and meanings.
+
+Unknown keys are refused, so a misspelt key is an error and never a silent default. The JSON
+schema in `workflow/schemas/config.schema.json` is generated from these classes. Nothing here
+imports torch or NumPy because the workflow reads it at every start.
+"""
+
+from uqsonet.config.networks import (
+    AttentionNetwork,
+    KrigingNetwork,
+    KrigingSetNetwork,
+    Network,
+)
+from uqsonet.config.recipes import EnsembleConfig, MethodConfig, TrainingConfig
+from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
+from uqsonet_study.config.experiments import (
+    BASELINES,
+    Case,
+    ExperimentConfig,
+    ProblemConfig,
+    SweepConfig,
+)
+from uqsonet_study.config.loading import json_schema, load_config
+from uqsonet_study.config.outputs import (
+    BY_REFERENCE,
+    AblationTable,
+    BandTable,
+    CalibrationFigure,
+    CompareFigure,
+    CostTable,
+    ErrorTable,
+    FigureConfig,
+    NetworkTable,
+    PosteriorFigure,
+    Schematic,
+    ScoreMetric,
+    ScoreTable,
+    SpectraFigure,
+    TableConfig,
+)
+from uqsonet_study.config.sensors import SensorsConfig
+from uqsonet_study.config.whole import Config, JobsConfig
+
+__all__ = [
+    "BASELINES",
+    "BY_REFERENCE",
+    "AblationTable",
+    "AttentionNetwork",
+    "BandTable",
+    "CalibrationFigure",
+    "Case",
+    "CompareFigure",
+    "Config",
+    "CostTable",
+    "EnsembleConfig",
+    "ErrorTable",
+    "Evaluation",
+    "EvaluationConfig",
+    "ExperimentConfig",
+    "FigureConfig",
+    "JobsConfig",
+    "KrigingNetwork",
+    "KrigingSetNetwork",
+    "MethodConfig",
+    "Network",
+    "NetworkTable",
+    "PosteriorFigure",
+    "ProblemConfig",
+    "ReferenceConfig",
+    "Schematic",
+    "ScoreMetric",
+    "ScoreTable",
+    "SensorsConfig",
+    "SpectraFigure",
+    "SweepConfig",
+    "TableConfig",
+    "TrainingConfig",
+    "json_schema",
+    "load_config",
+]

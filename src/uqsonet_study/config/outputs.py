@@ -1,0 +1,170 @@
+"""Tables and figures: which experiments they show, and in which layout."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from uqsonet.config.section import Name, Section, require_distinct
+from uqsonet_study.config.experiments import NoiseStd
+
+Experiments = Annotated[list[Name], Field(min_length=1)]
+Counts = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+
+
+ScoreMetric = Literal[
+    "err_mean",
+    "err_std",
+    "crps",
+    "gain_crps",
+    "crps_expected",
+    "gain_crps_expected",
+    "energy",
+    "gain_energy",
+    "energy_expected",
+    "gain_energy_expected",
+    "coverage_50",
+    "coverage_90",
+    "coverage_95",
+    "within_50",
+    "within_90",
+    "within_95",
+]
+BANDS: tuple[ScoreMetric, ...] = ("within_50", "within_90", "within_95")
+GAINS_EXPECTED: tuple[ScoreMetric, ...] = ("gain_crps_expected", "gain_energy_expected")
+BY_REFERENCE: frozenset[ScoreMetric] = frozenset(
+    {*BANDS, *GAINS_EXPECTED, "crps_expected", "energy_expected"}
+)
+"""Scores of evaluation `paper`, whose references hold samples."""
+
+
+class ErrorTable(Section):
+    """Errors beside the paper's: tab:1d-pde-error and its like."""
+
+    layout: Literal["errors"]
+    experiments: Experiments
+    rows: Literal["sensors", "noise_std"] = Field(
+        default="sensors", description="What the rows are; the other one becomes columns."
+    )
+
+
+class BandTable(Section):
+    """Width of the predicted bands against the reference's (the deep-ensemble appendix)."""
+
+    layout: Literal["bands"]
+    experiments: Experiments
+
+
+class NetworkTable(Section):
+    """Network sizes and training settings actually used: tab:NN."""
+
+    layout: Literal["networks"]
+    experiments: Experiments
+
+
+class CostTable(Section):
+    """Hours of training and seconds of inference, measured in this run: tab:training-cost."""
+
+    layout: Literal["costs"]
+    experiments: Experiments
+
+
+class AblationTable(Section):
+    """Skill on validation sets, one row an experiment of one case and one method."""
+
+    layout: Literal["ablation"]
+    experiments: Experiments
+
+
+class ScoreTable(Section):
+    """Scores of whole laws beside both baselines, most precise evaluation, a panel a problem."""
+
+    layout: Literal["scores"]
+    experiments: Experiments
+    metrics: Annotated[list[ScoreMetric], Field(min_length=1)] = Field(
+        default=["crps", "gain_crps", "energy", "gain_energy", *GAINS_EXPECTED, *BANDS],
+        description="Columns of every method that has them; `within_*` and `*_expected` of "
+        "evaluation `paper`, whose references hold samples, all others of the most precise one.",
+    )
+
+
+TableConfig = Annotated[
+    ErrorTable | BandTable | NetworkTable | CostTable | AblationTable | ScoreTable,
+    Field(discriminator="layout"),
+]
+
+
+class Schematic(Section):
+    """The model drawn: fig:setonet."""
+
+    layout: Literal["schematic"]
+
+    @property
+    def experiments(self) -> list[str]:
+        """None: it shows no results."""
+        return []
+
+
+class PosteriorFigure(Section):
+    """Reference and prediction of one test function: fig:1d-pde-plot and its like."""
+
+    layout: Literal["posterior"]
+    experiment: Name
+    method: Name = Field(default="uqsonet", description="Its first trial is shown.")
+    counts: Counts = Field(description="Sensor counts; with two variables exactly one.")
+    noise_std: Annotated[list[NoiseStd], Field(min_length=1)] = Field(
+        default=[0.0], description="Noise levels, columns of the figure where there are several."
+    )
+
+    @property
+    def experiments(self) -> list[str]:
+        """What it shows."""
+        return [self.experiment]
+
+
+class CompareFigure(Section):
+    """Sweeps: fig:1d-pde-compare (a), (b), (c), any of which may be absent."""
+
+    layout: Literal["compare"]
+    distance: Name | None = Field(
+        default=None, description="(a) W2 against d_z: an experiment with sweep.latent_dim."
+    )
+    errors: Name | None = Field(
+        default=None, description="(b) errors against N: an experiment with sweep.training."
+    )
+    spread: Name | None = Field(
+        default=None, description="(c) mean std against m: an experiment with several counts."
+    )
+
+    @model_validator(mode="after")
+    def _something(self) -> CompareFigure:
+        require_distinct(self.experiments, "experiment")
+        if not self.experiments:
+            raise ValueError("name an experiment for at least one of distance, errors, spread")
+        return self
+
+    @property
+    def experiments(self) -> list[str]:
+        """What it shows."""
+        return [name for name in (self.distance, self.errors, self.spread) if name is not None]
+
+
+class CalibrationFigure(Section):
+    """Rank histograms and coverage of bands, one column an experiment of one noise level."""
+
+    layout: Literal["calibration"]
+    experiments: Experiments
+
+
+class SpectraFigure(Section):
+    """Sample functions and their spectra beside the reference's, one column an experiment."""
+
+    layout: Literal["spectra"]
+    experiments: Experiments
+
+
+FigureConfig = Annotated[
+    Schematic | PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure,
+    Field(discriminator="layout"),
+]

@@ -1,0 +1,273 @@
+"""The whole configuration, checked across its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from uqsonet.config.recipes import AnyMethodConfig, EnsembleConfig, MethodConfig
+from uqsonet.config.section import Name, OutputName, Section
+from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig
+from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
+from uqsonet_study.config.outputs import (
+    AblationTable,
+    CalibrationFigure,
+    CompareFigure,
+    ErrorTable,
+    FigureConfig,
+    PosteriorFigure,
+    ScoreTable,
+    SpectraFigure,
+    TableConfig,
+)
+
+FULL, SMOKE = "full", "smoke"
+
+
+class JobsConfig(Section):
+    """How work is cut into jobs."""
+
+    trials_per_job: int = Field(default=1, ge=1, le=64, description="Trials stacked in a job.")
+    checkpoint_minutes: float = Field(default=2.0, gt=0, description="Time between checkpoints.")
+    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="Torch device.")
+
+
+class Config(Section):
+    """The whole configuration."""
+
+    results: str = Field(
+        default="results",
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_][A-Za-z0-9_-]*)*$",
+        description="Folder of results; overlays use their own so that scales never mix.",
+    )
+    scale: Annotated[str, Field(pattern=f"^({FULL}|{SMOKE})$")] = Field(
+        default=FULL, description="`full` or `smoke`; the latter is printed in every caption."
+    )
+    seed: int = Field(default=2026, ge=0, lt=2**63, description="Root of the seed tree.")
+    recipe: Name = Field(default="tuned", description="Recipe of experiments that name none.")
+    select: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="Experiments to run; null runs all that are declared.",
+    )
+    problems: dict[Name, ProblemConfig]
+    experiments: dict[Name, ExperimentConfig] = Field(min_length=1)
+    tables: dict[OutputName, TableConfig] = Field(
+        default={}, description="Tables by the paper's label without `tab:`."
+    )
+    figures: dict[OutputName, FigureConfig] = Field(
+        default={}, description="Figures by the paper's label without `fig:`."
+    )
+    recipes: dict[Name, dict[Name, dict[Name, AnyMethodConfig]]] = Field(
+        description="recipe -> problem -> method -> networks and training."
+    )
+    evaluations: dict[Evaluation, EvaluationConfig] = Field(
+        description="`validation` judges training, `paper` repeats its ten sets, `precise` adds "
+        "intervals. All three must be there."
+    )
+    jobs: JobsConfig = JobsConfig()
+
+    @cached_property
+    def cases(self) -> dict[str, Case]:
+        """All cases of all experiments, in the order of declaration, selected or not."""
+        found: dict[str, Case] = {}
+        for name, experiment in self.experiments.items():
+            split = experiment.one_model_per_count and any(
+                self._trained(name, method).network.per_sensors for method in experiment.methods
+            )
+            pairs = self.problems[experiment.problem].training
+            found |= cases_of(name, experiment, pairs, split)
+        return found
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Config:
+        """Return a copy with changed fields; its cases are its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        vars(copied).pop("cases", None)  # type: ignore[attr-defined]
+        return copied
+
+    @property
+    def selected(self) -> list[str]:
+        """Names of the experiments to run."""
+        return [e for e in self.experiments if self.select is None or e in self.select]
+
+    def cases_of(self, experiments: Sequence[str]) -> list[Case]:
+        """Return the cases of some experiments."""
+        return [case for case in self.cases.values() if case.experiment in experiments]
+
+    def case(self, experiment: str, **values: object) -> Case:
+        """Return the one case of an experiment with given values, e.g. ``noise_std=0.5``.
+
+        A sensor count (``sensors=3``) is met by a case that has it among its counts.
+        """
+
+        def meets(case: Case) -> bool:
+            wanted = dict(values)
+            count = wanted.pop("sensors", None)
+            return (count is None or count in case.sensors.counts) and all(
+                getattr(case, key) == value for key, value in wanted.items()
+            )
+
+        found = [case for case in self.cases_of([experiment]) if meets(case)]
+        if len(found) != 1:
+            raise ValueError(f"experiments.{experiment} has {len(found)} cases with {values}")
+        return found[0]
+
+    def evaluation_of(self, case: str, label: Evaluation) -> EvaluationConfig:
+        """Return an evaluation with an experiment's own number of reference samples."""
+        found = self.evaluations[label]
+        samples = self.experiments[self.cases[case].experiment].reference_samples.get(label)
+        return found if samples is None else found.model_copy(update={"reference_samples": samples})
+
+    def recipe_of(self, experiment: str) -> str:
+        """Return the name of the recipe that an experiment uses."""
+        return self.experiments[experiment].recipe or self.recipe
+
+    def _entry(self, experiment: str, method: str) -> MethodConfig | EnsembleConfig:
+        recipe, problem = self.recipe_of(experiment), self.experiments[experiment].problem
+        found = self.recipes.get(recipe, {}).get(problem, {}).get(method)
+        if found is None:
+            raise ValueError(
+                f"experiments.{experiment}: recipes.{recipe}.{problem} has no entry for {method!r}"
+            )
+        return found
+
+    def ensemble_of(self, experiment: str, method: str) -> EnsembleConfig | None:
+        """Return the settings of an ensemble, None for a method that is trained itself."""
+        found = self._entry(experiment, method)
+        return found if isinstance(found, EnsembleConfig) else None
+
+    def _trained(self, experiment: str, method: str) -> MethodConfig:
+        found = self._entry(experiment, method)
+        if isinstance(found, MethodConfig):
+            return found
+        base = self._entry(experiment, found.ensemble_of)
+        if isinstance(base, MethodConfig):
+            return base
+        raise ValueError(f"{method!r} is an ensemble of {found.ensemble_of!r}, itself an ensemble")
+
+    def method_of(self, case: str, method: str) -> MethodConfig:
+        """Return networks and training of a method in a case; of its members for an ensemble.
+
+        Where N varies, a batch is never larger than the training set, and there are no more
+        iterations than `max_passes` over it.
+        """
+        chosen = self.cases[case]
+        found = self._trained(chosen.experiment, method)
+        if chosen.latent_dim is not None:
+            found = found.with_latent_dim(chosen.latent_dim)
+        sweep = self.experiments[chosen.experiment].sweep
+        if sweep and sweep.training and found.training.batch_size > chosen.training:
+            found = found.with_batch_size(chosen.training)
+        return found.within_passes(chosen.training)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        missing = {"validation", "paper", "precise"} - set(self.evaluations)
+        if missing:
+            raise ValueError(f"evaluations: missing {sorted(missing)}")
+        known = ", ".join(self.experiments)
+        unknown = sorted(set(self.select or ()) - set(self.experiments))
+        if unknown:
+            raise ValueError(f"select: {unknown} not among the experiments {known}")
+        for name, experiment in self.experiments.items():
+            self._check_experiment(f"experiments.{name}", experiment)
+        for case in self.cases.values():
+            for method in case.methods:
+                self._check_method(case, method)
+        for kind, outputs in (("tables", self.tables), ("figures", self.figures)):
+            for name, output in outputs.items():
+                unknown = [e for e in output.experiments if e not in self.experiments]
+                if unknown:
+                    raise ValueError(f"{kind}.{name}: {unknown} not among the experiments {known}")
+                self._check_output(f"{kind}.{name}", output)
+        return self
+
+    def _check_experiment(self, where: str, experiment: ExperimentConfig) -> None:
+        data = self.problems.get(experiment.problem)
+        if data is None:
+            raise ValueError(f"{where}.problem: {experiment.problem!r} is not in problems")
+        sizes = (experiment.sweep and experiment.sweep.training) or [experiment.training or 2]
+        if max(sizes) > data.training:
+            raise ValueError(
+                f"{where}: training = {max(sizes)} exceeds the {data.training} training pairs of "
+                f"problems.{experiment.problem}"
+            )
+        splits: dict[Evaluation, str] = {
+            "paper": "test",
+            "precise": "test",
+            "validation": "validation",
+        }
+        for label, split in splits.items():
+            sets, there = self.evaluations[label].sets, getattr(data, split)
+            if sets > there:
+                raise ValueError(
+                    f"evaluations.{label}.sets = {sets} exceeds the {there} {split} functions "
+                    f"of problems.{experiment.problem}"
+                )
+
+    def _check_method(self, case: Case, method: str) -> None:
+        ensemble = self.ensemble_of(case.experiment, method)
+        if ensemble is not None and ensemble.ensemble_of in case.methods:
+            raise ValueError(
+                f"experiments.{case.experiment}.methods: {method!r} trains the members "
+                f"{ensemble.ensemble_of!r} itself; compare the two in separate experiments"
+            )
+        settings = self.method_of(case.name, method).training
+        where = f"recipes.{self.recipe_of(case.experiment)}.{case.problem}.{method}.training"
+        if settings.batch_size > case.training:
+            raise ValueError(
+                f"{where}.batch_size = {settings.batch_size} exceeds the {case.training} training "
+                f"pairs of {case.name}"
+            )
+        if settings.protocol != "fixed_batches":
+            return
+        batches = case.training // settings.batch_size
+        if batches < len(case.sensors.counts):
+            raise ValueError(
+                f"{case.name}: fixed_batches cuts {case.training} pairs into {batches} batches, "
+                f"fewer than the {len(case.sensors.counts)} sensor counts; lower batch_size"
+            )
+
+    def _check_samples(self, where: str, figure: CalibrationFigure | SpectraFigure) -> None:
+        for case in self.cases_of(figure.experiments):
+            label = case.evaluations[0]
+            if "uqsonet" not in case.methods or not self.evaluations[label].wasserstein:
+                raise ValueError(
+                    f"{where}: {case.experiment} needs the method uqsonet, and samples in its "
+                    f"references: evaluations.{label}.wasserstein"
+                )
+
+    def _check_output(self, where: str, output: TableConfig | FigureConfig) -> None:
+        if isinstance(output, ErrorTable):
+            problems = {self.experiments[name].problem for name in output.experiments}
+            if len(problems) > 1:
+                raise ValueError(f"{where}: experiments of several problems, {sorted(problems)}")
+            swept = [e for e in output.experiments if self.experiments[e].sweep is not None]
+            if swept:
+                raise ValueError(f"{where}: {swept} are sweeps, which no table of errors can show")
+        elif isinstance(output, PosteriorFigure):
+            chosen = self.experiments[output.experiment]
+            for found, allowed, key in (
+                ([output.method], chosen.methods, "methods"),
+                (output.counts, chosen.sensors.counts, "sensors.counts"),
+                (output.noise_std, chosen.noise_levels, "noise_std"),
+            ):
+                extra = [value for value in found if value not in allowed]
+                if extra:
+                    raise ValueError(
+                        f"{where}: {extra} not among experiments.{output.experiment}.{key}"
+                    )
+        elif isinstance(output, AblationTable | ScoreTable | CalibrationFigure | SpectraFigure):
+            several = [e for e in output.experiments if len(self.cases_of([e])) > 1]
+            if several:
+                raise ValueError(f"{where}: {several} have several cases, one is shown")
+            if isinstance(output, CalibrationFigure | SpectraFigure):
+                self._check_samples(where, output)
+        elif isinstance(output, CompareFigure):
+            for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):
+                sweep = None if name is None else self.experiments[name].sweep
+                if name is not None and (sweep is None or getattr(sweep, key) is None):
+                    raise ValueError(f"{where}: experiments.{name} has no sweep.{key}")

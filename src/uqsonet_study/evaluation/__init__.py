@@ -1,0 +1,12 @@
+"""Scores of trained models and baselines against reference posteriors."""
+
+from uqsonet_study.evaluation.job import evaluate
+from uqsonet_study.evaluation.scores import (
+    Yardstick,
+    load_yardstick,
+    points_on,
+    score_reference,
+    score_set,
+)
+
+__all__ = ["Yardstick", "evaluate", "load_yardstick", "points_on", "score_reference", "score_set"]

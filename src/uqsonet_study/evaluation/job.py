@@ -1,0 +1,135 @@
+"""The evaluation job: every observation set of an evaluation, scored and written as rows.
+
+Posteriors are sampled from the prior of z (Algorithm 1), never through the encoder. Rows are
+``method, trial, evaluation, sensors, set, metric, value``; summaries average them later.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+from torch import Tensor
+
+from uqsonet.baselines import build_baseline
+from uqsonet.nn.ensemble import load_ensemble
+from uqsonet.nn.weights import load_trials
+from uqsonet.posterior import Posterior
+from uqsonet.seeds import torch_generator
+from uqsonet.simulation import load_functions
+from uqsonet.storage import write_text
+from uqsonet_study.config import BASELINES, EvaluationConfig
+from uqsonet_study.evaluation.scores import Yardstick, load_yardstick, score_reference, score_set
+
+LOG = logging.getLogger("uqsonet")
+
+LOG_EVERY = 200
+"""Observation sets between log lines."""
+
+
+class Conditional(Protocol):
+    """Anything that can be conditioned on sensors."""
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+    ) -> Posterior:
+        """Return the law of u."""
+        ...
+
+
+def evaluate(
+    method: str,
+    label: str,
+    config: EvaluationConfig,
+    noise_std: float,
+    seed: int,
+    functions: Path,
+    reference: Path,
+    weights: Sequence[Path],
+    path: Path,
+    *,
+    ensemble: bool = False,
+    training: int | None = None,
+    cut_lines: Sequence[str] = (),
+) -> None:
+    """Score a method and write its rows as CSV.
+
+    Parameters
+    ----------
+    method, label : str
+        Label is the evaluation, ``paper`` or ``precise``. The method ``baselines`` scores both
+        baselines and, as ``reference``, an independent reference draw.
+    config : EvaluationConfig
+    noise_std : float
+        Of the observations.
+    seed : int
+    functions, reference : Path
+    weights : sequence of Path
+        Stacked weights of a learned method; none for baselines.
+    path : Path
+        CSV to write.
+    ensemble : bool
+        Take all trials of all weights as one predictor.
+    training : int, optional
+        Pairs that baselines are fitted to, by default all.
+    cut_lines : sequence of str
+        Grid lines such as ``x=0.5`` with errors of their own.
+    """
+    yardstick = load_yardstick(functions, reference, config, cut_lines)
+    rows: list[dict[str, Any]] = []
+    if method == "baselines":
+        pairs = load_functions(functions, "training", training)
+        for name in BASELINES:
+            model = build_baseline(name, pairs, noise_std)
+            rows += _scored(model, yardstick, (name, 0, label), noise_std, seed)
+        for s in range(len(yardstick.reference.function)):
+            head = _head(yardstick, ("reference", 0, label), s)
+            rows += _rows(head, score_reference(yardstick, s))
+    else:
+        models = [(0, load_ensemble(weights))] if ensemble else load_trials(weights)
+        for trial, model in models:
+            rows += _scored(model, yardstick, (method, trial, label), noise_std, seed)
+    text = pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    write_text(path, text)
+
+
+def _scored(
+    model: Conditional,
+    yardstick: Yardstick,
+    what: tuple[str, int, str],
+    noise_std: float,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Return the rows of one predictor, `what` being method, trial and evaluation."""
+    method, trial, label = what
+    observations = yardstick.reference.observations
+    expansion: tuple[Tensor, Tensor] | None = None
+    rows: list[dict[str, Any]] = []
+    start, size = time.monotonic(), len(observations.values)
+    for s in range(size):
+        o = observations[s : s + 1]
+        posterior = model.condition(o.locations, o.values, o.mask, noise_std)
+        expansion = expansion or posterior.basis()
+        place = (yardstick.problem.name, "test", label, "model", method, trial, s)
+        scores = score_set(posterior, expansion, yardstick, s, torch_generator(seed, *place))
+        rows += _rows(_head(yardstick, what, s), scores)
+        if (s + 1) % LOG_EVERY == 0 or s + 1 == size:
+            elapsed = time.monotonic() - start
+            LOG.info("%s, trial %d: set %d of %d, %.0f s", method, trial, s + 1, size, elapsed)
+    return rows
+
+
+def _head(yardstick: Yardstick, what: tuple[str, int, str], s: int) -> dict[str, Any]:
+    method, trial, label = what
+    found = yardstick.reference
+    sensors, function = int(found.observations.counts[s]), int(found.function[s])
+    head = {"method": method, "trial": trial, "evaluation": label}
+    return head | {"sensors": sensors, "set": function}
+
+
+def _rows(head: dict[str, Any], scores: dict[str, float]) -> list[dict[str, Any]]:
+    return [head | {"metric": key, "value": value} for key, value in scores.items()]

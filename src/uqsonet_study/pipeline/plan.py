@@ -1,0 +1,202 @@
+"""Tables, figures and the page: what they show and what they are made from."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from uqsonet_study.config import Case, PosteriorFigure, SpectraFigure
+from uqsonet_study.pipeline.captions import figure_caption, picture_caption, table_caption
+from uqsonet_study.pipeline.files import Files
+from uqsonet_study.pipeline.sources import data_digest, source_digest
+from uqsonet_study.pipeline.specs import as_json
+
+
+class Plan(Files):
+    """Everything that the rules ask for."""
+
+    def tables(self) -> dict[str, list[str]]:
+        """Return the tables of this run, each with those of its experiments that are selected.
+
+        The paper's come first, whatever the order of configuration files.
+        """
+        found = self._outputs(self.config.tables, some=True)
+        others = ("ablation", "scores")
+        first = [name for name in found if self.config.tables[name].layout not in others]
+        return {name: found[name] for name in dict.fromkeys([*first, *found])}
+
+    def figures(self) -> dict[str, list[str]]:
+        """Return the figures of this run: those whose experiments are all selected."""
+        return self._outputs(self.config.figures, some=False)
+
+    def _outputs(self, outputs: dict[str, Any], some: bool) -> dict[str, list[str]]:
+        selected, found = set(self.config.selected), {}
+        for name, output in outputs.items():
+            kept = [e for e in output.experiments if e in selected]
+            if (kept and some) or len(kept) == len(output.experiments):
+                found[name] = kept
+        return found
+
+    def summarised(self) -> list[str]:
+        """Return the selected experiments whose test scores are wanted.
+
+        Those that stand in tables of ablations alone are not: these read training logs.
+        """
+        ablations, others = set[str](), set[str]()
+        for name, experiments in self.tables().items():
+            ablation = self.config.tables[name].layout == "ablation"
+            (ablations if ablation else others).update(experiments)
+        for experiments in self.figures().values():
+            others.update(experiments)
+        return [e for e in self.config.selected if e in others or e not in ablations]
+
+    def table_inputs(self, name: str) -> dict[str, list[str]]:
+        """Return the files that a table is made from, by kind."""
+        experiments = self.tables()[name]
+        layout = self.config.tables[name].layout
+        if layout == "networks":
+            return {}
+        of_each = self.logs(name)
+        if not of_each:
+            return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
+        logs = list(dict.fromkeys(f for files in of_each.values() for f in files))
+        if layout == "ablation":
+            return {"logs": logs}
+        cases = self.config.cases_of(experiments)
+        return {
+            "logs": logs,
+            "inference": [f"{self.config.results}/inference/{case.name}.json" for case in cases],
+        }
+
+    def logs(self, table: str) -> dict[str, list[str]]:
+        """Return experiment -> training logs, in whatever case's name, that a table reads."""
+        if self.config.tables[table].layout not in ("costs", "ablation"):
+            return {}
+        return {
+            experiment: [
+                file
+                for case in self.config.cases_of([experiment])
+                for method in case.methods
+                for file in self.trained(case.name, method, "csv")
+            ]
+            for experiment in self.tables()[table]
+        }
+
+    def figures_with(self, layout: str) -> str:
+        """Return a pattern that matches the figures of a layout, and nothing if there is none."""
+        found = [name for name in self.figures() if self.config.figures[name].layout == layout]
+        return "|".join(found or ["none"])
+
+    def panels(self, name: str) -> list[dict[str, Any]]:
+        """Return the panels of a figure of posteriors or of their samples."""
+        figure = self.config.figures[name]
+        if isinstance(figure, SpectraFigure):
+            cases = self.config.cases_of(figure.experiments)
+            return [self._panel(c, c.sensors.counts[len(c.sensors.counts) // 2]) for c in cases]
+        assert isinstance(figure, PosteriorFigure)
+        found = []
+        for count, noise in product(figure.counts, figure.noise_std):
+            case = self.config.case(figure.experiment, noise_std=noise, sensors=count)
+            found.append(self._panel(case, count, figure.method))
+        return found
+
+    def _panel(self, case: Case, count: int, method: str = "uqsonet") -> dict[str, Any]:
+        """Return one observation set's files: functions, reference, weights that predict."""
+        weights = self.trained(case.name, method, "safetensors")
+        ensemble = self.base(case.name, method) != method
+        return {
+            "sensors": count,
+            "noise_std": case.noise_std,
+            "functions": self.functions(case.name),
+            "reference": self.posteriors(case.name, case.evaluations[0]),
+            "weights": weights if ensemble else weights[:1],
+            "ensemble": ensemble,
+        }
+
+    def first_cases(self) -> dict[str, str]:
+        """Return experiment -> first case, for the first selected experiment of each problem."""
+        found: dict[str, Case] = {}
+        for case in self.config.cases_of(self.config.selected):
+            found.setdefault(case.problem, case)
+        return {case.experiment: case.name for case in found.values()}
+
+    def pictures(self) -> list[str]:
+        """Return the names of the pictures that come with every problem."""
+        found = []
+        for experiment in self.first_cases():
+            kinds = ["data", "training"]
+            if self.config.experiments[experiment].sensors.layout == "regular_space":
+                kinds.append("layouts")
+            found += [f"{experiment}_{kind}" for kind in kinds]
+        return found
+
+    def picture_inputs(self, experiment: str) -> dict[str, Any]:
+        """Return what the pictures of an experiment are made from, by kind."""
+        name = self.first_cases()[experiment]
+        case = self.config.cases[name]
+        return {
+            "functions": self.functions(name),
+            "layouts": self.layouts(name),
+            "reference": self.posteriors(name, case.evaluations[0]),
+            "logs": [f for m in case.methods for f in self.trained(name, m, "csv")],
+        }
+
+    def report(
+        self,
+        module: str,
+        experiments: list[str] | None = None,
+        table: str | None = None,
+        figure: str | None = None,
+        **values: Any,
+    ) -> str:
+        """Return the parameters of a table, a figure or a summary, as JSON.
+
+        They hold that part of the configuration which concerns the given experiments, so what is
+        changed elsewhere draws nothing anew.
+        """
+        config = self._part(experiments or self.config.selected)
+        # Without a name all tables that show nothing but these experiments: the scorecard's.
+        tables = [table] if table else self.tables()
+        config["tables"] = {
+            n: v | {"experiments": [e for e in v["experiments"] if e in config["experiments"]]}
+            for n, v in config["tables"].items()
+            if n in tables and (table or experiments is None)
+        }
+        config["figures"] = {n: v for n, v in config["figures"].items() if n == figure}
+        modules = [module, *(f"uqsonet.problems.{name}" for name in config["problems"])]
+        return as_json(
+            config=config, code=source_digest(modules), paper=data_digest(".csv"), **values
+        )
+
+    def _part(self, experiments: list[str]) -> dict[str, Any]:
+        """Return the configuration of some experiments alone."""
+        config = self.config.model_dump(mode="json", exclude={"jobs", "results", "select"})
+        config["experiments"] = {e: config["experiments"][e] for e in experiments}
+        problems = sorted({e["problem"] for e in config["experiments"].values()})
+        config["problems"] = {name: config["problems"][name] for name in problems}
+        recipes = sorted({self.config.recipe_of(e) for e in experiments})
+        config["recipes"] = {
+            r: {p: v for p, v in config["recipes"][r].items() if p in problems} for r in recipes
+        }
+        return config
+
+    def schematic(self) -> str:
+        """Return the parameters of the drawing of the model, as JSON."""
+        return as_json(
+            config={"scale": self.config.scale},
+            code=source_digest(["uqsonet_study.report.figures.schematic"]),
+        )
+
+    def caption(self, name: str, table: bool = False) -> tuple[str, str]:
+        """Return title and caption of a figure, of a picture or of a table."""
+        if table:
+            return table_caption(self.config, name)
+        declared = name in self.config.figures
+        return (figure_caption if declared else picture_caption)(self.config, name)
+
+    def page(self) -> str:
+        """Return the parameters of the page that shows everything, as JSON."""
+        captions = {name: self.caption(name) for name in (*self.figures(), *self.pictures())}
+        config = self.config.model_dump(mode="json", exclude={"jobs", "results"})
+        code = source_digest(["uqsonet_study.report.page.sections"])
+        return as_json(config=config, captions=captions, code=code, data=data_digest())

@@ -1,0 +1,130 @@
+"""The figure of calibration: rank histograms and what bands hold, one column a problem.
+
+A calibrated law puts the truth, the function that the sensors were read from, at every rank equally
+often, and its 90 % band holds nine of ten samples of the reference posterior. A few hundred truths
+leave several points of doubt about a coverage; thousands of reference samples do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from uqsonet.errors import DataError
+from uqsonet_study.config import CalibrationFigure, Config
+from uqsonet_study.report.figures.style import BLACK, BLUE, ORANGE, SKY, new_figure, save, styled
+from uqsonet_study.report.names import method_title, problem_title
+from uqsonet_study.report.summary import most_precise
+
+METHOD, LINEAR = "uqsonet", "cokriging"
+LEVELS = {50: ("o", SKY), 90: ("s", BLUE), 95: ("^", BLACK)}
+"""Nominal coverage in percent, with marker and colour."""
+
+WITHIN = 2.0
+"""Points by which a share may miss its level: the shaded strip."""
+
+
+def calibration_figure(
+    summaries: pd.DataFrame, config: Config, name: str, out_pdf: Path, out_png: Path
+) -> None:
+    """Draw a declared figure of layout ``calibration``.
+
+    Parameters
+    ----------
+    summaries : DataFrame
+        Of all experiments that the figure names, one below the other.
+    config : Config
+    name : str
+        Of the figure.
+    out_pdf, out_png : Path
+
+    Raises
+    ------
+    DataError
+        If a summary lacks ranks or shares of reference samples inside bands.
+    """
+    declared = config.figures[name]
+    assert isinstance(declared, CalibrationFigure)
+    ranks, bands = {}, {}
+    for e in declared.experiments:
+        title = problem_title(config.experiments[e].problem)
+        ranks[title] = most_precise(summaries, e)
+        label = config.cases_of([e])[0].evaluations[0]  # the one whose references hold samples
+        bands[title] = summaries[
+            (summaries["experiment"] == e) & (summaries["evaluation"] == label)
+        ]
+    with styled():
+        save(draw_calibration(ranks, bands), config.scale, out_pdf, out_png)
+
+
+def draw_calibration(tables: dict[str, pd.DataFrame], bands: dict[str, pd.DataFrame]) -> Figure:
+    """Return the figure, a column for each title; open `styled` first.
+
+    Parameters
+    ----------
+    tables : dict of str to DataFrame
+        Summaries with the ranks of truths.
+    bands : dict of str to DataFrame
+        With the shares of reference samples inside bands.
+
+    Raises
+    ------
+    DataError
+        If a summary lacks ranks or shares of `METHOD`.
+    """
+    figure = new_figure(3.4)
+    grid = figure.subplots(2, len(tables), squeeze=False, sharey="row")
+    for axes, (title, table) in zip(grid.T, tables.items(), strict=True):
+        _ranks(axes[0], title, table)
+        _bands(axes[1], title, bands[title])
+    grid[0, 0].set_ylabel("share of truths")
+    grid[0, 0].set_ylim(bottom=0)
+    grid[1, 0].set_ylabel("inside band - level (points)")
+    bottom, top = grid[1, 0].get_ylim()
+    grid[1, 0].set_ylim(min(bottom, -2 * WITHIN), max(top, 2 * WITHIN))
+    handles = {}
+    for axes in grid[:, 0]:
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+def _values(title: str, table: pd.DataFrame, method: str, metrics: Sequence[str]) -> pd.DataFrame:
+    """Return values by sensor count (rows) and metric (columns)."""
+    rows = table.loc[(table["method"] == method) & table["metric"].isin(metrics)]
+    found = rows.pivot_table(index="sensors", columns="metric", values="value")
+    missing = [metric for metric in metrics if metric not in found.columns]
+    if missing or found.isna().any(axis=None):
+        raise DataError(f"{title}: the summary has no {', '.join(missing) or 'number'} of {method}")
+    return found[list(metrics)]
+
+
+def _ranks(axes: Axes, title: str, table: pd.DataFrame) -> None:
+    """Draw rank histograms over all sensor counts."""
+    bins = len({m for m in table["metric"] if str(m).startswith("rank_")})
+    metrics = [f"rank_{k + 1}" for k in range(max(bins, 1))]
+    shares = _values(title, table, METHOD, metrics).mean().to_numpy()
+    linear = _values(title, table, LINEAR, metrics).mean().to_numpy()
+    edges = np.linspace(0, 1, bins + 1)
+    axes.bar(edges[:-1], shares, 1 / bins, align="edge", color=SKY, label=method_title(METHOD))
+    axes.stairs(linear, edges, color=ORANGE, linewidth=1.2, label=method_title(LINEAR))
+    axes.axhline(1 / bins, color=BLACK, linewidth=0.7, linestyle="--", label="calibrated")
+    axes.set(title=title, xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="rank")
+
+
+def _bands(axes: Axes, title: str, table: pd.DataFrame) -> None:
+    """Draw by how much shares inside bands miss their levels, for each sensor count."""
+    found = _values(title, table, METHOD, [f"within_{level}" for level in LEVELS])
+    axes.axhspan(-WITHIN, WITHIN, color="#E8E8E8", zorder=0)
+    axes.axhline(0, color=BLACK, linewidth=0.7, linestyle="--")
+    for level, (marker, colour) in LEVELS.items():
+        misses = 100 * found[f"within_{level}"].to_numpy() - level
+        style = {"marker": marker, "color": colour, "markersize": 3.5, "linewidth": 0.8}
+        axes.plot(found.index, misses, label=f"{level} % band", **style)
+    axes.set_xticks([int(m) for m in found.index][:: 1 if len(found) < 6 else 3])
+    axes.set_xlabel("sensors $m$")

@@ -1,0 +1,191 @@
+"""The picture of sensor layouts: how they cover the domain, per sensor count, and some examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from uqsonet.errors import DataError
+from uqsonet.grids import Grid
+from uqsonet.layouts import candidates, load_layouts
+from uqsonet.problems import get_problem
+from uqsonet.storage import ArrayFile
+from uqsonet_study.config import SensorsConfig
+from uqsonet_study.report.figures.style import CYCLE, GREY, new_figure, save, styled
+
+COLUMNS = 4
+"""Sensor counts side by side; more go below."""
+
+EXAMPLES = 3
+"""Layouts drawn, the first of the training pool."""
+
+RELATIVE = "sensors relative to uniform"
+NONE = "#BFBFBF"
+
+BINS = 27
+"""Bins along an axis, or a few less: a bin spans whole grid points, equally many in each."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Layouts of one experiment.
+
+    Attributes
+    ----------
+    grid : Grid
+    config : SensorsConfig
+    places : array of int, shape (n,)
+        Grid points at which sensors may stand.
+    layouts : dict of array of int, shape (layouts, m)
+        Sensor count -> indices of grid points.
+    """
+
+    grid: Grid
+    config: SensorsConfig
+    places: np.ndarray
+    layouts: dict[int, np.ndarray]
+
+
+def layouts_figure(sensors: Path, scale: str, out_pdf: Path, out_png: Path) -> None:
+    """Draw the density of sensors and examples of layouts for each sensor count.
+
+    Parameters
+    ----------
+    sensors : Path
+        Pregenerated layouts; those of training are shown.
+    scale : {"full", "smoke"}
+    out_pdf, out_png : Path
+
+    Raises
+    ------
+    DataError
+        If the problem has more than two dimensions or the file cannot be read.
+    """
+    pool = _read(sensors)
+    counts = list(pool.layouts)
+    columns = min(COLUMNS, len(counts))
+    blocks = -(-len(counts) // columns)
+    with styled():
+        figure = new_figure(min(3.8, 13.5 / columns) * blocks + 0.5)
+        grid = figure.subplots(2 * blocks, columns, squeeze=False)
+        for axes in grid.flat:
+            axes.set_axis_off()
+        pairs = grid.reshape(blocks, 2, columns).transpose(0, 2, 1).reshape(-1, 2)[: len(counts)]
+        _draw_densities(figure, list(pairs[:, 0]), pool)
+        for i, (m, (upper, lower)) in enumerate(zip(counts, pairs, strict=True)):
+            _draw_examples(lower, pool, m)
+            upper.set_title(f"{_title(pool, m)}\n{len(pool.layouts[m]):,} layouts")
+            for axes in (upper, lower):
+                _frame(axes, pool.grid, first=i % columns == 0)
+            if i % columns == 0:
+                upper.set_ylabel("density" if pool.grid.dim == 2 else RELATIVE)
+                lower.set_ylabel("first layouts")
+        save(figure, scale, out_pdf, out_png)
+
+
+def _read(path: Path) -> Pool:
+    with ArrayFile(path, "sensors") as file:
+        config = SensorsConfig.model_validate(file.meta["config"])
+        grid = get_problem(file.meta["problem"]).grid
+    if grid.dim > 2:
+        raise DataError(f"{path}: this figure shows domains of one or two dimensions")
+    layouts = {m: indices.numpy() for m, indices in load_layouts(path, "training").items()}
+    return Pool(grid, config, candidates(grid, config.margin), layouts)
+
+
+def _title(pool: Pool, m: int) -> str:
+    distance = pool.config.distances.get(m)
+    law = "uniform" if distance is None else f"$d > {distance:g}$"
+    return f"$m = {m}$, {law}"
+
+
+def _edges(pool: Pool) -> list[np.ndarray]:
+    """Return edges of bins along each axis, half a spacing outside the outermost candidates."""
+    edges = []
+    lattice = np.stack(np.unravel_index(pool.places, pool.grid.shape), axis=-1)
+    for axis, spacing in enumerate(pool.grid.spacing()):
+        first, last = lattice[:, axis].min(), lattice[:, axis].max()
+        width = -(-(last - first + 1) // BINS)
+        bins = -(-(last - first + 1) // width)
+        steps = first - 0.5 + width * np.arange(bins + 1)
+        edges.append(pool.grid.lower[axis] + spacing * steps)
+    return edges
+
+
+def _relative_density(pool: Pool, m: int, edges: list[np.ndarray]) -> np.ndarray:
+    """Return sensors per bin over what uniform sensors would have: 1 where there is no effect.
+
+    Each bin is compared with the candidates in it, so a last bin that is not full shows no dip.
+    """
+    points = pool.grid.points().numpy()
+    found, _ = np.histogramdd(points[pool.layouts[m].reshape(-1)], edges)
+    possible, _ = np.histogramdd(points[pool.places], edges)
+    expected = possible * pool.layouts[m].size / len(pool.places)
+    # A bin without a candidate (possible only for the odd last one) stays empty.
+    return np.divide(found, expected, out=np.full_like(found, np.nan), where=expected > 0)
+
+
+def _draw_densities(figure: Figure, panels: list[Axes], pool: Pool) -> None:
+    """Draw one density a panel, all on one scale."""
+    edges = _edges(pool)
+    found = [_relative_density(pool, m, edges) for m in pool.layouts]
+    highest = max(float(np.nanmax(relative)) for relative in found)
+    if pool.grid.dim == 1:
+        for axes, relative in zip(panels, found, strict=True):
+            axes.stairs(relative, edges[0], fill=True, color=CYCLE[0], alpha=0.4)
+            axes.axhline(1.0, color=GREY, linewidth=0.7, linestyle="--")
+            axes.set_ylim(0, 1.1 * highest)
+        return
+    # Corners draw many times more sensors than the middle: white is uniform, equal factors above
+    # and below have equal shades, and where no sensor stands (its logarithm is -inf) is grey.
+    look: dict[str, Any] = {
+        "cmap": mpl.colormaps["RdBu_r"].with_extremes(bad=NONE, under="#053061"),
+        "norm": LogNorm(1 / max(highest, 2.0), max(highest, 2.0)),
+        "rasterized": True,  # hairlines between cells show in some viewers of vector graphics
+    }
+    meshes = [
+        axes.pcolormesh(*edges, relative.T, **look)
+        for axes, relative in zip(panels, found, strict=True)
+    ]
+    bar = figure.colorbar(meshes[0], ax=panels, location="top", fraction=0.04, aspect=60, pad=0.06)
+    bar.set_label(f"{RELATIVE} (grey: none)")
+    bar.ax.xaxis.set_major_formatter("{x:g}")
+
+
+def _draw_examples(axes: Axes, pool: Pool, m: int) -> None:
+    """Draw layouts as joined markers: in the plane, or in one dimension one above the other."""
+    points = pool.grid.points().numpy()
+    for k, indices in enumerate(pool.layouts[m][:EXAMPLES]):
+        places = points[indices]
+        if pool.grid.dim == 2:
+            # Joined around the middle and closed, so that no line crosses another.
+            offset = places - places.mean(0)
+            places = places[np.argsort(np.arctan2(offset[:, 1], offset[:, 0]))]
+            x, y = np.concatenate([places, places[:1]]).T
+        else:
+            x, y = np.sort(places[:, 0]), np.full(m, float(k))
+        axes.plot(x, y, color=CYCLE[k], marker="o", markersize=3, linewidth=0.8, clip_on=False)
+    if pool.grid.dim == 1:
+        axes.set_ylim(-0.7, EXAMPLES - 0.3)
+        axes.invert_yaxis()
+        axes.set_yticks([])
+
+
+def _frame(axes: Axes, grid: Grid, first: bool) -> None:
+    """Show the whole domain; numbers stand on the left panels only where all agree."""
+    axes.set_axis_on()
+    axes.xaxis.set_major_locator(MaxNLocator(2))
+    axes.set_xlim(grid.lower[0], grid.upper[0])
+    if grid.dim == 2:
+        axes.set_ylim(grid.lower[1], grid.upper[1])
+        axes.yaxis.set_major_locator(MaxNLocator(2))
+        axes.set_aspect("equal")
+    axes.tick_params(length=2, labelleft=first)

@@ -1,0 +1,109 @@
+"""Functions of two variables as maps: colour scales, the mesh, sensors, the frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.colorbar import Colorbar
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import FigureBase
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+from uqsonet.grids import Grid
+from uqsonet.problems import Problem
+from uqsonet_study.report.figures.style import RED
+
+SENSORS: dict[str, Any] = {
+    "color": RED,
+    "linestyle": "",
+    "marker": "o",
+    "markersize": 5,
+    "markeredgecolor": "white",
+    "markeredgewidth": 0.8,
+}
+
+TICKS = 4
+"""Most ticks of a logarithmic colour bar."""
+
+
+def scale(*fields: np.ndarray, positive: bool = False) -> Normalize:
+    """Return the common colour scale of some fields, from zero upwards where `positive`."""
+    low = 0.0 if positive else min(float(field.min()) for field in fields)
+    high = max(float(field.max()) for field in fields)
+    return Normalize(low, high if high > low else low + 1.0)
+
+
+def input_scale(problem: Problem, *fields: np.ndarray) -> Normalize:
+    """Return the common scale of inputs: logarithmic where their logarithm is Gaussian."""
+    linear = scale(*fields)
+    return LogNorm(linear.vmin, linear.vmax) if problem.transform.name == "log" else linear
+
+
+def draw_map(axes: Axes, grid: Grid, values: np.ndarray, norm: Normalize, colors: str) -> QuadMesh:
+    """Draw a function (n,) on the grid over the whole domain, also up to a periodic end."""
+    field = values.reshape(grid.shape)
+    places = [axis.numpy() for axis in grid.axes()]
+    if grid.periodic:
+        field = np.pad(field, ((0, 1), (0, 1)), mode="wrap")
+        places = [np.append(p, end) for p, end in zip(places, grid.upper, strict=True)]
+    axes.set_aspect("equal")
+    axes.set_xlim(grid.lower[0], grid.upper[0])
+    axes.set_ylim(grid.lower[1], grid.upper[1])
+    for side in (axes.xaxis, axes.yaxis):
+        side.set_major_locator(MaxNLocator(2))
+    axes.tick_params(length=2)
+    # Interpolated between grid points; a raster inside the PDF keeps the file small.
+    look: dict[str, Any] = {"cmap": colors, "norm": norm, "shading": "gouraud"}
+    return axes.pcolormesh(*places, field.T.astype(float), rasterized=True, **look)
+
+
+def draw_sensors(axes: Axes, sensors: np.ndarray) -> None:
+    """Mark sensors (m, 2); unclipped, for one may stand on the boundary."""
+    axes.plot(*sensors.T, clip_on=False, zorder=5, **SENSORS)
+
+
+def draw_bar(
+    figure: FigureBase, mesh: QuadMesh, panels: Iterable[Axes], location: str, **look: Any
+) -> Colorbar:
+    """Draw the colour bar that some maps share."""
+    bar = figure.colorbar(mesh, ax=list(panels), location=location, **look)
+    bar.outline.set_linewidth(0.4)  # type: ignore[operator]
+    bar.ax.tick_params(length=2)
+    if isinstance(mesh.norm, LogNorm):
+        ticks = log_ticks(*mesh.get_clim())
+        bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+        bar.minorticks_off()
+        return bar
+    bar.locator = MaxNLocator(3)
+    bar.formatter = ScalarFormatter(useMathText=True)
+    bar.formatter.set_powerlimits((-2, 3))
+    bar.update_ticks()
+    return bar
+
+
+def log_ticks(low: float, high: float, most: int = TICKS) -> list[float]:
+    """Return at most `most` round numbers between two positive ones, or every power of ten."""
+    exponents = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks: list[float] = []
+    # More than seven ticks are asked for nowhere, so the finest choice serves a narrow range.
+    for digits in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**k for k in exponents for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) <= most:
+            break
+    return ticks
+
+
+def label_frame(grid: np.ndarray) -> None:
+    """Name the axes of an array of maps, on its outer ones only."""
+    rows, columns = grid.shape
+    for i in range(rows):
+        for j in range(columns):
+            axes: Axes = grid[i, j]
+            axes.tick_params(labelbottom=i == rows - 1, labelleft=j == 0)
+            axes.set_xlabel("$x$" if i == rows - 1 else "")
+            axes.set_ylabel("$y$" if j == 0 else "")

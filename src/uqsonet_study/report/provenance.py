@@ -1,0 +1,80 @@
+"""What made a results folder: configuration, seed, versions, machine, and what each stage took."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from uqsonet.errors import DataError
+from uqsonet.simulation import processor
+from uqsonet.storage import file_digest, provenance
+from uqsonet_study.config import Config
+
+FINISHED = re.compile(r"(\w+) done in ([\d.]+) s, peak memory (\d+) MiB")
+
+PAGE_RULE = "page"
+"""The rule that makes the page of a run. Its log comes after the page, so a page that is made again
+would differ from the first one if it were counted."""
+
+
+def stage_costs(results: Path) -> dict[str, dict[str, float]]:
+    """Return jobs, hours and peak memory of each stage, read from the logs of the run."""
+    costs: dict[str, dict[str, float]] = defaultdict(
+        lambda: {"jobs": 0, "hours": 0.0, "peak_memory_mib": 0}
+    )
+    for log in sorted((results / "logs").rglob("*.log")):
+        found = FINISHED.findall(log.read_text(encoding="utf-8"))
+        if found:
+            rule, seconds, memory = found[-1]
+            cost = costs[rule]
+            cost["jobs"] += 1
+            cost["hours"] = round(cost["hours"] + float(seconds) / 3600, 5)
+            cost["peak_memory_mib"] = max(cost["peak_memory_mib"], int(memory))
+    return dict(costs)
+
+
+def provenance_of(results: Path, config: Config) -> dict[str, Any]:
+    """Return what a reader needs to know where the numbers of a run come from.
+
+    Parameters
+    ----------
+    results : Path
+        The results folder, with its `config.json` and its logs.
+    config : Config
+        The configuration of the run.
+
+    Returns
+    -------
+    dict
+        `configuration_sha256`, `seed`, `recipe`, `processor`, `cores`, `versions`, `python` and
+        `stages` (rule -> jobs, hours, peak memory in MiB).
+
+    Raises
+    ------
+    DataError
+        If the folder has no readable `config.json`.
+    """
+    path = results / "config.json"
+    try:
+        digest = file_digest(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    return {
+        "configuration_sha256": digest,
+        "seed": config.seed,
+        "recipe": _recipes(config),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        **provenance(),
+        "stages": {rule: c for rule, c in stage_costs(results).items() if rule != PAGE_RULE},
+    }
+
+
+def _recipes(config: Config) -> str:
+    """Return the default recipe and the experiments that have another."""
+    used = {name: config.recipe_of(name) for name in config.experiments}
+    others = [f"{name}: {recipe}" for name, recipe in used.items() if recipe != config.recipe]
+    return config.recipe + (f" ({', '.join(others)})" if others else "")

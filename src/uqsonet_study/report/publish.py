@@ -1,0 +1,163 @@
+"""From a results folder to `published/`: what is kept in git, with how it came about.
+
+A run may hold some of the experiments only (`select`). What it lacks stays as an earlier one left
+it, and every filled row of the scorecard names the run that it comes from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from uqsonet.errors import DataError
+from uqsonet.simulation import processor
+from uqsonet.storage import atomic_path, file_digest, provenance, write_text
+from uqsonet_study.config import Config, load_config
+from uqsonet_study.report.provenance import stage_costs
+
+KEPT = (
+    "config.json",
+    "simulate/*.json",
+    "tables/*",
+    "figures/*",
+    "summary/*.csv",
+    "train/*/*/*.csv",
+)
+"""Files of a results folder that are published as they are."""
+
+MOST_BYTES = 40_000_000
+"""Of the folder: it is kept in git. Weights that would exceed it are left out, and named."""
+
+LARGE_BYTES = 4_000_000
+"""Weights above are those of two-dimensional problems, which hold modes on 10,201 points."""
+
+
+def publish(results: Path, folder: Path, commit: str, command: str) -> None:
+    """Copy tables, figures, logs and the first trial's weights; merge scorecard and provenance.
+
+    Parameters
+    ----------
+    results : Path
+        A finished results folder.
+    folder : Path
+        Where to put them.
+    commit : str
+        Version of the sources that made the results.
+    command : str
+        The command that made them.
+
+    Raises
+    ------
+    DataError
+        If the folder holds no finished run, or what was published before cannot be read.
+    """
+    if not (results / "tables" / "all.tex").is_file():
+        raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
+    config = _configuration(results / "config.json")
+    # A folder of results may hold trainings that this run did not ask for, finished or not.
+    asked = config.cases_of(config.selected)
+    left = set(config.cases) - {case.name for case in asked}
+    files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
+    files = [path for path in files if not (path.match("train/*/*/*") and _case(path) in left)]
+    # Sweeps and experiments with a recipe of their own are there to compare: no weights.
+    compared = {
+        case.name
+        for case in asked
+        if config.recipe_of(case.experiment) != config.recipe
+        or config.experiments[case.experiment].sweep
+    }
+    weights, left_out = _fitting(results, folder, files, left | compared)
+    files += weights
+    for name in left_out:  # those of an earlier run would not belong to the scores
+        (folder / name).unlink(missing_ok=True)
+    for source in files:
+        target = folder / source.relative_to(results)
+        with atomic_path(target) as temporary:
+            shutil.copyfile(source, temporary)
+    configuration = file_digest(results / "config.json")
+    run = f"{commit[:10]}-{configuration[:6]}"
+    card = _merged(results / "scorecard.csv", folder / "scorecard.csv", run)
+    write_text(folder / "scorecard.csv", card.to_csv(index=False, lineterminator="\n"))
+    record: dict[str, Any] = {
+        "commit": commit,
+        "command": command,
+        "configuration_sha256": configuration,
+        "seed": config.seed,
+        "processor": f"{processor()}, {os.cpu_count()} cores",
+        **provenance(),
+        "stages": stage_costs(results),
+        "weights_left_out": left_out,
+        "sha256": {str(f.relative_to(results)): file_digest(f) for f in files},
+    }
+    there = _earlier(folder / "provenance.json")
+    used = [name for name in there if name in set(card["run"].dropna()) - {run}]
+    runs = {name: there[name] for name in used} | {run: record}
+    write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
+
+
+def _configuration(path: Path) -> Config:
+    """Return the configuration of a run."""
+    try:
+        return load_config(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not the configuration of a run ({error})") from None
+
+
+def _fitting(
+    results: Path, folder: Path, files: list[Path], unwanted: set[str]
+) -> tuple[list[Path], list[str]]:
+    """Return the first trials' weights that leave the folder below `MOST_BYTES`, and the rest.
+
+    Small ones come first; of large ones (two variables) only UQ-SONet's are taken, and none of
+    unwanted cases.
+    """
+    replaced = {folder / path.relative_to(results) for path in files}
+    there = [path for path in folder.rglob("*") if path.is_file() and path not in replaced]
+    size = sum(path.stat().st_size for path in files)
+    found = sorted(results.glob("train/*/*/stack_0.safetensors"), key=lambda p: p.stat().st_size)
+    again = {folder / path.relative_to(results) for path in found}
+    size += sum(path.stat().st_size for path in there if path not in again)
+    kept, left_out = [], []
+    for path in found:
+        own = path.stat().st_size
+        wanted = own < LARGE_BYTES or path.parent.name == "uqsonet"
+        if wanted and _case(path) not in unwanted and size + own <= MOST_BYTES:
+            size += own
+            kept.append(path)
+        else:
+            left_out.append(str(path.relative_to(results)))
+    return kept, left_out
+
+
+def _case(training: Path) -> str:
+    """Return the case in whose name a file of a training stands."""
+    return training.parts[-3]
+
+
+def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
+    """Return the new scorecard, with the rows of the old one where it is empty."""
+    try:
+        card = pd.read_csv(new, dtype=str)
+        earlier = pd.read_csv(old, dtype=str) if old.is_file() else card
+        if list(earlier.columns) != list(card.columns) or len(earlier) != len(card):
+            raise ValueError("columns or rows are not those of this version")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{old}: cannot be merged with {new} ({error})") from None
+    filled = card["run"].notna()
+    card.loc[filled, "run"] = run
+    return card.where(filled, earlier)
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    """Return the runs published before, by name."""
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["runs"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: not the provenance of published runs ({error!r})") from None

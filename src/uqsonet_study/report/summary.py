@@ -1,0 +1,233 @@
+"""Averages over observation sets and trials, with intervals, and skill over the baselines.
+
+Sets and trials are two levels of chance: another test set gives other numbers, and so does another
+training. The ± of the paper is the second alone; the 95 % intervals here cover both, by a
+hierarchical bootstrap (whole sets and whole trials are redrawn).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from uqsonet.errors import DataError
+from uqsonet.seeds import numpy_generator
+from uqsonet_study.config import BASELINES, Config
+
+SCORE_COLUMNS = "method trial evaluation sensors set metric value".split()
+COLUMNS = [
+    "experiment",
+    "case",
+    "noise_std",
+    "training",
+    "latent_dim",
+    "method",
+    "evaluation",
+    "sensors",
+    "metric",
+    "value",
+    "pm",
+    "low",
+    "high",
+    "trials",
+    "sets",
+]
+RESAMPLES = 2000
+LEVEL = 0.95
+SEED = 2026
+"""A seed of its own: an interval depends on the scores and on nothing else."""
+
+YARDSTICK = "sensor_free"
+SKILLS = {"err_mean": "skill_mean", "err_std": "skill_std"}
+LINEAR = "cokriging"
+GAINS = {
+    "crps": "gain_crps",
+    "crps_expected": "gain_crps_expected",
+    "energy": "gain_energy",
+    "energy_expected": "gain_energy_expected",
+}
+"""Skills of whole laws, over the best linear one, where both have the score."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over sets, for each trial, and its bootstrap copies.
+
+    Attributes
+    ----------
+    trials : ndarray, shape (T,)
+        Mean over sets of each trial.
+    copies : ndarray, shape (RESAMPLES,)
+        Mean over redrawn sets and trials.
+    sets : int
+    """
+
+    trials: np.ndarray
+    copies: np.ndarray
+    sets: int
+
+    def row(self) -> dict[str, Any]:
+        """Return value, ± over trials and interval."""
+        tail = 50 * (1 - LEVEL)
+        low, high = np.percentile(self.copies, [tail, 100 - tail])
+        count = len(self.trials)
+        return {
+            "value": float(self.trials.mean()),
+            "pm": float(self.trials.std(ddof=1)) if count > 1 else np.nan,
+            "low": float(low),
+            "high": float(high),
+            "trials": count,
+            "sets": self.sets,
+        }
+
+
+@cache
+def _shares(level: str, size: int) -> np.ndarray:
+    """Return the share of each of `size` members in each redraw, (RESAMPLES, size).
+
+    The same redraws serve all methods and metrics: differences between methods on the same sets
+    are then resampled as differences.
+    """
+    generator = numpy_generator(SEED, "report", "bootstrap", level, size)
+    return generator.multinomial(size, np.full(size, 1 / size), size=RESAMPLES) / size
+
+
+def estimate(scores: np.ndarray) -> Estimate:
+    """Average scores (trials, sets) and bootstrap the average.
+
+    Notes
+    -----
+    With one trial the interval covers the choice of sets alone. With few trials it is somewhat
+    too narrow, as every bootstrap of a handful is.
+    """
+    trials, sets = scores.shape
+    copies = ((_shares("trials", trials) @ scores) * _shares("sets", sets)).sum(1)
+    return Estimate(scores.mean(1), copies, sets)
+
+
+def skill(of: Estimate, over: Estimate) -> Estimate:
+    """Return ``1 - error / error of the yardstick`` with both errors on the same redrawn sets."""
+    return Estimate(1 - of.trials / over.trials.mean(), 1 - of.copies / over.copies, of.sets)
+
+
+def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFrame:
+    """Average scores of all files into one row per case, method, evaluation, m and metric.
+
+    Parameters
+    ----------
+    files : mapping of str to iterable of Path
+        Case -> CSV files written by `uqsonet_study.evaluation.evaluate`, in any order; each evaluation
+        needs the baseline `sensor_free`, over which skill is measured. Cases may share files.
+    config : Config
+        Says what the cases are.
+
+    Returns
+    -------
+    DataFrame
+        Columns `COLUMNS`. `value` is the mean over sets, then over trials; `pm` the sample
+        standard deviation over trials (NaN with one trial); `low` and `high` a 95 % interval.
+        Metrics `skill_mean` and `skill_std` are added to those of the files, and those
+        of `GAINS` for methods that have these scores.
+
+    Raises
+    ------
+    DataError
+        If a file lacks a column, holds a value that is not finite, repeats a score, or a trial
+        was not scored on the same sets as the others.
+    """
+    tables = []
+    for name, paths in files.items():
+        case = config.cases[name]
+        about = {"experiment": case.experiment, "case": name, "noise_std": case.noise_std}
+        about |= {"training": case.training, "latent_dim": case.latent_dim}
+        found = _summarise_case([Path(path) for path in paths], name)
+        tables.append(found.assign(**about)[COLUMNS].astype({"latent_dim": "Int64"}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _summarise_case(files: Sequence[Path], case: str) -> pd.DataFrame:
+    """Average the scores of one case."""
+    scores = pd.concat([_read(path) for path in files], ignore_index=True)
+    keys = SCORE_COLUMNS[:-1]
+    repeated = scores.duplicated(keys)
+    if repeated.any():
+        first = scores.loc[repeated.idxmax()]
+        raise DataError(
+            f"{first['file']}: score given twice: {', '.join(f'{k} {first[k]}' for k in keys)}"
+        )
+    rows: list[dict[str, Any]] = []
+    for head, group in scores.groupby(["evaluation", "sensors"]):
+        assert isinstance(head, tuple)
+        where = {"evaluation": head[0], "sensors": head[1]}
+        for (method, metric), found in _estimates(group, {"case": case} | where).items():
+            rows.append(where | {"method": method, "metric": metric} | found.row())
+    table = pd.DataFrame(rows)
+    order = ["evaluation", "method", "metric", "sensors"]
+    return table.sort_values(order, ignore_index=True)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """Read one file of scores and refuse what cannot be averaged."""
+    try:
+        scores = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a readable CSV file ({error})") from None
+    missing = [name for name in SCORE_COLUMNS if name not in scores.columns]
+    if missing or scores.empty:
+        what = f"lacks columns {missing}" if missing else "holds no scores"
+        raise DataError(f"{path}: {what}; expected {', '.join(SCORE_COLUMNS)}")
+    values = np.asarray(pd.to_numeric(scores["value"], errors="coerce"), dtype=float)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        bad = scores.iloc[row]
+        raise DataError(
+            f"{path}: row {row + 1} after the header: {bad['metric']} of method "
+            f"{bad['method']!r} (trial {bad['trial']}, {bad['sensors']} sensors, set {bad['set']}) "
+            f"is {bad['value']}; only finite values can be averaged"
+        )
+    return scores[SCORE_COLUMNS].assign(value=values, file=str(path))
+
+
+def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, str], Estimate]:
+    """Return the estimates of one sensor count, skills included."""
+    place = ", ".join(f"{key} {value}" for key, value in where.items())
+    sets = sorted(group["set"].unique())
+    found: dict[tuple[str, str], Estimate] = {}
+    for head, part in group.groupby(["method", "metric"]):
+        assert isinstance(head, tuple)
+        method, metric = head
+        wide = part.pivot(index="trial", columns="set", values="value").reindex(columns=sets)
+        values = wide.to_numpy()
+        if np.isnan(values).any():
+            trial, lacking = np.argwhere(np.isnan(values))[0]
+            raise DataError(
+                f"{part['file'].iloc[0]}: {place}: {metric} of {method!r}, trial "
+                f"{wide.index[trial]}, lacks set {sets[lacking]}; all methods and trials must be "
+                "scored on the same sets"
+            )
+        found[str(method), str(metric)] = estimate(values)
+    for error, name in SKILLS.items():
+        if (YARDSTICK, error) not in found:
+            raise DataError(f"{place}: no {error} of {YARDSTICK!r}, over which skill is measured")
+        over = found[YARDSTICK, error]
+        of = [method for method, metric in found if metric == error and method != YARDSTICK]
+        found |= {(method, name): skill(found[method, error], over) for method in of}
+    for score, name in GAINS.items():
+        of = [method for method, metric in found if metric == score and method not in BASELINES]
+        if (LINEAR, score) in found:
+            over = found[LINEAR, score]
+            found |= {(method, name): skill(found[method, score], over) for method in of}
+    return found
+
+
+def most_precise(summaries: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """Return an experiment's rows in its evaluation of most sets."""
+    found = summaries.loc[summaries["experiment"] == experiment]
+    label = "precise" if "precise" in set(found["evaluation"]) else "paper"
+    return found.loc[found["evaluation"] == label]

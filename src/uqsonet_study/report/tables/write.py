@@ -1,0 +1,142 @@
+"""The tables of a run: each as LaTeX, as HTML for a page, and as numbers; and all in one document.
+
+Every layout has a module `table_<layout>.py` that turns its inputs into a `cells.Table` and into
+records, one row per number. Records of all layouts have the columns `table`, `experiment`,
+`scale`, `recipe`, `method` and `metric`, so that they stand one below the other in `all.csv`; a
+column that a layout lacks is empty there. Errors, bands and scores have their number in `value`
+(unit in `unit`), costs too, networks a text in `setting`; the paper's stands in `paper`, `paper_pm`
+and `paper_setting`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from uqsonet.errors import DataError
+from uqsonet.storage import write_text
+from uqsonet_study.config import Config
+from uqsonet_study.report.summary import COLUMNS as SUMMARY_COLUMNS
+from uqsonet_study.report.tables import html
+from uqsonet_study.report.tables.ablation import ablation_table
+from uqsonet_study.report.tables.bands import bands_table
+from uqsonet_study.report.tables.cells import Table, lettered
+from uqsonet_study.report.tables.costs import costs_table
+from uqsonet_study.report.tables.errors import errors_table
+from uqsonet_study.report.tables.fitting import fit
+from uqsonet_study.report.tables.guards import check_cells, require_distinct, require_finite
+from uqsonet_study.report.tables.latex import document, render
+from uqsonet_study.report.tables.networks import networks_table
+from uqsonet_study.report.tables.scores import scores_table
+
+
+def write_table(
+    name: str,
+    config: Config,
+    out_tex: Path,
+    out_csv: Path,
+    out_json: Path,
+    *,
+    summaries: Sequence[pd.DataFrame] = (),
+    logs: Mapping[str, Sequence[Path]] | None = None,
+    inference: Sequence[Path] = (),
+) -> None:
+    """Write a declared table.
+
+    Parameters
+    ----------
+    name : str
+        Of ``config.tables``. Experiments that are not selected are left out.
+    config : Config
+    out_tex : Path
+        Floats for a LaTeX document.
+    out_csv : Path
+        The same numbers unrounded, errors in percent.
+    out_json : Path
+        ``{"name", "title", "caption_html", "panels": [[title_html, table_html], ...]}``; `title`
+        is plain text.
+    summaries : sequence of DataFrame
+        As `uqsonet_study.report.summary.summarise` returns them (errors, bands, scores).
+    logs : mapping of str to sequence of Path, optional
+        Training logs of each experiment (costs, ablation); several may share one.
+    inference : sequence of Path
+        Timings (costs).
+
+    Raises
+    ------
+    DataError
+        If an input lacks a number or contradicts the configuration, or a number is none that a
+        table may print (`uqsonet_study.report.tables.guards`).
+    """
+    if name not in config.tables:
+        raise DataError(f"tables.{name} is not in the configuration")
+    given = [found for found in summaries if not found.empty]
+    summary = pd.concat(given, ignore_index=True) if given else _no_summary()
+    layout = config.tables[name].layout
+    if layout == "errors":
+        table, records = errors_table(name, config, summary)
+    elif layout == "bands":
+        table, records = bands_table(name, config, summary)
+    elif layout == "networks":
+        table, records = networks_table(name, config)
+    elif layout == "scores":
+        table, records = scores_table(name, config, summary)
+    elif layout == "ablation":
+        table, records = ablation_table(name, config, logs or {})
+    else:
+        files = list(dict.fromkeys(path for paths in (logs or {}).values() for path in paths))
+        table, records = costs_table(name, config, files, inference)
+    check_cells(records, config, summary)
+    table = fitted(table)
+    write_text(out_tex, render(table))
+    write_text(out_csv, records.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
+    write_text(out_json, json.dumps(page(table), ensure_ascii=False, indent=1) + "\n")
+
+
+def _no_summary() -> pd.DataFrame:
+    return pd.DataFrame(columns=pd.Index(SUMMARY_COLUMNS))
+
+
+def fitted(table: Table) -> Table:
+    """Return a table with letters before its panels and none of them too wide."""
+    panels = [part for panel in lettered(table.panels) for part in fit(panel)]
+    return Table(table.name, table.title, table.caption, tuple(panels))
+
+
+def page(table: Table) -> dict[str, object]:
+    """Return a table as a page takes it in."""
+    return {
+        "name": table.name,
+        "title": table.title,
+        "caption_html": table.caption.html,
+        "panels": [[panel.title.html, html.table(panel)] for panel in table.panels],
+    }
+
+
+def all_tables(tables: Sequence[Path], out: Path, config: Config) -> None:
+    """Write one document that holds every table and compiles by itself, and one CSV beside it.
+
+    Parameters
+    ----------
+    tables : sequence of Path
+        LaTeX files of `write_table`, each with its CSV of the same name beside it.
+    out : Path
+        The `.tex` file; the CSV gets the same name.
+    config : Config
+        Says which cases share trainings: numbers of all others must differ between tables, too.
+    """
+    bodies, found = [], []
+    for path in map(Path, tables):
+        try:
+            bodies.append(path.read_text(encoding="utf-8"))
+            found.append(pd.read_csv(path.with_suffix(".csv"), dtype=str))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: table or its CSV cannot be read ({error})") from None
+    records = pd.concat(found, ignore_index=True)
+    require_finite(records)
+    require_distinct(records, config)
+    write_text(out, document(bodies))
+    write_text(out.with_suffix(".csv"), records.to_csv(index=False, lineterminator="\n"))
