@@ -8,8 +8,8 @@ import torch
 from benchmarks.rows import Row
 from benchmarks.timing import hardware, medians
 from benchmarks.workloads import workload
-from uqsonet.layouts import uniform_layouts
-from uqsonet.sensors import observe
+from uqsonet.problems import get_problem
+from uqsonet_study.layouts import uniform_layouts
 
 FUNCTIONS = 1000
 
@@ -17,11 +17,11 @@ FUNCTIONS = 1000
 def _rows(problem: str, recipe: str, quick: bool) -> list[Row]:
     work = workload(problem, recipe, counts=[4], batch_size=100, pairs=1000)
     model = work.model.eval()
-    grid, sets = model.problem.grid, 4 if quick else 100
+    grid, sets = model.fields.input.grid, 4 if quick else 100
     generator = np.random.default_rng(0)
-    kappa, _ = model.problem.sample(generator, sets)
+    kappa, _ = get_problem(problem).sample(generator, sets)
     layouts = torch.from_numpy(uniform_layouts(generator, grid.size, 4, sets)).long()
-    x, y = observe(model.problem, kappa, layouts)
+    x, y = model.fields.input.read(kappa, layouts)
 
     def single() -> None:
         model.condition(x[0], y[0]).sample(FUNCTIONS)

@@ -16,12 +16,12 @@ import torch
 from benchmarks.rows import Row, not_run
 from benchmarks.timing import hardware
 from benchmarks.workloads import configuration
-from uqsonet.layouts import generate_layouts
-from uqsonet.reference import compute_reference
-from uqsonet.simulation import simulate
-from uqsonet.training.loop import TrainingJob, train
 from uqsonet_study.config import Evaluation, JobsConfig, ProblemConfig
 from uqsonet_study.evaluation import evaluate
+from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.references import compute_reference
+from uqsonet_study.simulation import simulate
+from uqsonet_study.training import TrainingJob, train
 
 PROBLEM = "poisson2d"
 STAGES = ("simulate", "sensors", "reference", "train paper", "train tuned", "evaluate")

@@ -20,23 +20,23 @@ from torch import Tensor
 from benchmarks.rows import Row
 from benchmarks.timing import hardware
 from benchmarks.workloads import functions, workload
-from uqsonet.layouts import uniform_layouts
+from uqsonet.data import Functions
 from uqsonet.metrics import relative_error
-from uqsonet.sensors import observe
-from uqsonet.simulation import Functions
+from uqsonet.problems import get_problem
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.validation import load_trial
+from uqsonet_study.layouts import uniform_layouts
 
 SENSORS, SETS, DRAWS = 4, 20, 4000
 
 
 def _truth(data: Functions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return locations, values, and the posterior mean and std of some test functions."""
-    problem, generator = data.problem, np.random.default_rng(5)
+    problem, generator = get_problem(data.fields.name), np.random.default_rng(5)
     kept = problem.training_grid()[1]
     kappa, _ = problem.sample(generator, SETS)
     layouts = uniform_layouts(generator, problem.grid.size, SENSORS, SETS)
-    x, y = observe(problem, kappa, torch.from_numpy(layouts).long())
+    x, y = data.fields.input.read(kappa, torch.from_numpy(layouts).long())
     means, stds = [], []
     for places, values in zip(x, y.log(), strict=True):
         law = problem.prior.condition(places, values)
@@ -76,7 +76,7 @@ def _ours(data: Functions, seconds: float, x: Tensor, y: Tensor) -> tuple[Tensor
         step(optimiser, iteration)
     load_trial(work.model, optimiser.weights(), 0)
     posterior = work.model.condition(x, y)
-    queries = data.problem.training_grid()[0].points()
+    queries = data.fields.training_grid()[0].points()
     return posterior.mean(queries), posterior.std(queries)
 
 
@@ -86,8 +86,8 @@ def _theirs(data: Functions, seconds: float, x: Tensor, y: Tensor) -> tuple[Tens
 
     torch.manual_seed(0)
     model = nps.construct_convgnp(dim_x=1, dim_y=1, likelihood="het", points_per_unit=32)
-    grid = data.problem.grid.points().float()
-    targets = data.problem.training_grid()[0].points().float().T[None]
+    grid = data.fields.input.grid.points().float()
+    targets = data.fields.training_grid()[0].points().float().T[None]
     inner = slice(1, -1)  # u is zero at both ends, where a density would have no bound
     generator = np.random.default_rng(0)
 

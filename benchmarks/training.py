@@ -13,7 +13,7 @@ from benchmarks.eager import EagerTraining, EagerUQSONet
 from benchmarks.rows import Row, not_run
 from benchmarks.timing import gemm_peak, hardware, medians, threads
 from benchmarks.workloads import Workload, flops, workload
-from uqsonet_study.config import AttentionNetwork, KrigingNetwork
+from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork
 
 H200 = "NVIDIA H200"
 
@@ -67,7 +67,7 @@ def paper_rows(
     """Return the rows of one paper recipe: the engine against the fastest eager variant."""
     network, model = work.method.network, work.model
     assert isinstance(network, AttentionNetwork)
-    size, dim = work.method.training.batch_size, model.problem.grid.dim
+    size, dim = work.method.training.batch_size, model.fields.input.grid.dim
     operations = mean(
         flops(network, dim, len(model.get_buffer("points")), size, batch["values"].shape[1])
         for batch in work.batches
@@ -111,10 +111,10 @@ def paper_rows(
     return found
 
 
-def kriging_row(name: str, work: Workload, repeats: int) -> Row:
+def karhunen_loeve_row(name: str, work: Workload, repeats: int) -> Row:
     """Return the row of a tuned recipe: its floor is the products of its own perceptron."""
     network = work.method.network
-    assert isinstance(network, KrigingNetwork)
+    assert isinstance(network, KarhunenLoeveNetwork)
     widths = [network.input_modes, *network.branch, network.output_modes]
     weights = sum(a * b for a, b in pairwise(widths))
     # one linear map that is trained, one that is not, no gradient with respect to the input
@@ -146,7 +146,9 @@ def rows(quick: bool) -> list[Row]:
     )
     for problem, label in (("diffusion1d", "1D"), ("poisson2d", "2D")):
         work = workload(problem, "tuned")
-        found.append(kriging_row(f"training, {label}, recipe tuned", work, 1 if quick else 5))
+        found.append(
+            karhunen_loeve_row(f"training, {label}, recipe tuned", work, 1 if quick else 5)
+        )
     reason = "no GPU of this kind was there"
     found += [
         not_run(f"training, {what}", H200, "s/iteration", reason)

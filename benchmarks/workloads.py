@@ -11,14 +11,13 @@ import numpy as np
 import torch
 import yaml
 from torch import Tensor
-
-from uqsonet.layouts import uniform_layouts
 from uqsonet.nn.base import Batch, OperatorModel, build_model
+
+from uqsonet.data import Functions
 from uqsonet.problems import get_problem
-from uqsonet.sensors import observe
-from uqsonet.simulation import Functions
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config
+from uqsonet_study.layouts import uniform_layouts
 
 CONFIG = Path(__file__).parents[1] / "config.yaml"
 
@@ -41,7 +40,7 @@ def functions(problem_name: str, size: int) -> Functions:
         rows = slice(first, min(first + 1000, size))
         left, right = problem.sample(generator, rows.stop - first)
         kappa[rows], u[rows] = left, right[:, kept]
-    return Functions(problem, "training", kappa, u)
+    return Functions(problem.fields, "training", kappa, u)
 
 
 @dataclass
@@ -102,7 +101,7 @@ def workload(
     size = chosen.training.batch_size
     data = functions(problem, pairs or max(size, 2000))
     torch.manual_seed(0)
-    model = build_model(method, problem, chosen.network, 0.0)
+    model = build_model(method, data.fields, chosen.network, 0.0)
     with torch.no_grad():
         model.fit_constants(data)
     targets = model.targets(data)
@@ -114,11 +113,13 @@ def workload(
         rows = torch.from_numpy(generator.permutation(data.size)[:size].copy())
         batch = {name: value[rows] for name, value in targets.items()}
         if model.reads_sensors:
-            drawn = uniform_layouts(generator, data.problem.grid.size, m, 1 if shared else size)
+            drawn = uniform_layouts(
+                generator, data.fields.input.grid.size, m, 1 if shared else size
+            )
             layout = torch.from_numpy(drawn).long().expand(size, m)
-            locations, values = observe(data.problem, data.kappa[rows], layout)
+            locations, values = data.fields.input.read(data.kappa[rows], layout)
             mask = torch.ones(size, m, dtype=torch.bool)
-            batch |= {"layout": layout, "values": values, "mask": mask}
+            batch |= {"index": layout, "values": values, "mask": mask}
             batch["locations"] = locations.float()
         found.batches.append(batch)
         found.plain.append(data.u[rows])

@@ -20,11 +20,11 @@ with install_import_hook([f"uqsonet.{name}" for name in CHECKED], "beartype.bear
     import uqsonet.problems
 from uqsonet_study.config import EvaluationConfig, ProblemConfig, SensorsConfig
 from uqsonet.gaussian_process import GaussianField
-from uqsonet.grids import Grid
-from uqsonet.layouts import generate_layouts
+from uqsonet.fields import Grid
+from uqsonet_study.layouts import generate_layouts
 from uqsonet.problems.base import Problem
-from uqsonet.reference import compute_reference
-from uqsonet.simulation import simulate
+from uqsonet_study.references import compute_reference
+from uqsonet_study.simulation import simulate
 
 SEED = 11
 NOISE = 0.5
@@ -40,6 +40,7 @@ class ToyLinear(Problem):
     title = "Linear-Gaussian toy"
     section = "none"
     output_stride = 2
+    zero_boundary = True
 
     @cached_property
     def grid(self) -> Grid:
@@ -65,9 +66,6 @@ class ToyLinear(Problem):
         left, right = kappa[:, :1], kappa[:, -1:]
         even, odd = self.responses(self.grid.points()[:, 0]).T
         return (left + right) / 2 * even + (right - left) / 2 * odd
-
-    def boundary_factor(self, queries: Tensor) -> Tensor:
-        return 1 - queries[..., 0] ** 2
 
     def exact_posterior(
         self, locations: Tensor, values: Tensor, noise_std: float, queries: Tensor

@@ -5,21 +5,21 @@ import pytest
 import torch
 
 from uqsonet.baselines import Cokriging, SensorFree, build_baseline
+from uqsonet.data import Functions, load_functions
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.problems import get_problem
-from uqsonet.simulation import Functions, load_functions
 
 
 @pytest.fixture(scope="module")
 def functions():
     problem = get_problem("diffusion1d")
     kappa, u = problem.sample(np.random.default_rng(0), 400)
-    return Functions(problem, "training", kappa.float(), u[:, ::4].float())
+    return Functions(problem.fields, "training", kappa.float(), u[:, ::4].float())
 
 
 def test_sensor_free_is_the_mean_and_spread_of_the_training_outputs(functions):
     posterior = SensorFree(functions, 0.0).condition([0.1], [1.0])
-    queries = functions.problem.training_grid()[0].points()
+    queries = functions.fields.training_grid()[0].points()
     u = functions.u.double()
     torch.testing.assert_close(posterior.mean(queries), u.mean(0), rtol=0, atol=1e-6)
     assert (posterior.std(queries) - u.std(0)).norm() < 1e-3 * u.std(0).norm()
@@ -43,9 +43,9 @@ def test_cokriging_is_the_best_linear_predictor_of_the_training_moments(function
     gain = torch.linalg.solve(gram, covariance[:3, 3:]).T
     mean = u.mean(0) + gain @ (values.double().log() - field[:, index].mean(0))
     variance = covariance[3:, 3:].diagonal() - (gain * covariance[3:, :3]).sum(1)
-    x = functions.problem.grid.points()[index]
+    x = functions.fields.input.grid.points()[index]
     posterior = Cokriging(functions, noise).condition(x, values)
-    queries = functions.problem.training_grid()[0].points()
+    queries = functions.fields.training_grid()[0].points()
     assert (posterior.mean(queries) - mean).norm() < 1e-2 * mean.norm()
     std = variance.clamp_min(0).sqrt()
     assert (posterior.std(queries) - std).norm() < 1e-2 * std.norm()
@@ -79,7 +79,7 @@ def test_cokriging_copes_with_inputs_of_low_rank(toy_files):
     found = Cokriging(functions, 0.5).condition([0.25], [1.3])
     assert found.mean().isfinite().all() and found.std().isfinite().all()
     exact_mean, exact = functions.problem.exact_posterior(
-        torch.tensor([[0.25]]), torch.tensor([1.3]), 0.5, functions.problem.grid.points()
+        torch.tensor([[0.25]]), torch.tensor([1.3]), 0.5, functions.fields.input.grid.points()
     )
     assert (found.mean() - exact_mean).norm() < 0.1 * exact_mean.norm()
     assert (found.std() - exact.diagonal().sqrt()).norm() < 0.1 * exact.diagonal().sqrt().norm()

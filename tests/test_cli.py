@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from uqsonet.errors import ConfigError
-from uqsonet.storage import write_arrays
+from uqsonet.storage.arrays import write_arrays
 from uqsonet_study.cli import app, read_config
 from uqsonet_study.config import json_schema
 

@@ -187,7 +187,7 @@ def test_the_published_schema_is_that_of_the_classes():
 
 def test_every_key_of_a_network_or_training_is_described():
     schema = Config.model_json_schema()["$defs"]
-    for name in ("AttentionNetwork", "KrigingNetwork", "TrainingConfig", "SensorsConfig"):
+    for name in ("AttentionNetwork", "KarhunenLoeveNetwork", "TrainingConfig", "SensorsConfig"):
         for key, entry in schema[name]["properties"].items():
             assert key == "architecture" or entry.get("description"), f"{name}.{key}"
 
@@ -252,7 +252,7 @@ def test_lists_stand_for_cases_named_by_their_values():
     assert config.cases["diffusion1d"].training == 10_000
     assert config.cases["poisson2d"].training == 80_000
     latent = config.method_of("diffusion1d_latent-dz15", "uqsonet").network
-    assert latent.architecture == "kriging" and latent.input_modes == 15
+    assert latent.architecture == "karhunen_loeve" and latent.input_modes == 15
     assert config.case("diffusion1d_noise", noise_std=0.3, sensors=7).name.endswith("noise0.3")
     with pytest.raises(ValueError, match="has 5 cases"):
         config.case("diffusion1d_noise")

@@ -7,13 +7,14 @@ without a sensor, values or places that are not finite, and places outside are r
 
 import pytest
 import torch
-
-from uqsonet.baselines import build_baseline
-from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.nn.base import build_model
 from uqsonet.nn.ensemble import DeepEnsemble
-from uqsonet.simulation import load_functions
-from uqsonet_study.config import AttentionNetwork, KrigingNetwork, KrigingSetNetwork
+
+from uqsonet.baselines import build_baseline
+from uqsonet.data import load_functions
+from uqsonet.errors import NoUncertaintyError, ObservationError
+from uqsonet.problems import get_problem
+from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, KarhunenLoeveSetNetwork
 
 ATTENTION = AttentionNetwork(
     location_embedding=[5],
@@ -24,7 +25,7 @@ ATTENTION = AttentionNetwork(
     encoder=[6],
     truncation=4,
 )
-METHODS = ("kriging", "attention", "vidon", "ensemble", "cokriging", "sensor_free")
+METHODS = ("karhunen_loeve", "attention", "vidon", "ensemble", "cokriging", "sensor_free")
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +36,16 @@ def models(diffusion_files):
     def network(method: str, config, noise_std: float):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
-            model = build_model(method, "diffusion1d", config, noise_std)
+            model = build_model(method, get_problem("diffusion1d").fields, config, noise_std)
         with torch.no_grad():
             model.fit_constants(data)
         return model.eval()
 
     def made(noise_std: float):
-        kriging = KrigingNetwork(input_modes=20, output_modes=5, branch=[8])
-        kriging_set = KrigingSetNetwork(input_modes=20, output_modes=5, branch=[8])
+        kriging = KarhunenLoeveNetwork(input_modes=20, output_modes=5, branch=[8])
+        kriging_set = KarhunenLoeveSetNetwork(input_modes=20, output_modes=5, branch=[8])
         return {
-            "kriging": network("uqsonet", kriging, noise_std),
+            "karhunen_loeve": network("uqsonet", kriging, noise_std),
             "attention": network("uqsonet", ATTENTION, noise_std),
             "vidon": network("vidon", ATTENTION, noise_std),
             "kriging_vidon": network("vidon", kriging_set, noise_std),
@@ -116,7 +117,7 @@ def test_a_set_without_a_meaning_is_refused(models, method, case):
         models[0.0][method].condition(places, values, None if mask is None else torch.tensor(mask))
 
 
-@pytest.mark.parametrize("method", ["kriging", "cokriging"])
+@pytest.mark.parametrize("method", ["karhunen_loeve", "cokriging"])
 def test_a_repeated_noiseless_sensor_says_no_more_than_one(models, method):
     """The kernel matrix of the pair is singular; the answer is that of the sensor alone."""
     model = models[0.0][method]

@@ -5,24 +5,24 @@ import pytest
 import torch
 
 from uqsonet.errors import DataError
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 from uqsonet.metrics import relative_error
 from uqsonet.posterior import GaussianPosterior
-from uqsonet.reference import compute_reference
 from uqsonet.seeds import torch_generator
 from uqsonet_study.config import BASELINES
-from uqsonet_study.evaluation import evaluate, load_yardstick, points_on, score_reference, score_set
+from uqsonet_study.evaluation import evaluate, load_targets, points_on, score_reference, score_set
 from uqsonet_study.evaluation.scores import narrower_share
+from uqsonet_study.references import compute_reference
 
 
 @pytest.fixture(scope="module")
-def yardstick(toy_files):
-    return load_yardstick(toy_files.functions, toy_files.test, toy_files.evaluation)
+def targets(toy_files):
+    return load_targets(toy_files.functions, toy_files.test, toy_files.evaluation)
 
 
-def exact_law(yardstick, s, noise_std, shift=0.0, stretch=1.0):
+def exact_law(targets, s, noise_std, shift=0.0, stretch=1.0):
     """The exact posterior of a set, as a method could return it."""
-    toy, o = yardstick.problem, yardstick.reference.observations
+    toy, o = targets.problem, targets.reference.observations
     keep = o.mask[s]
     a = toy.shapes(o.locations[s][keep][:, 0])
     gain = torch.linalg.solve(a @ a.T + noise_std**2 * torch.eye(len(a)), a).T
@@ -37,53 +37,53 @@ def exact_law(yardstick, s, noise_std, shift=0.0, stretch=1.0):
     return GaussianPosterior(toy.grid, basis, False, xi[None] + shift, root[None])
 
 
-def scores(yardstick, noise_std, s, **changes):
-    law = exact_law(yardstick, s, noise_std, **changes)
-    return score_set(law, law.basis(), yardstick, s, torch_generator(1, "score", s))
+def scores(targets, noise_std, s, **changes):
+    law = exact_law(targets, s, noise_std, **changes)
+    return score_set(law, law.basis(), targets, s, torch_generator(1, "score", s))
 
 
-def test_the_exact_posterior_scores_at_the_monte_carlo_floor(yardstick, toy_files):
-    ref, config = yardstick.reference, yardstick.config
+def test_the_exact_posterior_scores_at_the_monte_carlo_floor(targets, toy_files):
+    ref, config = targets.reference, targets.config
     error = (1 / config.reference_samples + 1 / config.model_samples) ** 0.5
     for s in range(12):
-        found = scores(yardstick, toy_files.noise_std, s)
+        found = scores(targets, toy_files.noise_std, s)
         mean, std = ref.mean[s].norm(), ref.std[s].norm()
         assert found["err_mean"] * mean < 3.5 * error * std
         assert found["err_std"] < 3.5 * error / 2**0.5
         assert found["w2_gaussian"] < 5 * error * std
 
 
-def test_every_score_sees_a_wrong_law(yardstick, toy_files):
-    good = scores(yardstick, toy_files.noise_std, 0)
-    shifted = scores(yardstick, toy_files.noise_std, 0, shift=1.0)
+def test_every_score_sees_a_wrong_law(targets, toy_files):
+    good = scores(targets, toy_files.noise_std, 0)
+    shifted = scores(targets, toy_files.noise_std, 0, shift=1.0)
     assert shifted["err_mean"] > 5 * good["err_mean"]
     assert shifted["w2_gaussian"] > 5 * good["w2_gaussian"]
-    wide = scores(yardstick, toy_files.noise_std, 0, stretch=3.0)
+    wide = scores(targets, toy_files.noise_std, 0, stretch=3.0)
     assert wide["err_std"] == pytest.approx(2.0, abs=0.15)
     assert wide["mean_std"] == pytest.approx(3 * good["mean_std"], rel=0.1)
     assert wide["crps"] != pytest.approx(good["crps"], rel=0.05)
 
 
-def test_w2_gaussian_equals_the_distance_of_shifted_laws(yardstick, toy_files):
-    toy = yardstick.problem
+def test_w2_gaussian_equals_the_distance_of_shifted_laws(targets, toy_files):
+    toy = targets.problem
     response = toy.responses(toy.grid.points()[:, 0])
     shift = response.sum(1)
     expected = float((toy.grid.quadrature() * shift**2).sum().sqrt())
-    found = scores(yardstick, toy_files.noise_std, 4, shift=1.0)["w2_gaussian"]
+    found = scores(targets, toy_files.noise_std, 4, shift=1.0)["w2_gaussian"]
     assert found == pytest.approx(expected, rel=0.05)
 
 
-def test_the_reference_scores_itself_by_its_repetition(yardstick):
-    ref = yardstick.reference
-    found = score_reference(yardstick, 3)
+def test_the_reference_scores_itself_by_its_repetition(targets):
+    ref = targets.reference
+    found = score_reference(targets, 3)
     assert found["err_mean"] == float(relative_error(ref.repeat_mean[3], ref.mean[3])) > 0
     assert found["err_std"] < 0.06 and "w2" not in found
 
 
-def test_truth_belongs_to_the_function_that_was_observed(yardstick):
-    o, truth = yardstick.reference.observations, yardstick.truth
+def test_truth_belongs_to_the_function_that_was_observed(targets):
+    o, truth = targets.reference.observations, targets.truth
     for s in range(8, 12):  # four sensors with noise 0.5 pin the line roughly
-        mean = yardstick.reference.mean[s]
+        mean = targets.reference.mean[s]
         own = (truth[s] - mean).norm()
         others = [(truth[t] - mean).norm() for t in range(8, 12) if t != s]
         assert own < 1.5 * max(others)
@@ -183,16 +183,16 @@ def test_cut_lines_are_grid_lines():
 
 
 def test_errors_on_a_line_are_those_of_its_points(toy_files, tmp_path):
-    yardstick = load_yardstick(toy_files.functions, toy_files.test, toy_files.evaluation, ["x=0.5"])
-    (k,) = yardstick.lines["x=0.5"]
-    law = exact_law(yardstick, 2, toy_files.noise_std, shift=0.1)
-    found = score_set(law, law.basis(), yardstick, 2, torch_generator(1, "line"))
-    truth = yardstick.reference.mean[2, k]
+    targets = load_targets(toy_files.functions, toy_files.test, toy_files.evaluation, ["x=0.5"])
+    (k,) = targets.lines["x=0.5"]
+    law = exact_law(targets, 2, toy_files.noise_std, shift=0.1)
+    found = score_set(law, law.basis(), targets, 2, torch_generator(1, "line"))
+    truth = targets.reference.mean[2, k]
     assert found["err_mean@x=0.5"] == pytest.approx(
         float((law.mean()[0, k] - truth).abs() / truth.abs()), rel=0.05
     )
     assert found["err_std@x=0.5"] != found["err_std"]
-    reference = score_reference(yardstick, 2)
+    reference = score_reference(targets, 2)
     assert {"err_mean@x=0.5", "err_std@x=0.5"} <= set(reference)
 
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from uqsonet.gaussian_process import GaussianField, condition, squared_exponential
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
+from uqsonet.gaussian import condition
+from uqsonet.gaussian_process import GaussianField, squared_exponential
 from uqsonet.problems import get_problem
 
 STD, LENGTH = 0.5, 0.3

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from uqsonet.errors import ObservationError
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 
 LINE = Grid((-1.0,), (1.0,), (41,))
 BOX = Grid((0.0, -1.0), (2.0, 1.0), (9, 13))

@@ -13,10 +13,12 @@ import torch
 from scipy.spatial.distance import pdist
 from scipy.stats import chi2
 
-from uqsonet import layouts
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.grids import Grid
-from uqsonet.layouts import (
+from uqsonet.fields import Grid
+from uqsonet.seeds import numpy_generator
+from uqsonet_study import layouts
+from uqsonet_study.config import SensorsConfig
+from uqsonet_study.layouts import (
     BLOCK,
     Lattice,
     candidates,
@@ -26,8 +28,6 @@ from uqsonet.layouts import (
     regular_space_layouts,
     uniform_layouts,
 )
-from uqsonet.seeds import numpy_generator
-from uqsonet_study.config import SensorsConfig
 
 SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (101, 101))
 """The grid of the paper's two-dimensional problems."""

@@ -6,12 +6,12 @@ import torch
 from scipy.stats import norm
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 from uqsonet.posterior import (
     GaussianPosterior,
     LatentPosterior,
     PointPosterior,
-    coefficient_moments,
+    moments_of,
     spread,
 )
 
@@ -163,9 +163,9 @@ def test_a_point_posterior_has_a_mean_only():
         posterior.std()
 
 
-def test_coefficient_moments_and_spread_equal_numpy():
+def test_moments_of_and_spread_equal_numpy():
     samples = torch.from_numpy(np.random.default_rng(0).standard_normal((2, 50, 3))).float()
-    mean, covariance = coefficient_moments(samples)
+    mean, covariance = moments_of(samples)
     for i in range(2):
         np.testing.assert_allclose(mean[i], samples[i].double().mean(0), rtol=1e-12)
         np.testing.assert_allclose(covariance[i], np.cov(samples[i].double().numpy().T), rtol=1e-10)

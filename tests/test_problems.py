@@ -93,7 +93,7 @@ def test_u_solves_the_discrete_equation_of_its_section(name):
 @every
 def test_u_vanishes_where_the_boundary_factor_does_and_only_there(name):
     problem = get_problem(name)
-    factor = problem.boundary_factor(problem.grid.points())
+    factor = problem.fields.boundary_factor(problem.grid.points())
     assert factor.shape == (problem.grid.size,) and (factor >= 0).all()
     _, _, u = drawn(name, 4)
     assert (u[:, factor == 0] == 0).all()

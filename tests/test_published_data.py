@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from uqsonet.devices import processor
 from uqsonet.problems import get_problem
-from uqsonet.simulation import processor, simulate_shard
-from uqsonet.storage.arrays import array_digest
+from uqsonet.storage.files import array_digest
+from uqsonet_study.simulation import simulate_shard
 
 RECORDS = sorted((Path(__file__).parents[1] / "published" / "simulate").glob("*.json"))
 

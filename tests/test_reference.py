@@ -4,12 +4,14 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from uqsonet.data import load_functions
 from uqsonet.metrics import wasserstein2
 from uqsonet.problems import get_problem
-from uqsonet.reference import compute_reference, load_reference, sample_reference
-from uqsonet.simulation import load_functions
-from uqsonet.storage import file_digest
+from uqsonet.reference.files import load_reference
+from uqsonet.reference.sampling import sample_reference
+from uqsonet.storage.files import file_digest
 from uqsonet_study.config import EvaluationConfig
+from uqsonet_study.references import compute_reference
 
 TOY = get_problem("toy_linear")
 POINTS = TOY.grid.points()

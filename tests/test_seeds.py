@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from uqsonet.data import load_functions
 from uqsonet.problems import get_problem
 from uqsonet.seeds import numpy_generator, torch_generator
-from uqsonet.simulation import load_functions, simulate, simulate_shard
-from uqsonet.storage import file_digest
+from uqsonet.storage.files import file_digest
 from uqsonet_study.config import ProblemConfig
+from uqsonet_study.simulation import simulate, simulate_shard
 
 PATHS = [
     ("toy", "training", "functions", 0),

@@ -6,10 +6,10 @@ import torch
 from scipy.stats import norm
 
 from uqsonet.errors import ObservationError
-from uqsonet.grids import Grid
-from uqsonet.layouts import uniform_layouts
+from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
-from uqsonet.sensors import evaluation_observations, make_observations, observe
+from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.references import evaluation_observations
 
 GRID = Grid((-1.0,), (1.0,), (33,))
 X = torch.tensor([[0.1], [-0.4], [0.9]])
@@ -19,7 +19,7 @@ Y = torch.tensor([1.0, 2.0, 3.0])
 def test_observe_reads_the_field_at_the_sensors():
     problem = get_problem("toy_linear")
     kappa = torch.arange(66.0).reshape(2, 33)
-    x, y = observe(problem, kappa, torch.tensor([[0, 32], [16, 1]]))
+    x, y = problem.fields.input.read(kappa, torch.tensor([[0, 32], [16, 1]]))
     assert y.tolist() == [[0.0, 32.0], [49.0, 34.0]]
     torch.testing.assert_close(x[..., 0], torch.tensor([[-1.0, 1.0], [0.0, -0.9375]]))
 
@@ -28,9 +28,11 @@ def test_noise_is_additive_on_the_gaussian_field():
     layouts, noise = torch.tensor([[3, 8]]), torch.tensor([[0.5, -1.0]])
     toy, diffusion = get_problem("toy_linear"), get_problem("diffusion1d")
     kappa = torch.rand(1, 33) + 1
-    torch.testing.assert_close(observe(toy, kappa, layouts, noise)[1], kappa[:, [3, 8]] + noise)
+    torch.testing.assert_close(
+        toy.fields.input.read(kappa, layouts, noise)[1], kappa[:, [3, 8]] + noise
+    )
     kappa = torch.rand(1, 401) + 1
-    found = observe(diffusion, kappa, layouts, noise)[1]
+    found = diffusion.fields.input.read(kappa, layouts, noise)[1]
     torch.testing.assert_close(found, kappa[:, [3, 8]] * noise.exp())
 
 

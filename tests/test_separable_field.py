@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from uqsonet.fields import Grid
 from uqsonet.gaussian_process import GaussianField, SeparableField, squared_exponential
-from uqsonet.grids import Grid
 from uqsonet.problems import get_problem
 
 STD, LENGTH = 0.7, 0.3

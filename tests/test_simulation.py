@@ -16,14 +16,18 @@ import pytest
 import torch
 
 import uqsonet
-from uqsonet import blocks, simulation
+from uqsonet import blocks
 from uqsonet.baselines import Cokriging
+from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
 from uqsonet.problems import get_problem
-from uqsonet.simulation import Functions, load_functions, simulate, simulate_shard
-from uqsonet.storage import ArrayFile, file_digest, write_arrays
+from uqsonet.storage.arrays import write_arrays
+from uqsonet.storage.files import file_digest
+from uqsonet.storage.reading import ArrayFile
+from uqsonet_study import simulation
 from uqsonet_study.check import check_path
 from uqsonet_study.config import ProblemConfig
+from uqsonet_study.simulation import simulate, simulate_shard
 
 SIZES = ProblemConfig(training=23, validation=3, test=9, shard=5)
 NAMES = [f"{s}/{a}" for s in ("training", "validation", "test") for a in ("kappa", "u")]
@@ -174,13 +178,13 @@ def test_the_record_describes_the_file(tmp_path):
 def test_functions_are_the_same_from_disk_in_memory_and_in_blocks(tmp_path):
     simulate("toy_linear", SIZES, 7, tmp_path / "f.h5")
     lazy = load_functions(tmp_path / "f.h5", "training")
-    assert lazy.size == 23 and lazy.problem.name == "toy_linear"
+    assert lazy.size == 23 and lazy.fields.name == "toy_linear"
     pairs = list(lazy.blocks(10))  # before anything is held
     assert [len(u) for _, u in pairs] == [10, 10, 3]
     for k, part in enumerate((lazy.kappa, lazy.u)):
         assert part.dtype == torch.float32 and torch.equal(torch.cat([p[k] for p in pairs]), part)
     assert lazy.kappa is lazy.kappa
-    held = Functions(lazy.problem, "training", lazy.kappa, lazy.u)
+    held = Functions(lazy.fields, "training", lazy.kappa, lazy.u)
     for (a, b), (c, d) in zip(held.blocks(4), lazy.blocks(4), strict=True):
         assert torch.equal(a, c) and torch.equal(b, d)
 
@@ -236,7 +240,7 @@ def test_damage_of_the_last_array_is_noticed_by_a_pass_over_pairs(tmp_path):
 def test_cokriging_from_many_blocks_is_that_from_one(monkeypatch):
     problem = get_problem("diffusion1d")
     kappa, u = problem.sample(np.random.default_rng(0), 300)
-    functions = Functions(problem, "training", kappa.float(), u[:, ::4].float())
+    functions = Functions(problem.fields, "training", kappa.float(), u[:, ::4].float())
     x, y = torch.tensor([[-0.5], [0.1], [0.6]]), torch.tensor([0.6, 1.1, 0.8])
     one = Cokriging(functions, 0.1).condition(x, y)
     monkeypatch.setattr(blocks, "BLOCK_VALUES", 401 * 17)

@@ -17,19 +17,11 @@ import torch
 import uqsonet
 from uqsonet import storage
 from uqsonet.errors import DataError
-from uqsonet.storage import (
-    ArrayFile,
-    Stream,
-    array_kind,
-    atomic_path,
-    file_digest,
-    read_weights,
-    reading,
-    remove_debris,
-    write_arrays,
-    write_text,
-    write_weights,
-)
+from uqsonet.storage import reading
+from uqsonet.storage.arrays import Stream, write_arrays
+from uqsonet.storage.files import atomic_path, file_digest, remove_debris, write_text
+from uqsonet.storage.reading import ArrayFile, array_kind
+from uqsonet.storage.weights import read_weights, write_weights
 
 A = np.random.default_rng(0).standard_normal((50, 7)).astype(np.float32)
 B = np.arange(12, dtype=np.int32).reshape(3, 4)

@@ -1,8 +1,8 @@
 """Two predictors without networks that every learned model must beat.
 
 `SensorFree` ignores the sensors: prior mean and spread of u. `Cokriging` is the best linear
-predictor: sensor readings of the transformed input and u as one Gaussian, moments from the
-training pairs. Both answer `condition` as a trained model does.
+predictor: sensor values of the transformed input and u as one Gaussian, moments from the training
+pairs. Both answer `condition` as a trained model does.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from uqsonet.data import Functions
 from uqsonet.errors import ConfigError
-from uqsonet.gaussian_process import covariance_root
+from uqsonet.gaussian import covariance_root
+from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+from uqsonet.models.random_operator import residual_covariance
 from uqsonet.modes import empirical_modes
-from uqsonet.nn.intrinsic import residual_covariance
-from uqsonet.nn.kriging import KrigingUQSONet
 from uqsonet.posterior import GaussianPosterior, Posterior
-from uqsonet.sensors import observations_of
-from uqsonet.simulation import Functions
-from uqsonet_study.config import KrigingNetwork
 
 INPUT_MODES, OUTPUT_MODES = 256, 64
 """At most; modes below the rounding of the data are left out by themselves."""
@@ -28,26 +26,26 @@ class SensorFree:
     """The law of u without any observation, as a Gaussian on the leading modes of u."""
 
     def __init__(self, functions: Functions, noise_std: float) -> None:
-        self.problem = functions.problem
-        self.grid, _ = functions.problem.training_grid()
-        count = min(OUTPUT_MODES, functions.size - 1, self.grid.size)
+        self.fields = functions.fields
+        self._training_grid, _ = self.fields.training_grid()
+        count = min(OUTPUT_MODES, functions.size - 1, self._training_grid.size)
         modes = empirical_modes(functions.u_rows, count, "output modes")
         self._stacked = torch.cat([modes.mean[:, None], modes.vectors], dim=1)
         self._root = torch.diag(modes.std)
 
     def _basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        values = self.grid.interpolate(self._stacked, queries)
+        values = self._training_grid.interpolate(self._stacked, queries)
         return values[:, 0], values[:, 1:]
 
     def condition(
         self, locations: object, values: object, mask: object = None, noise_std: float | None = None
     ) -> Posterior:
         """Return the prior law of u, once per observation set."""
-        observations, single = observations_of(self.problem, locations, values, mask)
+        observations, single = self.fields.input.observations(locations, values, mask)
         size = len(observations.values)
         mean = torch.zeros(size, len(self._root), dtype=torch.float64)
         root = self._root.expand(size, -1, -1)
-        return GaussianPosterior(self.problem.grid, self._basis, single, mean, root)
+        return GaussianPosterior(self.fields.output.grid, self._basis, single, mean, root)
 
 
 class Cokriging:
@@ -55,18 +53,16 @@ class Cokriging:
 
     def __init__(self, functions: Functions, noise_std: float) -> None:
         most = functions.size - 1
-        network = KrigingNetwork(
-            input_modes=min(INPUT_MODES, most, functions.kappa_rows.shape[1]),
-            output_modes=min(OUTPUT_MODES, most, functions.u_rows.shape[1]),
-            branch=[1],  # the perceptron is not used
+        self.fields, self._noise_std = functions.fields, noise_std
+        self._bases = KarhunenLoeveBases(
+            functions.fields,
+            min(INPUT_MODES, most, functions.kappa_rows.shape[1]),
+            min(OUTPUT_MODES, most, functions.u_rows.shape[1]),
         )
-        self.problem = functions.problem
-        self._noise_std = noise_std
-        with torch.no_grad():
-            self._linear = KrigingUQSONet(functions.problem.name, network, noise_std)
-            self._linear.fit_constants(functions)
-            targets = self._linear.targets(functions)
-        self._weight = self._linear.start_weight.double()
+        self._bases.fit(functions)
+        targets = self._bases.targets(functions)
+        self._bases.forget()
+        self._weight = self._bases.linear_weight.double()
         unexplained = residual_covariance(targets["a"], targets["c"], self._weight)
         self._remainder = covariance_root(unexplained)
 
@@ -74,13 +70,14 @@ class Cokriging:
         self, locations: object, values: object, mask: object = None, noise_std: float | None = None
     ) -> Posterior:
         """Return the Gaussian law of u given sensors."""
-        observations, single = observations_of(self.problem, locations, values, mask)
+        observations, single = self.fields.input.observations(locations, values, mask)
         level = self._noise_std if noise_std is None else noise_std
-        law = self._linear.input_law(observations, level)
+        law = self._bases.input_law(observations, level)
         mean = law.mean @ self._weight.T
         explained = law.spread(self._weight)
         root = torch.cat([explained, self._remainder.expand(len(mean), -1, -1)], dim=-1)
-        return GaussianPosterior(self.problem.grid, self._linear.basis, single, mean, root)
+        basis = self._bases.output_basis
+        return GaussianPosterior(self.fields.output.grid, basis, single, mean, root)
 
 
 def build_baseline(name: str, functions: Functions, noise_std: float) -> SensorFree | Cokriging:

@@ -1,9 +1,11 @@
-"""Where tensors may live."""
+"""Where tensors may live, and on what machine."""
 
 from __future__ import annotations
 
 import ctypes
+import platform
 import re
+from pathlib import Path
 
 import torch
 
@@ -45,3 +47,13 @@ def keep_freed_memory() -> None:
         return
     mallopt(_MMAP_THRESHOLD, 1 << 30)
     mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def processor() -> str:
+    """Return the processor's name: the same seed gives the same bytes on the same one."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()

@@ -1,4 +1,4 @@
-"""Gaussian fields on a grid: kernels, exact sampling, exact conditioning on noisy sensors.
+"""Gaussian processes on a grid: kernels, exact sampling, exact conditioning on noisy sensors.
 
 A field is held as ``mean + factor @ xi`` with ``xi ~ N(0, I_r)``: the eigenfactor of the grid
 covariance, cut only where eigenvalues fall below rounding; on tensor grids a Kronecker product
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from uqsonet.gaussian import GaussianLaw, condition
 
 RELATIVE_CUT = 1e-14
 """Eigenvalues below this fraction of the largest are rounding noise of float64."""
@@ -46,101 +47,6 @@ def squared_exponential(std: float, length: float, halved: bool = False) -> Kern
         return std**2 * torch.exp(-squared / scale)
 
     return kernel
-
-
-@dataclass(frozen=True)
-class GaussianLaw:
-    """A posterior law of standard normal coordinates: the prior, narrowed along a few directions.
-
-    Its covariance has the symmetric root ``I - directions.T @ diag(shrink) @ directions``, exact
-    for singular covariances too. Held in this form a posterior sample costs hardly more than a
-    prior one, whatever the rank of the field.
-
-    Attributes
-    ----------
-    mean : Tensor, shape (..., r)
-    directions : Tensor, shape (..., m, r)
-        Orthonormal rows: what the sensors see of the coordinates.
-    shrink : Tensor, shape (..., m)
-        One minus the posterior standard deviation along each direction.
-    """
-
-    mean: Float[Tensor, "*batch r"]
-    directions: Float[Tensor, "*batch m r"]
-    shrink: Float[Tensor, "*batch m"]
-
-    @property
-    def root(self) -> Float[Tensor, "*batch r r"]:
-        """The symmetric root of the covariance as a matrix."""
-        rank = self.mean.shape[-1]
-        identity = torch.eye(rank, dtype=self.mean.dtype, device=self.mean.device)
-        seen = self.shrink[..., None] * self.directions
-        return identity - self.directions.transpose(-1, -2) @ seen
-
-    def spread(self, rows: Float[Tensor, "*rows k r"]) -> Float[Tensor, "*result k r"]:
-        """Return ``rows @ root`` without forming the root."""
-        seen = (rows @ self.directions.transpose(-1, -2)) * self.shrink[..., None, :]
-        return rows - seen @ self.directions
-
-    def coordinates(self, normals: Float[Tensor, "*rows k r"]) -> Float[Tensor, "*result k r"]:
-        """Map standard normals (..., k, r) to posterior samples of the coordinates."""
-        return self.mean[..., None, :] + self.spread(normals)
-
-
-def covariance_root(covariance: Float[Tensor, "*batch k k"]) -> Float[Tensor, "*batch k k"]:
-    """Return the symmetric root of the matrix's nearest covariance: negative parts are cut off."""
-    values, vectors = torch.linalg.eigh(covariance)
-    return (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.transpose(-1, -2)
-
-
-def condition(
-    rows: Float[Tensor, "*batch m r"],
-    residuals: Float[Tensor, "*batch m"],
-    noise_std: float,
-    mask: Bool[Tensor, "*batch m"] | None,
-) -> GaussianLaw:
-    """Condition ``xi ~ N(0, I_r)`` on ``residuals = rows @ xi + noise``.
-
-    The posterior is computed from the singular values of `rows`, so exact (noiseless) and repeated
-    sensors need no jitter: directions that are observed twice without noise are used once, in
-    the least-squares sense.
-
-    Parameters
-    ----------
-    rows : Tensor, shape (..., m, r)
-        Row i holds the response of sensor i to each coordinate of `xi`.
-    residuals : Tensor, shape (..., m)
-        Observed value minus prior mean at each sensor.
-    noise_std : float
-        Standard deviation of independent Gaussian observation noise; zero is allowed.
-    mask : Tensor of bool, shape (..., m), or None
-        False marks padding, which has no influence.
-
-    Returns
-    -------
-    GaussianLaw
-        Leading dimensions as those of the arguments.
-
-    Notes
-    -----
-    With ``rows = U S V^T`` the posterior mean is ``V S / (S**2 + sigma**2) U^T residuals`` and
-    the covariance ``I - V diag(S**2 / (S**2 + sigma**2)) V^T`` (appendix A.2), whose symmetric
-    root is ``I - V diag(1 - sigma / sqrt(S**2 + sigma**2)) V^T``. Applied to prior normals it
-    gives posterior samples at the cost of prior ones (as Matheron's rule does, in coordinates).
-    """
-    if mask is not None:
-        rows = rows * mask[..., None].to(rows.dtype)
-        residuals = torch.where(mask, residuals, torch.zeros_like(residuals))
-    left, singular, right = torch.linalg.svd(rows, full_matrices=False)
-    # Directions below rounding carry no information; with noise they carry S^2/sigma^2, harmless.
-    floor = singular.amax(-1, keepdim=True) * rows.shape[-1] * torch.finfo(rows.dtype).eps
-    seen = singular > floor
-    total = torch.where(seen, singular**2 + noise_std**2, torch.ones_like(singular))
-    gain = torch.where(seen, singular / total, torch.zeros_like(singular))
-    projected = (left.transpose(-1, -2) @ residuals[..., None])[..., 0]
-    mean = (right.transpose(-1, -2) @ (gain * projected)[..., None])[..., 0]
-    shrink = torch.where(seen, 1.0 - noise_std / total.sqrt(), torch.zeros_like(singular))
-    return GaussianLaw(mean, right, shrink)
 
 
 Mean = Callable[[Tensor], Tensor]

@@ -6,15 +6,14 @@ between Gaussians (Bures), CRPS and coverage of central bands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import scoringrules
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from uqsonet.gaussian_process import covariance_root
+from uqsonet.gaussian import covariance_root
 
 
 def relative_error(
@@ -41,7 +40,10 @@ def wasserstein2(
     Two samples of the same law are at a positive distance, which falls slowly with n; read it
     beside the distance of two independent reference draws.
     """
-    import ot  # deferred: it imports every array library there is, for seconds
+    try:
+        import ot  # deferred: it imports every array library there is, for seconds
+    except ImportError:
+        raise ImportError("wasserstein2 needs POT: pip install 'uqsonet[study]'") from None
 
     root = quadrature.double().sqrt()
     cost = torch.cdist(first.double() * root, second.double() * root).square().numpy()
@@ -81,12 +83,12 @@ def ascending(samples: Float[Tensor, "n M"]) -> Float[Tensor, "M n"]:
 def crps(ordered: Float[Tensor, "M n"], truth: Float[Tensor, " M"]) -> float:
     """Return the CRPS of `ascending` samples against one outcome (M,), averaged over points.
 
-    By probability-weighted moments: unbiased, so ensembles of different size compare.
+    Unbiased (``E|X - y| - E|X - X'| / 2`` over pairs of different samples), so ensembles of
+    different size compare.
     """
-    # scoringrules' own default (no weights) is not of the type that it declares.
-    score: Callable[..., np.ndarray] = scoringrules.crps_ensemble  # pyright: ignore
-    scores = score(truth.numpy(), ordered.numpy(), estimator="pwm", sorted_ensemble=True)
-    return float(np.asarray(scores).mean())
+    n = ordered.shape[1]
+    apart = _distances(ordered) / (n * (n - 1))
+    return float(((ordered - truth[:, None]).abs().mean(1) - apart).mean())
 
 
 def expected_crps(ordered: Float[Tensor, "M n"], outcomes: Float[Tensor, "M k"]) -> float:

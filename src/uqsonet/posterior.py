@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 
 Basis = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Maps queries (M, d) to offset (M,) and basis (M, p)."""
@@ -37,10 +37,10 @@ class Posterior(ABC):
         self._grid, self._basis, self.single = grid, basis, single
 
     @abstractmethod
-    def moments(
+    def coefficient_moments(
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return mean (B, p) and covariance (B, p, p) of the coefficients.
+        """Return mean (B, p) and covariance (B, p, p) of the coefficients c, not of u.
 
         Parameters
         ----------
@@ -51,8 +51,8 @@ class Posterior(ABC):
         """
 
     @abstractmethod
-    def draw(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficient samples (B, size, p); `sample` maps them to functions."""
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return samples (B, size, p) of the coefficients c, not of u; `sample` gives functions."""
 
     def basis(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return offset (M,) and basis (M, p) of the expansion at queries (M, d)."""
@@ -76,13 +76,13 @@ class Posterior(ABC):
     def mean(self, queries: Tensor | None = None) -> Tensor:
         """Return the posterior mean at queries (M, d); by default on the problem's grid."""
         offset, basis = self.basis(queries)
-        mean, _ = self.moments()
+        mean, _ = self.coefficient_moments()
         return self._strip(offset + mean @ basis.T)
 
     def std(self, queries: Tensor | None = None) -> Tensor:
         """Return the posterior standard deviation of u (no decoder noise is added)."""
         _, basis = self.basis(queries)
-        _, covariance = self.moments()
+        _, covariance = self.coefficient_moments()
         return self._strip(spread(basis, covariance))
 
     def sample(
@@ -100,7 +100,7 @@ class Posterior(ABC):
         if size < 1:
             raise ObservationError(f"size must be at least 1, found {size}")
         offset, basis = self.basis(queries)
-        return self._strip(offset + self.draw(size, generator or _fixed()) @ basis.T)
+        return self._strip(offset + self.coefficient_samples(size, generator or _fixed()) @ basis.T)
 
     def quantile(
         self,
@@ -146,11 +146,11 @@ class LatentPosterior(Posterior):
         self._sampler, self._estimate = draw, estimate
         self._cache: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def draw(self, size: int, generator: torch.Generator) -> Tensor:
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return ``b(z)`` for `size` draws of z."""
         return self._sampler(size, generator)
 
-    def moments(
+    def coefficient_moments(
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return moments from `size` draws; without a generator from a fixed seed, and kept."""
@@ -163,7 +163,7 @@ class LatentPosterior(Posterior):
     def _moments(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         if self._estimate is not None:
             return self._estimate(size, generator)
-        return coefficient_moments(self.draw(size, generator))
+        return moments_of(self.coefficient_samples(size, generator))
 
 
 class GaussianPosterior(Posterior):
@@ -173,13 +173,13 @@ class GaussianPosterior(Posterior):
         super().__init__(grid, basis, single)
         self._mean, self._root = mean, root
 
-    def moments(
+    def coefficient_moments(
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the exact moments; `size` and `generator` have no influence."""
         return self._mean, self._root @ self._root.transpose(-1, -2)
 
-    def draw(self, size: int, generator: torch.Generator) -> Tensor:
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return Gaussian coefficients."""
         shape = (len(self._mean), size, self._root.shape[-1])
         normal = torch.randn(shape, generator=generator, dtype=self._mean.dtype)
@@ -207,13 +207,13 @@ class PointPosterior(Posterior):
         """Raise `NoUncertaintyError`."""
         raise NoUncertaintyError(f"{self._method} is deterministic: it has a mean and no spread")
 
-    def moments(
+    def coefficient_moments(
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Raise `NoUncertaintyError`."""
         raise NoUncertaintyError(f"{self._method} is deterministic: it has a mean and no spread")
 
-    def draw(self, size: int, generator: torch.Generator) -> Tensor:
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Raise `NoUncertaintyError`."""
         raise NoUncertaintyError(f"{self._method} is deterministic: it cannot be sampled")
 
@@ -223,7 +223,7 @@ def spread(basis: Float[Tensor, "M p"], covariance: Float[Tensor, "B p p"]) -> F
     return ((basis @ covariance) * basis).sum(-1).clamp_min(0).sqrt()
 
 
-def coefficient_moments(
+def moments_of(
     samples: Float[Tensor, "B n p"],
 ) -> tuple[Float[Tensor, "B p"], Float[Tensor, "B p p"]]:
     """Return mean (B, p) and unbiased covariance (B, p, p) of samples (B, n, p), float64."""

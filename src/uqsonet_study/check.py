@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from uqsonet.data import SPLITS, load_functions
 from uqsonet.errors import DataError, UQSONetError
-from uqsonet.layouts import load_layouts
 from uqsonet.nn.weights import load
-from uqsonet.reference import load_reference
-from uqsonet.simulation import SPLITS, load_functions
-from uqsonet.storage import ArrayFile, array_kind, read_weights
+from uqsonet.reference.files import load_reference
+from uqsonet.storage.reading import ArrayFile, array_kind
+from uqsonet.storage.weights import read_weights
+from uqsonet_study.layouts import load_layouts
 
 LARGEST_FIELD = 1 << 20
 """Characters in one field of a CSV file; ours are far shorter."""

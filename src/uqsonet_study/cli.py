@@ -148,7 +148,7 @@ def readme(
     root: Annotated[Path, typer.Argument(help="Where README.md and docs are.")] = Path(),
 ) -> None:
     """Write the tables of results in README and docs anew from `published/`."""
-    from uqsonet.storage import write_text
+    from uqsonet.storage.files import write_text
     from uqsonet_study.report.readme import published_tables, updated
 
     with _clear_errors():
@@ -164,7 +164,7 @@ def readings(
     ),
 ) -> None:
     """Write the tables of docs/reproduction.md anew from `readings.csv`."""
-    from uqsonet.storage import write_text
+    from uqsonet.storage.files import write_text
     from uqsonet_study.report.page.readings import load_readings, updated
 
     with _clear_errors():

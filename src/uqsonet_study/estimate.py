@@ -13,19 +13,19 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from uqsonet.nn.base import OperatorModel, build_model
 
 from uqsonet.baselines import build_baseline
-from uqsonet.layouts import uniform_layouts
-from uqsonet.nn.base import OperatorModel, build_model
-from uqsonet.posterior import coefficient_moments
+from uqsonet.data import Functions
+from uqsonet.posterior import moments_of
 from uqsonet.problems import get_problem
 from uqsonet.reference.directions import Directions
 from uqsonet.reference.sampling import control_samples
 from uqsonet.seeds import numpy_generator, torch_generator
-from uqsonet.simulation import Functions
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler
 from uqsonet_study.config import Config, Evaluation, EvaluationConfig
+from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.pipeline import TOGETHER, Plan
 
 CLOSED_FORM_SECONDS = 0.1
@@ -77,7 +77,7 @@ def _some_functions(problem_name: str) -> Functions:
     ]
     kappa = problem.transform.inverse(torch.cat(fields)).float()
     u = kappa[:, problem.training_grid()[1]].contiguous()
-    return Functions(problem, "training", kappa, u)
+    return Functions(problem.fields, "training", kappa, u)
 
 
 def _training_step(
@@ -94,12 +94,14 @@ def _training_step(
         fitting = _timed(lambda: model.fit_constants(data), 2) / SAMPLE
     layouts = {
         m: torch.from_numpy(
-            uniform_layouts(numpy_generator(0, "estimate", m), data.problem.grid.size, m, SAMPLE)
+            uniform_layouts(
+                numpy_generator(0, "estimate", m), data.fields.input.grid.size, m, SAMPLE
+            )
         ).long()
         for m in chosen.sensors.counts
     }
     sampler = BatchSampler(
-        data.problem,
+        data.fields,
         settings,
         data.kappa,
         model.targets(data),
@@ -120,10 +122,10 @@ def _posterior_sample(model: OperatorModel, case: str, config: Config) -> float:
     if not model.probabilistic:
         return 0.0
     count = config.cases[case].sensors.counts[-1]
-    places = model.problem.grid.points()[:count]
+    places = model.fields.input.grid.points()[:count]
     posterior = model.condition(places, torch.ones(count))
     generator = torch_generator(0, "estimate")
-    return _timed(lambda: coefficient_moments(posterior.draw(SAMPLE, generator))) / SAMPLE
+    return _timed(lambda: moments_of(posterior.coefficient_samples(SAMPLE, generator))) / SAMPLE
 
 
 @cache
@@ -190,7 +192,7 @@ class Meter:
     def _model(self, case: str, method: str) -> OperatorModel:
         chosen = self.config.cases[case]
         network = self.config.method_of(case, method).network
-        return build_model(method, chosen.problem, network, chosen.noise_std)
+        return build_model(method, get_problem(chosen.problem).fields, network, chosen.noise_std)
 
     def step(self, case: str, method: str) -> tuple[float, float]:
         """Return seconds of one training step, and of fitting constants to one pair."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import UQSONetError
-from uqsonet.storage import remove_debris
+from uqsonet.storage.files import remove_debris
 from uqsonet_study import locks
 
 LOG = logging.getLogger("uqsonet")

@@ -14,14 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from uqsonet.errors import DataError
-from uqsonet.storage import (
-    ArrayFile,
-    Meta,
-    provenance,
-    remove_debris,
-    remove_numbered,
-    write_arrays,
-)
+from uqsonet.storage.arrays import write_arrays
+from uqsonet.storage.files import Meta, provenance, remove_debris, remove_numbered
+from uqsonet.storage.reading import ArrayFile
 
 LOG = logging.getLogger("uqsonet")
 

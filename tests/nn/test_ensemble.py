@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-
-from uqsonet.errors import ObservationError
 from uqsonet.nn.base import build_model
 from uqsonet.nn.ensemble import DeepEnsemble
-from uqsonet.posterior import coefficient_moments
+
+from uqsonet.errors import ObservationError
+from uqsonet.posterior import moments_of
+from uqsonet.problems import get_problem
 from uqsonet_study.config import AttentionNetwork
 
 SMALL = AttentionNetwork(
@@ -24,7 +25,9 @@ PLACES, VALUES = torch.tensor([[[-0.5], [0.2]], [[0.1], [0.7]]]), torch.tensor([
 def members():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        return [build_model("vidon", "toy_linear", SMALL, 0.5) for _ in range(5)]
+        return [
+            build_model("vidon", get_problem("toy_linear").fields, SMALL, 0.5) for _ in range(5)
+        ]
 
 
 def test_mean_and_spread_are_those_of_the_members(members):
@@ -49,8 +52,8 @@ def test_every_sample_is_the_function_of_a_member(members):
 
 def test_drawn_moments_tend_to_the_exact_ones(members):
     law = DeepEnsemble(members).condition(PLACES, VALUES)
-    mean, covariance = law.moments()
-    drawn = coefficient_moments(law.draw(20_000, torch.Generator().manual_seed(2)))
+    mean, covariance = law.coefficient_moments()
+    drawn = moments_of(law.coefficient_samples(20_000, torch.Generator().manual_seed(2)))
     assert torch.allclose(drawn[0], mean, atol=0.02)
     assert torch.allclose(drawn[1], covariance, atol=0.02)
 
@@ -63,6 +66,8 @@ def test_one_set_has_no_batch_dimension(members):
 def test_an_ensemble_of_one_or_of_random_models_is_refused(members):
     with pytest.raises(ObservationError, match="at least two members"):
         DeepEnsemble(members[:1])
-    random = [build_model("uqsonet", "toy_linear", SMALL, 0.5) for _ in range(2)]
+    random = [
+        build_model("uqsonet", get_problem("toy_linear").fields, SMALL, 0.5) for _ in range(2)
+    ]
     with pytest.raises(ObservationError, match="must be deterministic"):
         DeepEnsemble(random).condition(PLACES, VALUES)

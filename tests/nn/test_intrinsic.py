@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-
-from uqsonet.gaussian_process import covariance_root
 from uqsonet.nn.intrinsic import (
     KEPT,
     residual_covariance,
     residual_slopes,
     standardised_residuals,
 )
+
+from uqsonet.gaussian import covariance_root
 
 
 def pairs(size, slopes, noise=1.0):

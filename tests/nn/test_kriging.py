@@ -3,24 +3,24 @@
 import numpy as np
 import pytest
 import torch
+from uqsonet.nn.kriging import KrigingUQSONet
 
 from uqsonet.baselines import Cokriging
-from uqsonet.nn.kriging import KrigingUQSONet
+from uqsonet.data import Functions
 from uqsonet.problems import get_problem
-from uqsonet.simulation import Functions
-from uqsonet_study.config import KrigingNetwork
+from uqsonet_study.config import KarhunenLoeveNetwork
 
 
 @pytest.fixture(scope="module")
 def functions() -> Functions:
     problem = get_problem("elliptic_sde1d")
     kappa, u = problem.sample(np.random.default_rng(3), 2000)
-    return Functions(problem, "training", kappa.float(), u[:, ::4].float())
+    return Functions(problem.fields, "training", kappa.float(), u[:, ::4].float())
 
 
 @pytest.fixture(scope="module")
 def model(functions: Functions) -> KrigingUQSONet:
-    network = KrigingNetwork(input_modes=256, output_modes=64, branch=[8])
+    network = KarhunenLoeveNetwork(input_modes=256, output_modes=64, branch=[8])
     model = KrigingUQSONet("elliptic_sde1d", network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
@@ -29,7 +29,7 @@ def model(functions: Functions) -> KrigingUQSONet:
 
 def test_untrained_and_without_slopes_it_samples_the_law_of_cokriging(functions, model):
     x, y = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
-    queries = functions.problem.training_grid()[0].points()
+    queries = functions.fields.training_grid()[0].points()
     slopes = model.intrinsic_slopes.clone()
     model.intrinsic_slopes.zero_()
     law, exact = model.condition(x, y), Cokriging(functions, 0.1).condition(x, y)
@@ -44,7 +44,7 @@ def test_untrained_and_without_slopes_it_samples_the_law_of_cokriging(functions,
 
 def test_without_the_intrinsic_latent_the_band_would_be_too_narrow(functions, model):
     x, y = [[-0.6], [0.1]], [1.4, 2.0]
-    queries = functions.problem.training_grid()[0].points()
+    queries = functions.fields.training_grid()[0].points()
     whole = model.condition(x, y).std(queries)
     kept = model.intrinsic_covariance.clone(), model.intrinsic_slopes.clone()
     model.intrinsic_covariance.zero_()
@@ -57,12 +57,12 @@ def test_without_the_intrinsic_latent_the_band_would_be_too_narrow(functions, mo
 def test_sample_functions_have_the_skewness_of_the_operators_own_randomness(functions):
     """An intrinsic factor that is lognormal: u = e^w g(x), whatever kappa is."""
     generator = torch.Generator().manual_seed(6)
-    grid = functions.problem.training_grid()[0].points()
+    grid = functions.fields.training_grid()[0].points()
     amplitude = (0.5 * torch.randn(functions.size, 1, generator=generator)).exp()
     u = amplitude * (1 - grid[:, 0] ** 2)
-    other = Functions(functions.problem, "training", functions.kappa, u.float())
+    other = Functions(functions.fields, "training", functions.kappa, u.float())
     model = KrigingUQSONet(
-        "elliptic_sde1d", KrigingNetwork(input_modes=16, output_modes=4, branch=[4]), 0.1
+        "elliptic_sde1d", KarhunenLoeveNetwork(input_modes=16, output_modes=4, branch=[4]), 0.1
     )
     with torch.no_grad():
         model.fit_constants(other)
@@ -75,7 +75,7 @@ def test_sample_functions_have_the_skewness_of_the_operators_own_randomness(func
 
 
 def test_where_k_is_small_the_operator_leaves_more_open(functions, model):
-    queries = functions.problem.training_grid()[0].points()
+    queries = functions.fields.training_grid()[0].points()
     problem = functions.problem
     typical = problem.transform.inverse(problem.prior.mean[::20])
     x = problem.grid.points()[::20]
@@ -86,7 +86,7 @@ def test_where_k_is_small_the_operator_leaves_more_open(functions, model):
 
 
 def test_fixed_operators_have_no_intrinsic_latent():
-    network = KrigingNetwork(input_modes=4, output_modes=3, branch=[2])
+    network = KarhunenLoeveNetwork(input_modes=4, output_modes=3, branch=[2])
     state = KrigingUQSONet("diffusion1d", network, 0.0).state_dict()
     assert not [name for name in state if name.startswith("intrinsic")]
 
@@ -94,7 +94,7 @@ def test_fixed_operators_have_no_intrinsic_latent():
 @pytest.fixture
 def nonlinear(functions):
     """A model whose perceptron does something: random weights."""
-    network = KrigingNetwork(input_modes=64, output_modes=24, branch=[16])
+    network = KarhunenLoeveNetwork(input_modes=64, output_modes=24, branch=[16])
     model = KrigingUQSONet("elliptic_sde1d", network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
@@ -108,8 +108,8 @@ def test_moments_with_a_closed_form_part_are_those_of_the_samples(nonlinear):
     x, y = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
     law = nonlinear.condition(x, y)
     size = 200_000
-    drawn = law.draw(size, torch.Generator().manual_seed(1))[0]
-    mean, covariance = (value[0] for value in law.moments(20_000))
+    drawn = law.coefficient_samples(size, torch.Generator().manual_seed(1))[0]
+    mean, covariance = (value[0] for value in law.coefficient_moments(20_000))
     std = drawn.std(0)
     assert ((mean - drawn.mean(0)).abs() / std).max() < 5 * (1 / size + 1 / 20_000) ** 0.5
     ratio = covariance.diagonal().sqrt() / std
@@ -118,7 +118,7 @@ def test_moments_with_a_closed_form_part_are_those_of_the_samples(nonlinear):
 
 def test_moments_of_a_linear_branch_have_no_sampling_error(model):
     law = model.condition([[-0.6], [0.1]], [1.4, 2.0])
-    few, many = law.moments(16), law.moments(4096)
+    few, many = law.coefficient_moments(16), law.coefficient_moments(4096)
     for one, other in zip(few, many, strict=True):
         assert (one - other).abs().max() < 1e-5 * other.abs().max()
 
@@ -146,13 +146,13 @@ def test_changed_weights_are_noticed(nonlinear):
 
 
 def test_without_the_skip_the_perceptron_starts_at_the_mean_of_u(functions):
-    network = KrigingNetwork(input_modes=16, output_modes=8, branch=[8], linear_skip=False)
+    network = KarhunenLoeveNetwork(input_modes=16, output_modes=8, branch=[8], linear_skip=False)
     model = KrigingUQSONet("elliptic_sde1d", network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
     assert not [name for name, _ in model.named_parameters() if name.startswith("linear")]
     law = model.condition([[-0.6], [0.1]], [1.4, 2.0])
-    mean, covariance = (value[0] for value in law.moments(64))
+    mean, covariance = (value[0] for value in law.coefficient_moments(64))
     assert mean.abs().max() == 0
     # All of u counts as left open, so the band is the prior's up to the slopes.
     std = covariance.diagonal().sqrt() * model.scale.double()

@@ -3,17 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from uqsonet.nn.base import build_model
 
 from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
 from uqsonet.baselines import Cokriging
+from uqsonet.data import Functions
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.gaussian_process import condition
-from uqsonet.nn.base import build_model
+from uqsonet.gaussian import condition
 from uqsonet.problems import get_problem
-from uqsonet.sensors import make_observations, observe
-from uqsonet.simulation import Functions
-from uqsonet_study.config import KrigingSetNetwork, TrainingConfig
+from uqsonet_study.config import KarhunenLoeveSetNetwork, TrainingConfig
 
 PLACES, VALUES = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
 
@@ -22,20 +21,20 @@ PLACES, VALUES = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
 def functions() -> Functions:
     problem = get_problem("diffusion1d")
     kappa, u = problem.sample(np.random.default_rng(3), 1000)
-    return Functions(problem, "training", kappa.float(), u[:, ::4].float())
+    return Functions(problem.fields, "training", kappa.float(), u[:, ::4].float())
 
 
 @pytest.fixture(scope="module")
 def model(functions):
-    network = KrigingSetNetwork(input_modes=256, output_modes=64, branch=[8])
-    model = build_model("vidon", "diffusion1d", network, 0.1)
+    network = KarhunenLoeveSetNetwork(input_modes=256, output_modes=64, branch=[8])
+    model = build_model("vidon", get_problem("diffusion1d").fields, network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
     return model
 
 
 def test_untrained_it_is_the_mean_of_cokriging(functions, model):
-    queries = functions.problem.training_grid()[0].points()
+    queries = functions.fields.training_grid()[0].points()
     found = model.condition(PLACES, VALUES).mean(queries)
     exact = Cokriging(functions, 0.1).condition(PLACES, VALUES).mean(queries)
     assert (found - exact).abs().max() < 1e-5 * exact.abs().max()
@@ -65,7 +64,7 @@ def test_the_embedding_is_mean_and_variance_of_the_dense_posterior(model, noise_
     observations, _ = make_observations(PLACES, VALUES)
     h = model.embed(observations, noise_std)[0].double()
     factor, mean = model.kappa_factor.double(), model.kappa_mean
-    stacked = model.problem.grid.interpolate(
+    stacked = model.fields.input.grid.interpolate(
         torch.cat([mean[:, None], factor], 1), observations.locations[0]
     )
     rows, residual = stacked[:, 1:], observations.values[0].log() - stacked[:, 0]
@@ -84,8 +83,10 @@ def test_it_learns_a_mean_that_no_linear_predictor_has():
     grid = toy.grid.points()[:, 0]
     shape = 1.4 * (1 - grid[::2] ** 2)
     u = xi[:, :1] ** 2 * shape
-    functions = Functions(toy, "training", (1 + xi @ ToyLinear.shapes(grid).T).float(), u.float())
-    network = KrigingSetNetwork(input_modes=2, output_modes=1, branch=[32, 32])
+    functions = Functions(
+        toy.fields, "training", (1 + xi @ ToyLinear.shapes(grid).T).float(), u.float()
+    )
+    network = KarhunenLoeveSetNetwork(input_modes=2, output_modes=1, branch=[32, 32])
     training = TrainingConfig(
         iterations=2000, batch_size=500, learning_rate=5e-3, schedule="cosine"
     )
@@ -95,7 +96,7 @@ def test_it_learns_a_mean_that_no_linear_predictor_has():
         some = torch.randn(100, 2, generator=generator, dtype=torch.float64)
         kappa = 1 + some @ ToyLinear.shapes(grid).T
         noise = torch.randn(100, m, generator=generator, dtype=torch.float64)
-        x, y = observe(toy, kappa, layout[torch.arange(100) % len(layout)], noise)
+        x, y = toy.fields.input.read(kappa, layout[torch.arange(100) % len(layout)], noise)
         rows = ToyLinear.shapes(x[..., 0])
         law = condition(rows, y - 1, 1.0, None)
         variance = 1 - (law.shrink * (2 - law.shrink) * law.directions[..., 0] ** 2).sum(-1)

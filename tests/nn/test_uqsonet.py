@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
+from uqsonet.nn.base import build_model
 
 from uqsonet.errors import ConfigError, NoUncertaintyError, ObservationError
-from uqsonet.nn.base import build_model
 from uqsonet.nn.uqsonet import gaussian_kl, scaled_squared_error
 from uqsonet_study.config import AttentionNetwork
 
@@ -33,7 +33,7 @@ NETWORK = AttentionNetwork(
 
 def build(method="uqsonet", problem="diffusion1d", seed=0, **changes):
     torch.manual_seed(seed)
-    return build_model(method, problem, NETWORK.model_copy(update=changes), 0.0)
+    return build_model(method, get_problem(problem).fields, NETWORK.model_copy(update=changes), 0.0)
 
 
 def batch_of(model, size=6, m=4, seed=1):
@@ -260,7 +260,7 @@ def test_latent_samples_follow_the_prior_of_z_and_repeat():
         h = model.embed(*observations, torch.ones(1, 2).bool())
         z = torch.randn(1, 7, 3, generator=torch.Generator().manual_seed(4))
         expected = model.branch(torch.cat([h[:, None].expand(-1, 7, -1), z], -1))
-    found = posterior.draw(7, torch.Generator().manual_seed(4))
+    found = posterior.coefficient_samples(7, torch.Generator().manual_seed(4))
     torch.testing.assert_close(found, expected.double(), rtol=1e-5, atol=1e-6)
 
 
@@ -288,12 +288,12 @@ def test_impossible_observations_are_refused(x, y, message):
 
 
 def test_standardised_inputs_see_the_training_statistics(monkeypatch):
+    from uqsonet.data import Functions
     from uqsonet.problems import get_problem
-    from uqsonet.simulation import Functions
 
     problem = get_problem("diffusion1d")
     kappa, u = problem.sample(np.random.default_rng(0), 30)
-    data = Functions(problem, "training", kappa.float(), u[:, ::4].float())
+    data = Functions(problem.fields, "training", kappa.float(), u[:, ::4].float())
     model = build(standardise_inputs=True)
     model.fit_constants(data)
     assert float(model.input_mean) == pytest.approx(float(kappa.log().mean()), abs=1e-5)

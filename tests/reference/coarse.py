@@ -11,8 +11,9 @@ from scipy.stats import t
 from torch import Tensor
 
 from tests.conftest import register
-from uqsonet.gaussian_process import GaussianLaw, SeparableField, squared_exponential
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
+from uqsonet.gaussian import GaussianLaw
+from uqsonet.gaussian_process import SeparableField, squared_exponential
 from uqsonet.problems import Problem, get_problem
 from uqsonet.problems.elliptic_sde2d import EllipticSDE2D
 from uqsonet.reference.moments import Moments

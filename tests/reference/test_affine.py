@@ -15,9 +15,10 @@ from tests.reference.coarse import (
 )
 from uqsonet.gaussian_process import squared_exponential
 from uqsonet.problems import Problem, get_problem
-from uqsonet.reference import affine, sample_reference
+from uqsonet.reference import affine
 from uqsonet.reference.affine import ClosedForm, OperatorMoments, _closed_sources
 from uqsonet.reference.directions import NEGLECTED, Directions
+from uqsonet.reference.sampling import sample_reference
 
 POISSON = get_problem("poisson2d")
 SDE = get_problem("toy_sde2d")

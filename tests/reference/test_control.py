@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.conftest import ToyLinear
 from tests.reference.coarse import modes_of
-from uqsonet.gaussian_process import GaussianLaw, condition
+from uqsonet.gaussian import GaussianLaw, condition
 from uqsonet.reference.control import Control, Features
 from uqsonet.reference.sampling import ControlledSampler
 

@@ -5,14 +5,15 @@ import torch
 from scipy.stats import f, norm
 
 from tests.reference import coarse  # noqa: F401  (registers the problem)
-from uqsonet.layouts import generate_layouts
-from uqsonet.reference import compute_reference, load_reference
 from uqsonet.reference import parts as parts_module
+from uqsonet.reference.files import load_reference
 from uqsonet.reference.parts import Parts
-from uqsonet.simulation import simulate
-from uqsonet.storage import file_digest
+from uqsonet.storage.files import file_digest
 from uqsonet_study.check import check_path
 from uqsonet_study.config import ProblemConfig, ReferenceConfig, SensorsConfig
+from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.references import compute_reference
+from uqsonet_study.simulation import simulate
 
 NAMES = ["diffusion1d", "elliptic_sde1d", "poisson2d", "toy_sde2d"]
 
@@ -45,7 +46,7 @@ def test_a_reduced_reference_is_written_and_read_back(reference, name):
     assert found.mode_mean.shape == (4, k) and found.mode_covariance.shape == (4, k, k)
     assert found.samples is None and found.floor_w2 is None
     assert found.observations.counts.tolist() == [2, 2, 5, 5]
-    inside = problem.boundary_factor(problem.grid.points()) > 0
+    inside = problem.fields.boundary_factor(problem.grid.points()) > 0
     assert (found.std[:, inside] > 0).all() and found.mean.isfinite().all()
     vectors = found.mode_vectors
     torch.testing.assert_close(found.mode_mean, found.mean @ vectors, rtol=0, atol=1e-6)
@@ -66,7 +67,7 @@ def test_the_stated_error_is_of_the_size_of_the_true_one(reference, name):
     """Half the difference of the halves and the error of their mean have the same law."""
     seeds, large = 12, {"diffusion1d": 20_000, "toy_sde2d": 1200}[name]
     truth, problem, _ = load_reference(reference(name, seed=99, size=large))
-    inside = problem.boundary_factor(problem.grid.points()) > 0
+    inside = problem.fields.boundary_factor(problem.grid.points()) > 0
     found = [load_reference(reference(name, seed=seed))[0] for seed in range(seeds)]
     bound = f.isf(0.0005, seeds, seeds)  # at least one degree of freedom a seed
     for key in ("mean", "std"):

@@ -23,26 +23,27 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from uqsonet.nn.base import build_model
 
 from tests.reliability import mutations
 from uqsonet.errors import UQSONetError
-from uqsonet.layouts import generate_layouts
-from uqsonet.nn.base import build_model
 from uqsonet.problems import get_problem
-from uqsonet.reference import compute_reference
-from uqsonet.simulation import simulate, simulate_shard
-from uqsonet.storage import ArrayFile, array_kind, read_weights, write_weights
+from uqsonet.storage.reading import ArrayFile, array_kind
+from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet.training.checkpoint import Progress, save_checkpoint
 from uqsonet_study.check import check_path
 from uqsonet_study.config import (
-    KrigingNetwork,
+    KarhunenLoeveNetwork,
     MethodConfig,
     ProblemConfig,
     ReferenceConfig,
     SensorsConfig,
     TrainingConfig,
 )
+from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.references import compute_reference
 from uqsonet_study.shards import ShardStore, cut
+from uqsonet_study.simulation import simulate, simulate_shard
 
 BATCH, SECONDS, MEMORY = 250, 300, 6 << 30
 FINE = ("refused", "equal")
@@ -67,8 +68,8 @@ def make_files(folder: Path) -> None:
     ShardStore(folder, {"problem": name}).write(
         shard, kappa.float().numpy(), u.float().numpy(), 1.0
     )
-    network = KrigingNetwork(input_modes=4, output_modes=3, branch=[6])
-    model = build_model("uqsonet", name, network, 0.0)
+    network = KarhunenLoeveNetwork(input_modes=4, output_modes=3, branch=[6])
+    model = build_model("uqsonet", get_problem(name).fields, network, 0.0)
     training = TrainingConfig(iterations=2, batch_size=2, learning_rate=1e-3, validate_every=1)
     meta = {
         "method": "uqsonet",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.fuzz_files import make_files
-from uqsonet.storage import read_weights, write_weights
+from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet_study.check import check_path
 
 

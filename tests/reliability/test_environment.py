@@ -13,9 +13,9 @@ import torch
 from tests.workflow.conftest import Project, fresh_copy
 from uqsonet.devices import require_device
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.simulation import simulate
-from uqsonet.storage import file_digest
+from uqsonet.storage.files import file_digest
 from uqsonet_study.config import ProblemConfig
+from uqsonet_study.simulation import simulate
 
 HERE = Path(__file__).resolve().parent
 TARGET = "results/tiny/simulate/diffusion1d.h5"

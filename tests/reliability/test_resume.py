@@ -17,7 +17,7 @@ import torch
 from tests.conftest import DataFiles
 from tests.training.test_loop import ATTENTION, KRIGING
 from uqsonet.errors import DataError, TrainingError
-from uqsonet.storage import read_weights, write_weights
+from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet.training.checkpoint import Progress, lower_rate, save_checkpoint
 from uqsonet_study.config import MethodConfig, TrainingConfig
 
@@ -41,8 +41,8 @@ try:
 except UQSONetError as error:
     sys.exit(str(error))
 """
-NETWORKS = {"attention": ATTENTION, "kriging": KRIGING}
-ITERATIONS = {"attention": 400, "kriging": 2000}
+NETWORKS = {"attention": ATTENTION, "karhunen_loeve": KRIGING}
+ITERATIONS = {"attention": 400, "karhunen_loeve": 2000}
 
 
 class Training:
@@ -104,7 +104,7 @@ class Training:
         return found
 
 
-@pytest.mark.parametrize("architecture", ["attention", "kriging"])
+@pytest.mark.parametrize("architecture", ["attention", "karhunen_loeve"])
 def test_killed_again_and_again_it_ends_with_the_same_bytes(
     architecture: str, diffusion_files: DataFiles, tmp_path: Path
 ) -> None:

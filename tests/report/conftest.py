@@ -24,7 +24,12 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
 def make_config(**changes: Any) -> Config:
     """One experiment `e_1` and its table, with changes; `experiment` changes that alone."""
     method = {
-        "network": {"architecture": "kriging", "input_modes": 2, "output_modes": 2, "branch": [8]},
+        "network": {
+            "architecture": "karhunen_loeve",
+            "input_modes": 2,
+            "output_modes": 2,
+            "branch": [8],
+        },
         "training": {"iterations": 1, "batch_size": 2},
     }
     experiment = {

@@ -8,19 +8,21 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from uqsonet.nn.base import build_model
 
 from tests.conftest import register
 from tests.report.conftest import COUNTS, make_config
+from uqsonet.data import load_functions
+from uqsonet.fields import Grid
 from uqsonet.gaussian_process import GaussianField, squared_exponential
-from uqsonet.grids import Grid
-from uqsonet.layouts import generate_layouts
-from uqsonet.nn.base import build_model
+from uqsonet.problems import get_problem
 from uqsonet.problems.base import Problem
-from uqsonet.reference import compute_reference
-from uqsonet.simulation import load_functions, simulate
-from uqsonet.storage import write_weights
+from uqsonet.storage.weights import write_weights
 from uqsonet_study.config import Config, ProblemConfig, ReferenceConfig, SensorsConfig
+from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.references import compute_reference
 from uqsonet_study.report.figures.posterior import Chosen, choose
+from uqsonet_study.simulation import simulate
 
 NOISE = 0.1
 
@@ -83,7 +85,7 @@ def make_inputs(problem: str, folder: Path) -> Inputs:
     compute_reference(functions, sensors, "test", "paper", used, NOISE, 0, reference)
     method = config.method_of("e_1", "uqsonet")
     torch.manual_seed(0)
-    model = build_model("uqsonet", problem, method.network, NOISE)
+    model = build_model("uqsonet", get_problem(problem).fields, method.network, NOISE)
     with torch.no_grad():
         model.fit_constants(load_functions(functions, "training"))
     names = dict(model.named_parameters())

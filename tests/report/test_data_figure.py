@@ -12,9 +12,9 @@ from matplotlib.text import Text
 
 from tests.report.fields import Inputs, make_inputs
 from uqsonet.errors import DataError
+from uqsonet.fields import Grid, Transform
 from uqsonet.gaussian_process import GaussianField
-from uqsonet.grids import Grid
-from uqsonet.problems import Transform, get_problem
+from uqsonet.problems import get_problem
 from uqsonet_study.config import SensorsConfig
 from uqsonet_study.report.figures import data as module
 from uqsonet_study.report.figures.data import data_figure

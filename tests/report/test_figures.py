@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tests.report.conftest import COUNTS
 from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
 from uqsonet.errors import DataError
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
 from uqsonet_study.report.figures import posterior as figures
 from uqsonet_study.report.figures.maps import draw_map, input_scale, log_ticks, scale

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from uqsonet.errors import DataError
-from uqsonet.grids import Grid
-from uqsonet.layouts import candidates, generate_layouts
+from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
 from uqsonet_study.config import SensorsConfig
+from uqsonet_study.layouts import candidates, generate_layouts
 from uqsonet_study.report.figures.layouts import Pool, _edges, _relative_density, layouts_figure
 
 COUNTS = [1, 2, 3, 4, 5]

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
 from tests.report.inside import require_tidy
 from uqsonet.errors import DataError
+from uqsonet.fields import Transform
 from uqsonet.problems import get_problem
-from uqsonet.problems.base import Transform
-from uqsonet.reference import compute_reference
 from uqsonet_study.config import ReferenceConfig
+from uqsonet_study.references import compute_reference
 from uqsonet_study.report.figures import posterior as figures
 from uqsonet_study.report.figures.chosen import Chosen, predict
 from uqsonet_study.report.figures.posterior import posterior_figure

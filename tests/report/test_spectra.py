@@ -12,9 +12,9 @@ from tests.report.conftest import make_config
 from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
 from tests.report.inside import require_tidy
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.grids import Grid
-from uqsonet.reference import compute_reference
+from uqsonet.fields import Grid
 from uqsonet_study.config import ReferenceConfig
+from uqsonet_study.references import compute_reference
 from uqsonet_study.report.figures import spectra
 from uqsonet_study.report.figures.spectra import draw_spectra, power, spectra_figure
 from uqsonet_study.report.figures.style import styled

@@ -91,15 +91,15 @@ def test_files_in_any_order_give_the_same_table(tmp_path: Path) -> None:
 
 
 def test_skill_is_paired() -> None:
-    """An error proportional to the yardstick's, set by set, has a skill without uncertainty."""
-    yardstick = np.random.default_rng(1).uniform(0.1, 1, (1, 20))
-    of, over = estimate(0.25 * yardstick), estimate(yardstick)
+    """An error proportional to the targets's, set by set, has a skill without uncertainty."""
+    targets = np.random.default_rng(1).uniform(0.1, 1, (1, 20))
+    of, over = estimate(0.25 * targets), estimate(targets)
     row = skill(of, over).row()
     assert row["low"] == pytest.approx(0.75) and row["high"] == pytest.approx(0.75)
     assert of.row()["high"] - of.row()["low"] > 0.01
 
 
-def test_no_skill_for_the_yardstick_itself(tmp_path: Path) -> None:
+def test_no_skill_for_the_targets_itself(tmp_path: Path) -> None:
     table = summarise(write_scores(make_scores(), tmp_path))
     assert not ((table["method"] == "sensor_free") & table["metric"].str.startswith("skill")).any()
     assert "skill_std" not in set(table.loc[table["method"] == "vidon", "metric"])
@@ -159,7 +159,7 @@ def test_other_sets_are_refused(tmp_path: Path) -> None:
         summarise(files)
 
 
-def test_skill_needs_the_yardstick(tmp_path: Path) -> None:
+def test_skill_needs_the_targets(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="sensor_free"):
         summarise(by_hand(tmp_path)[:2])
 

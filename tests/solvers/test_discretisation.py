@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
 from uqsonet.solvers.elliptic1d import solve_elliptic1d
 from uqsonet.solvers.elliptic2d import solve_elliptic2d

@@ -3,18 +3,17 @@
 import numpy as np
 import pytest
 import torch
-
-from uqsonet.blocks import RowBlocks
-from uqsonet.layouts import uniform_layouts
-from uqsonet.nn import attention, sigmoid
 from uqsonet.nn.base import build_model
 from uqsonet.nn.span import TOLERANCE, output_span
+
+from uqsonet.blocks import RowBlocks
+from uqsonet.data import Functions
+from uqsonet.nn import attention, sigmoid
 from uqsonet.problems import get_problem
-from uqsonet.sensors import observe
-from uqsonet.simulation import Functions
 from uqsonet.training.gradients import Workers, add_gradients, without_padding
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet_study.config import AttentionNetwork, TrainingConfig
+from uqsonet_study.layouts import uniform_layouts
 
 SIZE = 60
 NETWORK = AttentionNetwork(
@@ -38,13 +37,13 @@ def data(request) -> Functions:
     problem = get_problem(request.param)
     kappa, u = problem.sample(np.random.default_rng(0), 300)
     u = u[:, problem.training_grid()[1]]
-    return Functions(problem, "training", kappa.float(), 10 * u.float())
+    return Functions(problem.fields, "training", kappa.float(), 10 * u.float())
 
 
 def prepared(data: Functions, method: str = "uqsonet", activation: str = "tanh"):
     torch.manual_seed(3)
     network = NETWORK.model_copy(update={"activation": activation})
-    model = build_model(method, data.problem.name, network, 0.0)
+    model = build_model(method, data.fields, network, 0.0)
     model.fit_constants(data)
     return model
 
@@ -53,9 +52,9 @@ def batch_of(data: Functions, targets, counts: list[int], seed: int = 1):
     """Sets with the given numbers of sensors in turns, padded to the largest."""
     generator = np.random.default_rng(seed)
     rows = torch.from_numpy(generator.integers(data.size, size=SIZE))
-    drawn = uniform_layouts(generator, data.problem.grid.size, max(counts), SIZE)
+    drawn = uniform_layouts(generator, data.fields.input.grid.size, max(counts), SIZE)
     layout = torch.from_numpy(drawn).long()
-    locations, values = observe(data.problem, data.kappa[rows], layout)
+    locations, values = data.fields.input.read(data.kappa[rows], layout)
     number = torch.tensor(counts).repeat(SIZE)[:SIZE, None]
     mask = torch.arange(max(counts)) < number
     found = {"layout": layout, "locations": locations, "values": values, "mask": mask}
@@ -108,7 +107,7 @@ def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, m
         monkeypatch.setattr(attention, "BLOCK_VALUES", 700)
         monkeypatch.setattr(sigmoid, "CHUNK_VALUES", 300)
     model = prepared(data, method)
-    if data.problem.name == "poisson2d":
+    if data.fields.name == "poisson2d":
         assert model.span is not None and model.span.shape[1] < 310
     batch, u = batch_of(data, model.targets(data), counts)
     batch = {k: v.double() if v.is_floating_point() else v for k, v in batch.items()}
@@ -245,7 +244,7 @@ def test_outputs_that_fill_the_space_have_no_span():
 
 
 def test_tanh_by_sigmoid_is_tanh_to_rounding():
-    model = build_model("vidon", "diffusion1d", NETWORK, 0.0)
+    model = build_model("vidon", get_problem("diffusion1d").fields, NETWORK, 0.0)
     x = torch.linspace(-30, 30, 999)[:, None]
     expected = perceptron(model.branch.layers, x.expand(-1, model.embedding.outputs))
     found = model.branch(x.expand(-1, model.embedding.outputs))

@@ -7,19 +7,18 @@ relative L2 error of posterior mean and std over observation sets and points, wi
 import numpy as np
 import pytest
 import torch
+from uqsonet.nn.base import build_model
 
 from uqsonet import baselines
 from uqsonet.baselines import Cokriging, SensorFree
-from uqsonet.layouts import uniform_layouts
-from uqsonet.nn.base import build_model
+from uqsonet.data import Functions
 from uqsonet.posterior import spread
 from uqsonet.problems import get_problem
-from uqsonet.sensors import observe
-from uqsonet.simulation import Functions
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler
 from uqsonet.training.validation import load_trial
-from uqsonet_study.config import AttentionNetwork, KrigingNetwork, TrainingConfig
+from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, TrainingConfig
+from uqsonet_study.layouts import uniform_layouts
 
 TOLERANCE = 0.02
 """Fixed before any training; Monte Carlo contributes about 0.003 of it."""
@@ -31,7 +30,7 @@ QUERIES = TOY.training_grid()[0].points()
 
 def draw_functions(size: int) -> Functions:
     kappa, u = TOY.sample(np.random.default_rng(1), size)
-    return Functions(TOY, "training", kappa.float(), u[:, ::2].float())
+    return Functions(TOY.fields, "training", kappa.float(), u[:, ::2].float())
 
 
 def observation_sets(layouts: torch.Tensor, noise_std: float):
@@ -39,7 +38,7 @@ def observation_sets(layouts: torch.Tensor, noise_std: float):
     generator = np.random.default_rng(99)
     kappa, _ = TOY.sample(generator, 100)
     noise = noise_std * torch.from_numpy(generator.standard_normal((100, layouts.shape[1])))
-    return observe(TOY, kappa, layouts[torch.arange(100) % len(layouts)], noise)
+    return TOY.fields.input.read(kappa, layouts[torch.arange(100) % len(layouts)], noise)
 
 
 def errors(model, layouts: torch.Tensor, noise_std: float = NOISE, samples: int = 16_384):
@@ -49,7 +48,7 @@ def errors(model, layouts: torch.Tensor, noise_std: float = NOISE, samples: int 
     mean = torch.stack([m for m, _ in exact])
     std = torch.stack([c.diagonal().clamp_min(0).sqrt() for _, c in exact])
     posterior = model.condition(x, y, noise_std=noise_std)
-    coefficients, covariance = posterior.moments(samples)
+    coefficients, covariance = posterior.coefficient_moments(samples)
     offset, basis = posterior.basis(QUERIES)
     found = offset + coefficients @ basis.T, spread(basis, covariance)
     return [float((f - e).norm() / e.norm()) for f, e in zip(found, (mean, std), strict=True)]
@@ -57,7 +56,7 @@ def errors(model, layouts: torch.Tensor, noise_std: float = NOISE, samples: int 
 
 def fit(network, training: TrainingConfig, functions: Functions, layouts, method="uqsonet"):
     torch.manual_seed(1)
-    model = build_model(method, "toy_linear", network, NOISE)
+    model = build_model(method, get_problem("toy_linear").fields, network, NOISE)
     model.fit_constants(functions)
     initial = {k: v.detach().clone() for k, v in model.named_parameters()}
     optimiser = StackedOptimiser(model, [initial], training)
@@ -127,7 +126,7 @@ def functions():
 
 @pytest.fixture(scope="module")
 def kriging(functions):
-    network = KrigingNetwork(input_modes=2, output_modes=2, branch=[16])
+    network = KarhunenLoeveNetwork(input_modes=2, output_modes=2, branch=[16])
     training = TrainingConfig(
         iterations=1500, batch_size=500, learning_rate=3e-3, schedule="cosine"
     )

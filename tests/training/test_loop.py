@@ -9,15 +9,16 @@ import torch
 
 import uqsonet
 from uqsonet.errors import ConfigError, DataError, TrainingError
-from uqsonet.storage import file_digest, read_weights
+from uqsonet.storage.files import file_digest
+from uqsonet.storage.weights import read_weights
 from uqsonet.training import loop
 from uqsonet.training.checkpoint import fingerprint, termination_flag
 from uqsonet.training.optimiser import StackedOptimiser, learning_rate
 from uqsonet_study.config import (
     AttentionNetwork,
     JobsConfig,
-    KrigingNetwork,
-    KrigingSetNetwork,
+    KarhunenLoeveNetwork,
+    KarhunenLoeveSetNetwork,
     MethodConfig,
     TrainingConfig,
 )
@@ -36,10 +37,10 @@ ATTENTION = AttentionNetwork(
     truncation=4,
     noise_variance=0.02,
 )
-KRIGING = KrigingNetwork(input_modes=2, output_modes=2, branch=[8])
-KRIGING_SET = KrigingSetNetwork(input_modes=2, output_modes=2, branch=[8])
-NETWORKS = {"attention": ATTENTION, "kriging": KRIGING, "kriging_set": KRIGING_SET}
-METHODS = {"attention": "uqsonet", "kriging": "uqsonet", "kriging_set": "vidon"}
+KRIGING = KarhunenLoeveNetwork(input_modes=2, output_modes=2, branch=[8])
+KRIGING_SET = KarhunenLoeveSetNetwork(input_modes=2, output_modes=2, branch=[8])
+NETWORKS = {"attention": ATTENTION, "karhunen_loeve": KRIGING, "karhunen_loeve_set": KRIGING_SET}
+METHODS = {"attention": "uqsonet", "karhunen_loeve": "uqsonet", "karhunen_loeve_set": "vidon"}
 JOBS = JobsConfig()
 
 
@@ -187,7 +188,7 @@ def test_training_lowers_the_loss_and_trials_start_apart(make_job, tmp_path):
 
 
 def test_skill_of_a_good_model_is_near_one_and_of_none_near_zero(make_job, tmp_path, toy_files):
-    found = rows(run(make_job("kriging", iterations=200, learning_rate=1e-2), tmp_path))[-1]
+    found = rows(run(make_job("karhunen_loeve", iterations=200, learning_rate=1e-2), tmp_path))[-1]
     assert all(float(v) > 0.8 for k, v in found.items() if k.startswith("skill_")), found
 
 
@@ -300,7 +301,7 @@ def test_trained_weights_load_and_answer(make_job, tmp_path, toy_files, architec
 
 
 def test_weights_that_do_not_fit_their_description_are_refused(make_job, tmp_path):
-    from uqsonet.storage import write_weights
+    from uqsonet.storage.weights import write_weights
 
     tensors, meta = read_weights(run(make_job(), tmp_path))
     changed = tmp_path / "changed.safetensors"

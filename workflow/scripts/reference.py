@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from uqsonet.reference import compute_reference
+from uqsonet_study.references import compute_reference
 from uqsonet_study.config import ReferenceConfig
 from uqsonet_study.jobs import job
 

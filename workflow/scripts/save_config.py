@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from uqsonet.storage import write_text
+from uqsonet.storage.files import write_text
 from uqsonet_study.jobs import frame
 
 with frame(snakemake):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from uqsonet.layouts import generate_layouts
+from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.config import SensorsConfig
 from uqsonet_study.jobs import job
 

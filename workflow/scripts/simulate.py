@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from uqsonet.simulation import simulate
+from uqsonet_study.simulation import simulate
 from uqsonet_study.config import JobsConfig, ProblemConfig
 from uqsonet_study.jobs import job
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from uqsonet.training.loop import TrainingJob, train
+from uqsonet_study.training import TrainingJob, train
 from uqsonet_study.config import JobsConfig, MethodConfig
 from uqsonet_study.jobs import job
 

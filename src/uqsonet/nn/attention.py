@@ -20,15 +20,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from uqsonet.nn.base import Batch, OperatorModel, Shared
+from uqsonet.nn.span import output_span
 
 from uqsonet.blocks import column_moments
+from uqsonet.data import Functions
 from uqsonet.errors import ConfigError
-from uqsonet.nn.base import Batch, OperatorModel, Shared
+from uqsonet.fields import Observations
 from uqsonet.nn.mlp import MLP
 from uqsonet.nn.set_embedding import SetEmbedding
-from uqsonet.nn.span import output_span
-from uqsonet.sensors import Observations
-from uqsonet.simulation import Functions
 from uqsonet_study.config import AttentionNetwork
 
 BLOCK_VALUES = 1 << 22

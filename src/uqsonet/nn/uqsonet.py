@@ -12,12 +12,12 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float
 from torch import Tensor
-
-from uqsonet.nn.attention import AttentionModel
 from uqsonet.nn.base import Batch, Shared, register
+
+from uqsonet.fields import Observations
+from uqsonet.nn.attention import AttentionModel
 from uqsonet.nn.mlp import MLP
 from uqsonet.posterior import LatentPosterior, Posterior
-from uqsonet.sensors import Observations
 from uqsonet_study.config import AttentionNetwork
 
 ACTIVE_NATS = 0.01

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from torch import Tensor
-
-from uqsonet.nn.attention import AttentionModel
 from uqsonet.nn.base import Batch, Shared, register
+
+from uqsonet.fields import Observations
+from uqsonet.nn.attention import AttentionModel
 from uqsonet.nn.uqsonet import reconstruction
 from uqsonet.posterior import PointPosterior, Posterior
-from uqsonet.sensors import Observations
 
 
 @register("attention")

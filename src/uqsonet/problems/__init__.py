@@ -7,9 +7,9 @@ import pkgutil
 from functools import cache
 
 from uqsonet.errors import ConfigError
-from uqsonet.problems.base import Problem, Transform
+from uqsonet.problems.base import Problem
 
-__all__ = ["Problem", "Transform", "get_problem", "problem_names"]
+__all__ = ["Problem", "get_problem", "problem_names"]
 
 
 def problem_names() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a problem is: grids, the law of its input, its solver, its boundary factor.
+"""What a problem is: its fields, the law of its input, its solver.
 
 A new equation is one file in this folder that defines a subclass of `Problem` with a `name`;
 it is found by its name in the configuration, and nothing else needs an edit.
@@ -7,38 +7,15 @@ it is found by its name in the configuration, and nothing else needs an edit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.fields import Field, Grid, Transform
 from uqsonet.gaussian_process import GaussianField
-from uqsonet.grids import Grid
-
-
-@dataclass(frozen=True)
-class Transform:
-    """A pointwise map from the observed field kappa to the field that is Gaussian.
-
-    Attributes
-    ----------
-    name : str
-        ``identity`` or ``log``. Observation noise is additive in the transformed field: on
-        ``log`` that is the multiplicative noise ``k exp(eps)`` of section 4.1.
-    """
-
-    name: str = "identity"
-
-    def forward(self, kappa: Tensor) -> Tensor:
-        """Map kappa to the Gaussian field."""
-        return kappa.log() if self.name == "log" else kappa
-
-    def inverse(self, field: Tensor) -> Tensor:
-        """Map the Gaussian field to kappa."""
-        return field.exp() if self.name == "log" else field
-
+from uqsonet.operator_fields import OperatorFields
 
 GPU_BLOCK = 2048
 """Functions solved at a time on a GPU: enough to fill it."""
@@ -79,6 +56,8 @@ class Problem(ABC):
     """float32 only where docs/data.md states a measured bound of what that costs."""
     output_stride: int = 1
     """Training sees every `output_stride`-th point of the output grid along each axis."""
+    zero_boundary: bool = False
+    """Whether u vanishes on the boundary."""
     block: int = 1000
     """Functions drawn and solved at a time: they stay in the processor's cache."""
 
@@ -92,10 +71,6 @@ class Problem(ABC):
         intrinsic : Tensor, shape (B, n) or (1, n), optional
             The second input, where there is one.
         """
-
-    def boundary_factor(self, queries: Tensor) -> Tensor:
-        """Return the factor (...,) that enforces u = 0 on the boundary at queries (..., d)."""
-        return torch.ones_like(queries[..., 0])
 
     def sample(
         self, generator: np.random.Generator, size: int, device: torch.device | str = "cpu"
@@ -160,6 +135,18 @@ class Problem(ABC):
         """
         return [torch.arange(self.grid.size)]
 
+    @property
+    def fields(self) -> OperatorFields:
+        """What a model has to know of this problem."""
+        return OperatorFields(
+            self.name,
+            Field(self.input_symbol, self.grid, self.transform),
+            Field(self.output_symbol, self.grid),
+            self.output_stride,
+            self.zero_boundary,
+            self.intrinsic is not None,
+        )
+
     def training_grid(self) -> tuple[Grid, Tensor]:
         """Return the grid of outputs seen in training and its flat indices in `grid`."""
-        return self.grid.subgrid(self.output_stride)
+        return self.fields.training_grid()

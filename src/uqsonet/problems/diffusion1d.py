@@ -11,9 +11,9 @@ from math import pi
 import torch
 from torch import Tensor
 
+from uqsonet.fields import Grid, Transform
 from uqsonet.gaussian_process import GaussianField, squared_exponential
-from uqsonet.grids import Grid
-from uqsonet.problems.base import Problem, Transform
+from uqsonet.problems.base import Problem
 from uqsonet.solvers.elliptic1d import solve_elliptic1d
 
 
@@ -25,6 +25,7 @@ class Diffusion1D(Problem):
     section = "4.1"
     transform = Transform("log")
     output_stride = 4
+    zero_boundary = True
     coefficient = 0.1
 
     def __init__(self) -> None:
@@ -41,7 +42,3 @@ class Diffusion1D(Problem):
         """Solve the second-order finite-difference system exactly, in bulk."""
         (spacing,) = self.grid.spacing()
         return solve_elliptic1d(kappa, self.source.to(kappa), spacing, self.coefficient)
-
-    def boundary_factor(self, queries: Tensor) -> Tensor:
-        """Return (1 - x)(1 + x)."""
-        return (1 - queries[..., 0]) * (1 + queries[..., 0])

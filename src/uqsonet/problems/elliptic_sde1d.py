@@ -12,9 +12,9 @@ from math import pi
 import torch
 from torch import Tensor
 
+from uqsonet.fields import Grid, Transform
 from uqsonet.gaussian_process import GaussianField, squared_exponential
-from uqsonet.grids import Grid
-from uqsonet.problems.base import Problem, Transform
+from uqsonet.problems.base import Problem
 from uqsonet.solvers.elliptic1d import solve_elliptic1d
 
 
@@ -27,6 +27,7 @@ class EllipticSDE1D(Problem):
     transform = Transform("log")
     affine = "intrinsic"
     output_stride = 4
+    zero_boundary = True
     coefficient = 0.1
 
     def __init__(self) -> None:
@@ -53,7 +54,3 @@ class EllipticSDE1D(Problem):
         """Return u for every pair of a coefficient (B, n) and a source (R, n): (B, R, n)."""
         assert other is not None
         return self.solve(other[:, None], sources)
-
-    def boundary_factor(self, queries: Tensor) -> Tensor:
-        """Return (1 - x)(1 + x)."""
-        return (1 - queries[..., 0]) * (1 + queries[..., 0])

@@ -11,9 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from uqsonet.fields import Grid, Transform
 from uqsonet.gaussian_process import SeparableField, squared_exponential
-from uqsonet.grids import Grid
-from uqsonet.problems.base import Problem, Transform
+from uqsonet.problems.base import Problem
 from uqsonet.problems.poisson2d import source_field
 from uqsonet.solvers.elliptic2d import EllipticOperator2D, solve_elliptic2d
 
@@ -40,6 +40,7 @@ class EllipticSDE2D(Problem):
     affine = "kappa"
     intrinsic_transform = Transform("log")
     output_stride = 2
+    zero_boundary = True
     block = 16
 
     def __init__(self) -> None:
@@ -74,7 +75,3 @@ class EllipticSDE2D(Problem):
         index = torch.arange(self.grid.size).reshape(self.grid.shape)
         turns = [index.rot90(quarter) for quarter in range(4)]
         return [turn.flatten() for turn in turns] + [turn.T.flatten() for turn in turns]
-
-    def boundary_factor(self, queries: Tensor) -> Tensor:
-        """Return x (1 - x) y (1 - y)."""
-        return (queries * (1 - queries)).prod(-1)

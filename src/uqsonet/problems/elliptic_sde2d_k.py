@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from uqsonet.problems.base import Problem, Transform
+from uqsonet.fields import Transform
+from uqsonet.problems.base import Problem
 from uqsonet.problems.elliptic_sde2d import EllipticSDE2D, coefficient_field
 from uqsonet.problems.poisson2d import source_field
 

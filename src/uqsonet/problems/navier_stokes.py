@@ -12,8 +12,8 @@ from math import pi
 import torch
 from torch import Tensor
 
+from uqsonet.fields import Grid
 from uqsonet.gaussian_process import SeparableField, squared_exponential
-from uqsonet.grids import Grid
 from uqsonet.problems.base import Problem
 from uqsonet.solvers.navier_stokes import solve_navier_stokes
 

@@ -11,8 +11,8 @@ from math import pi
 import torch
 from torch import Tensor
 
+from uqsonet.fields import Grid
 from uqsonet.gaussian_process import SeparableField, squared_exponential
-from uqsonet.grids import Grid
 from uqsonet.problems.base import Problem
 from uqsonet.solvers.poisson2d import solve_poisson2d
 
@@ -35,6 +35,7 @@ class Poisson2D(Problem):
     input_symbol = "f"
     affine = "kappa"
     output_stride = 2
+    zero_boundary = True
     block = 32
     coefficient = 0.1
 
@@ -50,7 +51,3 @@ class Poisson2D(Problem):
     def respond_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
         """Return u of every source, shape (1, R, n)."""
         return torch.cat([self.solve(f) for f in sources.split(self.block)])[None]
-
-    def boundary_factor(self, queries: Tensor) -> Tensor:
-        """Return x (1 - x) y (1 - y)."""
-        return (queries * (1 - queries)).prod(-1)

@@ -7,10 +7,5 @@ on the operator:
   with a quadratic control variate and, where possible, in closed form over the second input;
 - `affine`: u depends affinely on the observed Gaussian input: closed form, or an average over the
   prior of the second input that serves all observation sets at once;
-- `files`: which of them applies, and the file they end in.
+- `files`: the file that references of an evaluation end in.
 """
-
-from uqsonet.reference.files import Reference, compute_reference, load_reference
-from uqsonet.reference.sampling import sample_reference
-
-__all__ = ["Reference", "compute_reference", "load_reference", "sample_reference"]

@@ -16,7 +16,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from uqsonet.gaussian_process import GaussianLaw
+from uqsonet.gaussian import GaussianLaw
 from uqsonet.reference.moments import Moments, gaussian_moments
 
 COORDINATES = 200

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from uqsonet.gaussian_process import GaussianLaw
+from uqsonet.gaussian import GaussianLaw
 
 BURES_MODES = 32
 """Leading principal components on which the Gaussian W2 is computed."""

@@ -18,7 +18,9 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.progress import ProgressBar
-from uqsonet.storage import ArrayFile, Meta, provenance, remove_numbered, write_arrays
+from uqsonet.storage.arrays import write_arrays
+from uqsonet.storage.files import Meta, provenance, remove_numbered
+from uqsonet.storage.reading import ArrayFile
 
 LOG = logging.getLogger("uqsonet")
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.gaussian_process import GaussianLaw
+from uqsonet.gaussian import GaussianLaw
 from uqsonet.problems import Problem
 from uqsonet.reference.control import COORDINATES, Control
 from uqsonet.reference.directions import Directions

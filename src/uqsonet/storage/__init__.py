@@ -5,33 +5,3 @@ a killed job leaves the old file or the new one and never half of one. Every arr
 SHA-256 digest besides HDF5's own fletcher32 checksums. Nothing here unpickles. The layout is
 written down in docs/data-format.md.
 """
-
-from uqsonet.storage.arrays import Stream, array_digest, write_arrays
-from uqsonet.storage.files import (
-    Meta,
-    atomic_path,
-    file_digest,
-    provenance,
-    remove_debris,
-    remove_numbered,
-    write_text,
-)
-from uqsonet.storage.reading import ArrayFile, array_kind
-from uqsonet.storage.weights import read_weights, write_weights
-
-__all__ = [
-    "ArrayFile",
-    "Meta",
-    "Stream",
-    "array_digest",
-    "array_kind",
-    "atomic_path",
-    "file_digest",
-    "provenance",
-    "read_weights",
-    "remove_debris",
-    "remove_numbered",
-    "write_arrays",
-    "write_text",
-    "write_weights",
-]

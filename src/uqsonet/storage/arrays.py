@@ -14,7 +14,15 @@ import h5py
 import numpy as np
 
 from uqsonet.errors import DataError
-from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path, provenance, system_error
+from uqsonet.storage.files import (
+    FORMAT,
+    SCHEMA,
+    Digest,
+    Meta,
+    atomic_path,
+    provenance,
+    system_error,
+)
 
 CHUNK_BYTES = 1 << 18
 """Size of a chunk on disk; part of the format, since another would change the bytes of files."""
@@ -36,29 +44,6 @@ class Stream:
     shape: tuple[int, ...]
     dtype: np.dtype
     blocks: Iterable[np.ndarray]
-
-
-class Digest:
-    """SHA-256 of an array's dtype and shape, then its bytes in C order, as they come."""
-
-    def __init__(self, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-        self._hash = hashlib.sha256(f"{dtype.str}{shape}".encode())
-
-    def add(self, block: np.ndarray) -> None:
-        """Take the next block of rows."""
-        flat = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
-        self._hash.update(flat.data)  # no copy
-
-    def hex(self) -> str:
-        """Return the digest of what was taken so far."""
-        return self._hash.hexdigest()
-
-
-def array_digest(array: np.ndarray) -> str:
-    """Return the digest that is stored with an array."""
-    digest = Digest(array.dtype, array.shape)
-    digest.add(array)
-    return digest.hex()
 
 
 def _fixed(text: str) -> np.bytes_:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from uqsonet.errors import DataError
 from uqsonet.version import __version__
 
@@ -99,9 +101,32 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+class Digest:
+    """SHA-256 of an array's dtype and shape, then its bytes in C order, as they come."""
+
+    def __init__(self, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        self._hash = hashlib.sha256(f"{dtype.str}{shape}".encode())
+
+    def add(self, block: np.ndarray) -> None:
+        """Take the next block of rows."""
+        flat = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+        self._hash.update(flat.data)  # no copy
+
+    def hex(self) -> str:
+        """Return the digest of what was taken so far."""
+        return self._hash.hexdigest()
+
+
+def array_digest(array: np.ndarray) -> str:
+    """Return the digest that is stored with an array."""
+    digest = Digest(array.dtype, array.shape)
+    digest.add(array)
+    return digest.hex()
+
+
 def provenance() -> Meta:
     """Return versions and platform: what made a file, without times, so that bytes repeat."""
-    packages = ("torch", "numpy", "scipy", "h5py")
+    packages = ("torch", "numpy", "h5py")
     versions = {name: importlib.metadata.version(name) for name in packages}
     versions["uqsonet"] = __version__
     return {"versions": versions, "python": platform.python_version()}

@@ -10,8 +10,9 @@ import h5py
 import numpy as np
 
 from uqsonet.errors import DataError
-from uqsonet.storage.arrays import Digest, rows_of, seal_of, text_of
-from uqsonet.storage.files import FORMAT, SCHEMA, Meta, system_error
+from uqsonet.operator_fields import OperatorFields
+from uqsonet.storage.arrays import rows_of, seal_of, text_of
+from uqsonet.storage.files import FORMAT, SCHEMA, Digest, Meta, system_error
 
 BLOCK_BYTES = 1 << 24
 """Rows are read about this much at a time where the caller does not say how many."""
@@ -89,6 +90,19 @@ class ArrayFile:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+    def fields(self) -> OperatorFields:
+        """Return the fields that the header describes.
+
+        Raises
+        ------
+        DataError
+            If there are none, or they cannot be read.
+        """
+        try:
+            return OperatorFields.from_dict(self.meta.get("fields"))
+        except DataError as error:
+            raise DataError(f"{self.path}: {error}") from None
 
     def names(self) -> list[str]:
         """Return the names of all arrays."""

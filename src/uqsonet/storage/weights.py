@@ -13,8 +13,7 @@ import safetensors.torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.storage.arrays import array_digest
-from uqsonet.storage.files import FORMAT, SCHEMA, Meta, atomic_path, system_error
+from uqsonet.storage.files import FORMAT, SCHEMA, Meta, array_digest, atomic_path, system_error
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:

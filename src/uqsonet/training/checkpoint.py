@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, TrainingError
-from uqsonet.storage import read_weights, write_weights
+from uqsonet.storage.weights import read_weights, write_weights
 
 Identity = dict[str, Any]
 """What defines a run: JSON-serialisable."""

@@ -35,7 +35,7 @@ def twin(
 
     Everything else is common to the copies.
     """
-    common = [*model.buffers(), model.problem, model.config]
+    common = [*model.buffers(), model.fields, model.config]
     found = copy.deepcopy(model, {id(one): one for one in common})
     for name, parameter in found.named_parameters():
         parameter.data = parameters[name]
@@ -49,7 +49,7 @@ def without_padding(batch: Batch) -> Batch:
         return batch
     mask = batch["mask"]
     width = int(mask.sum(1).max())
-    cut = {name: batch[name][:, :width] for name in ("locations", "layout", "values", "mask")}
+    cut = {name: batch[name][:, :width] for name in ("locations", "index", "values", "mask")}
     if bool(cut["mask"].all()):
         del cut["mask"]
     rest = {name: value for name, value in batch.items() if name not in ("mask", *cut)}

@@ -1,13 +1,11 @@
-"""The training job: a stack of trials from data to weights, resumable at any moment."""
+"""Running a training: progress, validation, checkpoints; it can be resumed at any moment."""
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from uqsonet.data import Functions
 from uqsonet.devices import keep_freed_memory, require_device
 from uqsonet.errors import TrainingError
-from uqsonet.layouts import load_layouts
-from uqsonet.nn.base import OperatorModel, build_model
-from uqsonet.reference import load_reference
-from uqsonet.seeds import torch_generator
-from uqsonet.simulation import Functions, load_functions
-from uqsonet.storage import file_digest, remove_debris, write_text, write_weights
+from uqsonet.models.base import OperatorModel
+from uqsonet.reference.files import Reference
+from uqsonet.storage.files import remove_debris
 from uqsonet.training.checkpoint import (
     Progress,
     advice,
@@ -31,11 +27,10 @@ from uqsonet.training.checkpoint import (
     save_checkpoint,
     termination_flag,
 )
-from uqsonet.training.optimiser import StackedOptimiser, learning_rate
+from uqsonet.training.optimiser import learning_rate
 from uqsonet.training.progress import ProgressDisplay
-from uqsonet.training.sampler import BatchSampler
+from uqsonet.training.trainer import Trainer, TrialStack
 from uqsonet.training.validation import Validator, load_trial, no_skill, skill_columns
-from uqsonet_study.config import JobsConfig, MethodConfig
 
 LOG = logging.getLogger("uqsonet")
 
@@ -51,264 +46,195 @@ class NotFiniteError(TrainingError):
 
 
 @dataclass(frozen=True)
-class TrainingJob:
-    """Everything that defines a stack of trials.
+class RunOptions:
+    """How a training is run; none of it changes the result.
 
     Attributes
     ----------
-    method, problem : str
-    config : MethodConfig
-    noise_std : float
-    trials : list of int
-        Numbers of the trials trained as one stack.
-    training : int
-        Training pairs N: the first N of the data set.
-    seed : int
-        Root of the seed tree.
-    functions, sensors, reference : Path
-        Training data, layouts, validation reference.
-    code : str
-        Digest of the source that determines the result.
+    device : str
+        ``cpu`` or ``cuda``.
+    checkpoint_minutes : float
+        Time between checkpoints.
+    bar : bool
+        Draw a progress bar on a terminal.
     """
 
-    method: str
-    problem: str
-    config: MethodConfig
-    noise_std: float
-    trials: list[int]
-    training: int
-    seed: int
-    functions: Path
-    sensors: Path
-    reference: Path
-    code: str = ""
-
-    def identity(self) -> dict[str, Any]:
-        """Return what a checkpoint must agree with to be continued."""
-        return {
-            "method": self.method,
-            "problem": self.problem,
-            "config": self.config.model_dump(mode="json"),
-            "noise_std": self.noise_std,
-            "trials": self.trials,
-            "training": self.training,
-            "seed": self.seed,
-            "inputs": {
-                name: file_digest(getattr(self, name))
-                for name in ("functions", "sensors", "reference")
-            },
-            "code": self.code,
-            "torch": torch.__version__,
-        }
-
-    def stream(self, trial: int, purpose: str, device: str = "cpu") -> torch.Generator:
-        """Return a trial's generator for `initialisation` or `order`."""
-        path = (self.problem, "training", self.method, purpose, trial)
-        return torch_generator(self.seed, *path, device=device)
+    device: str = "cpu"
+    checkpoint_minutes: float = 2.0
+    bar: bool = True
 
 
-def initialise(job: TrainingJob, data: Functions) -> tuple[OperatorModel, list[dict[str, Tensor]]]:
-    """Return a model with its data-driven constants and each trial's initial parameters."""
-    initial = []
-    model: OperatorModel | None = None
-    for trial in job.trials:
-        with torch.random.fork_rng(devices=[]):
-            # torch.nn draws initial weights from the global generator: fork it and seed it here.
-            torch.manual_seed(job.stream(trial, "initialisation").initial_seed())
-            model = build_model(job.method, job.problem, job.config.network, job.noise_std)
-        initial.append({k: v.detach().clone() for k, v in model.named_parameters()})
-    assert model is not None
-    with torch.no_grad():
-        model.fit_constants(data)
-    return model, initial
+@dataclass(frozen=True)
+class TrainedStack:
+    """What a training leaves: tensors and header of a weight file, and the rows of its log."""
+
+    tensors: dict[str, Tensor]
+    meta: dict[str, Any]
+    history: list[dict[str, Any]]
 
 
 def train(
-    job: TrainingJob, jobs: JobsConfig, weights: Path, log: Path, state: Path, bar: bool = True
-) -> None:
-    """Train a stack of trials and write weights and log.
+    stack: TrialStack,
+    data: Functions,
+    layouts: dict[int, Tensor] | None,
+    reference: Reference,
+    state: Path,
+    options: RunOptions | None = None,
+    origin: Mapping[str, Any] | None = None,
+) -> TrainedStack:
+    """Train a stack of trials.
 
     Parameters
     ----------
-    job : TrainingJob
-    jobs : JobsConfig
-        Device and time between checkpoints.
-    weights, log : Path
-        Results: stacked weights (safetensors) and logged rows (CSV).
+    stack : TrialStack
+    data : Functions
+        Training pairs.
+    layouts : dict of int to Tensor (P, m), or None
+        Sensor layouts by count, as indices of grid points; only for models whose loss reads sensors.
+    reference : Reference
+        Validation sets; skill over the sensor-free predictor is measured on them.
     state : Path
-        Checkpoint; continued if it belongs to this run, removed at the end.
-    bar : bool
-        Draw a progress bar on a terminal.
+        Checkpoint; continued if it belongs to this training. The caller removes it when the result
+        is stored.
+    options : RunOptions, optional
+    origin : mapping, optional
+        What else a checkpoint must agree with to be continued: digests of files and of the source.
 
     Raises
     ------
     TrainingError
-        If the loss is not finite, the device is missing, or the job was asked to stop (after
+        If the loss is not finite, the device is missing, or the training was asked to stop (after
         saving a checkpoint).
     """
-    device = require_device(jobs.device)
+    options = options or RunOptions()
+    device = require_device(options.device)
     keep_freed_memory()
-    data = load_functions(job.functions, "training", job.training)
-    model, initial = initialise(job, data)
-    _, kept = data.problem.training_grid()
-    validator = Validator(load_reference(job.reference)[0], data.u_rows, kept)
-    targets = {k: v.to(device) for k, v in model.targets(data).items()}
-    layouts = load_layouts(job.sensors, "training") if model.reads_sensors else None
-    generators = [job.stream(trial, "order", device) for trial in job.trials]
-    model.to(device)
-    optimiser = StackedOptimiser(
-        model, [{k: v.to(device) for k, v in one.items()} for one in initial], job.config.training
-    )
-    sampler = BatchSampler(
-        data.problem,
-        job.config.training,
-        data.kappa.to(device) if model.reads_sensors else None,
-        targets,
-        layouts,
-        job.noise_std,
-        model.latent_dim,
-        job.seed,
-        generators,
-    )
-    identity = job.identity()
+    trainer = Trainer(stack, data, layouts, device)
+    validator = Validator(reference, data.u_rows, data.fields.training_grid()[1])
+    meta = {
+        "method": stack.method,
+        "fields": data.fields.as_dict(),
+        "config": stack.config.model_dump(mode="json"),
+        "noise_std": stack.noise_std,
+        "trials": stack.trials,
+        "training": data.size,
+        "seed": stack.seed,
+        "torch": torch.__version__,
+    }
+    identity = {**meta, **(origin or {})}
     remove_debris(state)
-    found = load_checkpoint(state, identity, generators)
+    found = load_checkpoint(state, identity, trainer.generators)
     if isinstance(found, str):
         LOG.info("starting from scratch: %s", found)
         progress = Progress()
     else:
         saved, progress = found
-        optimiser.restore(saved)
+        trainer.optimiser.restore(saved)
         LOG.info("continuing at iteration %d", progress.iteration)
     # Validation works on a copy: it loads averaged weights, trial by trial.
-    judge = build_model(job.method, job.problem, job.config.network, job.noise_std)
-    judge.load_state_dict(model.to("cpu").state_dict())
-    judge.eval()
-    model.to(device)
-
-    def save() -> None:
-        save_checkpoint(state, identity, optimiser.state(), generators, progress)
-
+    constants, validated = trainer.constants(), stack.untrained(data.fields)
+    validated.load_state_dict(constants | dict(validated.named_parameters()))
+    run = _Run(stack, trainer, validator, validated.eval(), progress)
     try:
-        _run(job, jobs, optimiser, sampler, validator, judge, progress, save, bar)
+        run.iterate(options, lambda: run.save(state, identity))
     except NotFiniteError as error:
         raise TrainingError(f"{error}; {advice(state)}") from None
-    meta = {k: v for k, v in identity.items() if k not in ("code", "inputs")}
     if progress.earlier_rates:
         meta["earlier_rates"] = progress.earlier_rates
-    stacked = {f"parameter/{k}": v for k, v in optimiser.weights().items()}
-    constants = {f"buffer/{k}": v for k, v in judge.state_dict().items() if k not in initial[0]}
-    write_weights(weights, stacked | constants, meta)
-    write_text(log, _as_csv(progress.history))
-    state.unlink(missing_ok=True)
+    tensors = {f"parameter/{k}": v for k, v in trainer.optimiser.weights().items()}
+    tensors |= {f"buffer/{k}": v for k, v in constants.items()}
+    return TrainedStack(tensors, meta, progress.history)
 
 
-def _run(
-    job: TrainingJob,
-    jobs: JobsConfig,
-    optimiser: StackedOptimiser,
-    sampler: BatchSampler,
-    validator: Validator,
-    judge: OperatorModel,
-    progress: Progress,
-    save: Callable[[], None],
-    bar: bool,
-) -> None:
-    """Iterate to the end, validating, checkpointing and watching for trouble on the way."""
-    total = job.config.training.iterations
-    every = min(job.config.training.validate_every, total)
-    title = f"{job.problem} {job.method} trials {job.trials}"
-    base, start = progress.seconds, time.monotonic()
-    saved_at = start
-    with termination_flag() as stop, ProgressDisplay(title, total, progress.iteration, bar) as show:
-        while progress.iteration < total:
-            batch, normals = sampler.draw()
-            terms = optimiser.step(progress.iteration, batch, normals)
-            progress.iteration += 1
-            at_end = progress.iteration == total
-            if progress.iteration % CHECK_EVERY == 0 or at_end:
-                _require_finite(terms["loss"], progress.iteration, job)
-                show.update(progress.iteration)
-            if progress.iteration % every == 0 or at_end:
-                # A bad gradient spoils the weights one step before a loss tells.
-                if bad := not_finite(optimiser.weights()):
-                    raise NotFiniteError(
-                        f"{bad[0]} is not finite at iteration {progress.iteration}, so the "
-                        "gradient was not"
+@dataclass
+class _Run:
+    """A training under way: what it works with, and how far it is."""
+
+    stack: TrialStack
+    trainer: Trainer
+    validator: Validator
+    validated: OperatorModel
+    progress: Progress
+
+    def save(self, state: Path, identity: dict[str, Any]) -> None:
+        """Write a checkpoint."""
+        tensors = self.trainer.optimiser.state()
+        save_checkpoint(state, identity, tensors, self.trainer.generators, self.progress)
+
+    def iterate(self, options: RunOptions, save: Callable[[], None]) -> None:
+        """Iterate to the end, validating, saving and watching for trouble on the way."""
+        settings, progress = self.stack.config.training, self.progress
+        total, every = settings.iterations, min(settings.validate_every, settings.iterations)
+        title = f"{self.validated.fields.name} {self.stack.method} trials {self.stack.trials}"
+        before, start = progress.seconds, time.monotonic()
+        saved_at = start
+        bar = ProgressDisplay(title, total, progress.iteration, options.bar)
+        with termination_flag() as stop, bar as show:
+            while progress.iteration < total:
+                terms = self.trainer.step(progress.iteration)
+                progress.iteration += 1
+                at_end = progress.iteration == total
+                if progress.iteration % CHECK_EVERY == 0 or at_end:
+                    self._require_finite(terms["loss"])
+                    show.update(progress.iteration)
+                if progress.iteration % every == 0 or at_end:
+                    self._require_finite_weights()
+                    progress.seconds = before + time.monotonic() - start
+                    rows = [self._row(i, terms) for i in range(len(self.stack.trials))]
+                    progress.history.extend(rows)
+                    show.report(progress.iteration, rows)
+                due = time.monotonic() - saved_at > 60 * options.checkpoint_minutes
+                if (due or stop) and not at_end:
+                    self._require_finite(terms["loss"])
+                    progress.seconds = before + time.monotonic() - start
+                    save()
+                    saved_at = time.monotonic()
+                if stop and not at_end:
+                    raise TrainingError(
+                        f"stopped by signal {stop[0]} at iteration {progress.iteration}; a "
+                        "checkpoint is saved, and the same command continues from it"
                     )
-                progress.seconds = base + time.monotonic() - start
-                rows = [
-                    _row(job, i, progress, terms, validator, judge, optimiser)
-                    for i in range(len(job.trials))
-                ]
-                progress.history.extend(rows)
-                show.report(progress.iteration, rows)
-            due = time.monotonic() - saved_at > 60 * jobs.checkpoint_minutes
-            if (due or stop) and not at_end:
-                _require_finite(terms["loss"], progress.iteration, job)
-                progress.seconds = base + time.monotonic() - start
-                save()
-                saved_at = time.monotonic()
-            if stop and not at_end:
-                raise TrainingError(
-                    f"stopped by signal {stop[0]} at iteration {progress.iteration}; a "
-                    "checkpoint is saved, and the same command continues from it"
+        self._warn()
+
+    def _row(self, index: int, terms: dict[str, Tensor]) -> dict[str, Any]:
+        """Return the log's row of one trial, with its skill on the validation sets."""
+        weights = {k: v.cpu() for k, v in self.trainer.optimiser.weights().items()}
+        load_trial(self.validated, weights, index)
+        settings, progress = self.stack.config.training, self.progress
+        return {
+            "trial": self.stack.trials[index],
+            "iteration": progress.iteration,
+            "seconds": round(progress.seconds, 3),
+            "learning_rate": learning_rate(settings, progress.iteration - 1),
+            **{key: float(value[index]) for key, value in terms.items()},
+            **skill_columns(self.validator.score(self.validated)),
+        }
+
+    def _require_finite(self, losses: Tensor) -> None:
+        for trial, loss in zip(self.stack.trials, losses.tolist(), strict=True):
+            if not math.isfinite(loss):
+                raise NotFiniteError(
+                    f"the loss of trial {trial} is not finite at iteration "
+                    f"{self.progress.iteration} (checked every {CHECK_EVERY}; learning_rate is "
+                    f"{self.stack.config.training.learning_rate})"
                 )
-    _warn(progress.history, job)
 
-
-def _row(
-    job: TrainingJob,
-    index: int,
-    progress: Progress,
-    terms: dict[str, Tensor],
-    validator: Validator,
-    judge: OperatorModel,
-    optimiser: StackedOptimiser,
-) -> dict[str, Any]:
-    weights = {k: v.cpu() for k, v in optimiser.weights().items()}
-    load_trial(judge, weights, index)
-    return {
-        "trial": job.trials[index],
-        "iteration": progress.iteration,
-        "seconds": round(progress.seconds, 3),
-        "learning_rate": learning_rate(job.config.training, progress.iteration - 1),
-        **{key: float(value[index]) for key, value in terms.items()},
-        **skill_columns(validator.score(judge)),
-    }
-
-
-def _require_finite(losses: Tensor, iteration: int, job: TrainingJob) -> None:
-    bad = [
-        t for t, loss in zip(job.trials, losses.tolist(), strict=True) if not math.isfinite(loss)
-    ]
-    if bad:
-        raise NotFiniteError(
-            f"the loss of trial {bad[0]} is not finite at iteration {iteration} (checked every "
-            f"{CHECK_EVERY}; learning_rate is {job.config.training.learning_rate})"
-        )
-
-
-def _warn(history: list[dict[str, Any]], job: TrainingJob) -> None:
-    """Say loudly what a falling loss would hide."""
-    last = [row for row in history if row["iteration"] == history[-1]["iteration"]]
-    for row in last:
-        lacking = no_skill(row)
-        if lacking:
-            LOG.warning(
-                "trial %d has no skill over the sensor-free predictor in: %s",
-                row["trial"],
-                ", ".join(lacking),
+    def _require_finite_weights(self) -> None:
+        # A bad gradient spoils the weights one step before a loss tells.
+        if bad := not_finite(self.trainer.optimiser.weights()):
+            raise NotFiniteError(
+                f"{bad[0]} is not finite at iteration {self.progress.iteration}, so the "
+                "gradient was not"
             )
-        if row.get("kl", math.inf) < COLLAPSE_NATS:
-            LOG.warning("trial %d: the latent space collapsed (KL %.3g)", row["trial"], row["kl"])
 
-
-def _as_csv(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows
-    )
-    return text.getvalue()
+    def _warn(self) -> None:
+        """Say loudly what a falling loss would hide."""
+        history = self.progress.history
+        for row in (r for r in history if r["iteration"] == history[-1]["iteration"]):
+            trial, lacking = row["trial"], ", ".join(no_skill(row))
+            if lacking:
+                LOG.warning(
+                    "trial %d has no skill over the sensor-free predictor in: %s", trial, lacking
+                )
+            if row.get("kl", math.inf) < COLLAPSE_NATS:
+                LOG.warning("trial %d: the latent space collapsed (KL %.3g)", trial, row["kl"])

@@ -9,9 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from uqsonet.problems import Problem
+from uqsonet.operator_fields import OperatorFields
 from uqsonet.seeds import numpy_generator, torch_generator
-from uqsonet.sensors import observe
 from uqsonet_study.config import TrainingConfig
 
 Stack = dict[str, Tensor]
@@ -23,7 +22,7 @@ class BatchSampler:
 
     Parameters
     ----------
-    problem : Problem
+    fields : OperatorFields
     config : TrainingConfig
         `batch_size` and `protocol`.
     kappa : Tensor, shape (N, n), or None
@@ -43,7 +42,7 @@ class BatchSampler:
 
     def __init__(
         self,
-        problem: Problem,
+        fields: OperatorFields,
         config: TrainingConfig,
         kappa: Tensor | None,
         targets: dict[str, Tensor],
@@ -53,7 +52,7 @@ class BatchSampler:
         seed: int,
         generators: list[torch.Generator],
     ) -> None:
-        self._problem, self._config = problem, config
+        self._fields, self._config = fields, config
         self._targets, self._noise_std, self._latent_dim = targets, noise_std, latent_dim
         some = next(iter(targets.values()))
         self._size, self._generators, self._device = len(some), generators, some.device
@@ -61,7 +60,7 @@ class BatchSampler:
         self._batches: list[Stack] = []
         if layouts is not None:
             assert kappa is not None, "sensors need the functions that they read"
-            self._kappa, self._points = kappa, problem.grid.points().to(kappa)
+            self._kappa, self._points = kappa, fields.input.grid.points().to(kappa)
             self._counts = torch.tensor(list(layouts), device=kappa.device)
             widest = int(self._counts.max())
             # (counts, P, widest): one table to gather from, padded with point 0
@@ -112,9 +111,9 @@ class BatchSampler:
         return self._read(self._kappa[rows], layout, counts, noise)
 
     def _read(self, kappa: Tensor, layout: Tensor, counts: Tensor, noise: Tensor | None) -> Stack:
-        locations, values = observe(self._problem, kappa, layout, noise, self._points)
+        locations, values = self._fields.input.read(kappa, layout, noise, self._points)
         mask = torch.arange(layout.shape[1], device=self._device) < counts[:, None]
-        return {"locations": locations, "layout": layout, "values": values, "mask": mask}
+        return {"locations": locations, "index": layout, "values": values, "mask": mask}
 
     def _fix_batches(self, seed: int) -> list[Stack]:
         """Cut the data once into batches of one sensor count each (section 4.1).
@@ -124,11 +123,11 @@ class BatchSampler:
         """
         size = self._config.batch_size
         total = self._size // size
-        generator = numpy_generator(seed, self._problem.name, "training", "batches")
+        generator = numpy_generator(seed, self._fields.name, "training", "batches")
         repeats = -(-total // len(self._counts))
         order = [k for _ in range(repeats) for k in generator.permutation(len(self._counts))]
         noise_generator = torch_generator(
-            seed, self._problem.name, "training", "noise", device=self._device
+            seed, self._fields.name, "training", "noise", device=self._device
         )
         batches = []
         for j in range(total):
@@ -155,7 +154,7 @@ def _pad(batch: Stack, width: int) -> Stack:
     pad = torch.nn.functional.pad
     return batch | {
         "locations": pad(batch["locations"], (0, 0, 0, extra)),
-        "layout": pad(batch["layout"], (0, extra)),
+        "index": pad(batch["index"], (0, extra)),
         "values": pad(batch["values"], (0, extra), value=1.0),
         "mask": pad(batch["mask"], (0, extra)),
     }

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from uqsonet.blocks import RowBlocks, column_moments
+from uqsonet.fields import Observations
 from uqsonet.metrics import relative_error
 from uqsonet.nn.base import OperatorModel
 from uqsonet.posterior import spread
-from uqsonet.reference import Reference
-from uqsonet.sensors import Observations
+from uqsonet.reference.files import Reference
 
 SAMPLES = 512
 
@@ -58,13 +58,13 @@ class Validator:
 
     def score(self, model: OperatorModel) -> Skill:
         """Return the skill of a model at every sensor count."""
-        queries = model.problem.training_grid()[0].points()
+        queries = model.fields.training_grid()[0].points()
         o = self._observations
         posterior = model.condition(o.locations, o.values, o.mask)
         if not model.probabilistic:
             error = self._by_count(relative_error(posterior.mean(queries), self._mean))
             return Skill({m: 1 - e / self._free_mean[m] for m, e in error.items()}, None)
-        mean, covariance = posterior.moments(SAMPLES)
+        mean, covariance = posterior.coefficient_moments(SAMPLES)
         offset, basis = posterior.basis(queries)
         error = self._by_count(relative_error(offset + mean @ basis.T, self._mean))
         error_std = self._by_count(relative_error(spread(basis, covariance), self._std))

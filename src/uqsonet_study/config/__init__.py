@@ -5,13 +5,14 @@ schema in `workflow/schemas/config.schema.json` is generated from these classes.
 imports torch or NumPy because the workflow reads it at every start.
 """
 
-from uqsonet.config.networks import (
+from uqsonet.config import (
     AttentionNetwork,
-    KrigingNetwork,
-    KrigingSetNetwork,
+    KarhunenLoeveNetwork,
+    KarhunenLoeveSetNetwork,
+    MethodConfig,
     Network,
+    TrainingConfig,
 )
-from uqsonet.config.recipes import EnsembleConfig, MethodConfig, TrainingConfig
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
 from uqsonet_study.config.experiments import (
     BASELINES,
@@ -38,6 +39,7 @@ from uqsonet_study.config.outputs import (
     SpectraFigure,
     TableConfig,
 )
+from uqsonet_study.config.recipes import EnsembleConfig
 from uqsonet_study.config.sensors import SensorsConfig
 from uqsonet_study.config.whole import Config, JobsConfig
 
@@ -59,8 +61,8 @@ __all__ = [
     "ExperimentConfig",
     "FigureConfig",
     "JobsConfig",
-    "KrigingNetwork",
-    "KrigingSetNetwork",
+    "KarhunenLoeveNetwork",
+    "KarhunenLoeveSetNetwork",
     "MethodConfig",
     "Network",
     "NetworkTable",

@@ -8,8 +8,9 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from uqsonet.config.section import Name, Section, require_distinct
+from uqsonet.config import Name, Section
 from uqsonet_study.config.evaluations import Evaluation, TestEvaluation
+from uqsonet_study.config.section import require_distinct
 from uqsonet_study.config.sensors import SensorsConfig
 
 BASELINES = ("sensor_free", "cokriging")

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from uqsonet.config.section import Name, Section, require_distinct
+from uqsonet.config import Name, Section
 from uqsonet_study.config.experiments import NoiseStd
+from uqsonet_study.config.section import require_distinct
 
 Experiments = Annotated[list[Name], Field(min_length=1)]
 Counts = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from uqsonet.config.section import Section
+from uqsonet.config import Section
 
 Distance = Annotated[float, Field(gt=0)]
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from uqsonet.config.recipes import AnyMethodConfig, EnsembleConfig, MethodConfig
-from uqsonet.config.section import Name, OutputName, Section
+from uqsonet.config import MethodConfig, Name, Section
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.outputs import (
@@ -23,6 +22,8 @@ from uqsonet_study.config.outputs import (
     SpectraFigure,
     TableConfig,
 )
+from uqsonet_study.config.recipes import AnyMethodConfig, EnsembleConfig
+from uqsonet_study.config.section import OutputName
 
 FULL, SMOKE = "full", "smoke"
 

@@ -2,11 +2,18 @@
 
 from uqsonet_study.evaluation.job import evaluate
 from uqsonet_study.evaluation.scores import (
-    Yardstick,
-    load_yardstick,
+    ScoringTargets,
+    load_targets,
     points_on,
     score_reference,
     score_set,
 )
 
-__all__ = ["Yardstick", "evaluate", "load_yardstick", "points_on", "score_reference", "score_set"]
+__all__ = [
+    "ScoringTargets",
+    "evaluate",
+    "load_targets",
+    "points_on",
+    "score_reference",
+    "score_set",
+]

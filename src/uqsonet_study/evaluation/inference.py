@@ -10,11 +10,11 @@ from statistics import median
 from typing import Any
 
 import torch
-
 from uqsonet.nn.weights import load
+
+from uqsonet.devices import processor
 from uqsonet.seeds import torch_generator
-from uqsonet.simulation import processor
-from uqsonet.storage import provenance, write_text
+from uqsonet.storage.files import provenance, write_text
 
 SAMPLES = 1000
 """Latent samples of one posterior."""
@@ -39,7 +39,7 @@ def inference_seconds(weights: Path, sensors: int) -> float:
         Number of sensors, spread over the grid.
     """
     model = load(weights)
-    points = model.problem.grid.points()
+    points = model.fields.input.grid.points()
     places = points[torch.linspace(0, len(points) - 1, sensors + 2).long()[1:-1]]
     values = torch.ones(sensors, dtype=torch.float64)
     generator = torch_generator(0, "inference")

@@ -14,16 +14,16 @@ from typing import Any, Protocol
 
 import pandas as pd
 from torch import Tensor
-
-from uqsonet.baselines import build_baseline
 from uqsonet.nn.ensemble import load_ensemble
 from uqsonet.nn.weights import load_trials
+
+from uqsonet.baselines import build_baseline
+from uqsonet.data import load_functions
 from uqsonet.posterior import Posterior
 from uqsonet.seeds import torch_generator
-from uqsonet.simulation import load_functions
-from uqsonet.storage import write_text
+from uqsonet.storage.files import write_text
 from uqsonet_study.config import BASELINES, EvaluationConfig
-from uqsonet_study.evaluation.scores import Yardstick, load_yardstick, score_reference, score_set
+from uqsonet_study.evaluation.scores import ScoringTargets, load_targets, score_reference, score_set
 
 LOG = logging.getLogger("uqsonet")
 
@@ -79,34 +79,34 @@ def evaluate(
     cut_lines : sequence of str
         Grid lines such as ``x=0.5`` with errors of their own.
     """
-    yardstick = load_yardstick(functions, reference, config, cut_lines)
+    targets = load_targets(functions, reference, config, cut_lines)
     rows: list[dict[str, Any]] = []
     if method == "baselines":
         pairs = load_functions(functions, "training", training)
         for name in BASELINES:
             model = build_baseline(name, pairs, noise_std)
-            rows += _scored(model, yardstick, (name, 0, label), noise_std, seed)
-        for s in range(len(yardstick.reference.function)):
-            head = _head(yardstick, ("reference", 0, label), s)
-            rows += _rows(head, score_reference(yardstick, s))
+            rows += _scored(model, targets, (name, 0, label), noise_std, seed)
+        for s in range(len(targets.reference.function)):
+            head = _head(targets, ("reference", 0, label), s)
+            rows += _rows(head, score_reference(targets, s))
     else:
         models = [(0, load_ensemble(weights))] if ensemble else load_trials(weights)
         for trial, model in models:
-            rows += _scored(model, yardstick, (method, trial, label), noise_std, seed)
+            rows += _scored(model, targets, (method, trial, label), noise_std, seed)
     text = pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_text(path, text)
 
 
 def _scored(
     model: Conditional,
-    yardstick: Yardstick,
+    targets: ScoringTargets,
     what: tuple[str, int, str],
     noise_std: float,
     seed: int,
 ) -> list[dict[str, Any]]:
     """Return the rows of one predictor, `what` being method, trial and evaluation."""
     method, trial, label = what
-    observations = yardstick.reference.observations
+    observations = targets.reference.observations
     expansion: tuple[Tensor, Tensor] | None = None
     rows: list[dict[str, Any]] = []
     start, size = time.monotonic(), len(observations.values)
@@ -114,18 +114,18 @@ def _scored(
         o = observations[s : s + 1]
         posterior = model.condition(o.locations, o.values, o.mask, noise_std)
         expansion = expansion or posterior.basis()
-        place = (yardstick.problem.name, "test", label, "model", method, trial, s)
-        scores = score_set(posterior, expansion, yardstick, s, torch_generator(seed, *place))
-        rows += _rows(_head(yardstick, what, s), scores)
+        place = (targets.fields.name, "test", label, "model", method, trial, s)
+        scores = score_set(posterior, expansion, targets, s, torch_generator(seed, *place))
+        rows += _rows(_head(targets, what, s), scores)
         if (s + 1) % LOG_EVERY == 0 or s + 1 == size:
             elapsed = time.monotonic() - start
             LOG.info("%s, trial %d: set %d of %d, %.0f s", method, trial, s + 1, size, elapsed)
     return rows
 
 
-def _head(yardstick: Yardstick, what: tuple[str, int, str], s: int) -> dict[str, Any]:
+def _head(targets: ScoringTargets, what: tuple[str, int, str], s: int) -> dict[str, Any]:
     method, trial, label = what
-    found = yardstick.reference
+    found = targets.reference
     sensors, function = int(found.observations.counts[s]), int(found.function[s])
     head = {"method": method, "trial": trial, "evaluation": label}
     return head | {"sensors": sensors, "set": function}

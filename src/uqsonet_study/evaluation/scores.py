@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from uqsonet.data import load_functions
 from uqsonet.errors import DataError, NoUncertaintyError
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 from uqsonet.metrics import (
     ascending,
     bures_wasserstein2,
@@ -22,10 +23,9 @@ from uqsonet.metrics import (
     relative_error,
     wasserstein2,
 )
+from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior, spread
-from uqsonet.problems import Problem
-from uqsonet.reference import Reference, load_reference
-from uqsonet.simulation import load_functions
+from uqsonet.reference.files import Reference, load_reference
 from uqsonet_study.config import EvaluationConfig
 
 BAND_SAMPLES = 1000
@@ -47,10 +47,10 @@ RANK_BINS = 10
 
 
 @dataclass(frozen=True)
-class Yardstick:
+class ScoringTargets:
     """What posteriors are scored against."""
 
-    problem: Problem
+    fields: OperatorFields
     reference: Reference
     truth: Tensor
     """Outputs of the observed functions on the full grid, (S, n)."""
@@ -59,9 +59,9 @@ class Yardstick:
     """Cut lines, each with the grid points on it."""
 
 
-def load_yardstick(
+def load_targets(
     functions: Path, reference: Path, config: EvaluationConfig, cut_lines: Sequence[str] = ()
-) -> Yardstick:
+) -> ScoringTargets:
     """Read the reference posteriors and the true outputs behind the observations.
 
     Raises
@@ -69,10 +69,10 @@ def load_yardstick(
     DataError
         If a file is damaged or a cut line is not one of the grid.
     """
-    found, problem, _ = load_reference(reference)
+    found, fields, _ = load_reference(reference)
     truth = load_functions(functions, "test").u.double()[found.function]
-    lines = {line: points_on(problem.grid, line) for line in cut_lines}
-    return Yardstick(problem, found, truth, config, lines)
+    lines = {line: points_on(fields.output.grid, line) for line in cut_lines}
+    return ScoringTargets(fields, found, truth, config, lines)
 
 
 def points_on(grid: Grid, line: str) -> Tensor:
@@ -95,16 +95,16 @@ def points_on(grid: Grid, line: str) -> Tensor:
 
 
 def _errors(
-    predicted: tuple[Tensor, Tensor | None], yardstick: Yardstick, s: int
+    predicted: tuple[Tensor, Tensor | None], targets: ScoringTargets, s: int
 ) -> dict[str, float]:
     """Return relative errors of mean and std (where there is one), also on the cut lines."""
-    reference = yardstick.reference.mean[s], yardstick.reference.std[s]
+    reference = targets.reference.mean[s], targets.reference.std[s]
     scores = {}
     for name, ours, theirs in zip(("err_mean", "err_std"), predicted, reference, strict=True):
         if ours is None:
             continue
         scores[name] = float(relative_error(ours, theirs))
-        for line, points in yardstick.lines.items():
+        for line, points in targets.lines.items():
             scores[f"{name}@{line}"] = float(relative_error(ours[points], theirs[points]))
     return scores
 
@@ -121,7 +121,7 @@ def narrower_share(predicted: Tensor, reference: Tensor) -> float:
 def score_set(
     posterior: Posterior,
     expansion: tuple[Tensor, Tensor],
-    yardstick: Yardstick,
+    targets: ScoringTargets,
     s: int,
     generator: torch.Generator,
 ) -> dict[str, float]:
@@ -129,20 +129,20 @@ def score_set(
 
     `expansion` is ``posterior.basis()``, the same for all posteriors of a model.
     """
-    ref, problem, config = yardstick.reference, yardstick.problem, yardstick.config
+    ref, config = targets.reference, targets.config
     offset, basis = expansion
     try:
-        mean, covariance = posterior.moments(config.model_samples, generator)
+        mean, covariance = posterior.coefficient_moments(config.model_samples, generator)
     except NoUncertaintyError:
-        return _errors((posterior.mean()[0], None), yardstick, s)
+        return _errors((posterior.mean()[0], None), targets, s)
     predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
     to_modes = ref.mode_vectors.T @ basis
-    grid, kept = problem.training_grid()
-    drawn = posterior.draw(min(config.model_samples, BAND_SAMPLES), generator)[0]
+    grid, kept = targets.fields.training_grid()
+    drawn = posterior.coefficient_samples(min(config.model_samples, BAND_SAMPLES), generator)[0]
     samples = offset[kept] + drawn @ basis[kept].T
-    truth, ordered = yardstick.truth[s, kept], ascending(samples)
+    truth, ordered = targets.truth[s, kept], ascending(samples)
     scores = {
-        **_errors((predicted_mean, predicted_std), yardstick, s),
+        **_errors((predicted_mean, predicted_std), targets, s),
         "mean_std": float(predicted_std.mean()),
         "narrower": narrower_share(predicted_std, ref.std[s]),
         "w2_gaussian": float(
@@ -160,7 +160,10 @@ def score_set(
         outcomes = ref.samples[s].double()
         within = coverage(ordered, outcomes, LEVELS)
         scores |= {f"within_{100 * v:.0f}": p for v, p in zip(LEVELS, within, strict=True)}
-        more = offset[kept] + posterior.draw(EXPECTED_SAMPLES, generator)[0] @ basis[kept].T
+        more = (
+            offset[kept]
+            + posterior.coefficient_samples(EXPECTED_SAMPLES, generator)[0] @ basis[kept].T
+        )
         scores["crps_expected"] = expected_crps(ascending(more), ascending(outcomes))
         some = more[:EXPECTED_ENERGY_SAMPLES]
         scores["energy_expected"] = energy_score(some, outcomes, grid.quadrature())
@@ -179,16 +182,16 @@ def _against_truth(samples: Tensor, ordered: Tensor, truth: Tensor, grid: Grid) 
     }
 
 
-def score_reference(yardstick: Yardstick, s: int) -> dict[str, float]:
+def score_reference(targets: ScoringTargets, s: int) -> dict[str, float]:
     """Return the same metrics for an independent reference draw: the Monte Carlo floor."""
-    ref, problem = yardstick.reference, yardstick.problem
+    ref = targets.reference
     scores = {
-        **_errors((ref.repeat_mean[s], ref.repeat_std[s]), yardstick, s),
+        **_errors((ref.repeat_mean[s], ref.repeat_std[s]), targets, s),
         "mean_std": float(ref.std[s].mean()),
     }
     if ref.samples is not None and ref.floor_w2 is not None:
-        grid, kept = problem.training_grid()
-        samples, truth = ref.samples[s].double(), yardstick.truth[s, kept]
+        grid, kept = targets.fields.training_grid()
+        samples, truth = ref.samples[s].double(), targets.truth[s, kept]
         scores["w2"] = float(ref.floor_w2[s])
         scores |= _against_truth(samples, ascending(samples), truth, grid)
     return scores

@@ -8,9 +8,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from uqsonet.devices import processor
 from uqsonet.errors import DataError
-from uqsonet.simulation import processor
-from uqsonet.storage import file_digest, provenance
+from uqsonet.storage.files import file_digest, provenance
 from uqsonet_study.config import Config
 
 FINISHED = re.compile(r"(\w+) done in ([\d.]+) s, peak memory (\d+) MiB")

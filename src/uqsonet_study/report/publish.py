@@ -14,9 +14,9 @@ from typing import Any
 
 import pandas as pd
 
+from uqsonet.devices import processor
 from uqsonet.errors import DataError
-from uqsonet.simulation import processor
-from uqsonet.storage import atomic_path, file_digest, provenance, write_text
+from uqsonet.storage.files import atomic_path, file_digest, provenance, write_text
 from uqsonet_study.config import Config, load_config
 from uqsonet_study.report.provenance import stage_costs
 

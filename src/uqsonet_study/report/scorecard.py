@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet.storage import write_text
+from uqsonet.storage.files import write_text
 from uqsonet_study.config import BASELINES, Case, Config, ErrorTable
 from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.numbers import Numbers

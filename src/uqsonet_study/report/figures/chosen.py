@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import torch
 
+from uqsonet.data import Functions
 from uqsonet.errors import DataError
 from uqsonet.metrics import relative_error
 from uqsonet.nn.ensemble import load_ensemble
 from uqsonet.nn.weights import load
-from uqsonet.simulation import Functions
 from uqsonet_study.report.figures.sets import Panel, find_sets, load_test
 from uqsonet_study.report.names import method_title
 

@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from uqsonet.errors import DataError
-from uqsonet.grids import Grid
-from uqsonet.layouts import candidates, load_layouts
+from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
-from uqsonet.storage import ArrayFile
+from uqsonet.storage.reading import ArrayFile
 from uqsonet_study.config import SensorsConfig
+from uqsonet_study.layouts import candidates, load_layouts
 from uqsonet_study.report.figures.style import CYCLE, GREY, new_figure, save, styled
 
 COLUMNS = 4

@@ -13,7 +13,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 from uqsonet.problems import Problem
 from uqsonet_study.report.figures.style import RED
 

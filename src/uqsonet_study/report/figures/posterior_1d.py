@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from uqsonet.simulation import Functions
+from uqsonet.data import Functions
 from uqsonet_study.report.figures.maps import log_ticks
 from uqsonet_study.report.figures.sets import FUNCTION, Panel
 from uqsonet_study.report.figures.style import BLACK, BLUE, RED, new_figure

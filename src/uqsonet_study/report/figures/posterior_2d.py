@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from uqsonet.simulation import Functions
+from uqsonet.data import Functions
 from uqsonet_study.report.figures.maps import (
     draw_bar,
     draw_map,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
+from uqsonet.fields import Observations
 from uqsonet.problems import Problem
-from uqsonet.reference import Reference, load_reference
-from uqsonet.sensors import Observations
-from uqsonet.simulation import Functions, load_functions
+from uqsonet.reference.files import Reference, load_reference
 
 FUNCTION = 0
 """The test function shown."""

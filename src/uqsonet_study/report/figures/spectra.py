@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from scipy.fft import dctn
 
 from uqsonet.errors import DataError
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 from uqsonet_study.report.figures.chosen import Chosen
 from uqsonet_study.report.figures.sets import FUNCTION, load_test
 from uqsonet_study.report.figures.style import BLUE, RED, new_figure, save, styled

@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from uqsonet.storage import atomic_path
+from uqsonet.storage.files import atomic_path
 
 # Okabe and Ito's palette: told apart by colour-blind readers and in grey print.
 BLACK = "#000000"

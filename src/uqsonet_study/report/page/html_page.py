@@ -19,7 +19,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from matplotlib.image import imread
 
 from uqsonet.errors import DataError
-from uqsonet.storage import write_text
+from uqsonet.storage.files import write_text
 from uqsonet_study.report.page.overview import overview
 from uqsonet_study.report.page.readings import HEADINGS
 

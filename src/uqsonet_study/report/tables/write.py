@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet.storage import write_text
+from uqsonet.storage.files import write_text
 from uqsonet_study.config import Config
 from uqsonet_study.report.summary import COLUMNS as SUMMARY_COLUMNS
 from uqsonet_study.report.tables import html

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.grids import Grid
-from uqsonet.nn.base import OperatorModel
-from uqsonet.nn.weights import load_trials
+from uqsonet.fields import Grid
+from uqsonet.models.base import OperatorModel
+from uqsonet.models.weights import load_trials
 from uqsonet.posterior import MOMENT_SAMPLES, Basis, PointPosterior, Posterior
 
 
@@ -26,18 +26,18 @@ class DeepEnsemble:
     Parameters
     ----------
     members : sequence of OperatorModel
-        At least two, of one problem.
+        At least two, of one operator.
 
     Raises
     ------
     ObservationError
-        If there are fewer than two members, or they belong to several problems.
+        If there are fewer than two members, or they belong to several operators.
     """
 
     def __init__(self, members: Sequence[OperatorModel]) -> None:
-        if len(members) < 2 or len({member.problem.name for member in members}) > 1:
-            raise ObservationError("an ensemble needs at least two members, all of one problem")
-        self.members, self.problem = list(members), members[0].problem
+        if len(members) < 2 or any(member.fields != members[0].fields for member in members):
+            raise ObservationError("an ensemble needs at least two members, all of one operator")
+        self.members, self.fields = list(members), members[0].fields
 
     def condition(
         self, locations: object, values: object, mask: object = None, noise_std: float | None = None
@@ -47,7 +47,7 @@ class DeepEnsemble:
         Parameters and errors are those of `OperatorModel.condition`.
         """
         answers = [m.condition(locations, values, mask, noise_std) for m in self.members]
-        return EnsemblePosterior(self.problem.grid, answers)
+        return EnsemblePosterior(self.fields.output.grid, answers)
 
 
 def load_ensemble(paths: Sequence[Path]) -> DeepEnsemble:
@@ -75,7 +75,7 @@ class EnsemblePosterior(Posterior):
         ]
         self._rows = torch.stack(rows, dim=1)
 
-    def moments(
+    def coefficient_moments(
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the exact moments over the members; the arguments have no influence."""
@@ -83,7 +83,7 @@ class EnsemblePosterior(Posterior):
         centred = self._rows - mean[:, None]
         return mean, centred.transpose(1, 2) @ centred / self._rows.shape[1]
 
-    def draw(self, size: int, generator: torch.Generator) -> Tensor:
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients (B, size, p) of members drawn with equal chances."""
         batch, members = self._rows.shape[:2]
         chosen = torch.randint(members, (batch, size), generator=generator)

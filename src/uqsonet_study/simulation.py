@@ -1,8 +1,8 @@
 """Training, validation and test functions of a problem: drawn, solved and stored.
 
 Pairs are generated in shards, each from its own node of the seed tree, so the first N pairs of a
-larger data set are the data set of size N, and any shard can be made again alone. Neither
-generation nor reading holds more than a shard or a block unless a whole array is asked for.
+larger data set are the data set of size N, and any shard can be made again alone. Generation holds
+one shard at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 import platform
 import resource
 import time
-from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
 
@@ -20,28 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.blocks import RowBlocks
-from uqsonet.devices import require_device
-from uqsonet.errors import ConfigError, DataError
+from uqsonet.data import SPLITS
+from uqsonet.devices import processor, require_device
 from uqsonet.problems import Problem, get_problem
 from uqsonet.progress import ProgressBar
 from uqsonet.seeds import numpy_generator
-from uqsonet.storage import (
-    ArrayFile,
-    Meta,
-    Stream,
-    file_digest,
-    provenance,
-    remove_debris,
-    write_arrays,
-    write_text,
-)
+from uqsonet.storage.arrays import Stream, write_arrays
+from uqsonet.storage.files import Meta, file_digest, provenance, remove_debris, write_text
+from uqsonet.storage.reading import ArrayFile
 from uqsonet_study.config import ProblemConfig
 from uqsonet_study.shards import Shard, ShardStore, cut
 
 LOG = logging.getLogger("uqsonet")
-
-SPLITS = ("training", "validation", "test")
 
 LOG_SECONDS = 30.0
 """Time between log lines of a generation."""
@@ -130,16 +119,6 @@ def simulate(
     store.remove()
 
 
-def processor() -> str:
-    """Return the processor's name: the same seed gives the same bytes on the same one."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor()
-
-
 def _probe(path: Path) -> dict[str, list[float]]:
     """Return a few values of the first test pair: they are near the same on any processor."""
     with ArrayFile(path, "functions") as file:
@@ -150,11 +129,9 @@ def _probe(path: Path) -> dict[str, list[float]]:
 def _meta(problem: Problem, config: ProblemConfig, seed: int) -> Meta:
     return {
         "problem": problem.name,
+        "fields": problem.fields.as_dict(),
         "seed": seed,
         "config": config.model_dump(),
-        "grid": {"lower": problem.grid.lower, "upper": problem.grid.upper},
-        "shape": problem.grid.shape,
-        "output_stride": problem.output_stride,
         "sampled_in": "float64",
         "stored_in": "float32",
     }
@@ -223,105 +200,3 @@ def _described(path: Path, digests: dict[str, str]) -> Meta:
         name: {"shape": shape, "dtype": "float32", "bytes": 4 * prod(shape), "sha256": digest}
         for (name, shape), digest in zip(shapes.items(), digests.values(), strict=True)
     }
-
-
-class Functions:
-    """Pairs of one split, in memory or read from disk when asked for.
-
-    Parameters
-    ----------
-    problem : Problem
-    split : str
-    kappa : Tensor or RowBlocks, shape (N, n)
-        Inputs on the full grid, float32.
-    u : Tensor or RowBlocks, shape (N, M)
-        Outputs: on the training grid for ``training``, else on the full grid, float32.
-
-    Attributes
-    ----------
-    kappa_rows, u_rows : RowBlocks
-        The same as streams of row blocks, for whoever needs no whole array.
-    """
-
-    def __init__(
-        self, problem: Problem, split: str, kappa: Tensor | RowBlocks, u: Tensor | RowBlocks
-    ) -> None:
-        self.problem, self.split = problem, split
-        self.kappa_rows, self.u_rows = RowBlocks.of(kappa), RowBlocks.of(u)
-
-    @property
-    def size(self) -> int:
-        """Number of pairs."""
-        return len(self.u_rows)
-
-    @property
-    def kappa(self) -> Tensor:
-        """Inputs (N, n) as a whole, read at first use and kept."""
-        return self.kappa_rows.whole()
-
-    @property
-    def u(self) -> Tensor:
-        """Outputs (N, M) as a whole, read at first use and kept."""
-        return self.u_rows.whole()
-
-    def field_rows(self) -> RowBlocks:
-        """Return the transformed inputs (the Gaussian field), float64, as row blocks."""
-        return self.kappa_rows.map(lambda kappa: self.problem.transform.forward(kappa.double()))
-
-    def blocks(self, rows: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (kappa, u) in blocks of `rows` pairs; the last may have fewer."""
-        rows = rows or self.kappa_rows.default_rows()
-        return zip(self.kappa_rows.blocks(rows), self.u_rows.blocks(rows), strict=True)
-
-
-def load_functions(path: Path, split: str, first: int | None = None) -> Functions:
-    """Open one split of a functions file; values are read, and checked, when they are used.
-
-    Parameters
-    ----------
-    path : Path
-    split : str
-    first : int, optional
-        Take that many pairs from the start: the data set of that size. By default all.
-
-    Raises
-    ------
-    DataError
-        If the file is damaged, its shapes disagree with the problem or it has too few pairs; where
-        values are read, if they are damaged, not finite, or not positive in a coefficient.
-    """
-    with ArrayFile(path, "functions") as file:
-        try:
-            problem = get_problem(file.meta["problem"])
-        except (KeyError, ConfigError) as error:
-            raise DataError(f"{path}: header cannot be read ({error})") from None
-        shapes = {name: file.shape(f"{split}/{name}") for name in ("kappa", "u")}
-    points = problem.training_grid()[0].size if split == "training" else problem.grid.size
-    size = shapes["kappa"][0] if shapes["kappa"] else 0
-    for name, columns in (("kappa", problem.grid.size), ("u", points)):
-        if shapes[name] != (size, columns):
-            raise DataError(
-                f"{path}: {split}/{name} has shape {shapes[name]}, expected ({size}, {columns})"
-            )
-
-    if first is not None and first > size:
-        raise DataError(f"{path}: has {size} {split} pairs, asked for {first}")
-
-    def stream(name: str, positive: bool) -> Callable[[int], Iterator[Tensor]]:
-        def blocks(rows: int) -> Iterator[Tensor]:
-            with ArrayFile(path, "functions") as file:
-                for block in file.blocks(f"{split}/{name}", rows):
-                    if positive and not (block > 0).all():
-                        raise DataError(
-                            f"{path}: {split}/{name} must be positive, found {block.min()}"
-                        )
-                    yield torch.from_numpy(block)
-
-        return blocks
-
-    logarithmic = problem.transform.name == "log"
-    kappa = RowBlocks((size, problem.grid.size), stream("kappa", logarithmic))
-    u = RowBlocks((size, points), stream("u", False))
-    if first is None or first == size:
-        return Functions(problem, split, kappa, u)
-    return Functions(problem, split, kappa.head(first), u.head(first))

@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, DataError, ObservationError
-from uqsonet.grids import Grid
+from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
 from uqsonet.seeds import numpy_generator
-from uqsonet.storage import ArrayFile, write_arrays
+from uqsonet.storage.arrays import write_arrays
+from uqsonet.storage.reading import ArrayFile
 from uqsonet_study.config import SensorsConfig
 
 BLOCK = 500

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from uqsonet.errors import DataError
-from uqsonet.nn.base import OperatorModel, build_model
-from uqsonet.storage import read_weights
-from uqsonet_study.config import MethodConfig
+from uqsonet.config import MethodConfig
+from uqsonet.errors import ConfigError, DataError
+from uqsonet.models.base import OperatorModel, build_model
+from uqsonet.operator_fields import OperatorFields
+from uqsonet.storage.weights import read_weights
 
 
 def load(path: Path | str, trial: int | None = None) -> OperatorModel:
@@ -38,8 +39,9 @@ def load(path: Path | str, trial: int | None = None) -> OperatorModel:
     try:
         config = MethodConfig.model_validate(meta["config"])
         trials = [int(t) for t in meta["trials"]]
-        model = build_model(meta["method"], meta["problem"], config.network, meta["noise_std"])
-    except (KeyError, TypeError, ValidationError) as error:
+        fields = OperatorFields.from_dict(meta["fields"])
+        model = build_model(meta["method"], fields, config.network, meta["noise_std"])
+    except (KeyError, TypeError, ValidationError, ConfigError, DataError) as error:
         raise DataError(f"{path}: header cannot be read ({error})") from None
     if trial is not None and trial not in trials:
         raise DataError(f"{path}: has trials {trials}, asked for {trial}")

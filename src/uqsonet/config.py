@@ -1,0 +1,156 @@
+"""Networks and trainings as a configuration or the header of a weight file states them.
+
+Unknown keys are refused, so a misspelt key is an error and never a silent default.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
+"""Of a problem, an experiment, a method or a recipe."""
+
+
+class Section(BaseModel):
+    """A block of the configuration: immutable, and closed to unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+Sizes = Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=12)]
+
+
+class AttentionNetwork(Section):
+    """The paper's networks (section 3, tab:NN). `[40, 40]` is two hidden layers of 40 neurons."""
+
+    per_sensors: ClassVar[bool] = True
+    """Trained for the counts, layouts and noise of one experiment."""
+
+    architecture: Literal["attention"] = "attention"
+    embedding_dim: int = Field(default=2, ge=1, le=1024, description="d_emb.")
+    heads: int = Field(default=4, ge=1, le=64, description="Attention heads H.")
+    head_width: int = Field(default=32, ge=1, le=1024, description="Output width q of a head.")
+    location_embedding: Sizes = Field(default=[40, 40], description="Hidden layers of Lambda_x.")
+    value_embedding: Sizes = Field(default=[40, 40], description="Hidden layers of Lambda_kappa.")
+    attention: Sizes = Field(default=[32] * 4, description="Hidden layers of each w_l and v_l.")
+    branch: Sizes = Field(default=[64] * 4, description="Hidden layers of the branch B.")
+    trunk: Sizes = Field(default=[64] * 4, description="Hidden layers of the trunk T.")
+    encoder: Sizes = Field(default=[64] * 4, description="Hidden layers of the encoder E.")
+    latent_dim: int = Field(default=10, ge=1, le=1024, description="d_z.")
+    truncation: int = Field(default=100, ge=1, le=4096, description="p, terms of the expansion.")
+    activation: Literal["tanh", "silu", "gelu"] = Field(default="tanh", description="Activation.")
+    noise_variance: float = Field(default=1e-3, gt=0, le=1e3, description="sigma_u^2.")
+    standardise_inputs: bool = Field(
+        default=False,
+        description="Feed (transformed kappa - mean) / std with training statistics, and "
+        "locations scaled to [-1, 1], instead of raw values.",
+    )
+    count_feature: bool = Field(
+        default=False, description="Append 1/m to h(O): a pooled average cannot see m."
+    )
+
+    def with_latent_dim(self, size: int) -> AttentionNetwork:
+        """Return the same networks with another d_z."""
+        return self.model_copy(update={"latent_dim": size})
+
+
+class KarhunenLoeveNetwork(Section):
+    """UQ-SONet on a Karhunen-Loeve latent space (docs/model.md)."""
+
+    per_sensors: ClassVar[bool] = False
+    """Sensors and noise enter when the model is conditioned: one training serves them all."""
+
+    architecture: Literal["karhunen_loeve"] = "karhunen_loeve"
+    input_modes: int = Field(default=56, ge=1, le=2000, description="d_z: KL modes of kappa.")
+    output_modes: int = Field(default=40, ge=1, le=2000, description="p: empirical modes of u.")
+    branch: Sizes = Field(default=[256] * 3, description="Hidden layers of the branch.")
+    linear_skip: bool = Field(
+        default=True,
+        description="A linear map beside the perceptron, started at the least-squares operator "
+        "(cokriging); without it the perceptron learns all of the operator.",
+    )
+    activation: Literal["tanh", "silu", "gelu"] = Field(default="silu", description="Activation.")
+
+    def with_latent_dim(self, size: int) -> KarhunenLoeveNetwork:
+        """Return the same networks with another d_z."""
+        return self.model_copy(update={"input_modes": size})
+
+
+class KarhunenLoeveSetNetwork(KarhunenLoeveNetwork):
+    """VIDON on Karhunen-Loeve coefficients (docs/model.md): sensors are seen in training."""
+
+    per_sensors: ClassVar[bool] = True
+
+    architecture: Literal["karhunen_loeve_set"] = "karhunen_loeve_set"  # type: ignore[assignment]
+
+
+Network = Annotated[
+    AttentionNetwork | KarhunenLoeveNetwork | KarhunenLoeveSetNetwork,
+    Field(discriminator="architecture"),
+]
+
+
+Protocol = Literal["fixed_batches", "batch_shared", "redraw"]
+
+
+class TrainingConfig(Section):
+    """One training run: Adam on minibatches."""
+
+    iterations: int = Field(ge=1, le=10_000_000, description="Adam steps.")
+    max_passes: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="At most so many passes over the training pairs: "
+        "fewer `iterations` where N is small, so that no pair is seen too often; null: no limit.",
+    )
+    batch_size: int = Field(default=1000, ge=1, le=1_000_000, description="Samples per step.")
+    learning_rate: float = Field(default=1e-4, gt=0, le=1, description="Adam step size (peak).")
+    schedule: Literal["constant", "cosine"] = Field(
+        default="constant", description="`cosine`: linear warm-up over 5 %, then cosine to zero."
+    )
+    weight_decay: float = Field(default=0.0, ge=0, le=1, description="Decoupled weight decay.")
+    gradient_clip: float | None = Field(
+        default=None, gt=0, description="Largest gradient norm per trial; null leaves it free."
+    )
+    average_decay: float | None = Field(
+        default=None, gt=0, lt=1, description="Decay of the exponential weight average; null: none."
+    )
+    protocol: Protocol = Field(
+        default="redraw",
+        description="How sensors meet training functions: `fixed_batches` (section 4.1: one fixed "
+        "layout per function, one count per batch), `batch_shared` (the VIDON comparison: one "
+        "count and one layout per batch, drawn anew), `redraw` (drawn anew for each function).",
+    )
+    validate_every: int = Field(
+        default=1000, ge=1, description="Iterations between validations (and log lines)."
+    )
+
+    def within_passes(self, pairs: int) -> TrainingConfig:
+        """Return the same training with the iterations that `max_passes` over N pairs allow."""
+        if self.max_passes is None:
+            return self
+        most = max(1, round(self.max_passes * pairs / self.batch_size))
+        return self.model_copy(update={"iterations": min(self.iterations, most)})
+
+
+class MethodConfig(Section):
+    """A method within a recipe: its networks and its training."""
+
+    network: Network
+    training: TrainingConfig
+
+    def with_latent_dim(self, size: int) -> MethodConfig:
+        """Return the same method with another d_z."""
+        return self.model_copy(update={"network": self.network.with_latent_dim(size)})
+
+    def with_batch_size(self, size: int) -> MethodConfig:
+        """Return the same method with other batches."""
+        training = self.training.model_copy(update={"batch_size": size})
+        return self.model_copy(update={"training": training})
+
+    def within_passes(self, pairs: int) -> MethodConfig:
+        """Return the same method with the iterations that N pairs allow."""
+        return self.model_copy(update={"training": self.training.within_passes(pairs)})

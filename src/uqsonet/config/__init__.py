@@ -1,1 +1,0 @@
-"""Networks and trainings as a configuration states them."""

@@ -1,0 +1,324 @@
+"""Fields: the grid a function lives on, how it is transformed, what its sensors read.
+
+Between grid points functions are interpolated by Lagrange polynomials on the nearest `POINTS` nodes
+of each axis: exact on the nodes, of sixth order between them, and a plain linear map.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from uqsonet.errors import ObservationError
+
+POINTS = 6
+"""Grid points along an axis that an interpolated value comes from."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A uniform grid on a box, last axis fastest.
+
+    Attributes
+    ----------
+    lower, upper : tuple of float
+        Corners of the box.
+    shape : tuple of int
+        Points along each axis.
+    periodic : bool
+        Functions repeat beyond the box: the upper end is the lower one and not a grid point.
+        Otherwise both ends are grid points.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    shape: tuple[int, ...]
+    periodic: bool = False
+
+    def __post_init__(self) -> None:
+        ends = zip(self.lower, self.upper, self.shape, strict=True)
+        for low, high, n in ends:
+            if not (math.isfinite(low) and math.isfinite(high) and low < high and n >= 2):
+                raise ValueError(f"a grid of {n} points from {low} to {high} along an axis")
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return math.prod(self.shape)
+
+    def axes(self) -> list[Tensor]:
+        """Return the coordinates along each axis, float64."""
+        ends = zip(self.lower, self.upper, self.shape, strict=True)
+        if self.periodic:
+            return [torch.linspace(a, b, n + 1, dtype=torch.float64)[:-1] for a, b, n in ends]
+        return [torch.linspace(a, b, n, dtype=torch.float64) for a, b, n in ends]
+
+    def points(self) -> Tensor:
+        """Return all points, shape (size, dim), float64."""
+        mesh = torch.meshgrid(*self.axes(), indexing="ij")
+        return torch.stack([axis.reshape(-1) for axis in mesh], dim=-1)
+
+    def spacing(self) -> list[float]:
+        """Return the distance between neighbours along each axis."""
+        last = 0 if self.periodic else 1
+        ends = zip(self.lower, self.upper, self.shape, strict=True)
+        return [(b - a) / (n - last) for a, b, n in ends]
+
+    def quadrature(self) -> Tensor:
+        """Return trapezoidal weights, shape (size,), that sum to the volume of the box."""
+        weights = torch.ones(1, dtype=torch.float64)
+        for n, h in zip(self.shape, self.spacing(), strict=True):
+            axis = torch.full((n,), h, dtype=torch.float64)
+            if not self.periodic:
+                axis[0] = axis[-1] = h / 2
+            weights = (weights[:, None] * axis).reshape(-1)
+        return weights
+
+    def subgrid(self, stride: int) -> tuple[Grid, Tensor]:
+        """Return every `stride`-th point along each axis and the flat indices of those points."""
+        last = 0 if self.periodic else 1
+        if any((n - last) % stride for n in self.shape):
+            raise ValueError(f"stride {stride} does not divide a grid of {self.shape} points")
+        index = torch.arange(self.size).reshape(self.shape)
+        for axis in range(self.dim):
+            index = index.index_select(axis, torch.arange(0, self.shape[axis], stride))
+        coarse = tuple((n - last) // stride + last for n in self.shape)
+        return Grid(self.lower, self.upper, coarse, self.periodic), index.reshape(-1)
+
+    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
+        """Refuse locations (..., dim) outside the box.
+
+        Raises
+        ------
+        ObservationError
+            Naming the first offending location and the box.
+        """
+        lower = torch.tensor(self.lower, dtype=torch.float64)
+        upper = torch.tensor(self.upper, dtype=torch.float64)
+        flat = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
+        slack = 1e-6 * (upper - lower)  # a float32 copy of a boundary point is still inside
+        outside = ~((flat >= lower - slack) & (flat <= upper + slack)).all(-1)
+        if bool(outside.any()):
+            first = int(outside.nonzero()[0, 0])
+            raise ObservationError(
+                f"{what} {first} at {flat[first].tolist()} lies outside the domain "
+                f"{list(self.lower)} to {list(self.upper)}"
+            )
+
+    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+        """Interpolate grid functions.
+
+        Parameters
+        ----------
+        values : Tensor, shape (size, k)
+            k functions on the grid.
+        locations : Tensor, shape (..., dim)
+
+        Returns
+        -------
+        Tensor, shape (..., k), dtype of `values`
+            On grid points, the grid's own values.
+        """
+        lead = locations.shape[:-1]
+        x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
+        index = torch.zeros((len(x), 1), dtype=torch.long, device=x.device)
+        weights = torch.ones((len(x), 1), dtype=torch.float64, device=x.device)
+        for axis, (n, h) in enumerate(zip(self.shape, self.spacing(), strict=True)):
+            position = (x[:, axis] - self.lower[axis]) / h
+            columns, factors = _lagrange(position, n, self.periodic)
+            index = (index[:, :, None] * n + columns[:, None, :]).flatten(1)
+            weights = (weights[:, :, None] * factors[:, None, :]).flatten(1)
+        found = embedding_bag(
+            index, values, mode="sum", per_sample_weights=weights.to(values.dtype)
+        )
+        return found.reshape(*lead, values.shape[-1])
+
+
+def _lagrange(position: Tensor, n: int, periodic: bool) -> tuple[Tensor, Tensor]:
+    """Return nodes (k, points) and Lagrange weights for positions (k,) in units of the spacing."""
+    points = min(POINTS, n)
+    start = position.floor() - (points // 2 - 1)
+    start = start if periodic else start.clamp(0, n - points)
+    offset = position - start
+    nearest = offset.round()
+    # A node's own float32 copy counts as the node: no spurious weights on its neighbours.
+    offset = torch.where((offset - nearest).abs() < 1e-7 * n, nearest, offset)
+    nodes = torch.arange(points, dtype=torch.float64, device=position.device)
+    weights = []
+    for j in range(points):
+        others = torch.cat([nodes[:j], nodes[j + 1 :]])
+        weights.append(((offset[:, None] - others) / (nodes[j] - others)).prod(-1))
+    found = start.long()[:, None] + nodes.long()
+    return found % n if periodic else found, torch.stack(weights, -1)
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A pointwise map from the values of a field to values that a Gaussian law may describe.
+
+    Attributes
+    ----------
+    name : {"identity", "log"}
+        Observation noise is additive in the transformed field. With ``log`` it is therefore
+        multiplicative in the field itself: ``k exp(eps)``, as in section 4.1.
+    """
+
+    name: str = "identity"
+
+    def __post_init__(self) -> None:
+        if self.name not in ("identity", "log"):
+            raise ValueError(f"transform {self.name!r} is unknown; there are identity and log")
+
+    @property
+    def positive(self) -> bool:
+        """Whether the field must be positive."""
+        return self.name == "log"
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Map values of the field to the transformed field."""
+        return values.log() if self.name == "log" else values
+
+    def inverse(self, transformed: Tensor) -> Tensor:
+        """Map the transformed field to values of the field."""
+        return transformed.exp() if self.name == "log" else transformed
+
+
+@dataclass(frozen=True)
+class Observations:
+    """A batch of observation sets. Sets of different sizes share a batch by padding.
+
+    Attributes
+    ----------
+    locations : Tensor, shape (B, m, d)
+    values : Tensor, shape (B, m)
+    mask : Tensor of bool, shape (B, m)
+        False on padding.
+    """
+
+    locations: Float[Tensor, "B m d"]
+    values: Float[Tensor, "B m"]
+    mask: Bool[Tensor, "B m"]
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of sensors in each set, shape (B,)."""
+        return self.mask.sum(-1)
+
+    def to(self, dtype: torch.dtype, device: torch.device | str | None = None) -> Observations:
+        """Return a copy with floating-point tensors of `dtype` on `device`."""
+        return Observations(
+            self.locations.to(device=device, dtype=dtype),
+            self.values.to(device=device, dtype=dtype),
+            self.mask.to(device=device),
+        )
+
+    def __getitem__(self, index: slice | Tensor) -> Observations:
+        return Observations(self.locations[index], self.values[index], self.mask[index])
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: its symbol, its grid, and the transform that its law is stated in."""
+
+    symbol: str
+    grid: Grid
+    transform: Transform = Transform()
+
+    def observations(
+        self, locations: object, values: object, mask: object = None
+    ) -> tuple[Observations, bool]:
+        """Check what a user passed and bring it to batch form, float64.
+
+        Parameters
+        ----------
+        locations : array, shape (m, d) or (B, m, d); (m,) is taken as (m, 1)
+            Anywhere in the domain.
+        values : array, shape (m,) or (B, m)
+            Of the field itself, not transformed.
+        mask : array of bool, shape of `values`, or None for no padding
+
+        Returns
+        -------
+        observations : Observations
+        single : bool
+            True if the arguments described one set rather than a batch.
+
+        Raises
+        ------
+        ObservationError
+            If a set is empty, shapes do not fit, a value is not finite or (with ``log``) not
+            positive, or a location lies outside the domain.
+        """
+        try:
+            y = torch.as_tensor(values, dtype=torch.float64)
+            x = torch.as_tensor(locations, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            message = f"locations and values must be numeric arrays ({error})"
+            raise ObservationError(message) from None
+        x = x[:, None] if x.ndim == 1 else x
+        single = y.ndim == 1
+        if single:
+            x, y = x[None], y[None]
+        m = torch.ones_like(y, dtype=torch.bool) if mask is None else torch.as_tensor(mask)
+        m = m[None] if single and m.ndim == 1 else m
+        if m.dtype != torch.bool:
+            raise ObservationError(f"mask must be boolean, found {m.dtype}")
+        if y.ndim != 2 or x.shape[:-1] != y.shape or m.shape != y.shape:
+            raise ObservationError(
+                "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
+                f"found {tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
+            )
+        if not bool(m.any(-1).all()):
+            raise ObservationError("an observation set is empty: at least one sensor is needed")
+        if not bool(torch.isfinite(y[m]).all() and torch.isfinite(x[m]).all()):
+            raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
+        if self.transform.positive and not bool((y[m] > 0).all()):
+            raise ObservationError(f"sensor values must be positive, found {float(y[m].min())}")
+        if x.shape[-1] != self.grid.dim:
+            raise ObservationError(
+                f"locations have {x.shape[-1]} coordinates, the domain has {self.grid.dim}"
+            )
+        self.grid.require_inside(x[m])
+        # Padding gets harmless values, so that nothing a caller left there can spread.
+        x = torch.where(m[..., None], x, torch.zeros_like(x))
+        return Observations(x, torch.where(m, y, torch.ones_like(y)), m), single
+
+    def read(
+        self,
+        functions: Tensor,
+        index: Tensor,
+        noise: Tensor | None = None,
+        points: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Read functions at sensors that stand on grid points.
+
+        Parameters
+        ----------
+        functions : Tensor, shape (B, n)
+        index : Tensor of int, shape (B, m)
+            Flat indices of grid points.
+        noise : Tensor, shape (B, m), optional
+            Added in the transformed field.
+        points : Tensor, shape (n, d), optional
+            The grid's points where a caller has them at hand.
+
+        Returns
+        -------
+        locations : Tensor, shape (B, m, d)
+        values : Tensor, shape (B, m)
+        """
+        values = functions.gather(-1, index)
+        if noise is not None:
+            values = self.transform.inverse(self.transform.forward(values) + noise)
+        points = self.grid.points().to(functions) if points is None else points
+        return points[index], values

@@ -1,0 +1,1 @@
+"""Learned operator models, a file for each architecture."""

@@ -1,0 +1,311 @@
+"""The closed-form Karhunen-Loeve model: UQ-SONet of recipe `tuned` (architecture `karhunen_loeve`).
+
+What sensors leave unknown is the rest of the input function, so the latent variable z carries
+exactly that. With the empirical mean and modes of the (transformed) training inputs, the input is
+``mean + modes a`` with ``a ~ N(0, I)``:
+
+- set embedding h(O): mean and root of the law of a given O, by Gaussian conditioning (kriging) in
+  closed form; invariant under permutation, for any number, place and noise level of the sensors;
+- latent z ~ N(0, I), a = mean + root z;
+- branch b(a): a linear map, started at the least-squares one (that is cokriging), plus a perceptron
+  for what linear theory cannot explain;
+- trunk t: empirical modes of the training outputs, interpolated to any query;
+- where the operator itself is random (sections 4.3, 4.4), a second latent variable carries what the
+  input leaves open: residuals of training pairs (`uqsonet.models.random_operator`).
+
+It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through a. In
+the ELBO the encoder may see the whole input of a training pair, which fixes z; its KL term then no
+longer depends on the branch, and the reconstruction term is the regression trained here. The
+transformed input is assumed to be Gaussian: docs/model.md says where that matters.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from uqsonet.config import KarhunenLoeveNetwork
+from uqsonet.fields import Observations
+from uqsonet.gaussian import GaussianLaw, condition, covariance_root
+from uqsonet.models.base import Batch, OperatorModel, register
+from uqsonet.models.perceptrons import MLP
+from uqsonet.models.random_operator import (
+    KEPT,
+    residual_covariance,
+    residual_slopes,
+    standardised_residuals,
+)
+from uqsonet.modes import empirical_modes, least_squares
+from uqsonet.operator_fields import OperatorFields
+from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
+
+if TYPE_CHECKING:
+    from uqsonet.data import Functions
+
+PRIOR_SAMPLES = 16_384
+"""Inputs that show how much of the operator's randomness training has explained."""
+
+
+class KarhunenLoeveBases(nn.Module):
+    """Bases of inputs and outputs, and the least-squares operator between their coefficients.
+
+    Parameters
+    ----------
+    fields : OperatorFields
+    input_modes, output_modes : int
+        r and p.
+    """
+
+    input_mean: Tensor
+    input_factor: Tensor
+    to_coefficients: Tensor
+    input_remainder: Tensor
+    output_mean: Tensor
+    output_modes: Tensor
+    output_scale: Tensor
+    linear_weight: Tensor
+
+    def __init__(self, fields: OperatorFields, input_modes: int, output_modes: int) -> None:
+        super().__init__()
+        self.fields, r, p = fields, input_modes, output_modes
+        self._training_grid, _ = fields.training_grid()
+        n, points = fields.input.grid.size, self._training_grid.size
+
+        def double(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float64)
+
+        self._ready: tuple[Functions, dict[str, Tensor]] | None = None
+        self.register_buffer("input_mean", double(n))
+        # Single precision halves the weight file; rounding is far below what r modes leave out.
+        self.register_buffer("input_factor", torch.zeros(n, r))
+        # Of training only, and double: a mode of 1e-6 times the first one's size is told from it.
+        self.register_buffer("to_coefficients", double(n, r), persistent=False)
+        self.register_buffer("input_remainder", double())
+        self.register_buffer("output_mean", double(points))
+        self.register_buffer("output_modes", torch.zeros(points, p))
+        self.register_buffer("output_scale", torch.ones(()))
+        self.register_buffer("linear_weight", torch.zeros(p, r))
+
+    def fit(self, functions: Functions, linear: bool = True) -> None:
+        """Set both bases from training data and, if asked for, the least-squares operator."""
+        r, p = self.input_factor.shape[1], self.output_modes.shape[1]
+        inputs = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
+        outputs = empirical_modes(functions.u_rows, p, "network.output_modes")
+        self.input_mean.copy_(inputs.mean)
+        # Modes below the rounding of stored data carry nothing and must not be divided by.
+        seen = inputs.std > 1e-6 * inputs.std[0]
+        self.input_factor.copy_(inputs.vectors * inputs.std * seen)
+        self.to_coefficients.copy_(inputs.vectors / inputs.std.clamp_min(1e-300) * seen)
+        self.input_remainder.fill_(inputs.remainder)
+        self.output_mean.copy_(outputs.mean)
+        self.output_modes.copy_(outputs.vectors)
+        self.output_scale.fill_(float(outputs.std.norm()))
+        if linear:
+            self.linear_weight.copy_(least_squares(self._keeping(functions)).T)
+
+    def coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
+        modes, forward = self.output_modes.double(), self.fields.input.transform.forward
+        for kappa, u in functions.blocks():
+            field = forward(kappa.double()) - self.input_mean
+            yield (
+                field @ self.to_coefficients,
+                (u.double() - self.output_mean) @ modes / self.output_scale,
+            )
+
+    def _keeping(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield `coefficients` and keep them for `targets`: a pass over the data takes long."""
+        a = torch.empty(functions.size, self.input_factor.shape[1])
+        c = torch.empty(functions.size, self.output_modes.shape[1])
+        first = 0
+        for left, right in self.coefficients(functions):
+            rows = slice(first, first + len(left))
+            a[rows], c[rows] = left, right
+            first += len(left)
+            yield left, right
+        self._ready = functions, {"a": a, "c": c}
+
+    def targets(self, functions: Functions) -> dict[str, Tensor]:
+        """Return standardised coefficients: of inputs `a` (N, r), of outputs `c` (N, p)."""
+        if self._ready is None or self._ready[0] is not functions:
+            deque(self._keeping(functions), maxlen=0)
+        assert self._ready is not None
+        return self._ready[1]
+
+    def forget(self) -> None:
+        """Let go of the data that `targets` keeps."""
+        self._ready = None
+
+    def output_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return output mean (M,) and scaled modes (M, p) at queries (M, d), float64."""
+        modes = self.output_modes * self.output_scale.double()
+        stacked = torch.cat([self.output_mean[:, None], modes], dim=1)
+        values = self._training_grid.interpolate(stacked, queries)
+        return values[:, 0], values[:, 1:]
+
+    def input_law(self, observations: Observations, noise_std: float) -> GaussianLaw:
+        """Return h(O): the law of the input's coefficients given observations, float64."""
+        ready = observations.to(torch.float64, self.input_mean.device)
+        stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
+        at_sensors = self.fields.input.grid.interpolate(stacked, ready.locations)
+        residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
+        # What the modes leave out acts as observation noise; without it, close sensors would
+        # ask the leading modes to explain rounding.
+        level = float((noise_std**2 + self.input_remainder**2) ** 0.5)
+        return condition(at_sensors[..., 1:], residual, level, ready.mask)
+
+
+def correction(inputs: int, config: KarhunenLoeveNetwork) -> MLP:
+    """Return the branch's perceptron, zero at first: training starts at the linear operator."""
+    network = MLP(inputs, config.branch, config.output_modes, config.activation)
+    with torch.no_grad():
+        *_, weight, bias = network.parameters()
+        weight.zero_()
+        bias.zero_()
+    return network
+
+
+@register("karhunen_loeve")
+class KarhunenLoeveModel(OperatorModel):
+    """Conditional sampling of the input's coefficients, then a learned operator on them."""
+
+    method = "uqsonet"
+    reads_sensors = False
+
+    residual_covariance: Tensor
+    residual_slopes: Tensor
+    residuals: Tensor
+
+    def __init__(
+        self, fields: OperatorFields, config: KarhunenLoeveNetwork, noise_std: float
+    ) -> None:
+        super().__init__(fields, config, noise_std)
+        self.config: KarhunenLoeveNetwork = config
+        r, p = config.input_modes, config.output_modes
+        self.bases = KarhunenLoeveBases(fields, r, p)
+        if fields.random_operator:
+            self.register_buffer("residual_covariance", torch.zeros(p, p, dtype=torch.float64))
+            self.register_buffer("residual_slopes", torch.zeros(r, p, p))
+            self.register_buffer("residuals", torch.zeros(KEPT, p))
+        self._left_open: tuple[object, Tensor, Tensor] | None = None
+        self.linear = nn.Linear(r, p) if config.linear_skip else None
+        if self.linear is not None:
+            nn.init.zeros_(self.linear.weight)
+            nn.init.zeros_(self.linear.bias)
+        self.network = correction(r, config)
+
+    @torch.no_grad()
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+    ) -> Posterior:
+        """Return the law of u given sensors, of any noise level (`OperatorModel.condition`)."""
+        observations, single = self.fields.input.observations(locations, values, mask)
+        law = self.bases.input_law(observations, self.noise_std if noise_std is None else noise_std)
+        mean = law.mean.float()
+        given = GaussianLaw(mean, law.directions.float(), law.std_reduction.float())
+        root = self._residual_root(law.mean)
+
+        def inputs(size: int, generator: torch.Generator) -> Tensor:
+            """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
+            shape = (len(mean), size, mean.shape[-1])
+            z = torch.randn(shape, generator=generator, device=generator.device)
+            return given.coordinates(z.to(mean))
+
+        @torch.no_grad()
+        def draw(size: int, generator: torch.Generator) -> Tensor:
+            c = self.branch(inputs(size, generator)).double()
+            if root is None:
+                return c
+            picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
+            return c + self.residuals[picked.to(c.device)].double() @ root
+
+        @torch.no_grad()
+        def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+            # The linear part has exact moments. It is the control variate of the sampled ones, so
+            # that only the perceptron's part keeps the error of sampling.
+            a = inputs(size, generator)
+            straight = self._straight(a)
+            sampled = moments_of(straight + self.network(a))
+            control, exact = moments_of(straight), self._straight_moments(law)
+            found = [s - c + e for s, c, e in zip(sampled, control, exact, strict=True)]
+            left_open = 0.0 if root is None else root @ root.transpose(-1, -2)
+            return found[0], found[1] + left_open
+
+        grid = self.fields.output.grid
+        return LatentPosterior(grid, self.bases.output_basis, single, draw, estimate)
+
+    def branch(self, a: Tensor) -> Tensor:
+        """Map coefficients of the input (..., r) to scaled coefficients of the output (..., p)."""
+        return self._straight(a) + self.network(a)
+
+    def _straight(self, a: Tensor) -> Tensor:
+        start = nn.functional.linear(a, self.bases.linear_weight)
+        return start if self.linear is None else start + self.linear(a)
+
+    def _straight_moments(self, law: GaussianLaw) -> tuple[Tensor, Tensor]:
+        """Return mean (B, p) and covariance (B, p, p) of the linear part of b(a), exactly."""
+        weight, bias = self.bases.linear_weight, torch.zeros(())
+        if self.linear is not None:
+            weight, bias = weight + self.linear.weight, self.linear.bias
+        root = law.spread(weight.double())
+        mean = law.mean @ weight.double().T + bias.double().to(law.mean.device)
+        return mean, root @ root.transpose(-1, -2)
+
+    def _residual_root(self, mean: Tensor) -> Tensor | None:
+        """Return a root (B, p, p) of what the input leaves open, None for a fixed operator.
+
+        Parameters
+        ----------
+        mean : Tensor, shape (B, r)
+            Of the input's coefficients given the observations.
+        """
+        if not self.fields.random_operator:
+            return None
+        covariance, slopes = self._residual_law()
+        return covariance_root(covariance + torch.tensordot(mean, slopes, dims=1))
+
+    def _residual_law(self) -> tuple[Tensor, Tensor]:
+        """Return C_0 (p, p) and slopes (r, p, p) without what the trained branch explains.
+
+        Both were fitted to residuals of the linear start, in which the correction g(a) that
+        training has added since counts as random: ``E[g g^T]`` and ``E[a_j g g^T]`` of it are
+        subtracted. Kept until weights change.
+        """
+        fitted = *self.parameters(), self.residual_covariance, self.residual_slopes
+        weights = tuple((id(tensor), tensor._version) for tensor in fitted)
+        if self._left_open is None or self._left_open[0] != weights:
+            start = self.bases.linear_weight
+            generator = torch.Generator().manual_seed(MOMENT_SEED)
+            a = torch.randn(PRIOR_SAMPLES, self.config.input_modes, generator=generator).to(start)
+            with torch.no_grad():
+                added = self.branch(a) - nn.functional.linear(a, start)
+            explained = residual_covariance(a, added, torch.zeros_like(start))
+            along = residual_slopes(a, added, torch.zeros_like(start))
+            left = self.residual_covariance - explained.to(self.residual_covariance)
+            self._left_open = weights, left, self.residual_slopes.double() - along.to(left)
+        return self._left_open[1:]
+
+    def fit_constants(self, functions: Functions) -> None:
+        """Set both bases, and the linear branch by least squares (training data only)."""
+        self.bases.fit(functions, self.config.linear_skip)
+        if self.fields.random_operator:
+            targets = self.bases.targets(functions)
+            pairs = targets["a"], targets["c"], self.bases.linear_weight
+            self.residual_covariance.copy_(residual_covariance(*pairs))
+            self.residual_slopes.copy_(residual_slopes(*pairs))
+            self.residuals.copy_(standardised_residuals(*pairs))
+
+    def targets(self, functions: Functions) -> dict[str, Tensor]:
+        """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
+        found = self.bases.targets(functions)
+        self.bases.forget()
+        return found
+
+    def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the squared error as a fraction of the output's variance."""
+        error = ((self.branch(batch["a"]) - batch["c"]) ** 2).sum(-1).mean()
+        return error, {"reconstruction": error}

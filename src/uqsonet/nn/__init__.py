@@ -1,1 +1,0 @@
-"""Networks and learned operator models: one file a method."""

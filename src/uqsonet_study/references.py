@@ -1,0 +1,220 @@
+"""The job that computes the reference posteriors of an evaluation, part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from uqsonet.data import load_functions
+from uqsonet.fields import Observations
+from uqsonet.gaussian import GaussianLaw
+from uqsonet.metrics import wasserstein2
+from uqsonet.operator_fields import OperatorFields
+from uqsonet.problems import Problem, get_problem
+from uqsonet.reference.affine import ClosedForm, OperatorMoments
+from uqsonet.reference.moments import Moments, SampleMoments, bures_basis
+from uqsonet.reference.parts import Parts, Row
+from uqsonet.reference.sampling import ControlledSampler, plain_draws, posterior_law
+from uqsonet.seeds import numpy_generator
+from uqsonet.storage.arrays import write_arrays
+from uqsonet.storage.files import array_digest
+from uqsonet_study.config import ReferenceConfig
+from uqsonet_study.layouts import load_layouts
+
+
+def evaluation_observations(
+    fields: OperatorFields,
+    kappa: Tensor,
+    layouts: dict[int, Tensor],
+    noise_std: float,
+    seed: int,
+    split: str,
+) -> Observations:
+    """Return the observation sets of a split: set s at count m sees function s.
+
+    Sets are ordered by count, then by function; shape (counts * S, largest m), float64.
+    """
+    sets, widest = len(kappa), max(layouts)
+    parts = []
+    for m, indices in layouts.items():
+        generator = numpy_generator(seed, fields.name, split, "noise", m)
+        noise = torch.from_numpy(generator.standard_normal((len(indices), m)))[:sets] * noise_std
+        x, y = fields.input.read(kappa.double(), indices[:sets], noise if noise_std else None)
+        mask = torch.ones_like(y, dtype=torch.bool)
+        padding = (0, widest - m)
+        parts.append((pad(x, (0, 0, *padding)), pad(y, padding, value=1.0), pad(mask, padding)))
+    x, y, mask = (torch.cat(part) for part in zip(*parts, strict=True))
+    return Observations(x, y, mask)
+
+
+def compute_reference(
+    functions: Path,
+    sensors: Path,
+    split: str,
+    label: str,
+    config: ReferenceConfig,
+    noise_std: float,
+    seed: int,
+    path: Path,
+    *,
+    state: Path | None = None,
+    code: str = "",
+    workers: int = 1,
+    bar: bool = False,
+) -> None:
+    """Compute and store the reference posteriors of one evaluation.
+
+    Parameters
+    ----------
+    functions, sensors : Path
+        Data and layouts.
+    split : {"validation", "test"}
+    label : str
+        Name of the evaluation, a branch of the seed tree.
+    config : ReferenceConfig
+    noise_std : float
+    seed : int
+    path : Path
+        HDF5 file to write.
+    state : Path, optional
+        Folder for finished parts, by default beside `path`. A killed job continues from it; at the
+        end it is removed.
+    code : str
+        Digest of the source that determines the result; parts of another are not used.
+    workers : int
+        Processes at a time where sets are sampled one by one; the result does not depend on it.
+    bar : bool
+        Draw a progress bar on a terminal.
+    """
+    data = load_functions(functions, split)
+    problem = get_problem(data.fields.name)
+    layouts = load_layouts(sensors, split)
+    kappa = data.kappa[: config.sets]
+    observations = evaluation_observations(data.fields, kappa, layouts, noise_std, seed, split)
+    vectors = bures_basis(data.u, problem.grid.quadrature())
+    o = observations
+    laws = [
+        posterior_law(problem, o.locations[s], o.values[s], o.mask[s], noise_std)
+        for s in range(len(o.values))
+    ]
+    meta = {
+        "problem": problem.name,
+        "fields": problem.fields.as_dict(),
+        "split": split,
+        "evaluation": label,
+        "noise_std": noise_std,
+        "seed": seed,
+        "config": config.model_dump(),
+    }
+    folder = path.with_name(f".{path.name}.parts") if state is None else state
+    seen = [array_digest(t.numpy()) for t in (vectors, o.locations, o.values, o.mask)]
+    parts = Parts(folder, meta | {"code": code, "sets": seen}, workers, bar)
+    stream = _Stream(seed, (problem.name, split, label))
+    estimate = _reduced if config.estimator == "reduced" else _monte_carlo
+    rows = estimate(problem, vectors, laws, config, stream, parts)
+    arrays = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
+    arrays |= {
+        "mode_vectors": vectors,
+        "locations": observations.locations,
+        "values": observations.values,
+        "mask": observations.mask,
+        "function": torch.arange(len(kappa)).repeat(len(layouts)),
+    }
+    write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in arrays.items()})
+    parts.remove()
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """The branch of the seed tree that one reference draws from."""
+
+    seed: int
+    path: tuple[str | int, ...]
+
+    def __call__(self, *path: str | int) -> np.random.Generator:
+        return numpy_generator(self.seed, *self.path, "reference", *path)
+
+
+Rows = list[Row]
+
+
+def _monte_carlo(
+    problem: Problem,
+    vectors: Tensor,
+    laws: list[GaussianLaw],
+    config: ReferenceConfig,
+    stream: _Stream,
+    parts: Parts,
+) -> Rows:
+    """Return moments from two independent draws for each set, the paper's way."""
+    grid, kept = problem.training_grid()
+
+    def row(s: int) -> Row:
+        generator = stream(s)
+        found, stored = [], []
+        for _ in range(2):
+            moments = SampleMoments(vectors)
+            blocks = []
+            for u in plain_draws(problem, laws[s], generator, config.reference_samples):
+                moments.add(u)
+                if config.wasserstein:
+                    blocks.append(u[:, kept])
+            found.append(moments.finish())
+            stored.append(blocks)
+        result = _row(found[0], found[1])
+        if config.wasserstein:
+            first, second = (torch.cat(blocks) for blocks in stored)
+            floor = wasserstein2(first, second, grid.quadrature())
+            result |= {"samples": first.float(), "floor_w2": torch.tensor(floor)}
+        return result
+
+    return parts.rows(len(laws), row)
+
+
+def _reduced(
+    problem: Problem,
+    vectors: Tensor,
+    laws: list[GaussianLaw],
+    config: ReferenceConfig,
+    stream: _Stream,
+    parts: Parts,
+) -> Rows:
+    """Return moments by the best estimator that the problem allows, with their own error."""
+    if problem.affine == "kappa" and problem.intrinsic is None:
+        exact = ClosedForm(problem, vectors)
+        found = [exact.moments(law) for law in laws]
+        return [_row(moments, moments) for moments in found]
+    half = -(-config.reference_samples // 2)
+    if problem.affine == "kappa":
+        halves = [
+            OperatorMoments(problem, vectors, stream("operator", part), half).moments(laws)
+            for part in range(2)
+        ]
+        return [_average(*pair) for pair in zip(*halves, strict=True)]
+    samples = 2 * half * len(laws)
+    sampler = ControlledSampler(problem, vectors, stream("control"), samples)
+    return parts.rows(
+        len(laws),
+        lambda s: _average(*(sampler.moments(laws[s], stream(s, part), half) for part in range(2))),
+    )
+
+
+def _average(first: Moments, second: Moments) -> Row:
+    """Return two halves as one row: `repeat` is the first of them."""
+    return _row((first + second) * 0.5, first)
+
+
+def _row(moments: Moments, repeat: Moments) -> Row:
+    return {
+        "mean": moments.mean,
+        "std": moments.std,
+        "mode_mean": moments.mode_mean,
+        "mode_covariance": moments.mode_covariance,
+        "repeat_mean": repeat.mean,
+        "repeat_std": repeat.std,
+    }
