@@ -16,8 +16,10 @@ CONDA_NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
 CUDA = re.compile(r"^(nvidia|cuda|cupy|triton|pytorch-triton)\b")
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-RUNTIME = [Requirement(line) for line in PROJECT["dependencies"]]
-DEV = [Requirement(line) for line in PROJECT["optional-dependencies"]["dev"]]
+EXTRAS = PROJECT["optional-dependencies"]
+LIBRARY = [Requirement(line) for line in PROJECT["dependencies"]]
+RUNTIME = LIBRARY + [Requirement(line) for line in EXTRAS["study"]]
+DEV = [Requirement(line) for line in EXTRAS["dev"] if not line.startswith("uqsonet")]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
 
 
@@ -64,6 +66,12 @@ def test_environment_has_the_version_of_the_lock(requirement: Requirement) -> No
 def test_environment_names_nothing_else() -> None:
     extra = set(read_environment()) - {name_of(r) for r in RUNTIME}
     assert {name for name in extra if not name.startswith("python")} == {"pip"}
+
+
+def test_the_library_alone_needs_few_packages() -> None:
+    assert len(LIBRARY) <= 8
+    study = {"snakemake", "pandas", "matplotlib", "pot", "deeptime", "jinja2", "scipy"}
+    assert not study & {name_of(requirement) for requirement in LIBRARY}
 
 
 def test_python_versions_agree() -> None:
