@@ -29,9 +29,9 @@ def _check_arrays(path: Path) -> None:
     elif kind == "sensors":
         for split in SPLITS:
             load_layouts(path, split)
-    elif kind in ("shard", "reference_part"):
+    elif kind == "part":
         with ArrayFile(path, kind) as file:
-            for name in ("kappa", "u") if kind == "shard" else file.names():
+            for name in file.names():
                 for _ in file.blocks(name):
                     pass
     elif kind == "reference":

@@ -42,7 +42,7 @@ from uqsonet_study.config import (
     SensorsConfig,
     TrainingConfig,
 )
-from uqsonet_study.shards import ShardStore, cut
+from uqsonet_study.parts import PartStore, cut
 
 BATCH, SECONDS, MEMORY = 250, 300, 6 << 30
 FINE = ("refused", "equal")
@@ -62,11 +62,10 @@ def make_files(folder: Path) -> None:
         *sources, ReferenceConfig(sets=2, reference_samples=20), 0.0, seed, folder / "r.h5"
     )
     problem = get_problem(name)
-    shard = cut({"test": 10}, 10)[0]
     kappa, u = simulate_shard(problem, seed, "test", 0, 10)
-    ShardStore(folder, {"problem": name}).write(
-        shard, kappa.float().numpy(), u.float().numpy(), 1.0
-    )
+    arrays = {"kappa": kappa.float().numpy(), "u": u.float().numpy()}
+    parts = cut({"test": 10}, 10)
+    PartStore(folder, {"problem": name}).complete(parts, lambda _: arrays, "functions")
     network = KrigingNetwork(input_modes=4, output_modes=3, branch=[6])
     model = build_model("uqsonet", name, network, 0.0)
     training = TrainingConfig(iterations=2, batch_size=2, learning_rate=1e-3, validate_every=1)

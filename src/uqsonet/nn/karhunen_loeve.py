@@ -11,11 +11,12 @@ Gaussianity of the transformed input is an assumption: docs/model.md says where 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+from uqsonet.blocks import least_squares
 from uqsonet.gaussian_process import GaussianLaw, condition
 from uqsonet.modes import empirical_modes
 from uqsonet.nn.base import OperatorModel
@@ -23,24 +24,6 @@ from uqsonet.nn.mlp import MLP
 from uqsonet.sensors import Observations
 from uqsonet.simulation import Functions
 from uqsonet_study.config import KrigingNetwork
-
-
-def _least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return W (r, p) with a W nearest to c, over row blocks (a, c).
-
-    One block is solved as it is. Several are summed to normal equations, which lose nothing here:
-    standardised coefficients are uncorrelated, so the matrix of those equations has condition 1
-    (and zero rows for modes that carry nothing, which get zero weights).
-    """
-    stream = iter(pairs)
-    left, right = next(stream)
-    for k, (a, c) in enumerate(stream):
-        if k == 0:
-            left, right = left.T @ left, left.T @ right
-        left, right = left + a.T @ a, right + a.T @ c
-    # Not torch's default driver, gelsy: it starts from uninitialised pivots, and where columns are
-    # zero these decide what it takes the rank to be.
-    return torch.linalg.lstsq(left, right, driver="gelsd").solution
 
 
 def correction(inputs: int, config: KrigingNetwork) -> MLP:
@@ -102,7 +85,8 @@ class KarhunenLoeveModel(OperatorModel):
         self.u_modes.copy_(outputs.vectors)
         self.scale.fill_(float(outputs.std.norm()))
         if self.config.linear_skip:
-            self.start_weight.copy_(_least_squares(self._keeping(functions)).T)
+            # Standardised coefficients are uncorrelated: normal equations lose no accuracy.
+            self.start_weight.copy_(least_squares(self._keeping(functions)).T)
 
     def coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""

@@ -130,7 +130,7 @@ class KrigingUQSONet(KarhunenLoeveModel):
     def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
         law = self.input_law(observations, noise_std)
         mean = law.mean.float()
-        given = GaussianLaw(mean, law.directions.float(), law.shrink.float())
+        given = GaussianLaw(mean, law.directions.float(), law.std_reduction.float())
         root = self._intrinsic_root(law.mean)
 
         def normals(size: int, width: int, generator: torch.Generator) -> Tensor:

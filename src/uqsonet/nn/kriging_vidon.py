@@ -39,9 +39,7 @@ class KrigingVIDON(KarhunenLoeveModel):
     def embed(self, observations: Observations, noise_std: float) -> Tensor:
         """Return h(O), shape (B, 2 r): mean and variances of the input's coefficients."""
         law = self.input_law(observations, noise_std)
-        # Along a direction the posterior std is 1 - shrink, so the variance falls by this much.
-        seen = law.shrink * (2 - law.shrink)
-        variance = 1 - (seen[..., None] * law.directions**2).sum(-2)
+        variance = 1 - (law.variance_reduction[..., None] * law.directions**2).sum(-2)
         return torch.cat([law.mean, variance], dim=-1).float()
 
     def branch(self, h: Tensor) -> Tensor:

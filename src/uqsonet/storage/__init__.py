@@ -13,7 +13,6 @@ from uqsonet.storage.files import (
     file_digest,
     provenance,
     remove_debris,
-    remove_numbered,
     write_text,
 )
 from uqsonet.storage.reading import ArrayFile, array_kind
@@ -30,7 +29,6 @@ __all__ = [
     "provenance",
     "read_weights",
     "remove_debris",
-    "remove_numbered",
     "write_arrays",
     "write_text",
     "write_weights",
