@@ -79,7 +79,7 @@ def test_a_stopped_generation_continues_with_the_next_shard(tmp_path, monkeypatc
     made = count_shards(monkeypatch)
     with caplog.at_level(logging.INFO, "uqsonet"):
         simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", state, tmp_path / "f.json")
-    assert made == [("test", 0), ("test", 1)] and "6 of 8 shards are there" in caplog.text
+    assert made == [("test", 0), ("test", 1)] and "6 of 8 parts are there" in caplog.text
     assert file_digest(tmp_path / "f.h5") == whole and not state.exists()
     record = json.loads((tmp_path / "f.json").read_text())
     assert record["shards"] == {"all": 8, "of_earlier_sessions": 6}
@@ -91,7 +91,7 @@ def test_a_damaged_shard_is_noticed_and_made_again(tmp_path, monkeypatch, whole,
     victim = state / "training_000001.h5"
     data = bytearray(victim.read_bytes())
     if damage == "flip":
-        with ArrayFile(victim, "shard") as file:
+        with ArrayFile(victim, "part") as file:
             position = data.find(file.read("kappa").tobytes()[:16])
         data[position + 1] ^= 0x10
         victim.write_bytes(data)
@@ -103,7 +103,7 @@ def test_a_damaged_shard_is_noticed_and_made_again(tmp_path, monkeypatch, whole,
     made = count_shards(monkeypatch)
     simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", state)
     assert made[0] == ("training", 1) and len(made) == 6
-    assert "a shard is made again" in caplog.text and victim.name in caplog.text
+    assert "a part is made again" in caplog.text and victim.name in caplog.text
     assert file_digest(tmp_path / "f.h5") == whole
 
 
@@ -111,7 +111,7 @@ def test_a_damaged_shard_is_noticed_and_made_again(tmp_path, monkeypatch, whole,
     ("changes", "config", "made", "word"),
     [
         ({"code": "another"}, SIZES, 8, "code changed"),
-        ({"code": "one"}, SIZES.model_copy(update={"shard": 4}), 10, "drawn"),
+        ({"code": "one"}, SIZES.model_copy(update={"shard": 4}), 10, "size changed"),
         # Growing data keep whole shards; the last one had been cut.
         ({"code": "one"}, SIZES.model_copy(update={"training": 24}), 4, "kept changed"),
     ],
@@ -260,7 +260,6 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from uqsonet import simulation
-from uqsonet_study import shards
 from uqsonet_study.config import ProblemConfig
 config = ProblemConfig(training=90, validation=7, test=11, shard=6)
 make = simulation.simulate_shard

@@ -1,8 +1,12 @@
-"""Matrices that are read in row blocks, from memory or from disk, as often as needed."""
+"""Matrices that are read in row blocks, from memory or from disk, as often as needed.
+
+Their moments and least-squares fits are computed block by block, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -81,17 +85,83 @@ class RowBlocks:
         return self._whole
 
 
+class RunningMoments:
+    """Mean and second moments of rows that come in blocks, float64.
+
+    Sums of squares are taken about the mean of the first block, which is close to the mean of all
+    rows. So little cancels when they are moved to the mean at the end.
+
+    Parameters
+    ----------
+    product : callable, optional
+        What `covariance` is made of: maps centred rows (B, n) to a sum over the rows of something
+        quadratic in each of them, for example ``rows.T @ rows``.
+    """
+
+    def __init__(self, product: Callable[[Tensor], Tensor] | None = None) -> None:
+        self._product, self._size = product, 0
+        self._shift = self._sum = self._squares = self._products = torch.zeros(()).double()
+
+    def add(self, rows: Tensor) -> None:
+        """Take in a block of rows (B, n)."""
+        values = rows.double()
+        if self._size == 0:
+            self._shift = values.mean(0)
+        centred = values - self._shift
+        self._size += len(values)
+        self._sum = self._sum + values.sum(0)
+        self._squares = self._squares + centred.square().sum(0)
+        if self._product is not None:
+            self._products = self._products + self._product(centred).double()
+
+    def add_all(self, blocks: Iterable[Tensor]) -> Self:
+        """Take in blocks of rows, and return the moments themselves."""
+        for block in blocks:
+            self.add(block)
+        return self
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the rows, shape (n,)."""
+        return self._sum / self._size
+
+    @property
+    def variance(self) -> Tensor:
+        """Unbiased variance of each column, shape (n,)."""
+        offset = self.mean - self._shift
+        return (self._squares - self._size * offset**2) / (self._size - 1)
+
+    @property
+    def covariance(self) -> Tensor:
+        """The product of the rows less their mean, divided by their number less one."""
+        assert self._product is not None
+        offset = self.mean - self._shift
+        surplus = self._size * self._product(offset[None]).double()
+        return (self._products - surplus) / (self._size - 1)
+
+
 def column_moments(matrix: RowBlocks) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation of each column, float64, in one pass."""
-    size, points = matrix.shape
-    total, squares = torch.zeros(2, points, dtype=torch.float64)
-    shift: Tensor | None = None
-    for block in matrix.blocks():
-        values = block.double()
-        total += values.sum(0)
-        # Near the mean nothing cancels when its square is taken away below.
-        shift = values.mean(0) if shift is None else shift
-        squares += (values - shift).square().sum(0)
-    mean = total / size
-    offset = mean - (mean if shift is None else shift)
-    return mean, ((squares - size * offset**2) / (size - 1)).clamp_min(0).sqrt()
+    moments = RunningMoments().add_all(matrix.blocks())
+    return moments.mean, moments.variance.clamp_min(0).sqrt()
+
+
+def least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return the weights W (c, k) for which ``inputs @ W`` is nearest to the outputs.
+
+    Parameters
+    ----------
+    pairs : iterable of (Tensor, Tensor)
+        Row blocks of inputs (B, c) and outputs (B, k). One block is solved as it is. Several are
+        summed to normal equations, which squares the condition number of the inputs. Inputs that
+        are zero in every row get zero weights.
+    """
+    stream = iter(pairs)
+    left, right = next(stream)
+    for k, (inputs, outputs) in enumerate(stream):
+        if k == 0:
+            left, right = left.T @ left, left.T @ right
+        left, right = left + inputs.T @ inputs, right + inputs.T @ outputs
+    # Not torch's default driver, gelsy: it starts from uninitialised pivots, and where columns are
+    # zero these decide what it takes the rank to be.
+    return torch.linalg.lstsq(left, right, driver="gelsd").solution

@@ -16,34 +16,39 @@ from torch import Tensor
 class GaussianLaw:
     """A posterior law of standard normal coordinates: the prior, narrowed along a few directions.
 
-    Its covariance has the symmetric root ``I - directions.T @ diag(shrink) @ directions``, exact
-    for singular covariances too. Held in this form a posterior sample costs hardly more than a
-    prior one, whatever the rank of the field.
+    Its covariance has the symmetric root ``I - directions.T @ diag(std_reduction) @ directions``,
+    exact for singular covariances too. Held in this form a posterior sample costs hardly more than
+    a prior one, whatever the rank of the field.
 
     Attributes
     ----------
     mean : Tensor, shape (..., r)
     directions : Tensor, shape (..., m, r)
         Orthonormal rows: what the sensors see of the coordinates.
-    shrink : Tensor, shape (..., m)
+    std_reduction : Tensor, shape (..., m)
         One minus the posterior standard deviation along each direction.
     """
 
     mean: Float[Tensor, "*batch r"]
     directions: Float[Tensor, "*batch m r"]
-    shrink: Float[Tensor, "*batch m"]
+    std_reduction: Float[Tensor, "*batch m"]
+
+    @property
+    def variance_reduction(self) -> Float[Tensor, "*batch m"]:
+        """One minus the posterior variance along each direction."""
+        return self.std_reduction * (2 - self.std_reduction)
 
     @property
     def root(self) -> Float[Tensor, "*batch r r"]:
         """The symmetric root of the covariance as a matrix."""
         rank = self.mean.shape[-1]
         identity = torch.eye(rank, dtype=self.mean.dtype, device=self.mean.device)
-        seen = self.shrink[..., None] * self.directions
+        seen = self.std_reduction[..., None] * self.directions
         return identity - self.directions.transpose(-1, -2) @ seen
 
     def spread(self, rows: Float[Tensor, "*rows k r"]) -> Float[Tensor, "*result k r"]:
         """Return ``rows @ root`` without forming the root."""
-        seen = (rows @ self.directions.transpose(-1, -2)) * self.shrink[..., None, :]
+        seen = (rows @ self.directions.transpose(-1, -2)) * self.std_reduction[..., None, :]
         return rows - seen @ self.directions
 
     def coordinates(self, normals: Float[Tensor, "*rows k r"]) -> Float[Tensor, "*result k r"]:
@@ -103,5 +108,5 @@ def condition(
     gain = torch.where(seen, singular / total, torch.zeros_like(singular))
     projected = (left.transpose(-1, -2) @ residuals[..., None])[..., 0]
     mean = (right.transpose(-1, -2) @ (gain * projected)[..., None])[..., 0]
-    shrink = torch.where(seen, 1.0 - noise_std / total.sqrt(), torch.zeros_like(singular))
-    return GaussianLaw(mean, right, shrink)
+    reduction = torch.where(seen, 1.0 - noise_std / total.sqrt(), torch.zeros_like(singular))
+    return GaussianLaw(mean, right, reduction)

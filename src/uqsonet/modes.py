@@ -11,11 +11,12 @@ one. `std` and `remainder` belong to the vectors returned and have no such error
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from uqsonet.blocks import RowBlocks
+from uqsonet.blocks import RowBlocks, RunningMoments
 from uqsonet.errors import ConfigError
 
 EXACT_POINTS = 2000
@@ -69,43 +70,19 @@ def empirical_modes(functions: RowBlocks, count: int, key: str) -> Modes:
     return _randomised(functions, count)
 
 
-class _Mean:
-    """The mean of row blocks, and blocks less a point near it: nothing large cancels later."""
-
-    def __init__(self, points: int) -> None:
-        self._sum = torch.zeros(points, dtype=torch.float64)
-        self._size = 0
-        self._shift: Tensor | None = None
-
-    def centre(self, block: Tensor) -> Tensor:
-        """Return a block (B, n) less the mean of the first block."""
-        values = block.double()
-        self._sum += values.sum(0)
-        self._size += len(values)
-        if self._shift is None:
-            self._shift = values.mean(0)
-        return values - self._shift
-
-    def finish(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n,), and by how much it differs from what was subtracted."""
-        assert self._shift is not None
-        mean = self._sum / self._size
-        return mean, mean - self._shift
-
-
 def _exact(functions: RowBlocks, count: int) -> Modes:
     """Decompose the covariance, summed over blocks."""
-    size, points = functions.shape
-    moments, scatter = _Mean(points), torch.zeros(points, points, dtype=torch.float64)
-    for block in functions.blocks():
-        centred = moments.centre(block)
-        scatter += centred.T @ centred
-    mean, offset = moments.finish()
-    scatter -= size * torch.outer(offset, offset)
-    values, vectors = torch.linalg.eigh(scatter / (size - 1))
+    moments = RunningMoments(lambda rows: rows.T @ rows).add_all(functions.blocks())
+    values, vectors = torch.linalg.eigh(moments.covariance)
     vectors, values = vectors.flip(1), values.flip(0).clamp_min(0)
-    remainder = float((values[count:].sum() / points).sqrt())
-    return Modes(mean, vectors[:, :count].contiguous(), values[:count].sqrt(), remainder)
+    remainder = float((values[count:].sum() / functions.shape[1]).sqrt())
+    return Modes(moments.mean, vectors[:, :count].contiguous(), values[:count].sqrt(), remainder)
+
+
+def _applied(directions: Tensor, rows: Tensor) -> Tensor:
+    """Return ``rows.T @ rows @ directions``, in the precision of the directions."""
+    lower = rows.to(directions.dtype)
+    return lower.T @ (lower @ directions)
 
 
 def _randomised(functions: RowBlocks, count: int) -> Modes:
@@ -119,27 +96,17 @@ def _randomised(functions: RowBlocks, count: int) -> Modes:
     # Part of the method and no random input: the same directions for every seed.
     generator = torch.Generator().manual_seed(0)
     directions = torch.randn(points, width, generator=generator, dtype=torch.float64)
-    mean, variance = torch.zeros(2, points, dtype=torch.float64)
-    for sweep in range(PASSES):
-        image = torch.zeros(points, width, dtype=torch.float64)
-        single = directions.float()
-        moments, squares = _Mean(points), torch.zeros(points, dtype=torch.float64)
-        for block in functions.blocks():
-            centred = moments.centre(block)
-            if sweep == 0:
-                squares += centred.square().sum(0)
-            lower = centred.float()
-            image += lower.T @ (lower @ single)
-        mean, offset = moments.finish()
-        image -= size * torch.outer(offset, offset @ directions)
-        if sweep == 0:
-            variance = (squares - size * offset**2) / (size - 1)
-        directions = torch.linalg.qr(image).Q
-    gram = torch.zeros(width, width, dtype=torch.float64)
+    moments = RunningMoments()
+    for _ in range(PASSES):
+        moments = RunningMoments(partial(_applied, directions.float()))
+        moments.add_all(functions.blocks())
+        directions = torch.linalg.qr(moments.covariance).Q
+    mean, gram = moments.mean, torch.zeros(width, width, dtype=torch.float64)
     for block in functions.blocks():
         coefficients = (block.double() - mean) @ directions
         gram += coefficients.T @ coefficients
     values, turn = torch.linalg.eigh(gram / (size - 1))
     values, turn = values.flip(0)[:count].clamp_min(0), turn.flip(1)[:, :count]
-    left = (variance.sum() - values.sum()).clamp_min(0)  # of the vectors returned, exactly
+    # Of the vectors returned, exactly.
+    left = (moments.variance.sum() - values.sum()).clamp_min(0)
     return Modes(mean, directions @ turn, values.sqrt(), float((left / points).sqrt()))

@@ -9,9 +9,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from uqsonet.nn.weights import load
+
 from uqsonet.data import SPLITS, load_functions
 from uqsonet.errors import DataError, UQSONetError
-from uqsonet.nn.weights import load
 from uqsonet.reference.files import load_reference
 from uqsonet.storage.reading import ArrayFile, array_kind
 from uqsonet.storage.weights import read_weights
@@ -30,9 +31,9 @@ def _check_arrays(path: Path) -> None:
     elif kind == "sensors":
         for split in SPLITS:
             load_layouts(path, split)
-    elif kind in ("shard", "reference_part"):
+    elif kind == "part":
         with ArrayFile(path, kind) as file:
-            for name in ("kappa", "u") if kind == "shard" else file.names():
+            for name in file.names():
                 for _ in file.blocks(name):
                     pass
     elif kind == "reference":

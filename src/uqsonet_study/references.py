@@ -18,13 +18,13 @@ from uqsonet.operator_fields import OperatorFields
 from uqsonet.problems import Problem, get_problem
 from uqsonet.reference.affine import ClosedForm, OperatorMoments
 from uqsonet.reference.moments import Moments, SampleMoments, bures_basis
-from uqsonet.reference.parts import Parts, Row
 from uqsonet.reference.sampling import ControlledSampler, plain_draws, posterior_law
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.arrays import write_arrays
 from uqsonet.storage.files import array_digest
 from uqsonet_study.config import ReferenceConfig
 from uqsonet_study.layouts import load_layouts
+from uqsonet_study.parts import PartStore, Row
 
 
 def evaluation_observations(
@@ -113,7 +113,7 @@ def compute_reference(
     }
     folder = path.with_name(f".{path.name}.parts") if state is None else state
     seen = [array_digest(t.numpy()) for t in (vectors, o.locations, o.values, o.mask)]
-    parts = Parts(folder, meta | {"code": code, "sets": seen}, workers, bar)
+    parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers, bar)
     stream = _Stream(seed, (problem.name, split, label))
     estimate = _reduced if config.estimator == "reduced" else _monte_carlo
     rows = estimate(problem, vectors, laws, config, stream, parts)
@@ -149,7 +149,7 @@ def _monte_carlo(
     laws: list[GaussianLaw],
     config: ReferenceConfig,
     stream: _Stream,
-    parts: Parts,
+    parts: PartStore,
 ) -> Rows:
     """Return moments from two independent draws for each set, the paper's way."""
     grid, kept = problem.training_grid()
@@ -182,7 +182,7 @@ def _reduced(
     laws: list[GaussianLaw],
     config: ReferenceConfig,
     stream: _Stream,
-    parts: Parts,
+    parts: PartStore,
 ) -> Rows:
     """Return moments by the best estimator that the problem allows, with their own error."""
     if problem.affine == "kappa" and problem.intrinsic is None:

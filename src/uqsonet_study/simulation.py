@@ -8,7 +8,6 @@ one shard at a time.
 from __future__ import annotations
 
 import json
-import logging
 import platform
 import resource
 import time
@@ -22,18 +21,12 @@ from torch import Tensor
 from uqsonet.data import SPLITS
 from uqsonet.devices import processor, require_device
 from uqsonet.problems import Problem, get_problem
-from uqsonet.progress import ProgressBar
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.arrays import Stream, write_arrays
 from uqsonet.storage.files import Meta, file_digest, provenance, remove_debris, write_text
 from uqsonet.storage.reading import ArrayFile
 from uqsonet_study.config import ProblemConfig
-from uqsonet_study.shards import Shard, ShardStore, cut
-
-LOG = logging.getLogger("uqsonet")
-
-LOG_SECONDS = 30.0
-"""Time between log lines of a generation."""
+from uqsonet_study.parts import Arrays, Part, PartStore, cut
 
 
 def simulate_shard(
@@ -87,16 +80,23 @@ def simulate(
     identity = {"problem": name, "seed": seed, "code": code, "sampled_in": "float64"}
     identity["device"] = torch.device(require_device(device)).type
     folder = path.with_name(f".{path.name}.shards") if state is None else Path(state)
-    store = ShardStore(folder, identity | {"stored_in": "float32"})
+    store = PartStore(folder, identity | {"stored_in": "float32"}, bar=bar)
     remove_debris(path)
-    generation, reused = _generate(problem, seed, shards, store, bar, device)
+    _, kept = problem.training_grid()
+
+    def make(shard: Part) -> Arrays:
+        kappa, u = simulate_shard(problem, seed, shard.group, shard.number, shard.size, device)
+        u = u[: shard.kept, kept] if shard.group == "training" else u[: shard.kept]
+        return {"kappa": kappa[: shard.kept].float().numpy(), "u": u.float().numpy()}
+
+    generation, reused = store.complete(shards, make, "functions")
     start = time.monotonic()
     digests = write_arrays(
         path, "functions", _meta(problem, config, seed), _assembled(problem, sizes, shards, store)
     )
     if record is not None:
         assembly = time.monotonic() - start
-        pairs = sum(shard.drawn for shard in shards)
+        pairs = sum(shard.size for shard in shards)
         content = {
             "problem": name,
             "seed": seed,
@@ -137,46 +137,8 @@ def _meta(problem: Problem, config: ProblemConfig, seed: int) -> Meta:
     }
 
 
-def _generate(
-    problem: Problem,
-    seed: int,
-    shards: list[Shard],
-    store: ShardStore,
-    bar: bool,
-    device: str,
-) -> tuple[float, int]:
-    """Make the shards that are not there; return seconds spent on all and how many there were."""
-    _, kept = problem.training_grid()
-    took = {shard: seconds for shard in shards if (seconds := store.seconds(shard)) is not None}
-    reused = len(took)
-    if reused:
-        LOG.info("continuing: %d of %d shards are there", reused, len(shards))
-    done = sum(shard.drawn for shard in took)
-    total = sum(shard.drawn for shard in shards)
-    logged = time.monotonic()
-    with ProgressBar(f"{problem.name} functions", total, done, bar, "functions") as show:
-        for k, shard in enumerate(shards):
-            if shard in took:
-                continue
-            start = time.monotonic()
-            kappa, u = simulate_shard(problem, seed, shard.split, shard.number, shard.drawn, device)
-            u = u[: shard.kept, kept] if shard.split == "training" else u[: shard.kept]
-            arrays = kappa[: shard.kept].float().numpy(), u.float().numpy()
-            took[shard] = time.monotonic() - start
-            store.write(shard, *arrays, took[shard])
-            done += shard.drawn
-            show.update(done, f"shard {k + 1} of {len(shards)}")
-            if time.monotonic() - logged > LOG_SECONDS or done == total:
-                logged = time.monotonic()
-                LOG.info(
-                    "shard %d of %d (%s), %.0f functions/s, %.0f s left",
-                    *(k + 1, len(shards), shard.split, show.rate(done), show.left(done)),
-                )
-    return sum(took.values()), reused
-
-
 def _assembled(
-    problem: Problem, sizes: dict[str, int], shards: list[Shard], store: ShardStore
+    problem: Problem, sizes: dict[str, int], shards: list[Part], store: PartStore
 ) -> dict[str, Stream]:
     """Return the arrays of the final file as streams from shard to shard."""
     outputs = {split: problem.grid.size for split in SPLITS}
@@ -186,7 +148,7 @@ def _assembled(
         f"{split}/{name}": Stream(
             (total, columns),
             single,
-            store.read([shard for shard in shards if shard.split == split], name),
+            store.blocks([shard for shard in shards if shard.group == split], name),
         )
         for split, total in sizes.items()
         for name, columns in (("kappa", problem.grid.size), ("u", outputs[split]))

@@ -5,13 +5,12 @@ import torch
 from scipy.stats import f, norm
 
 from tests.reference import coarse  # noqa: F401  (registers the problem)
-from uqsonet.reference import parts as parts_module
 from uqsonet.reference.files import load_reference
-from uqsonet.reference.parts import Parts
 from uqsonet.storage.files import file_digest
 from uqsonet_study.check import check_path
 from uqsonet_study.config import ProblemConfig, ReferenceConfig, SensorsConfig
 from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.parts import SETS, PartStore
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate
 
@@ -111,7 +110,7 @@ def row(s: int) -> dict[str, torch.Tensor]:
 def test_rows_in_parts_are_the_rows_whatever_the_number_of_processes(tmp_path):
     plain = [row(s) for s in range(21)]
     for workers in (1, 2, 5):
-        parts = Parts(tmp_path / str(workers), {"a": 1}, workers)
+        parts = PartStore(tmp_path / str(workers), {"a": 1}, workers)
         found = parts.rows(21, row)
         for one, other in zip(found, plain, strict=True):
             assert torch.equal(one["mean"], other["mean"]) and one["floor"] == other["floor"]
@@ -122,13 +121,13 @@ def test_rows_in_parts_are_the_rows_whatever_the_number_of_processes(tmp_path):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_reference_computes_only_what_is_missing(tmp_path, workers):
     def dies(s: int) -> dict[str, torch.Tensor]:
-        if s >= 2 * parts_module.SETS:
+        if s >= 2 * SETS:
             raise KeyboardInterrupt
         return row(s)
 
     with pytest.raises(KeyboardInterrupt):
-        Parts(tmp_path, {"a": 1}).rows(3 * parts_module.SETS, dies)
-    first, second = sorted(tmp_path.glob("part_*.h5"))
+        PartStore(tmp_path, {"a": 1}).rows(3 * SETS, dies)
+    first, second = sorted(tmp_path.glob("sets_*.h5"))
     second.write_bytes(second.read_bytes()[:-100])  # damaged: made again
 
     def counted(s: int) -> dict[str, torch.Tensor]:
@@ -137,11 +136,11 @@ def test_a_killed_reference_computes_only_what_is_missing(tmp_path, workers):
 
     wrong = {path: why for path, why in check_path(tmp_path)}
     assert wrong[first] is None and wrong[second] is not None
-    found = Parts(tmp_path, {"a": 1}, workers).rows(3 * parts_module.SETS, counted)
+    found = PartStore(tmp_path, {"a": 1}, workers).rows(3 * SETS, counted)
     made = sorted(int(path.name[5:]) for path in tmp_path.glob("made-*"))
-    assert made == list(range(parts_module.SETS, 3 * parts_module.SETS))
-    assert [float(one["mean"][0]) for one in found] == list(range(3 * parts_module.SETS))
-    again = Parts(tmp_path, {"a": 2}).rows(2, row)  # parts of another run are not used
+    assert made == list(range(SETS, 3 * SETS))
+    assert [float(one["mean"][0]) for one in found] == list(range(3 * SETS))
+    again = PartStore(tmp_path, {"a": 2}).rows(2, row)  # parts of another run are not used
     assert len(again) == 2 and first.exists()
 
 

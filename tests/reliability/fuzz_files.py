@@ -41,8 +41,8 @@ from uqsonet_study.config import (
     TrainingConfig,
 )
 from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.parts import PartStore, cut
 from uqsonet_study.references import compute_reference
-from uqsonet_study.shards import ShardStore, cut
 from uqsonet_study.simulation import simulate, simulate_shard
 
 BATCH, SECONDS, MEMORY = 250, 300, 6 << 30
@@ -63,11 +63,10 @@ def make_files(folder: Path) -> None:
         *sources, ReferenceConfig(sets=2, reference_samples=20), 0.0, seed, folder / "r.h5"
     )
     problem = get_problem(name)
-    shard = cut({"test": 10}, 10)[0]
     kappa, u = simulate_shard(problem, seed, "test", 0, 10)
-    ShardStore(folder, {"problem": name}).write(
-        shard, kappa.float().numpy(), u.float().numpy(), 1.0
-    )
+    arrays = {"kappa": kappa.float().numpy(), "u": u.float().numpy()}
+    parts = cut({"test": 10}, 10)
+    PartStore(folder, {"problem": name}).complete(parts, lambda _: arrays, "functions")
     network = KarhunenLoeveNetwork(input_modes=4, output_modes=3, branch=[6])
     model = build_model("uqsonet", get_problem(name).fields, network, 0.0)
     training = TrainingConfig(iterations=2, batch_size=2, learning_rate=1e-3, validate_every=1)

@@ -38,7 +38,7 @@ def mounts(tmp_path: Path) -> Iterator[Path]:
 
 
 WRITERS = {
-    "arrays": "write_arrays(folder / 'a', 'shard', {}, {'x': [np.random.rand(size // 8)]})",
+    "arrays": "write_arrays(folder / 'a', 'part', {}, {'x': [np.random.rand(size // 8)]})",
     "weights": "write_weights(folder / 'a', {'x': torch.randn(size // 4)}, {})",
     "text": "write_text(folder / 'a', 'x' * size)",
 }

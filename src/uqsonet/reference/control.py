@@ -16,6 +16,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
+from uqsonet.blocks import least_squares
 from uqsonet.gaussian import GaussianLaw
 from uqsonet.reference.moments import Moments, gaussian_moments
 
@@ -61,7 +62,7 @@ class Features:
         """Return their mean (f,) and covariance (f, f) under a law of the coordinates."""
         # The covariance of some coordinates is that of all, restricted.
         seen, mean = law.directions[:, self._index], law.mean[self._index]
-        taken = (1 - (1 - law.shrink) ** 2)[:, None] * seen
+        taken = law.variance_reduction[:, None] * seen
         covariance = torch.eye(len(mean), dtype=mean.dtype) - seen.T @ taken
         with_along = covariance @ self._directions
         m, c = mean @ self._directions, self._directions.T @ with_along
@@ -107,13 +108,14 @@ class Control:
         inputs, outputs = (torch.cat(parts) for parts in zip(*kept, strict=True))
         most = max(1, len(inputs) // PER_FEATURE)
         index = index[: max(1, most // 2)]
-        weight = _least_squares(inputs[:, index], outputs)[1:]
+        weight = least_squares([(_with_one(inputs[:, index]), outputs)])[1:]
         # Combinations of coordinates in the order in which they move u.
         left = torch.linalg.svd(weight, full_matrices=False)[0]
         products = [q * (q + 1) // 2 for q in range(DIRECTIONS + 1)]
         count = bisect_right(products, most - len(index)) - 1
         self._features = Features(index, left[:, :count])
-        self._offset, *weights = _least_squares(self._features.of(inputs), outputs)
+        features = _with_one(self._features.of(inputs))
+        self._offset, *weights = least_squares([(features, outputs)])
         self._weights = torch.stack(weights)
 
     def _coordinates(self, u: Tensor) -> Tensor:
@@ -134,7 +136,6 @@ class Control:
         return gaussian_moments(offset, factor, self._vectors)
 
 
-def _least_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
-    """Return offset and weights (1 + c, k) of the best affine map from inputs to outputs."""
-    design = torch.cat([torch.ones(len(inputs), 1, dtype=inputs.dtype), inputs], dim=1)
-    return torch.linalg.lstsq(design, outputs, driver="gelsd").solution
+def _with_one(inputs: Tensor) -> Tensor:
+    """Return inputs (B, c) with a leading column of ones, whose weights are the offset."""
+    return torch.cat([torch.ones(len(inputs), 1, dtype=inputs.dtype), inputs], dim=1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from uqsonet.blocks import RunningMoments
 from uqsonet.gaussian import GaussianLaw
 
 BURES_MODES = 32
@@ -89,41 +90,31 @@ class AffineImage:
 
     def moments(self, law: GaussianLaw) -> Moments:
         """Return the moments: those of the prior, less what the sensors take away."""
-        taken = (1 - (1 - law.shrink) ** 2).sqrt()[:, None] * law.directions
+        taken = law.variance_reduction.sqrt()[:, None] * law.directions
         shift = law.mean @ self._response
         return self._prior - gaussian_moments(-shift, (taken @ self._response).T, self._vectors)
 
 
-class SampleMoments:
-    """Running unbiased moments of functions that come in blocks (B, n)."""
+class SampleMoments(RunningMoments):
+    """Running unbiased moments of functions that come in blocks (B, n).
+
+    Parameters
+    ----------
+    vectors : Tensor, shape (n, k)
+        Test vectors of the modes.
+    """
 
     def __init__(self, vectors: Tensor) -> None:
-        points, modes = vectors.shape
-        self._vectors, self._size = vectors, 0
-        self._shift: Tensor | None = None
-        self._sum, self._square = torch.zeros(points).double(), torch.zeros(points).double()
-        self._modes, self._cross = torch.zeros(modes).double(), torch.zeros(modes, modes).double()
+        super().__init__(self._modal)
+        self._vectors = vectors
 
-    def add(self, u: Tensor) -> None:
-        """Take in a block of functions (B, n)."""
-        if self._shift is None:  # sums of squares about a nearby point lose no digits
-            self._shift = u.mean(0)
-        centred = u - self._shift
-        coefficients = centred @ self._vectors
-        self._size += len(u)
-        self._sum += centred.sum(0)
-        self._square += centred.square().sum(0)
-        self._modes += coefficients.sum(0)
-        self._cross += coefficients.T @ coefficients
+    def _modal(self, rows: Tensor) -> Tensor:
+        coefficients = rows @ self._vectors
+        return coefficients.T @ coefficients
 
     def finish(self) -> Moments:
         """Return mean, variance and their modal counterparts of all blocks."""
-        assert self._shift is not None
-        mean, modes = self._sum / self._size, self._modes / self._size
-        variance = (self._square - self._size * mean**2) / (self._size - 1)
-        covariance = (self._cross - self._size * torch.outer(modes, modes)) / (self._size - 1)
-        mode_mean = modes + self._shift @ self._vectors
-        return Moments(mean + self._shift, variance, mode_mean, covariance)
+        return Moments(self.mean, self.variance, self.mean @ self._vectors, self.covariance)
 
 
 def bures_basis(u: Tensor, quadrature: Tensor) -> Tensor:

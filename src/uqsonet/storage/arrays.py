@@ -144,7 +144,7 @@ def write_arrays(
     ----------
     path : Path
     kind : str
-        What the file is: ``functions``, ``shard``, ``sensors`` or ``reference``.
+        What the file is: ``functions``, ``sensors``, ``reference`` or ``part``.
     meta : dict
         JSON-serialisable attributes: problem, configuration fragment, seeds.
     arrays : dict of list of array, or of Stream

@@ -74,15 +74,6 @@ def system_error(error: BaseException) -> OSError | None:
     return OSError(code, os.strerror(code))
 
 
-def remove_numbered(folder: Path, stem: str) -> None:
-    """Remove the files ``<stem>_<number>.h5`` of a folder, and it if nothing else is in it."""
-    for pattern in (f"{stem}_[0-9]*.h5", f".{stem}_[0-9]*.h5.*.part"):
-        for path in folder.glob(pattern):
-            path.unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-
-
 def remove_debris(path: Path) -> None:
     """Remove what writers of `path` left behind that were killed; no other may be at work."""
     for part in Path(path).parent.glob(f".{glob.escape(Path(path).name)}.*.part"):
