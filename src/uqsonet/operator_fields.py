@@ -79,8 +79,8 @@ class OperatorFields:
         try:
             assert isinstance(stored, Mapping), f"found {type(stored).__name__}"
             rest = {k: stored[k] for k in ("output_stride", "zero_boundary", "random_operator")}
-            sides = [_field(stored[side]) for side in ("input", "output")]
-            found = cls(str(stored["name"]), *sides, **rest)
+            sides = {side: _field(stored[side]) for side in ("input", "output")}
+            found = cls(str(stored["name"]), **sides, **rest)
             found.training_grid()
         except (AssertionError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"fields cannot be read ({error!r})") from None
