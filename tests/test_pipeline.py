@@ -1,14 +1,13 @@
 """Source digests and the cutting of jobs."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from uqsonet.errors import ConfigError
 from uqsonet_study.cli import read_config
-from uqsonet_study.pipeline import Plan, method_modules, source_digest, sources
+from uqsonet_study.pipeline import Plan, method_modules, source_digest
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,23 +34,6 @@ def test_methods_are_found_by_name() -> None:
 def test_a_digest_follows_imports() -> None:
     assert source_digest(["uqsonet.reference"]) != source_digest(["uqsonet.sensors"])
     assert source_digest(["uqsonet_study.config"]) == source_digest([])
-
-
-def test_a_digest_reads_what_a_module_compiles(tmp_path, monkeypatch) -> None:
-    root = tmp_path / "uqsonet"
-    shutil.copytree(ROOT / "src/uqsonet/nn", root / "nn")
-    monkeypatch.setattr(sources, "ROOT", root)
-    digests = []
-    for line in ("", "// another line\n"):
-        with (root / "nn/fused.cpp").open("a") as file:
-            file.write(line)
-        sources._parse.cache_clear()
-        sources._digest.cache_clear()
-        digests.append(source_digest(["uqsonet.nn.mlp"]))
-    monkeypatch.undo()
-    sources._parse.cache_clear()
-    sources._digest.cache_clear()
-    assert digests[0] != digests[1]
 
 
 def test_training_does_not_depend_on_the_number_of_trials(plan: Plan) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from uqsonet.nn.mlp import MLP, HeadsMLP
+from uqsonet.nn.mlp import MLP, HeadsMLP, fast_tanh
 
 
 @pytest.mark.parametrize("activation", ["tanh", "silu", "gelu"])
@@ -40,3 +40,15 @@ def test_the_output_is_linear_and_hidden_layers_are_not():
     torch.testing.assert_close(model(x), expected)
     model.layers[1].bias.add_(5)
     torch.testing.assert_close(model(x), expected + 5)
+
+
+def test_tanh_and_its_gradient_are_those_of_torch_to_rounding():
+    for dtype, error in ((torch.float32, 5e-7), (torch.float64, 1e-15)):
+        x = torch.linspace(-30, 30, 9999, dtype=dtype, requires_grad=True)
+        found, expected = fast_tanh(x), torch.tanh(x)
+        torch.testing.assert_close(found, expected, rtol=0, atol=error)
+        slopes = [torch.autograd.grad(y.sum(), x)[0] for y in (found, expected)]
+        torch.testing.assert_close(*slopes, rtol=0, atol=2 * error)
+    extremes = torch.tensor([-torch.inf, -1e30, 1e30, torch.inf])
+    assert torch.equal(fast_tanh(extremes), torch.tanh(extremes))
+    assert fast_tanh(torch.tensor(torch.nan)).isnan()

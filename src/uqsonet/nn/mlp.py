@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from uqsonet.nn.fused import fused_perceptron, usable
-from uqsonet.nn.sigmoid import Layers, perceptron, sigmoid_coordinates
+Layers = tuple[Tensor, ...]
+"""Weights and biases in turns: (inputs, outputs) and (outputs,), the first bias also
+(rows, outputs); or of H perceptrons side by side (H, inputs, outputs) and (H, 1, outputs)."""
 
-ACTIVATIONS = {"tanh": torch.tanh, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
+
+class _Tanh(torch.autograd.Function):
+    """``tanh(x) = 1 - 2 sigmoid(-2 x)``, in three passes; one leads back."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.rsub((-2.0 * x).sigmoid_(), 1.0, alpha=2.0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return torch.ops.aten.tanh_backward(*gradients, *ctx.saved_tensors)
+
+
+def fast_tanh(x: Tensor) -> Tensor:
+    """Return tanh(x), to rounding (1e-7).
+
+    On a CPU torch.tanh takes six times as long as torch.sigmoid, and in narrow layers longer than
+    the matrix products.
+    """
+    if x.device.type != "cpu":
+        return torch.tanh(x)
+    found = _Tanh.apply(x)
+    assert isinstance(found, Tensor)
+    return found
+
+
+ACTIVATIONS = {"tanh": fast_tanh, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
+
+
+def through_hidden(x: Tensor, layers: Layers, activation: Callable[[Tensor], Tensor]) -> Tensor:
+    """Lead rows x through hidden layers, each with the activation after it."""
+    product = torch.addmm if x.ndim == 2 else torch.baddbmm
+    for weight, bias in zip(layers[::2], layers[1::2], strict=True):
+        x = activation(product(bias, x, weight))
+    return x
 
 
 class MLP(nn.Module):
@@ -30,42 +71,20 @@ class MLP(nn.Module):
         self, inputs: int, hidden: Sequence[int], outputs: int, activation: str = "tanh"
     ) -> None:
         super().__init__()
-        widths = [inputs, *hidden, outputs]
-        pairs = pairwise(widths)
+        pairs = pairwise([inputs, *hidden, outputs])
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
-        self.activation, self.hidden = ACTIVATIONS[activation], list(hidden)
+        self.activation = ACTIVATIONS[activation]
 
-    def weights(self) -> list[Tensor]:
-        """Return the weight (outputs, inputs) of each layer."""
-        return [layer.weight for layer in self.layers if isinstance(layer, nn.Linear)]
-
-    def prepared(self, first: Tensor | None = None) -> Layers:
-        """Return the layers as `evaluate` reads them, to be computed once a step.
-
-        Parameters
-        ----------
-        first : Tensor, shape (width, inputs), optional
-            To be used in place of the first layer's weight, for inputs in other coordinates.
-        """
-        weights: list[Tensor] = self.weights()
-        if first is not None:
-            weights[0] = first
-        biases = [layer.bias for layer in self.layers if isinstance(layer, nn.Linear)]
-        pairs = zip(weights, biases, strict=True)
-        layers = [tensor for weight, bias in pairs for tensor in (weight.T, bias)]
-        by_sigmoid = form(self, layers[0]) == "sigmoid"
-        return sigmoid_coordinates(layers, True) if by_sigmoid else tuple(layers)
+    def prepared(self) -> Layers:
+        """Return the layers as `evaluate` reads them."""
+        linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        return tuple(tensor for layer in linear for tensor in (layer.weight.T, layer.bias))
 
     def evaluate(self, layers: Layers, x: Tensor) -> Tensor:
-        """Map (..., inputs) to (..., outputs) with prepared layers."""
-        chosen = form(self, x)
-        if chosen != "plain":
-            function = perceptron if chosen == "sigmoid" else fused_perceptron
-            return function(x.reshape(-1, x.shape[-1]), layers).reshape(*x.shape[:-1], -1)
-        *hidden, last, offset = layers
-        for weight, bias in zip(hidden[::2], hidden[1::2], strict=True):
-            x = self.activation(_affine(x, weight, bias))
-        return _affine(x, last, offset)
+        """Map (..., inputs) to (..., outputs) with layers in place of the module's own ones."""
+        *hidden, weight, bias = layers
+        rows = through_hidden(x.reshape(-1, x.shape[-1]), hidden, self.activation)
+        return torch.addmm(bias, rows, weight).reshape(*x.shape[:-1], -1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., inputs) to (..., outputs)."""
@@ -93,33 +112,15 @@ class HeadsMLP(nn.Module):
             bound = a**-0.5  # nn.Linear's own initial law
             self.weights.append(nn.Parameter(torch.empty(heads, a, b).uniform_(-bound, bound)))
             self.biases.append(nn.Parameter(torch.empty(heads, 1, b).uniform_(-bound, bound)))
-        self.activation, self.hidden = ACTIVATIONS[activation], list(hidden)
+        self.activation = ACTIVATIONS[activation]
+
+    def prepared(self) -> Layers:
+        """Return weights and biases in turns."""
+        pairs = zip(self.weights, self.biases, strict=True)
+        return tuple(tensor for pair in pairs for tensor in pair)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (k, inputs) to (heads, k, outputs)."""
-        x = x.expand(self.weights[0].shape[0], *x.shape)
-        *hidden, (last, offset) = self.pairs()
-        for weight, bias in hidden:
-            x = self.activation(torch.baddbmm(bias, x, weight))
-        return torch.baddbmm(offset, x, last)
-
-    def pairs(self) -> list[tuple[Tensor, Tensor]]:
-        """Return weight and bias of each layer."""
-        return list(zip(self.weights, self.biases, strict=True))
-
-
-def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return x W + b; b may be a row for each row of x."""
-    if bias.ndim > 1:
-        return torch.addmm(bias, x, weight)
-    return nn.functional.linear(x, weight.T, bias)
-
-
-def form(module: MLP | HeadsMLP, like: Tensor) -> Literal["plain", "sigmoid", "fused"]:
-    """Return how layers are evaluated: for tanh on a CPU `fused`, or in `sigmoid` coordinates.
-
-    Only a module in training mode is worth the wait for a compiler.
-    """
-    if module.activation is not torch.tanh or like.device.type != "cpu":
-        return "plain"
-    return "fused" if module.training and usable(like, module.hidden) else "sigmoid"
+        *hidden, weight, bias = self.prepared()
+        rows = x.expand(len(weight), *x.shape)
+        return torch.baddbmm(bias, through_hidden(rows, hidden, self.activation), weight)

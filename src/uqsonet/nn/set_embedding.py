@@ -12,15 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from uqsonet.nn.fused import fused_attention
-from uqsonet.nn.mlp import MLP, HeadsMLP, form
-from uqsonet.nn.sigmoid import (
-    Layers,
-    attention,
-    hidden_states,
-    linear_on_states,
-    sigmoid_coordinates,
-)
+from uqsonet.nn.mlp import MLP, HeadsMLP, Layers, through_hidden
 from uqsonet_study.config import AttentionNetwork
 
 
@@ -58,20 +50,13 @@ class SetEmbedding(nn.Module):
 
     def prepared(self, sensors: int) -> dict[str, Layers]:
         """Return the layers that `pool` reads for sets of so many sensors."""
-        *hidden, (last, offset) = self.projection.pairs()
-        *for_scores, (score, _) = self.score.pairs()
+        *hidden, weight, bias = self.projection.prepared()
         found = {"location": self.location.prepared(), "value": self.value.prepared()}
         if sensors > 1:
-            found["score"] = ((score * self.scale).transpose(1, 2),)
-            pairs = zip(for_scores, hidden, strict=True)
-            hidden = [(torch.cat([a, b]), torch.cat([c, d])) for (a, c), (b, d) in pairs]
-        layers = [tensor for pair in hidden for tensor in pair]
-        if form(self.projection, last) != "sigmoid":
-            return found | {"heads": tuple(layers), "projection": (last, offset)}
-        if sensors > 1:
-            found["score"] = (2.0 * found["score"][0],)
-        found["heads"] = sigmoid_coordinates(layers, False)
-        return found | {"projection": linear_on_states(last, offset)}
+            *for_scores, score, _ = self.score.prepared()
+            found["score"] = (score * self.scale,)
+            hidden = [torch.cat(pair) for pair in zip(for_scores, hidden, strict=True)]
+        return found | {"heads": tuple(hidden), "projection": (weight, bias)}
 
     def pool(
         self,
@@ -111,21 +96,13 @@ class SetEmbedding(nn.Module):
         self, layers: Mapping[str, Layers], tokens: Tensor, m: int, mask: Tensor | None
     ) -> Tensor:
         """Return the weighted average (H, B, width) of what enters the last layer of v_l."""
-        heads, alone, chosen = layers["heads"], "score" not in layers, form(self.projection, tokens)
-        if chosen == "fused":
-            score = None if alone else layers["score"][0]
-            return fused_attention(tokens, m, mask, score, heads)
-        if chosen == "sigmoid":
-            if alone:
-                return hidden_states(tokens, heads)
-            return attention(tokens, m, mask, layers["score"][0], heads)
-        hidden = tokens.expand(len(heads[0]), *tokens.shape)
-        for weight, bias in zip(heads[::2], heads[1::2], strict=True):
-            hidden = self.projection.activation(torch.baddbmm(bias, hidden, weight))
-        if alone:
+        heads, activation = layers["heads"], self.projection.activation
+        rows = tokens.expand(len(heads[0]), *tokens.shape)
+        hidden = through_hidden(rows, heads, activation)
+        if "score" not in layers:
             return hidden
         for_scores, hidden = hidden.chunk(2)
-        scores = (for_scores * layers["score"][0]).sum(-1).reshape(len(hidden), m, -1)
+        scores = torch.bmm(for_scores, layers["score"][0]).view(len(hidden), m, -1)
         if mask is not None:
             scores = scores.masked_fill(~mask, float("-inf"))
         weights = torch.softmax(scores, dim=1)

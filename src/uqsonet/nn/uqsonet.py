@@ -82,14 +82,12 @@ class UQSONet(AttentionModel):
     def _shared_encoder(self) -> Shared:
         """Return the encoder's layers, the first one cut in what acts on h and what on u.
 
-        On coefficients in the span V, a weight W acts as W V.
+        On coefficients in the span V, a weight W acts as V^T W.
         """
-        sizes, first = [self.embedding.outputs, len(self.points)], None
+        weight, *rest = self.encoder.prepared()
+        for_h, for_u = weight.split([self.embedding.outputs, len(self.points)])
         if self.span is not None:
-            of_h, of_u = self.encoder.weights()[0].split(sizes, dim=1)
-            first = torch.cat([of_h, of_u @ self.span], dim=1)
-        weight, *rest = self.encoder.prepared(first)
-        for_h, for_u = weight.split([sizes[0], len(weight) - sizes[0]])
+            for_u = self.span.T @ for_u
         return {"encoder": (for_u, for_h, *rest)}
 
     def encode(self, shared: Shared, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:

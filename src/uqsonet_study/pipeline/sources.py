@@ -56,9 +56,7 @@ def _parse(module: str) -> tuple[str, tuple[str, ...]]:
             # Docstrings are bare strings; so are the comments below attributes.
             kept = [x for x in body if not (isinstance(x, ast.Expr) and _is_text(x.value))]
             node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
-    compiled = path.with_suffix(".cpp")  # which a module has under its own name
-    text = compiled.read_text(encoding="utf-8") if compiled.is_file() else ""
-    return ast.dump(tree) + text, tuple(sorted(i for i in imports if _path(i) is not None))
+    return ast.dump(tree), tuple(sorted(i for i in imports if _path(i) is not None))
 
 
 def _is_text(node: ast.expr) -> bool:
