@@ -11,9 +11,9 @@ import numpy as np
 import torch
 import yaml
 from torch import Tensor
-from uqsonet.nn.base import Batch, OperatorModel, build_model
 
 from uqsonet.data import Functions
+from uqsonet.models.base import Batch, OperatorModel, build_model
 from uqsonet.problems import get_problem
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config

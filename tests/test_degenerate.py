@@ -7,12 +7,12 @@ without a sensor, values or places that are not finite, and places outside are r
 
 import pytest
 import torch
-from uqsonet.nn.base import build_model
-from uqsonet.nn.ensemble import DeepEnsemble
 
 from uqsonet.baselines import build_baseline
 from uqsonet.data import load_functions
 from uqsonet.errors import NoUncertaintyError, ObservationError
+from uqsonet.models.base import build_model
+from uqsonet.models.ensemble import DeepEnsemble
 from uqsonet.problems import get_problem
 from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, KarhunenLoeveSetNetwork
 

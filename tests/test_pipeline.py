@@ -25,8 +25,14 @@ def test_trials_are_cut_into_stacks(plan: Plan) -> None:
 
 
 def test_methods_are_found_by_name() -> None:
-    assert set(method_modules("vidon")) == {"uqsonet.nn.kriging_vidon", "uqsonet.nn.vidon"}
-    assert set(method_modules("uqsonet")) == {"uqsonet.nn.kriging", "uqsonet.nn.uqsonet"}
+    assert set(method_modules("vidon")) == {
+        "uqsonet.models.karhunen_loeve_vidon",
+        "uqsonet.models.attention",
+    }
+    assert set(method_modules("uqsonet")) == {
+        "uqsonet.models.karhunen_loeve",
+        "uqsonet.models.attention",
+    }
     with pytest.raises(ConfigError, match="there are"):
         method_modules("perceptron")
 

@@ -317,7 +317,7 @@ class Wide(Problem):
 
 wide = Wide()
 problems.get_problem = simulation.get_problem = lambda name: wide
-from uqsonet.nn import base
+from uqsonet.models import base
 base.get_problem = simulation.get_problem
 from uqsonet.baselines import Cokriging
 

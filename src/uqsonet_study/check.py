@@ -9,10 +9,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from uqsonet.nn.weights import load
-
 from uqsonet.data import SPLITS, load_functions
 from uqsonet.errors import DataError, UQSONetError
+from uqsonet.models.weights import load
 from uqsonet.reference.files import load_reference
 from uqsonet.storage.reading import ArrayFile, array_kind
 from uqsonet.storage.weights import read_weights

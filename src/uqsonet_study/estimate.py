@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from uqsonet.nn.base import OperatorModel, build_model
 
 from uqsonet.baselines import build_baseline
 from uqsonet.data import Functions
+from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.posterior import moments_of
 from uqsonet.problems import get_problem
 from uqsonet.reference.directions import Directions

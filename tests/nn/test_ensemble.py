@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from uqsonet.nn.base import build_model
-from uqsonet.nn.ensemble import DeepEnsemble
 
 from uqsonet.errors import ObservationError
+from uqsonet.models.base import build_model
+from uqsonet.models.ensemble import DeepEnsemble
 from uqsonet.posterior import moments_of
 from uqsonet.problems import get_problem
 from uqsonet_study.config import AttentionNetwork

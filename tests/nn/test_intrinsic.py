@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from uqsonet.nn.intrinsic import (
+
+from uqsonet.gaussian import covariance_root
+from uqsonet.models.random_operator import (
     KEPT,
     residual_covariance,
     residual_slopes,
     standardised_residuals,
 )
-
-from uqsonet.gaussian import covariance_root
 
 
 def pairs(size, slopes, noise=1.0):
@@ -49,7 +49,7 @@ def residual_slopes_plain(a, c, weight):
 def test_blocks_change_nothing(monkeypatch):
     known = pairs(700, torch.full((2, 3), 0.1).double())
     whole = residual_slopes(*known)
-    monkeypatch.setattr("uqsonet.nn.intrinsic.ROWS", 64)
+    monkeypatch.setattr("uqsonet.models.random_operator.ROWS", 64)
     torch.testing.assert_close(residual_slopes(*known), whole)
 
 

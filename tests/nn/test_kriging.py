@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from uqsonet.nn.kriging import KrigingUQSONet
 
 from uqsonet.baselines import Cokriging
 from uqsonet.data import Functions
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.problems import get_problem
 from uqsonet_study.config import KarhunenLoeveNetwork
 
@@ -19,9 +19,9 @@ def functions() -> Functions:
 
 
 @pytest.fixture(scope="module")
-def model(functions: Functions) -> KrigingUQSONet:
+def model(functions: Functions) -> KarhunenLoeveModel:
     network = KarhunenLoeveNetwork(input_modes=256, output_modes=64, branch=[8])
-    model = KrigingUQSONet("elliptic_sde1d", network, 0.1)
+    model = KarhunenLoeveModel("elliptic_sde1d", network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
     return model
@@ -61,7 +61,7 @@ def test_sample_functions_have_the_skewness_of_the_operators_own_randomness(func
     amplitude = (0.5 * torch.randn(functions.size, 1, generator=generator)).exp()
     u = amplitude * (1 - grid[:, 0] ** 2)
     other = Functions(functions.fields, "training", functions.kappa, u.float())
-    model = KrigingUQSONet(
+    model = KarhunenLoeveModel(
         "elliptic_sde1d", KarhunenLoeveNetwork(input_modes=16, output_modes=4, branch=[4]), 0.1
     )
     with torch.no_grad():
@@ -87,7 +87,7 @@ def test_where_k_is_small_the_operator_leaves_more_open(functions, model):
 
 def test_fixed_operators_have_no_intrinsic_latent():
     network = KarhunenLoeveNetwork(input_modes=4, output_modes=3, branch=[2])
-    state = KrigingUQSONet("diffusion1d", network, 0.0).state_dict()
+    state = KarhunenLoeveModel("diffusion1d", network, 0.0).state_dict()
     assert not [name for name in state if name.startswith("intrinsic")]
 
 
@@ -95,7 +95,7 @@ def test_fixed_operators_have_no_intrinsic_latent():
 def nonlinear(functions):
     """A model whose perceptron does something: random weights."""
     network = KarhunenLoeveNetwork(input_modes=64, output_modes=24, branch=[16])
-    model = KrigingUQSONet("elliptic_sde1d", network, 0.1)
+    model = KarhunenLoeveModel("elliptic_sde1d", network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
         generator = torch.Generator().manual_seed(5)
@@ -147,7 +147,7 @@ def test_changed_weights_are_noticed(nonlinear):
 
 def test_without_the_skip_the_perceptron_starts_at_the_mean_of_u(functions):
     network = KarhunenLoeveNetwork(input_modes=16, output_modes=8, branch=[8], linear_skip=False)
-    model = KrigingUQSONet("elliptic_sde1d", network, 0.1)
+    model = KarhunenLoeveModel("elliptic_sde1d", network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
     assert not [name for name, _ in model.named_parameters() if name.startswith("linear")]

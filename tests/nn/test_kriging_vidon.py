@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from uqsonet.nn.base import build_model
 
 from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
@@ -11,6 +10,7 @@ from uqsonet.baselines import Cokriging
 from uqsonet.data import Functions
 from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.gaussian import condition
+from uqsonet.models.base import build_model
 from uqsonet.problems import get_problem
 from uqsonet_study.config import KarhunenLoeveSetNetwork, TrainingConfig
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from uqsonet.nn.mlp import MLP, HeadsMLP, fast_tanh
+from uqsonet.models.perceptrons import MLP, HeadsMLP, fast_tanh
 
 
 @pytest.mark.parametrize("activation", ["tanh", "silu", "gelu"])

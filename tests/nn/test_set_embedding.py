@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uqsonet.nn.set_embedding import SetEmbedding
+from uqsonet.models.set_embedding import SetEmbedding
 from uqsonet_study.config import AttentionNetwork
 
 SMALL = {

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
-from uqsonet.nn.base import build_model
 
 from uqsonet.errors import ConfigError, NoUncertaintyError, ObservationError
-from uqsonet.nn.uqsonet import gaussian_kl, scaled_squared_error
+from uqsonet.models.attention import gaussian_kl, scaled_squared_error
+from uqsonet.models.base import build_model
 from uqsonet_study.config import AttentionNetwork
 
 NETWORK = AttentionNetwork(

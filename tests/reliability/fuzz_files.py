@@ -23,10 +23,10 @@ from collections import Counter
 from pathlib import Path
 
 import torch
-from uqsonet.nn.base import build_model
 
 from tests.reliability import mutations
 from uqsonet.errors import UQSONetError
+from uqsonet.models.base import build_model
 from uqsonet.problems import get_problem
 from uqsonet.storage.reading import ArrayFile, array_kind
 from uqsonet.storage.weights import read_weights, write_weights

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from uqsonet.nn.base import build_model
 
 from tests.conftest import register
 from tests.report.conftest import COUNTS, make_config
 from uqsonet.data import load_functions
 from uqsonet.fields import Grid
 from uqsonet.gaussian_process import GaussianField, squared_exponential
+from uqsonet.models.base import build_model
 from uqsonet.problems import get_problem
 from uqsonet.problems.base import Problem
 from uqsonet.storage.weights import write_weights

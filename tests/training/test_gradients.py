@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from uqsonet.nn.base import build_model
-from uqsonet.nn.span import TOLERANCE, output_span
 
 from uqsonet.blocks import RowBlocks
-from uqsonet_study.layouts import uniform_layouts
 from uqsonet.data import Functions
-from uqsonet.nn import attention
+from uqsonet.models.base import build_model
+from uqsonet.models.output_basis import TOLERANCE, output_basis
 from uqsonet.problems import get_problem
 from uqsonet.training.gradients import Workers, add_gradients, without_padding
 from uqsonet.training.optimiser import StackedOptimiser
@@ -108,7 +106,7 @@ def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, m
         monkeypatch.setattr(attention, "BLOCK_VALUES", 700)
     model = prepared(data, method)
     if data.fields.name == "poisson2d":
-        assert model.span is not None and model.span.shape[1] < 310
+        assert model.output_basis is not None and model.output_basis.shape[1] < 310
     batch, u = batch_of(data, model.targets(data), counts)
     batch = {k: v.double() if v.is_floating_point() else v for k, v in batch.items()}
     generator = torch.Generator().manual_seed(2)
@@ -231,7 +229,7 @@ def test_the_span_leaves_out_no_more_than_rounding():
     generator = np.random.default_rng(0)
     smooth = np.cos(np.outer(np.linspace(0, 3, 900), np.arange(12)))
     u = torch.from_numpy(generator.standard_normal((2000, 12)) @ smooth.T + 5).float()
-    span = output_span(RowBlocks.of(u))
+    span = output_basis(RowBlocks.of(u))
     assert span is not None and 12 <= span.shape[1] < 40
     torch.testing.assert_close(span.T @ span, torch.eye(span.shape[1]).double())
     rest = u.double() - u.double() @ span @ span.T
@@ -240,7 +238,7 @@ def test_the_span_leaves_out_no_more_than_rounding():
 
 def test_outputs_that_fill_the_space_have_no_span():
     noise = torch.randn(600, 40, generator=torch.Generator().manual_seed(0))
-    assert output_span(RowBlocks.of(noise)) is None
+    assert output_basis(RowBlocks.of(noise)) is None
 
 
 def test_tanh_by_sigmoid_is_tanh_to_rounding():

@@ -7,11 +7,11 @@ relative L2 error of posterior mean and std over observation sets and points, wi
 import numpy as np
 import pytest
 import torch
-from uqsonet.nn.base import build_model
 
 from uqsonet import baselines
 from uqsonet.baselines import Cokriging, SensorFree
 from uqsonet.data import Functions
+from uqsonet.models.base import build_model
 from uqsonet.posterior import spread
 from uqsonet.problems import get_problem
 from uqsonet.training.optimiser import StackedOptimiser

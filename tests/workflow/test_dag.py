@@ -280,7 +280,9 @@ def test_a_new_problem_and_a_new_method_need_one_file_each(editable: Project) ->
     text = text.replace('name = "diffusion1d"', 'name = "reaction1d"').replace("std=0.5", "std=0.4")
     (source / "problems/reaction1d.py").write_text(text)
     text = (source / "nn/kriging_vidon.py").read_text()
-    text = text.replace('method = "vidon"', 'method = "other"').replace("KrigingVIDON(", "Other(")
+    text = text.replace('method = "vidon"', 'method = "other"').replace(
+        "KarhunenLoeveVIDON(", "Other("
+    )
     (source / "nn/other.py").write_text(text)
     config = yaml.safe_load((editable.path / "config.yaml").read_text())
     recipe = config["recipes"]["tuned"]["diffusion1d"]["vidon"]

@@ -1,4 +1,4 @@
-"""The span of the training outputs: what smooth functions on a grid need of their M values.
+"""An orthonormal basis of the training outputs: smooth functions need few of their M values.
 
 Solutions of smooth equations fill a space of few dimensions. With an orthonormal basis V (M, r) of
 it, ``u = V c``, a product with u costs r instead of M operations (2,601 points in 4.2, some
@@ -23,7 +23,7 @@ ROWS = 512
 """Functions that extend the basis at a time."""
 
 
-def output_span(outputs: RowBlocks) -> Tensor | None:
+def output_basis(outputs: RowBlocks) -> Tensor | None:
     """Return an orthonormal basis (M, r) of the outputs (N, M), float64, or None if r is near M.
 
     One pass. What the basis so far leaves out of a block of functions is decomposed, and

@@ -18,7 +18,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from uqsonet.nn.base import Batch, OperatorModel, Shared
+from uqsonet.models.base import Batch, OperatorModel, Shared
 
 S = TypeVar("S")
 T = TypeVar("T")

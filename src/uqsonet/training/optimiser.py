@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from uqsonet.nn.base import OperatorModel
+from uqsonet.config import TrainingConfig
+from uqsonet.models.base import OperatorModel
 from uqsonet.training.gradients import Workers, add_gradients, twin
 from uqsonet.training.sampler import Stack
-from uqsonet_study.config import TrainingConfig
 
 WARM_UP = 0.05
 """Share of the iterations that the cosine schedule spends rising."""

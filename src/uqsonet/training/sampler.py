@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from uqsonet.config import TrainingConfig
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.seeds import numpy_generator, torch_generator
-from uqsonet_study.config import TrainingConfig
 
 Stack = dict[str, Tensor]
 """Tensors of shape (T, B, ...) for T stacked trials."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from uqsonet.blocks import RowBlocks, column_moments
 from uqsonet.fields import Observations
 from uqsonet.metrics import relative_error
-from uqsonet.nn.base import OperatorModel
+from uqsonet.models.base import OperatorModel
 from uqsonet.posterior import spread
 from uqsonet.reference.files import Reference
 

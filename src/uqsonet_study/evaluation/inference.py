@@ -10,9 +10,9 @@ from statistics import median
 from typing import Any
 
 import torch
-from uqsonet.nn.weights import load
 
 from uqsonet.devices import processor
+from uqsonet.models.weights import load
 from uqsonet.seeds import torch_generator
 from uqsonet.storage.files import provenance, write_text
 

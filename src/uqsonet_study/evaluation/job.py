@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import pandas as pd
 from torch import Tensor
-from uqsonet.nn.ensemble import load_ensemble
-from uqsonet.nn.weights import load_trials
 
 from uqsonet.baselines import build_baseline
 from uqsonet.data import load_functions
+from uqsonet.models.ensemble import load_ensemble
+from uqsonet.models.weights import load_trials
 from uqsonet.posterior import Posterior
 from uqsonet.seeds import torch_generator
 from uqsonet.storage.files import write_text

@@ -89,18 +89,18 @@ def _digest(modules: tuple[str, ...]) -> str:
 
 @cache
 def _methods() -> dict[str, list[str]]:
-    """Return method -> modules in `uqsonet.nn` that define it, found by their text."""
+    """Return method -> modules in `uqsonet.models` that define it, found by their text."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "uqsonet/nn").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "method":
                 name = str(getattr(node.value, "value", None))
-                found.setdefault(name, []).append(f"uqsonet.nn.{path.stem}")
+                found.setdefault(name, []).append(f"uqsonet.models.{path.stem}")
     return found
 
 
 def method_modules(method: str) -> list[str]:
-    """Return the modules in `uqsonet.nn` that define a method; none for what is not trained.
+    """Return the modules in `uqsonet.models` that define a method; none for what is not trained.
 
     Raises
     ------

@@ -13,8 +13,8 @@ import torch
 from uqsonet.data import Functions
 from uqsonet.errors import DataError
 from uqsonet.metrics import relative_error
-from uqsonet.nn.ensemble import load_ensemble
-from uqsonet.nn.weights import load
+from uqsonet.models.ensemble import load_ensemble
+from uqsonet.models.weights import load
 from uqsonet_study.report.figures.sets import Panel, find_sets, load_test
 from uqsonet_study.report.names import method_title
 

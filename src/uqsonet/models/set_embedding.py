@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from uqsonet.nn.mlp import MLP, HeadsMLP, Layers, through_hidden
-from uqsonet_study.config import AttentionNetwork
+from uqsonet.config import AttentionNetwork
+from uqsonet.models.perceptrons import MLP, HeadsMLP, Layers, through_hidden
 
 
 class SetEmbedding(nn.Module):

@@ -1,10 +1,10 @@
-"""The networks that UQ-SONet and VIDON share (sections 2, 3.1): h(O), branch, trunk.
+"""The networks that the paper's UQ-SONet and VIDON share (sections 2, 3.1): h(O), branch, trunk.
 
 The expansion is ``u(y) = factor(y) * sum_n b^n t^n(y)`` with the problem's hard boundary factor.
 
-In training u is known by its coefficients c in the span V of the training outputs
-(`uqsonet.nn.span`), u = V c, and the squared error of an expansion ``B b``, B being the trunk on
-the grid, is that within the span and what B b has outside of it:
+In training u is known by its coefficients c in an orthonormal basis V of the training outputs
+(`uqsonet.models.output_basis`), u = V c, and the squared error of an expansion ``B b``, B being the trunk on
+the grid, is that within the span of V and what B b has outside of it:
 
     |V c - B b|^2 = |c - V^T B b|^2 + b^T (R^T R) b,    R = B - V V^T B.
 
@@ -14,22 +14,27 @@ Before `fit_constants`, or where outputs fill the whole space, V is the identity
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from uqsonet.nn.base import Batch, OperatorModel, Shared
-from uqsonet.nn.span import output_span
 
 from uqsonet.blocks import column_moments
-from uqsonet.data import Functions
+from uqsonet.config import AttentionNetwork
 from uqsonet.errors import ConfigError
 from uqsonet.fields import Observations
-from uqsonet.nn.mlp import MLP
-from uqsonet.nn.set_embedding import SetEmbedding
-from uqsonet_study.config import AttentionNetwork
+from uqsonet.models.base import Batch, OperatorModel, Shared
+from uqsonet.models.output_basis import output_basis
+from uqsonet.models.perceptrons import MLP
+from uqsonet.models.set_embedding import SetEmbedding
+from uqsonet.operator_fields import OperatorFields
+from uqsonet.posterior import Posterior
+
+if TYPE_CHECKING:
+    from uqsonet.data import Functions
 
 BLOCK_VALUES = 1 << 22
 """Values of one hidden layer of all heads in a gradient block (16 MiB): what a block keeps for the
@@ -64,7 +69,7 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
     return found
 
 
-class AttentionModel(OperatorModel):
+class AttentionNetworks(OperatorModel):
     """Set embedding, branch on (h, z) and trunk; z is empty for VIDON."""
 
     input_mean: Tensor
@@ -72,12 +77,12 @@ class AttentionModel(OperatorModel):
     points: Tensor
     factor: Tensor
     places: Tensor
-    span: Tensor | None
+    output_basis: Tensor | None
 
-    def __init__(self, problem: str, config: AttentionNetwork, noise_std: float) -> None:
-        super().__init__(problem, config, noise_std)
+    def __init__(self, fields: OperatorFields, config: AttentionNetwork, noise_std: float) -> None:
+        super().__init__(fields, config, noise_std)
         self.config: AttentionNetwork = config
-        grid = self.problem.grid
+        grid = fields.input.grid
         self.embedding = SetEmbedding(grid.dim, config)
         self.branch = MLP(
             self.embedding.outputs + self.latent_dim,
@@ -85,40 +90,38 @@ class AttentionModel(OperatorModel):
             config.truncation,
             config.activation,
         )
-        self.trunk = MLP(grid.dim, config.trunk, config.truncation, config.activation)
-        training_grid, _ = self.problem.training_grid()
+        self.trunk = MLP(fields.output.grid.dim, config.trunk, config.truncation, config.activation)
+        training_grid, _ = fields.training_grid()
         points = training_grid.points()
         self.register_buffer("points", points.float(), persistent=False)
-        self.register_buffer(
-            "factor", self.problem.boundary_factor(points).float(), persistent=False
-        )
+        self.register_buffer("factor", fields.boundary_factor(points).float(), persistent=False)
         self.register_buffer("places", grid.points().float(), persistent=False)
-        self.register_buffer("span", None, persistent=False)
+        self.register_buffer("output_basis", None, persistent=False)
         self.register_buffer("input_mean", torch.zeros(()))
         self.register_buffer("input_std", torch.ones(()))
 
     def fit_constants(self, functions: Functions) -> None:
-        """Set the span of the outputs and statistics of the input (training data only)."""
-        span = output_span(functions.u_rows)
-        self.span = None if span is None else span.to(self.points)
+        """Set the basis of the outputs and statistics of the input (training data only)."""
+        basis = output_basis(functions.u_rows)
+        self.output_basis = None if basis is None else basis.to(self.points)
         if self.config.standardise_inputs:
             size, points = functions.kappa_rows.shape
-            means, stds = column_moments(functions.field_rows())
+            means, stds = column_moments(functions.transformed_inputs())
             mean = means.mean()
             squares = (size - 1) * stds.square().sum() + size * (means - mean).square().sum()
             self.input_mean.copy_(mean)
             self.input_std.copy_((squares / (size * points - 1)).sqrt())
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
-        """Return the outputs on the training grid, or their coefficients in `span`."""
+        """Return the outputs on the training grid, or their coefficients in `output_basis`."""
         points = functions.u_rows.shape[1]
         if points != len(self.points):
             raise ConfigError(f"outputs have {points} points, expected {len(self.points)}")
-        if self.span is None:
+        if self.output_basis is None:
             return {"u": functions.u}
-        coefficients, first = torch.empty(functions.size, self.span.shape[1]), 0
+        coefficients, first = torch.empty(functions.size, self.output_basis.shape[1]), 0
         for block in functions.u_rows.blocks():
-            coefficients[first : first + len(block)] = block.double() @ self.span.double()
+            coefficients[first : first + len(block)] = block.double() @ self.output_basis.double()
             first += len(block)
         return {"u": coefficients}
 
@@ -127,23 +130,23 @@ class AttentionModel(OperatorModel):
         return [self._shared_decoder, partial(self._shared_layers, batch)]
 
     def _shared_decoder(self) -> Shared:
-        """Return the trunk on the training grid, in coordinates of the span if there is one."""
+        """Return the trunk on the training grid, in coordinates of the basis if there is one."""
         trunk = self.factor[:, None] * self.trunk(self.points)
-        if self.span is None:
+        if self.output_basis is None:
             return {"decoder": (trunk,)}
-        inside = self.span.T @ trunk
-        outside = trunk - self.span @ inside
+        inside = self.output_basis.T @ trunk
+        outside = trunk - self.output_basis @ inside
         return {"decoder": (inside, outside.T @ outside)}
 
     def _shared_layers(self, batch: Batch) -> Shared:
         """Return layers ready for use.
 
-        Sensors of a batch stand on points of the problem's grid. Where there are more sensors than
+        Sensors of a batch stand on points of the input's grid. Where there are more sensors than
         points, each point is embedded once.
         """
         found = self.embedding.prepared(batch["values"].shape[1])
         found["branch"] = self.branch.prepared()
-        if "layout" in batch and batch["layout"].numel() >= len(self.places):
+        if "index" in batch and batch["index"].numel() >= len(self.places):
             layers = found.pop("location")
             places = self.embedding.location.evaluate(layers, self._scaled(self.places))
             found["places"] = (places,)
@@ -158,7 +161,7 @@ class AttentionModel(OperatorModel):
     def embed_batch(self, shared: Shared, batch: Batch) -> Tensor:
         """Return h(O) of training samples, shape (B, H q)."""
         if "places" in shared:
-            placed = rows_of(shared["places"][0], batch["layout"])
+            placed = rows_of(shared["places"][0], batch["index"])
         else:
             scaled = self._scaled(batch["locations"])
             placed = self.embedding.location.evaluate(shared["location"], scaled)
@@ -177,20 +180,33 @@ class AttentionModel(OperatorModel):
     def _scaled(self, locations: Tensor) -> Tensor:
         if not self.config.standardise_inputs:
             return locations
-        lower = locations.new_tensor(self.problem.grid.lower)
-        upper = locations.new_tensor(self.problem.grid.upper)
+        lower = locations.new_tensor(self.fields.input.grid.lower)
+        upper = locations.new_tensor(self.fields.input.grid.upper)
         return 2 * (locations - lower) / (upper - lower) - 1
 
     def _standardised(self, values: Tensor) -> Tensor:
         if not self.config.standardise_inputs:
             return values
-        return (self.problem.transform.forward(values) - self.input_mean) / self.input_std
+        return (self.fields.input.transform.forward(values) - self.input_mean) / self.input_std
+
+    @torch.no_grad()
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+    ) -> Posterior:
+        """Return the law of u given sensors, at the noise of training (`OperatorModel.condition`)."""
+        observations, single = self.fields.input.observations(locations, values, mask)
+        self.level(noise_std)
+        return self._posterior(self.embed_observations(observations), single)
+
+    @abstractmethod
+    def _posterior(self, h: Tensor, single: bool) -> Posterior:
+        """Return the law of u given h(O) (B, H q)."""
 
     def basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return offset zero (M,) and the trunk with its boundary factor (M, p), float64."""
         with torch.no_grad():
             trunk = self.trunk(queries.to(self.points)).double()
-        factor = self.problem.boundary_factor(queries.double())
+        factor = self.fields.boundary_factor(queries.double())
         return torch.zeros_like(factor), factor[:, None] * trunk
 
     def decode(self, coefficients: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""UQ-SONet, section 3: a conditional variational autoencoder on h(O).
+"""The paper's attention model (architecture `attention`): UQ-SONet as in section 3, and VIDON.
+
+UQ-SONet is a conditional variational autoencoder on h(O).
 
 Decoder (eq:decoder): branch on (h, z), trunk, variance M sigma_u^2. Encoder: q(z | O, u) with
 diagonal covariance from (h, u on the training grid). Loss (eq:loss): the negative ELBO. Inference
@@ -12,13 +14,13 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from uqsonet.nn.base import Batch, Shared, register
 
-from uqsonet.fields import Observations
-from uqsonet.nn.attention import AttentionModel
-from uqsonet.nn.mlp import MLP
-from uqsonet.posterior import LatentPosterior, Posterior
-from uqsonet_study.config import AttentionNetwork
+from uqsonet.config import AttentionNetwork
+from uqsonet.models.attention_networks import AttentionNetworks
+from uqsonet.models.base import Batch, Shared, register
+from uqsonet.models.perceptrons import MLP
+from uqsonet.operator_fields import OperatorFields
+from uqsonet.posterior import LatentPosterior, PointPosterior, Posterior
 
 ACTIVE_NATS = 0.01
 """A latent unit counts as active above this mean KL (in nats)."""
@@ -42,17 +44,17 @@ def scaled_squared_error(
     return torch.nn.functional.mse_loss(prediction, u) / (2 * noise_variance)
 
 
-def reconstruction(model: AttentionModel, shared: Shared, b: Tensor, u: Tensor) -> Tensor:
+def reconstruction(model: AttentionNetworks, shared: Shared, b: Tensor, u: Tensor) -> Tensor:
     """Return the scaled squared error of the expansions with coefficients b (B, p).
 
     Parameters
     ----------
-    model : AttentionModel
+    model : AttentionNetworks
     shared : dict of Tensor
         From `model.shared`.
     b : Tensor, shape (B, p)
     u : Tensor, shape (B, M) or (B, r)
-        On the training grid, or coefficients in the span of the outputs.
+        On the training grid, or coefficients in the basis of the outputs.
     """
     variance = model.config.noise_variance
     decoder, *outside = shared["decoder"]
@@ -64,14 +66,14 @@ def reconstruction(model: AttentionModel, shared: Shared, b: Tensor, u: Tensor) 
 
 
 @register("attention")
-class UQSONet(AttentionModel):
+class AttentionModel(AttentionNetworks):
     """The paper's model, with the sizes of tab:NN from the configuration."""
 
     method = "uqsonet"
 
-    def __init__(self, problem: str, config: AttentionNetwork, noise_std: float) -> None:
+    def __init__(self, fields: OperatorFields, config: AttentionNetwork, noise_std: float) -> None:
         self.latent_dim = config.latent_dim
-        super().__init__(problem, config, noise_std)
+        super().__init__(fields, config, noise_std)
         inputs = self.embedding.outputs + len(self.points)
         self.encoder = MLP(inputs, config.encoder, 2 * config.latent_dim, config.activation)
 
@@ -82,12 +84,12 @@ class UQSONet(AttentionModel):
     def _shared_encoder(self) -> Shared:
         """Return the encoder's layers, the first one cut in what acts on h and what on u.
 
-        On coefficients in the span V, a weight W acts as V^T W.
+        On coefficients in the basis V, a weight W acts as V^T W.
         """
         weight, *rest = self.encoder.prepared()
         for_h, for_u = weight.split([self.embedding.outputs, len(self.points)])
-        if self.span is not None:
-            for_u = self.span.T @ for_u
+        if self.output_basis is not None:
+            for_u = self.output_basis.T @ for_u
         return {"encoder": (for_u, for_h, *rest)}
 
     def encode(self, shared: Shared, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,7 +100,7 @@ class UQSONet(AttentionModel):
         shared : Shared
         h : Tensor, shape (B, H q)
         u : Tensor, shape (B, M) or (B, r)
-            On the training grid, or coefficients in the span of the outputs.
+            On the training grid, or coefficients in the basis of the outputs.
         """
         for_u, for_h, bias, *rest = shared["encoder"]
         # u needs no gradient, so it enters apart from h.
@@ -129,9 +131,7 @@ class UQSONet(AttentionModel):
         active = (per_unit > ACTIVE_NATS).sum().to(per_unit.dtype)
         return means | {"kl": per_unit.sum(), "active_units": active}
 
-    def _posterior(self, observations: Observations, noise_std: float, single: bool) -> Posterior:
-        h = self.embed_observations(observations)
-
+    def _posterior(self, h: Tensor, single: bool) -> Posterior:
         def draw(size: int, generator: torch.Generator) -> Tensor:
             shape = (len(h), size, self.latent_dim)
             z = torch.randn(shape, generator=generator, device=generator.device).to(h)
@@ -139,4 +139,31 @@ class UQSONet(AttentionModel):
                 pair = torch.cat([h[:, None, :].expand(-1, size, -1), z], dim=-1)
                 return self.branch(pair).double()
 
-        return LatentPosterior(self.problem.grid, self.basis, single, draw)
+        return LatentPosterior(self.fields.output.grid, self.basis, single, draw)
+
+
+@register("attention")
+class AttentionVIDON(AttentionNetworks):
+    """VIDON (Prasthofer et al. 2022): the same networks without z, trained to the mean.
+
+    Deterministic: `condition(...).mean` works, every spread raises.
+    """
+
+    method = "vidon"
+    probabilistic = False
+
+    def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the mean squared error over batch and points, in the units of eq:loss."""
+        return self.block_loss(self.shared(batch), batch, normals)
+
+    def block_loss(
+        self, shared: Shared, batch: Batch, normals: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the same for some samples of a batch."""
+        b = self.branch.evaluate(shared["branch"], self.embed_batch(shared, batch))
+        error = reconstruction(self, shared, b, batch["u"])
+        return error, {"reconstruction": error}
+
+    def _posterior(self, h: Tensor, single: bool) -> Posterior:
+        mean, grid = self.branch(h).double(), self.fields.output.grid
+        return PointPosterior(grid, self.basis, single, mean, self.method)
