@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from uqsonet.blocks import RunningMoments
-from uqsonet.gaussian_process import GaussianLaw
 
 BURES_MODES = 32
 """Leading principal components on which the Gaussian W2 is computed."""
@@ -71,28 +70,6 @@ def gaussian_moments(mean: Tensor, factor: Tensor, vectors: Tensor) -> Moments:
     """
     modes = vectors.T @ factor
     return Moments(mean, factor.square().sum(1), vectors.T @ mean, modes @ modes.T)
-
-
-class AffineImage:
-    """Exact moments of ``offset + xi @ response`` under Gaussian laws of the coordinates xi.
-
-    Parameters
-    ----------
-    offset : Tensor, shape (n,)
-    response : Tensor, shape (r, n)
-    vectors : Tensor, shape (n, k)
-        Test vectors of the modes.
-    """
-
-    def __init__(self, offset: Tensor, response: Tensor, vectors: Tensor) -> None:
-        self._response, self._vectors = response, vectors
-        self._prior = gaussian_moments(offset, response.T, vectors)
-
-    def moments(self, law: GaussianLaw) -> Moments:
-        """Return the moments: those of the prior, less what the sensors take away."""
-        taken = law.variance_reduction.sqrt()[:, None] * law.directions
-        shift = law.mean @ self._response
-        return self._prior - gaussian_moments(-shift, (taken @ self._response).T, self._vectors)
 
 
 class SampleMoments(RunningMoments):
