@@ -39,20 +39,11 @@ class Moments:
         return self.variance.clamp_min(0).sqrt()
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(
-            self.mean + other.mean,
-            self.variance + other.variance,
-            self.mode_mean + other.mode_mean,
-            self.mode_covariance + other.mode_covariance,
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Moments(*(own + others for own, others in pairs))
 
     def __mul__(self, factor: float) -> Moments:
-        return Moments(
-            self.mean * factor,
-            self.variance * factor,
-            self.mode_mean * factor,
-            self.mode_covariance * factor,
-        )
+        return Moments(*(value * factor for value in vars(self).values()))
 
     def __sub__(self, other: Moments) -> Moments:
         return self + other * -1.0
