@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from uqsonet import blocks, modes
-from uqsonet.blocks import RowBlocks, column_moments
+from uqsonet.blocks import RowBlocks, RunningMoments, column_moments, least_squares
 from uqsonet.errors import ConfigError
 from uqsonet.modes import empirical_modes
 
@@ -44,6 +44,29 @@ def test_column_moments_are_those_of_the_whole(monkeypatch, values):
     mean, std = column_moments(RowBlocks.of(matrix))
     torch.testing.assert_close(mean, matrix.double().mean(0), rtol=1e-13, atol=0)
     torch.testing.assert_close(std, matrix.double().std(0), rtol=1e-12, atol=0)
+    if values > matrix.numel():  # one block
+        assert torch.equal(mean, matrix.double().mean(0))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 200])
+def test_running_covariance_is_that_of_the_whole(rows):
+    matrix = fields(200, 7, 1.0) + 1e4  # a mean much larger than the spread
+    moments = RunningMoments(lambda centred: centred.T @ centred)
+    moments.add_all(matrix.split(rows))
+    expected = torch.cov(matrix.double().T)
+    torch.testing.assert_close(moments.covariance, expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(moments.variance, expected.diagonal(), rtol=1e-9, atol=0)
+    torch.testing.assert_close(moments.mean, matrix.double().mean(0), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("rows", [30, 200])
+def test_least_squares_of_blocks_is_that_of_the_whole(rows):
+    inputs, outputs = torch.randn(2, 200, 5, generator=torch.Generator().manual_seed(0)).double()
+    inputs[:, 3] = 0  # carries nothing and gets no weight
+    found = least_squares(zip(inputs.split(rows), outputs.split(rows), strict=True))
+    expected = torch.linalg.pinv(inputs) @ outputs
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert found[3].abs().max() < 1e-15
 
 
 def exact_modes(matrix: torch.Tensor, count: int):

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -21,10 +22,11 @@ from uqsonet.baselines import Cokriging
 from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
 from uqsonet.problems import get_problem
+from uqsonet.storage import arrays
 from uqsonet.storage.arrays import write_arrays
-from uqsonet.storage.files import file_digest
+from uqsonet.storage.files import file_digest, provenance
 from uqsonet.storage.reading import ArrayFile
-from uqsonet_study import simulation
+from uqsonet_study import parts, simulation
 from uqsonet_study.check import check_path
 from uqsonet_study.config import ProblemConfig
 from uqsonet_study.simulation import simulate, simulate_shard
@@ -126,6 +128,22 @@ def test_shards_of_another_run_are_refused(
     simulate("toy_linear", config, 7, tmp_path / "fresh.h5", **changes)
     assert file_digest(tmp_path / "f.h5") == file_digest(tmp_path / "fresh.h5")
     assert not state.exists()
+
+
+def test_another_version_of_the_package_keeps_finished_parts(tmp_path, monkeypatch, whole):
+    state = interrupted(tmp_path, monkeypatch, 5)
+    for module in (parts, arrays):
+        monkeypatch.setattr(module, "provenance", released(provenance()))
+    made = count_shards(monkeypatch)
+    simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", state)
+    assert len(made) == 3
+    with ArrayFile(tmp_path / "f.h5", "functions") as file:
+        assert file.meta["versions"]["uqsonet"] == "99.0.0"
+
+
+def released(found: dict) -> Callable[[], dict]:
+    """Return the versions of a later release, in the same environment."""
+    return lambda: found | {"versions": found["versions"] | {"uqsonet": "99.0.0"}}
 
 
 def test_a_stop_while_the_file_is_put_together_loses_no_shard(tmp_path, monkeypatch, whole):

@@ -42,9 +42,7 @@ class GaussianLaw:
     def root(self) -> Float[Tensor, "*batch r r"]:
         """The symmetric root of the covariance as a matrix."""
         rank = self.mean.shape[-1]
-        identity = torch.eye(rank, dtype=self.mean.dtype, device=self.mean.device)
-        seen = self.std_reduction[..., None] * self.directions
-        return identity - self.directions.transpose(-1, -2) @ seen
+        return self.spread(torch.eye(rank, dtype=self.mean.dtype, device=self.mean.device))
 
     def spread(self, rows: Float[Tensor, "*rows k r"]) -> Float[Tensor, "*result k r"]:
         """Return ``rows @ root`` without forming the root."""

@@ -186,7 +186,9 @@ class PartStore:
             return None
         try:
             with ArrayFile(path, "part") as file:
-                found = {k: v for k, v in file.meta.items() if k not in provenance()}
+                found = dict(file.meta)
+                for key in provenance():  # what every file has; `libraries` is compared instead
+                    found.pop(key, None)
                 seconds = float(found.pop("seconds", 0.0))
                 expected = {**self._identity, **vars(part)}
                 keys = sorted({*found, *expected})

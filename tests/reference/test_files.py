@@ -119,7 +119,7 @@ def test_rows_in_parts_are_the_rows_whatever_the_number_of_processes(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_reference_computes_only_what_is_missing(tmp_path, workers):
+def test_a_killed_reference_computes_only_what_is_missing(tmp_path, workers, caplog):
     def dies(s: int) -> dict[str, torch.Tensor]:
         if s >= 2 * SETS:
             raise KeyboardInterrupt
@@ -140,7 +140,9 @@ def test_a_killed_reference_computes_only_what_is_missing(tmp_path, workers):
     made = sorted(int(path.name[5:]) for path in tmp_path.glob("made-*"))
     assert made == list(range(SETS, 3 * SETS))
     assert [float(one["mean"][0]) for one in found] == list(range(3 * SETS))
+    assert "a part is made again" in caplog.text and second.name in caplog.text
     again = PartStore(tmp_path, {"a": 2}).rows(2, row)  # parts of another run are not used
+    assert "of another run: a, kept, size changed" in caplog.text
     assert len(again) == 2 and first.exists()
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from uqsonet.gaussian import GaussianLaw
 from uqsonet.problems import Problem
 from uqsonet.reference.directions import Directions
-from uqsonet.reference.moments import AffineImage, Moments
+from uqsonet.reference.moments import Moments, gaussian_moments
 
 BATCH = 64
 """Coefficients whose responses are held together."""
@@ -30,14 +30,29 @@ SOLVE_DTYPE = torch.float32
 """Responses are solved to 1e-5 (TOLERANCE of the solver), far below the sampling error over k."""
 
 
-class ClosedForm(AffineImage):
-    """Moments of u under any Gaussian law of the input of a fixed affine operator."""
+class ClosedForm:
+    """Exact moments of u under Gaussian laws of the input of a fixed affine operator.
+
+    Parameters
+    ----------
+    problem : Problem
+        Affine in kappa, without an intrinsic input.
+    vectors : Tensor, shape (n, k)
+        Test vectors of the modes.
+    """
 
     def __init__(self, problem: Problem, vectors: Tensor) -> None:
         field = problem.prior
         every = torch.cat([field.mean[None], field.fluctuation(torch.eye(field.rank).double())])
         u = problem.respond_affine(None, every)[0]
-        super().__init__(u[0], u[1:], vectors)
+        self._response, self._vectors = u[1:], vectors
+        self._prior = gaussian_moments(u[0], self._response.T, vectors)
+
+    def moments(self, law: GaussianLaw) -> Moments:
+        """Return the moments: those of the prior, less what the sensors take away."""
+        taken = law.variance_reduction.sqrt()[:, None] * law.directions
+        shift = law.mean @ self._response
+        return self._prior - gaussian_moments(-shift, (taken @ self._response).T, self._vectors)
 
 
 class OperatorMoments:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from uqsonet.blocks import RunningMoments
-from uqsonet.gaussian import GaussianLaw
 
 BURES_MODES = 32
 """Leading principal components on which the Gaussian W2 is computed."""
@@ -40,20 +39,11 @@ class Moments:
         return self.variance.clamp_min(0).sqrt()
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(
-            self.mean + other.mean,
-            self.variance + other.variance,
-            self.mode_mean + other.mode_mean,
-            self.mode_covariance + other.mode_covariance,
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Moments(*(own + others for own, others in pairs))
 
     def __mul__(self, factor: float) -> Moments:
-        return Moments(
-            self.mean * factor,
-            self.variance * factor,
-            self.mode_mean * factor,
-            self.mode_covariance * factor,
-        )
+        return Moments(*(value * factor for value in vars(self).values()))
 
     def __sub__(self, other: Moments) -> Moments:
         return self + other * -1.0
@@ -71,28 +61,6 @@ def gaussian_moments(mean: Tensor, factor: Tensor, vectors: Tensor) -> Moments:
     """
     modes = vectors.T @ factor
     return Moments(mean, factor.square().sum(1), vectors.T @ mean, modes @ modes.T)
-
-
-class AffineImage:
-    """Exact moments of ``offset + xi @ response`` under Gaussian laws of the coordinates xi.
-
-    Parameters
-    ----------
-    offset : Tensor, shape (n,)
-    response : Tensor, shape (r, n)
-    vectors : Tensor, shape (n, k)
-        Test vectors of the modes.
-    """
-
-    def __init__(self, offset: Tensor, response: Tensor, vectors: Tensor) -> None:
-        self._response, self._vectors = response, vectors
-        self._prior = gaussian_moments(offset, response.T, vectors)
-
-    def moments(self, law: GaussianLaw) -> Moments:
-        """Return the moments: those of the prior, less what the sensors take away."""
-        taken = law.variance_reduction.sqrt()[:, None] * law.directions
-        shift = law.mean @ self._response
-        return self._prior - gaussian_moments(-shift, (taken @ self._response).T, self._vectors)
 
 
 class SampleMoments(RunningMoments):
