@@ -48,7 +48,7 @@ def fast_tanh(x: Tensor) -> Tensor:
 ACTIVATIONS = {"tanh": fast_tanh, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
 
 
-def through_hidden(x: Tensor, layers: Layers, activation: Callable[[Tensor], Tensor]) -> Tensor:
+def through_hidden(x: Tensor, layers: Sequence[Tensor], activation: Callable[[Tensor], Tensor]) -> Tensor:
     """Lead rows x through hidden layers, each with the activation after it."""
     product = torch.addmm if x.ndim == 2 else torch.baddbmm
     for weight, bias in zip(layers[::2], layers[1::2], strict=True):
