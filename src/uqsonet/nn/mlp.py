@@ -12,7 +12,6 @@ Layers = tuple[Tensor, ...]
 """Weights and biases in turns: (inputs, outputs) and (outputs,), the first bias also
 (rows, outputs); or of H perceptrons side by side (H, inputs, outputs) and (H, 1, outputs)."""
 
-
 ACTIVATIONS = {"tanh": torch.sigmoid_, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
 """What follows the product of a hidden layer; for tanh with the weights of `by_sigmoid`."""
 
@@ -33,7 +32,9 @@ def by_sigmoid(layers: Layers) -> Layers:
     return tuple(found)
 
 
-def through_hidden(x: Tensor, layers: Layers, activation: Callable[[Tensor], Tensor]) -> Tensor:
+def through_hidden(
+    x: Tensor, layers: Sequence[Tensor], activation: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Lead rows x through hidden layers, each with the activation after it."""
     product = torch.addmm if x.ndim == 2 else torch.baddbmm
     for weight, bias in zip(layers[::2], layers[1::2], strict=True):
