@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,42 +12,29 @@ Layers = tuple[Tensor, ...]
 """Weights and biases in turns: (inputs, outputs) and (outputs,), the first bias also
 (rows, outputs); or of H perceptrons side by side (H, inputs, outputs) and (H, 1, outputs)."""
 
-
-class _Tanh(torch.autograd.Function):
-    """``tanh(x) = 1 - 2 sigmoid(-2 x)``, in three passes; one leads back."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return torch.rsub((-2.0 * x).sigmoid_(), 1.0, alpha=2.0)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return torch.ops.aten.tanh_backward(*gradients, *ctx.saved_tensors)
+ACTIVATIONS = {"tanh": torch.sigmoid_, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
+"""What follows the product of a hidden layer; for tanh with the weights of `by_sigmoid`."""
 
 
-def fast_tanh(x: Tensor) -> Tensor:
-    """Return tanh(x), to rounding (1e-7).
+def by_sigmoid(layers: Layers) -> Layers:
+    """Return the layers of a tanh perceptron for states ``s = sigmoid(2 x)``.
 
     On a CPU torch.tanh takes six times as long as torch.sigmoid, and in narrow layers longer than
-    the matrix products.
+    the matrix products. With ``tanh(x) = 2 s - 1`` the next layer, of weight W and bias b, is
+    ``s (2 W) + (b - 1^T W)``. The factor 2 within the sigmoid goes into the weights as well.
     """
-    if x.device.type != "cpu":
-        return torch.tanh(x)
-    found = _Tanh.apply(x)
-    assert isinstance(found, Tensor)
-    return found
+    found: list[Tensor] = []
+    for weight, bias in zip(layers[::2], layers[1::2], strict=True):
+        if found:
+            bias = bias - weight.sum(-2, keepdim=bias.ndim > 1)
+        inner, outer = 2.0 if found else 1.0, 2.0 if len(found) < len(layers) - 2 else 1.0
+        found += [inner * outer * weight, outer * bias]
+    return tuple(found)
 
 
-ACTIVATIONS = {"tanh": fast_tanh, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
-
-
-def through_hidden(x: Tensor, layers: Sequence[Tensor], activation: Callable[[Tensor], Tensor]) -> Tensor:
+def through_hidden(
+    x: Tensor, layers: Sequence[Tensor], activation: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Lead rows x through hidden layers, each with the activation after it."""
     product = torch.addmm if x.ndim == 2 else torch.baddbmm
     for weight, bias in zip(layers[::2], layers[1::2], strict=True):
@@ -78,7 +64,8 @@ class MLP(nn.Module):
     def prepared(self) -> Layers:
         """Return the layers as `evaluate` reads them."""
         linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
-        return tuple(tensor for layer in linear for tensor in (layer.weight.T, layer.bias))
+        layers = tuple(tensor for layer in linear for tensor in (layer.weight.T, layer.bias))
+        return by_sigmoid(layers) if self.activation is torch.sigmoid_ else layers
 
     def evaluate(self, layers: Layers, x: Tensor) -> Tensor:
         """Map (..., inputs) to (..., outputs) with layers in place of the module's own ones."""
@@ -115,9 +102,10 @@ class HeadsMLP(nn.Module):
         self.activation = ACTIVATIONS[activation]
 
     def prepared(self) -> Layers:
-        """Return weights and biases in turns."""
+        """Return the layers as `forward` and `SetEmbedding` read them."""
         pairs = zip(self.weights, self.biases, strict=True)
-        return tuple(tensor for pair in pairs for tensor in pair)
+        layers = tuple(tensor for pair in pairs for tensor in pair)
+        return by_sigmoid(layers) if self.activation is torch.sigmoid_ else layers
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (k, inputs) to (heads, k, outputs)."""

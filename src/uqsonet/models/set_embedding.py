@@ -96,9 +96,9 @@ class SetEmbedding(nn.Module):
         self, layers: Mapping[str, Layers], tokens: Tensor, m: int, mask: Tensor | None
     ) -> Tensor:
         """Return the weighted average (H, B, width) of what enters the last layer of v_l."""
-        heads, activation = layers["heads"], self.projection.activation
+        heads = layers["heads"]
         rows = tokens.expand(len(heads[0]), *tokens.shape)
-        hidden = through_hidden(rows, heads, activation)
+        hidden = through_hidden(rows, heads, self.projection.activation)
         if "score" not in layers:
             return hidden
         for_scores, hidden = hidden.chunk(2)
