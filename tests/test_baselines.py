@@ -78,7 +78,7 @@ def test_cokriging_copes_with_inputs_of_low_rank(toy_files):
     functions = load_functions(toy_files.functions, "training")
     found = Cokriging(functions, 0.5).condition([0.25], [1.3])
     assert found.mean().isfinite().all() and found.std().isfinite().all()
-    exact_mean, exact = functions.problem.exact_posterior(
+    exact_mean, exact = get_problem(functions.fields.name).exact_posterior(
         torch.tensor([[0.25]]), torch.tensor([1.3]), 0.5, functions.fields.input.grid.points()
     )
     assert (found.mean() - exact_mean).norm() < 0.1 * exact_mean.norm()

@@ -1,5 +1,8 @@
 """The Karhunen-Loeve architecture before training is cokriging, plus slopes of the covariance."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -21,19 +24,31 @@ def functions() -> Functions:
 @pytest.fixture(scope="module")
 def model(functions: Functions) -> KarhunenLoeveModel:
     network = KarhunenLoeveNetwork(input_modes=256, output_modes=64, branch=[8])
-    model = KarhunenLoeveModel("elliptic_sde1d", network, 0.1)
+    model = KarhunenLoeveModel(get_problem("elliptic_sde1d").fields, network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
     return model
 
 
+@contextmanager
+def zeroed(*tensors: torch.Tensor) -> Iterator[None]:
+    """Set tensors of a shared model to zero, and back whatever happens."""
+    kept = [tensor.clone() for tensor in tensors]
+    try:
+        for tensor in tensors:
+            tensor.zero_()
+        yield
+    finally:
+        for tensor, values in zip(tensors, kept, strict=True):
+            tensor.copy_(values)
+
+
 def test_untrained_and_without_slopes_it_samples_the_law_of_cokriging(functions, model):
     x, y = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
     queries = functions.fields.training_grid()[0].points()
-    slopes = model.intrinsic_slopes.clone()
-    model.intrinsic_slopes.zero_()
-    law, exact = model.condition(x, y), Cokriging(functions, 0.1).condition(x, y)
-    model.intrinsic_slopes.copy_(slopes)
+    with zeroed(model.residual_slopes):
+        law = model.condition(x, y)
+    exact = Cokriging(functions, 0.1).condition(x, y)
     sample = law.sample(40_000, queries, torch.Generator().manual_seed(0))
     std = exact.std(queries)
     inside = std > 1e-6
@@ -46,12 +61,8 @@ def test_without_the_intrinsic_latent_the_band_would_be_too_narrow(functions, mo
     x, y = [[-0.6], [0.1]], [1.4, 2.0]
     queries = functions.fields.training_grid()[0].points()
     whole = model.condition(x, y).std(queries)
-    kept = model.intrinsic_covariance.clone(), model.intrinsic_slopes.clone()
-    model.intrinsic_covariance.zero_()
-    model.intrinsic_slopes.zero_()
-    assert model.condition(x, y).std(queries).mean() < 0.9 * whole.mean()
-    model.intrinsic_covariance.copy_(kept[0])
-    model.intrinsic_slopes.copy_(kept[1])
+    with zeroed(model.residual_covariance, model.residual_slopes):
+        assert model.condition(x, y).std(queries).mean() < 0.9 * whole.mean()
 
 
 def test_sample_functions_have_the_skewness_of_the_operators_own_randomness(functions):
@@ -61,8 +72,7 @@ def test_sample_functions_have_the_skewness_of_the_operators_own_randomness(func
     amplitude = (0.5 * torch.randn(functions.size, 1, generator=generator)).exp()
     u = amplitude * (1 - grid[:, 0] ** 2)
     other = Functions(functions.fields, "training", functions.kappa, u.float())
-    model = KarhunenLoeveModel(
-        "elliptic_sde1d", KarhunenLoeveNetwork(input_modes=16, output_modes=4, branch=[4]), 0.1
+    model = KarhunenLoeveModel(get_problem("elliptic_sde1d").fields, KarhunenLoeveNetwork(input_modes=16, output_modes=4, branch=[4]), 0.1
     )
     with torch.no_grad():
         model.fit_constants(other)
@@ -95,7 +105,7 @@ def test_fixed_operators_have_no_intrinsic_latent():
 def nonlinear(functions):
     """A model whose perceptron does something: random weights."""
     network = KarhunenLoeveNetwork(input_modes=64, output_modes=24, branch=[16])
-    model = KarhunenLoeveModel("elliptic_sde1d", network, 0.1)
+    model = KarhunenLoeveModel(get_problem("elliptic_sde1d").fields, network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
         generator = torch.Generator().manual_seed(5)
@@ -131,10 +141,10 @@ def test_what_training_explains_is_no_longer_left_open(nonlinear):
         added = (nonlinear.linear(a) + nonlinear.network(a)).double()
         left, slopes = nonlinear._left_open()
     explained = added.T @ added / size
-    total = nonlinear.intrinsic_covariance
+    total = nonlinear.residual_covariance
     assert (left + explained - total).norm() < 0.05 * explained.norm()
     along = (a[:, :1].double() * added).T @ added / size
-    change = nonlinear.intrinsic_slopes[0].double() - slopes[0]
+    change = nonlinear.residual_slopes[0].double() - slopes[0]
     assert (change - along).norm() < 0.2 * along.norm() + 0.02 * explained.norm()
 
 
@@ -147,7 +157,7 @@ def test_changed_weights_are_noticed(nonlinear):
 
 def test_without_the_skip_the_perceptron_starts_at_the_mean_of_u(functions):
     network = KarhunenLoeveNetwork(input_modes=16, output_modes=8, branch=[8], linear_skip=False)
-    model = KarhunenLoeveModel("elliptic_sde1d", network, 0.1)
+    model = KarhunenLoeveModel(get_problem("elliptic_sde1d").fields, network, 0.1)
     with torch.no_grad():
         model.fit_constants(functions)
     assert not [name for name, _ in model.named_parameters() if name.startswith("linear")]

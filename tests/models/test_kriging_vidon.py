@@ -61,14 +61,14 @@ def test_order_and_padding_of_sensors_have_no_influence(model):
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
 def test_the_embedding_is_mean_and_variance_of_the_dense_posterior(model, noise_std):
-    observations, _ = make_observations(PLACES, VALUES)
+    observations, _ = model.fields.input.observations(PLACES, VALUES)
     h = model.embed(observations, noise_std)[0].double()
-    factor, mean = model.kappa_factor.double(), model.kappa_mean
+    factor, mean = model.bases.input_factor.double(), model.bases.input_mean
     stacked = model.fields.input.grid.interpolate(
         torch.cat([mean[:, None], factor], 1), observations.locations[0]
     )
     rows, residual = stacked[:, 1:], observations.values[0].log() - stacked[:, 0]
-    level = noise_std**2 + float(model.nugget) ** 2
+    level = noise_std**2 + float(model.bases.input_remainder) ** 2
     gain = torch.linalg.solve(rows @ rows.T + level * torch.eye(3).double(), rows).T
     expected = torch.cat([gain @ residual, 1 - (gain * rows.T).sum(1)])
     assert (h - expected).abs().max() < 1e-4
@@ -100,7 +100,7 @@ def test_it_learns_a_mean_that_no_linear_predictor_has():
         rows = ToyLinear.shapes(x[..., 0])
         law = condition(rows, y - 1, 1.0, None)
         variance = 1 - (
-            law.std_reduction * (2 - law.std_reduction) * law.directions[..., 0] ** 2
+            law.variance_reduction * law.directions[..., 0] ** 2
         ).sum(-1)
         exact = (law.mean[:, 0] ** 2 + variance)[:, None] * shape
         found = model.condition(x, y).mean(toy.training_grid()[0].points())

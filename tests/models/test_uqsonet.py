@@ -13,6 +13,7 @@ from scipy.stats import norm
 from uqsonet.errors import ConfigError, NoUncertaintyError, ObservationError
 from uqsonet.models.attention import gaussian_kl, scaled_squared_error
 from uqsonet.models.base import build_model
+from uqsonet.problems import get_problem
 from uqsonet_study.config import AttentionNetwork
 
 NETWORK = AttentionNetwork(

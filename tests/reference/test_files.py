@@ -38,14 +38,14 @@ def reference(tmp_path_factory):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reduced_reference_is_written_and_read_back(reference, name):
-    found, problem, noise_std = load_reference(reference(name, 0.2))
-    n, k = problem.grid.size, found.mode_vectors.shape[1]
-    assert problem.name == name and noise_std == 0.2
+    found, fields, noise_std = load_reference(reference(name, 0.2))
+    n, k = fields.output.grid.size, found.mode_vectors.shape[1]
+    assert fields.name == name and noise_std == 0.2
     assert found.mean.shape == found.std.shape == found.repeat_std.shape == (4, n)
     assert found.mode_mean.shape == (4, k) and found.mode_covariance.shape == (4, k, k)
     assert found.samples is None and found.floor_w2 is None
     assert found.observations.counts.tolist() == [2, 2, 5, 5]
-    inside = problem.fields.boundary_factor(problem.grid.points()) > 0
+    inside = fields.boundary_factor(fields.output.grid.points()) > 0
     assert (found.std[:, inside] > 0).all() and found.mean.isfinite().all()
     vectors = found.mode_vectors
     torch.testing.assert_close(found.mode_mean, found.mean @ vectors, rtol=0, atol=1e-6)
@@ -65,8 +65,8 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(reference, n
 def test_the_stated_error_is_of_the_size_of_the_true_one(reference, name):
     """Half the difference of the halves and the error of their mean have the same law."""
     seeds, large = 12, {"diffusion1d": 20_000, "toy_sde2d": 1200}[name]
-    truth, problem, _ = load_reference(reference(name, seed=99, size=large))
-    inside = problem.fields.boundary_factor(problem.grid.points()) > 0
+    truth, fields, _ = load_reference(reference(name, seed=99, size=large))
+    inside = fields.boundary_factor(fields.output.grid.points()) > 0
     found = [load_reference(reference(name, seed=seed))[0] for seed in range(seeds)]
     bound = f.isf(0.0005, seeds, seeds)  # at least one degree of freedom a seed
     for key in ("mean", "std"):
