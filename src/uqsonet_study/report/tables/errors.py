@@ -6,33 +6,50 @@ groups of columns, in the paper's order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pandas as pd
 
-from uqsonet.problems import get_problem
-from uqsonet_study.config import Config
+from uqsonet_study.config import BASELINES, Case, Config, ErrorTable
 from uqsonet_study.config.evaluations import TestEvaluation
-from uqsonet_study.report.names import BRIEF, FLOOR, METRICS, method_title
-from uqsonet_study.report.numbers import Number
-from uqsonet_study.report.tables.captions import budget, noise, opening, tests
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
-from uqsonet_study.report.tables.places import UNTRAINED, Group, Places
-from uqsonet_study.report.tables.records import ERRORS, SKILLS, error_records
-from uqsonet_study.report.tables.text import (
-    DAGGER,
-    EMPTY,
-    HUNDREDTHS,
-    L2,
-    PERCENT,
-    PLUS_MINUS,
-    M,
-    Text,
-    U,
-    plain,
-    quoted,
-    text,
+from uqsonet_study.report.names import FLOOR, MEAN, METRICS, STD, method_title
+from uqsonet_study.report.tables.captions import (
+    budget,
+    distinct,
+    noise,
+    origin,
+    problem_titles,
+    tests,
 )
+from uqsonet_study.report.tables.cells import (
+    Cell,
+    Column,
+    Panel,
+    Table,
+    columns_of,
+    with_interval,
+)
+from uqsonet_study.report.tables.records import (
+    ERRORS,
+    SKILLS,
+    score_records,
+    shown_cases,
+    with_paper,
+)
+from uqsonet_study.report.tables.text import PERCENT
+
+SHORT = {"err_mean": MEAN, "err_std": STD, "skill_mean": MEAN, "skill_std": STD}
+"""Titles of metrics where that of the panel says the rest."""
+
+TITLES = {
+    "paper": "Errors, evaluation “paper”: mean ± standard deviation over trials. Bold: better than "
+    "the paper's value.",
+    "precise": f"Errors, evaluation “precise”, with 95{PERCENT} bootstrap intervals.",
+    "skill": "Skill 1 − err / err(sensor-free), evaluation “precise”, with "
+    f"95{PERCENT} intervals. † Includes zero: no skill is shown.",
+}
 
 
 def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
@@ -43,147 +60,167 @@ def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
     DataError
         If the summary lacks a number or contradicts the configuration.
     """
-    places = Places(name, config, summary)
-    titles = {
-        "paper": text(
-            "Errors, evaluation {label}: mean {pm} standard deviation over trials. "
-            "Bold: better than the paper's value.",
-            label=quoted("paper"),
-            pm=PLUS_MINUS,
-        ),
-        "precise": text(
-            "Errors, evaluation {label}, with 95{percent} bootstrap intervals.",
-            label=quoted("precise"),
-            percent=PERCENT,
-        ),
-        "skill": text(
-            "Skill 1 {minus} err / err(sensor-free), evaluation {label}, with 95{percent} "
-            "intervals. {dagger} Includes zero: no skill is shown.",
-            minus=Text("$-$", "−"),
-            label=quoted("precise"),
-            percent=PERCENT,
-            dagger=DAGGER,
-        ),
-    }
-    columns = {
-        "paper": [*_beside_paper(places), *_plain(places, "paper", UNTRAINED, depth=1)],
-        "precise": [
-            *_intervals(places, ERRORS, 100),
-            *_plain(places, "precise", ("sensor_free", FLOOR)),
-        ],
-        "skill": [*_intervals(places, SKILLS, 1), *_plain(places, "precise", (FLOOR,), SKILLS, 1)],
-    }
-    digits = max(len(f"{row:g}".partition(".")[2]) for row in places.rows)
-    labels = tuple((plain(f"{row:.{digits}f}"),) for row in places.rows)
+    declared = config.tables[name]
+    assert isinstance(declared, ErrorTable)
+    cases = shown_cases(config, name)
+    records = score_records(name, config, cases, summary, error_metrics)
+    records = with_paper(records, config)
+    columns = _ErrorColumns(cases, records, declared.rows)
+    digits = max(len(f"{row:g}".partition(".")[2]) for row in columns.rows)
+    labels = tuple((f"{row:.{digits}f}",) for row in columns.rows)
+    corner = "$m$" if declared.rows == "sensors" else r"$\sigma$"
     panels = [
-        Panel(titles[key], (places.corner,), labels, tuple(found))
-        for key, found in columns.items()
+        Panel(TITLES[key], (corner,), labels, tuple(found))
+        for key, found in (
+            ("paper", columns.beside_paper()),
+            ("precise", columns.precise()),
+            ("skill", columns.skill()),
+        )
         if found
     ]
-    title = get_problem(places.cases[0].problem).title
-    return Table(name, title, _caption(places), tuple(panels)), error_records(places)
+    title = problem_titles(cases)
+    return Table(name, title, title, _caption(config, cases), tuple(panels)), records
 
 
-def _caption(places: Places) -> Text:
-    lines = any(case.cut_lines for case in places.cases)
-    return text(
-        "{opening} Relative {L2} errors of the conditional mean and standard deviation of {u} "
-        "against the reference, {scale}, given {m} sensors{lines}. {noise}; {budget}. {tests}.",
-        opening=opening(places.config, places.cases),
-        L2=L2,
-        u=U,
-        scale=HUNDREDTHS,
-        m=M,
-        lines=", on grid lines and on the whole domain" if lines else "",
-        noise=noise(places.cases),
-        budget=budget(places.config, places.cases),
-        tests=tests(places.config, places.cases),
+def error_metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
+    """Yield evaluation, method and metric of every error and skill of a case."""
+    errors = [*ERRORS, *(f"{error}@{line}" for line in case.cut_lines for error in ERRORS)]
+    for label in case.evaluations:
+        for method in (*case.methods, *BASELINES, FLOOR):
+            for metric in (*errors, *(() if method == "sensor_free" else SKILLS)):
+                yield label, method, metric
+
+
+def _caption(config: Config, cases: Sequence[Case]) -> str:
+    lines = any(case.cut_lines for case in cases)
+    where = ", on grid lines and on the whole domain" if lines else ""
+    return (
+        f"{origin(cases)} Relative $L_2$ errors of the conditional mean and standard deviation of "
+        rf"$u$ against the reference, $\times 10^{{-2}}$, given $m$ sensors{where}. "
+        f"{noise(cases)}; {budget(config, cases)}. {tests(config, cases)}."
     )
 
 
-def _groups(places: Places, metrics: Sequence[str]) -> list[Group]:
-    """Return the groups of columns; skill is measured on the whole domain alone."""
-    return [group for group in places.groups if metrics is not SKILLS or not group.line]
+class _ErrorColumns:
+    """Columns of an error table, made from its numbers.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+    records : DataFrame
+    rows : str
+        ``sensors`` or ``noise_std``.
+    """
+
+    def __init__(self, cases: Sequence[Case], records: pd.DataFrame, rows: str) -> None:
+        self.methods = distinct(method for case in cases for method in case.methods)
+        lines = distinct(line for case in cases for line in case.cut_lines)
+        self.lines = distinct([*map(_equation, lines), "domain" if lines else "", ""])
+        score = records["metric"].str.partition("@")
+        line = score[2].map(lambda line: _equation(line) if line else self.lines[len(lines)])
+        counts = sorted({m for case in cases for m in case.sensors.counts})
+        if rows == "sensors":
+            self.rows: Sequence[float] = counts
+            levels = _levels(cases)
+            pairs = zip(records["experiment"], records["noise_std"], strict=True)
+            level = [levels[pair] for pair in pairs]
+            self.levels = list(levels.values())
+        else:
+            self.rows = sorted({case.noise_std for case in cases})
+            level = [f"$m$ = {m}" for m in records["sensors"]]
+            self.levels = [f"$m$ = {m}" for m in counts]
+        found = records.assign(metric=score[0], line=line, level=level)
+        self.by = rows
+        # Of two experiments with the same noise level as a row, the first is shown.
+        row_and_column = ["evaluation", "method", "metric", "level", "line", rows]
+        self.records = found.drop_duplicates(row_and_column)
+
+    def beside_paper(self) -> list[Column]:
+        """Return the paper's errors beside ours, then those of the baselines."""
+        ours = self.records.assign(source="ours")
+        theirs = ours.assign(
+            source="paper", value=ours["paper"], pm=ours["paper_pm"], paper=math.nan
+        )
+        both = pd.concat([theirs[theirs["value"].notna()], ours])
+        order = {"metric": ERRORS, "source": ["paper", "ours"]}
+
+        def cell(record: Any) -> Cell:
+            return Cell(record.value, record.pm, bold=record.value < record.paper)
+
+        return [
+            *self._columns(both, "paper", self.methods, order, METRICS, cell),
+            # Headings of baselines end one level higher.
+            *self._columns(
+                ours.assign(source=""),
+                "paper",
+                (*BASELINES, FLOOR),
+                {"metric": ERRORS, "source": [""]},
+                SHORT,
+                _value,
+            ),
+        ]
+
+    def precise(self) -> list[Column]:
+        """Return errors with intervals, those of the simplest baselines without."""
+        learned, others = (*self.methods, "cokriging"), ("sensor_free", FLOOR)
+        order = {"metric": ERRORS}
+        return [
+            *self._columns(self.records, "precise", learned, order, METRICS, with_interval),
+            *self._columns(self.records, "precise", others, order, SHORT, _value),
+        ]
+
+    def skill(self) -> list[Column]:
+        """Return skills with intervals, which are marked where they include zero."""
+
+        def cell(record: Any) -> Cell:
+            return with_interval(record, mark="†" if record.low <= 0 <= record.high else "")
+
+        # Skill is measured on the whole domain alone.
+        records, learned = self.records.assign(line=""), (*self.methods, "cokriging")
+        order = {"metric": SKILLS}
+        return [
+            *self._columns(records, "precise", learned, order, SHORT, cell),
+            *self._columns(records, "precise", (FLOOR,), order, SHORT, _value),
+        ]
+
+    def _columns(
+        self,
+        records: pd.DataFrame,
+        label: TestEvaluation,
+        methods: Sequence[str],
+        order: dict[str, Sequence[str]],
+        titles: dict[str, str],
+        cell: Callable[[Any], Cell],
+    ) -> list[Column]:
+        """Return columns under method, level and line, then what `order` adds below them."""
+
+        def heads(method: str, level: str, line: str, metric: str, *below: str) -> tuple[str, ...]:
+            group = ", ".join(filter(None, [level, line]))
+            return (method_title(method), *([group] if group else []), titles[metric], *below)
+
+        above = {"method": methods, "level": self.levels, "line": self.lines}
+        chosen = records[records["evaluation"] == label]
+        return columns_of(chosen, above | order, (self.by, self.rows), heads, cell)
 
 
-def _heads(
-    places: Places, method: str, group: Group, metrics: Sequence[str] = ERRORS
-) -> tuple[Text, ...]:
-    title = places.title(group, _groups(places, metrics))
-    return (plain(method_title(method)), *((title,) if title else ()))
+def _levels(cases: Sequence[Case]) -> dict[tuple[str, float], str]:
+    """Return (experiment, noise level) -> what tells its columns from those of others."""
+    pairs = distinct((case.experiment, case.noise_std) for case in cases)
+    noises = [noise_std for _, noise_std in pairs]
+    found = {}
+    for experiment, noise_std in pairs:
+        words = rf"$\sigma$ = {noise_std:g}" if noise_std else "noiseless"
+        parts = [words] if len(set(noises)) > 1 else []
+        parts += [experiment] if noises.count(noise_std) > 1 else []
+        found[experiment, noise_std] = ", ".join(parts)
+    return found
 
 
-def _column(heads: Sequence[Text], cells: Iterable[Cell]) -> list[Column]:
-    """Return the column, nothing where all its cells are empty."""
-    found = tuple(cells)
-    there = any(cell.value is not None for cell in found)
-    return [Column(tuple(heads), found)] if there else []
+def _equation(line: str) -> str:
+    """Return ``x=0.5`` with its variable as a formula."""
+    axis, _, value = line.partition("=")
+    return f"${axis}$ = {value}"
 
 
-def _beside_paper(places: Places) -> list[Column]:
-    columns = []
-    for method in places.methods:
-        for group in places.groups:
-            for metric in ERRORS:
-                heads = (*_heads(places, method, group), METRICS[metric])
-                theirs, ours = [], []
-                for row in places.rows:
-                    paper = places.paper(method, metric, group, row)
-                    found = places.number("paper", method, metric, group, row)
-                    theirs.append(Cell(paper.paper, paper.paper_pm) if paper else Cell())
-                    ours.append(_with_spread(found, paper and paper.paper))
-                columns += _column((*heads, plain("paper")), theirs)
-                columns += _column((*heads, plain("ours")), ours)
-    return columns
-
-
-def _with_spread(found: Number | None, paper: float | None) -> Cell:
-    if found is None:
-        return Cell()
-    better = paper is not None and 100 * found.value < paper
-    return Cell(100 * found.value, 100 * found.pm, bold=better)
-
-
-def _plain(
-    places: Places,
-    label: TestEvaluation,
-    methods: Sequence[str],
-    metrics: Sequence[str] = ERRORS,
-    scale: float = 100,
-    depth: int = 0,
-) -> list[Column]:
-    """Return columns of values without spread, with `depth` empty headings below."""
-    columns = []
-    for method in methods:
-        for group in _groups(places, metrics):
-            for metric in metrics:
-                numbers = [places.number(label, method, metric, group, row) for row in places.rows]
-                cells = [Cell(scale * found.value) if found else Cell() for found in numbers]
-                head = BRIEF.get(metric, METRICS[metric])
-                heads = _heads(places, method, group, metrics)
-                columns += _column((*heads, head, *depth * (EMPTY,)), cells)
-    return columns
-
-
-def _intervals(places: Places, metrics: Sequence[str], scale: float) -> list[Column]:
-    """Return columns of the precise evaluation with 95 % intervals; no skill is marked."""
-    columns = []
-    for method in (*places.methods, "cokriging"):
-        for group in _groups(places, metrics):
-            for metric in metrics:
-                cells = []
-                for row in places.rows:
-                    found = places.number("precise", method, metric, group, row)
-                    mark = found and metrics is SKILLS and found.low <= 0 <= found.high
-                    cells.append(interval_cell(found, scale, DAGGER if mark else EMPTY))
-                heads = _heads(places, method, group, metrics)
-                columns += _column((*heads, METRICS[metric]), cells)
-    return columns
-
-
-def interval_cell(found: Number | None, scale: float, mark: Text = EMPTY, digits: int = 2) -> Cell:
-    """Return a number with its interval, an empty cell for None."""
-    if found is None:
-        return Cell()
-    ends = scale * found.low, scale * found.high
-    return Cell(scale * found.value, interval=ends, mark=mark, digits=digits)
+def _value(record: Any) -> Cell:
+    return Cell(record.value)
