@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from uqsonet.problems import get_problem
 
 FLOOR = "reference"
@@ -48,6 +50,11 @@ METRICS = {
 def method_title(method: str) -> str:
     """Return the printed name of a method, its own name where none is known."""
     return METHODS.get(method, method)
+
+
+def method_titles(methods: Iterable[str]) -> dict[str, str]:
+    """Return method -> printed name, in the given order."""
+    return {method: method_title(method) for method in methods}
 
 
 def problem_title(problem: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -95,8 +96,7 @@ def _claims(card: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
     return claims
 
 
-def _words(cell: object) -> str:
+def _words(cell: Any) -> str:
     """Return which cell of the paper is meant."""
-    return "{0.table} {0.method} {0.score} with {0.sensors} sensors, noise {0.noise_std:g}".format(
-        cell
-    )
+    where = f"with {cell.sensors} sensors, noise {cell.noise_std:g}"
+    return f"{cell.table} {cell.method} {cell.score} {where}"

@@ -25,6 +25,8 @@ METRICS = {
     "skill_std_worst": ("skill of the std", "worst m"),
     "minutes": ("minutes", "a training"),
 }
+UPPER = {metric: heads[0] for metric, heads in METRICS.items()}
+LOWER = {metric: heads[1] for metric, heads in METRICS.items()}
 
 
 def ablation_table(
@@ -68,10 +70,9 @@ def ablation_table(
         rows = [case.experiment for case in cases if case.problem == problem]
         labels = tuple((config.recipe_of(row).replace("_", " "),) for row in rows)
         columns = columns_of(
-            found,
-            {"metric": list(METRICS)},
+            found.assign(statistic=found["metric"]),
+            {"metric": UPPER, "statistic": LOWER},
             ("experiment", rows),
-            lambda metric: METRICS[metric],
             lambda row: Cell(row.value, row.pm, digits=1 if row.metric == "minutes" else 3),
         )
         panels.append(Panel(problem_title(problem), ("recipe",), labels, tuple(columns)))

@@ -12,15 +12,8 @@ import pandas as pd
 
 from uqsonet_study.config import Case, Config
 from uqsonet_study.config.evaluations import TestEvaluation
-from uqsonet_study.report.names import FLOOR, METRICS, method_title
-from uqsonet_study.report.tables.captions import (
-    budget,
-    listed,
-    noise,
-    origin,
-    problem_titles,
-    tests,
-)
+from uqsonet_study.report.names import FLOOR, METRICS, method_title, method_titles
+from uqsonet_study.report.tables.captions import conditions, listed, origin, problem_titles
 from uqsonet_study.report.tables.cells import (
     Cell,
     Panel,
@@ -51,7 +44,7 @@ def bands_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table
     widths = records[records["metric"] == WIDTH]
     place = ["case", "evaluation", "sensors"]
     reference = widths[widths["method"] == FLOOR].set_index(place)["value"]
-    records[RATIO] = widths["value"] / widths.join(reference, on=place, rsuffix="_of")["value_of"]
+    records[RATIO] = widths["value"] / widths[place].join(reference, on=place)["value"]
     panels = []
     for case in cases:
         where = f" Case {case.name}." if len(cases) > 1 else ""
@@ -77,7 +70,7 @@ def _caption(config: Config, cases: Sequence[Case]) -> str:
         "is below the reference's. The paper, which prints no numbers here, calls the bands of "
         "the deep ensemble consistently narrower: that means a ratio below 1 and a share near "
         f"100{PERCENT} for every $m$; a calibrated spread has a ratio near 1 and a share near "
-        f"50{PERCENT}. {noise(cases)}; {budget(config, cases)}. {tests(config, cases)}."
+        f"50{PERCENT}. {conditions(config, cases)}"
     )
 
 
@@ -88,9 +81,8 @@ def _panels(case: Case, records: pd.DataFrame, where: str) -> list[Panel]:
     for label in case.evaluations:
         columns = columns_of(
             records[records["evaluation"] == label],
-            {"method": case.methods, "metric": ERRORS},
+            {"method": method_titles(case.methods), "metric": {e: METRICS[e] for e in ERRORS}},
             ("sensors", counts),
-            lambda method, metric: (method_title(method), METRICS[metric]),
             with_spread if label == "paper" else with_interval,
         )
         found.append((TITLES[label], columns))
@@ -107,12 +99,8 @@ def _panels(case: Case, records: pd.DataFrame, where: str) -> list[Panel]:
 
     columns = columns_of(
         pd.concat([last, ratios]),
-        {"method": [FLOOR, *case.methods], "metric": list(WIDTHS)},
+        {"method": {FLOOR: "Reference"} | method_titles(case.methods), "metric": WIDTHS},
         ("sensors", counts),
-        lambda method, metric: (
-            "Reference" if method == FLOOR else method_title(method),
-            WIDTHS[metric],
-        ),
         cell,
     )
     found.append((f"Widths, evaluation “{case.evaluations[-1]}”, {INTERVALS}", columns))

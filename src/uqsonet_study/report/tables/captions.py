@@ -37,8 +37,13 @@ def origin(cases: Sequence[Case]) -> str:
     return f"(section {sections}; experiment{plural} {listed(experiments)})."
 
 
-def noise(cases: Sequence[Case]) -> str:
-    """Return the levels of observation noise as a sentence without its full stop."""
+def conditions(config: Config, cases: Sequence[Case]) -> str:
+    """Return noise, training and tests, with which a caption ends."""
+    return f"{_noise(cases)}; {_budget(config, cases)}. {tests(config, cases)}"
+
+
+def _noise(cases: Sequence[Case]) -> str:
+    """Return the levels of observation noise, without a full stop."""
     levels = sorted({case.noise_std for case in cases})
     found = listed(f"{level:g}" for level in levels if level)
     if not found:
@@ -47,10 +52,10 @@ def noise(cases: Sequence[Case]) -> str:
     return rf"{start}bservation noise $\sigma$ = {found}"
 
 
-def budget(config: Config, cases: Sequence[Case]) -> str:
-    """Return training pairs, trials, recipe and iterations as a sentence without its full stop.
+def _budget(config: Config, cases: Sequence[Case]) -> str:
+    """Return training pairs, trials, recipe and iterations, without a full stop.
 
-    The iterations stand beside the numbers because overlays change them without changing the recipe.
+    The iterations are named because an overlay may change them and keep the recipe's name.
     """
     sizes = listed(integer(case.training) for case in cases)
     trials = listed(case.trials for case in cases)
@@ -76,7 +81,7 @@ def quoted_recipes(config: Config, cases: Sequence[Case]) -> str:
 
 
 def tests(config: Config, cases: Sequence[Case]) -> str:
-    """Return sets and samples of each evaluation as a sentence without its full stop."""
+    """Return sets and samples of each evaluation as a sentence."""
     labels: tuple[TestEvaluation, ...] = ("paper", "precise")
     found = [
         _test(config, case, label)
@@ -84,7 +89,7 @@ def tests(config: Config, cases: Sequence[Case]) -> str:
         for case in cases
         if label in case.evaluations
     ]
-    return f"Test: {'; '.join(distinct(found))}"
+    return f"Test: {'; '.join(distinct(found))}."
 
 
 def _test(config: Config, case: Case, label: TestEvaluation) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -109,9 +109,8 @@ def merged(columns: Sequence[Column], level: int) -> list[list[Column]]:
 
 def columns_of(
     records: pd.DataFrame,
-    order: Mapping[str, Sequence[Any]],
+    titles: Mapping[str, Mapping[Any, str | None]],
     rows: tuple[str, Sequence[Any]],
-    heads: Callable[..., tuple[str, ...]],
     cell: Callable[[Any], Cell],
 ) -> list[Column]:
     """Pivot numbers in long form into columns.
@@ -120,26 +119,31 @@ def columns_of(
     ----------
     records : DataFrame
         One row per number.
-    order : mapping of str to sequence
-        What tells columns apart: fields of the records, each with its values in order. Records
-        with other values are left out.
+    titles : mapping of str to mapping
+        What tells columns apart: fields of the records, each with its values in order and their
+        headings. A value with None adds no heading. Records with other values are left out.
     rows : tuple of str and sequence
         The field that makes the rows, and its values.
-    heads : callable
-        Takes the values of `order`; returns the headings of that column.
     cell : callable
         Takes a record as named tuple.
     """
-    ordered = records.assign(
-        **{field: pd.Categorical(records[field], values) for field, values in order.items()}
-    )
+    chosen = records[
+        records[list(titles)].isin({f: list(v) for f, v in titles.items()}).all(axis=1)
+    ]
+    ordered = chosen.assign(**{f: pd.Categorical(chosen[f], list(v)) for f, v in titles.items()})
     field, values = rows
     found = []
-    for key, part in ordered.groupby(list(order), observed=True):
+    for key, part in ordered.groupby(list(titles), observed=True):
+        heads = [titles[name][value] for name, value in zip(titles, key, strict=True)]
         cells = {getattr(record, field): cell(record) for record in part.itertuples()}
         column = tuple(cells.get(value, Cell()) for value in values)
-        found.append(Column(heads(*key), column))
+        found.append(Column(tuple(head for head in heads if head is not None), column))
     return found
+
+
+def value_alone(record: Any) -> Cell:
+    """Return a number without its spread."""
+    return Cell(record.value)
 
 
 def with_spread(record: Any) -> Cell:
@@ -147,9 +151,15 @@ def with_spread(record: Any) -> Cell:
     return Cell(record.value, record.pm)
 
 
-def with_interval(record: Any, digits: int = 2, mark: str = "") -> Cell:
+def with_interval(record: Any, digits: int = 2) -> Cell:
     """Return a number with its 95 % interval."""
-    return Cell(record.value, interval=(record.low, record.high), mark=mark, digits=digits)
+    return Cell(record.value, interval=(record.low, record.high), digits=digits)
+
+
+def marked_interval(record: Any, digits: int = 2) -> Cell:
+    """Return a number with its 95 % interval, marked where that includes zero."""
+    mark = "†" if record.low <= 0 <= record.high else ""
+    return replace(with_interval(record, digits), mark=mark)
 
 
 def digits_of(values: Sequence[float]) -> int:

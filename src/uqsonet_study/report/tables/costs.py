@@ -72,22 +72,18 @@ def costs_table(
                         "paper": paper.loc[(problem.name, method), column] if known else None,
                     }
                 )
-    found = pd.DataFrame(records, columns=pd.Index(COLUMNS)).astype(
-        {"value": float, "paper": float}
-    )
+    found = pd.DataFrame(records, columns=pd.Index(COLUMNS))
+    found = found.astype({"value": float, "paper": float})
     columns = [
-        Column((heading, source), tuple(_cell(metric, value) for value in values))
+        Column((heading, source), tuple(_cell(metric, value) for value in numbers[field]))
         for metric, (heading, _, _) in METRICS.items()
-        for source, values in _sources(found[found["metric"] == metric])
+        for numbers in [found[found["metric"] == metric]]
+        for source, field in (("paper", "paper"), ("ours", "value"))
     ]
     panel = Panel(TITLE, ("section", "method"), tuple(labels), tuple(columns))
     caption = _caption(timings.values())
     table = Table(name, "Computational costs", "Computational costs.", caption, (panel,))
     return table, found[found["value"].notna()]
-
-
-def _sources(records: pd.DataFrame) -> list[tuple[str, list[float]]]:
-    return [("paper", records["paper"].to_list()), ("ours", records["value"].to_list())]
 
 
 def _caption(timings: Iterable[dict[str, Any]]) -> str:

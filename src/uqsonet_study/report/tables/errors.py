@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pandas as pd
 
 from uqsonet_study.config import BASELINES, Case, Config, ErrorTable
 from uqsonet_study.config.evaluations import TestEvaluation
-from uqsonet_study.report.names import FLOOR, MEAN, METRICS, STD, method_title
-from uqsonet_study.report.tables.captions import (
-    budget,
-    distinct,
-    noise,
-    origin,
-    problem_titles,
-    tests,
-)
+from uqsonet_study.report.names import FLOOR, MEAN, METRICS, STD, method_titles
+from uqsonet_study.report.tables.captions import conditions, distinct, origin, problem_titles
 from uqsonet_study.report.tables.cells import (
     Cell,
     Column,
     Panel,
     Table,
     columns_of,
+    marked_interval,
+    value_alone,
     with_interval,
+    with_spread,
 )
 from uqsonet_study.report.tables.records import (
     ERRORS,
@@ -40,9 +38,12 @@ from uqsonet_study.report.tables.records import (
 )
 from uqsonet_study.report.tables.text import PERCENT
 
-SHORT = {"err_mean": MEAN, "err_std": STD, "skill_mean": MEAN, "skill_std": STD}
-"""Titles of metrics where that of the panel says the rest."""
+UNTRAINED = (*BASELINES, FLOOR)
+FULL_TITLES = {metric: METRICS[metric] for metric in ERRORS}
+SHORT_TITLES = {"err_mean": MEAN, "err_std": STD}
+"""Where the title of the panel says that its numbers are errors."""
 
+SKILL_TITLES = {metric: METRICS[metric] for metric in SKILLS}
 TITLES = {
     "paper": "Errors, evaluation “paper”: mean ± standard deviation over trials. Bold: better than "
     "the paper's value.",
@@ -65,18 +66,16 @@ def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
     cases = shown_cases(config, name)
     records = score_records(name, config, cases, summary, error_metrics)
     records = with_paper(records, config)
-    columns = _ErrorColumns(cases, records, declared.rows)
-    digits = max(len(f"{row:g}".partition(".")[2]) for row in columns.rows)
-    labels = tuple((f"{row:.{digits}f}",) for row in columns.rows)
-    corner = "$m$" if declared.rows == "sensors" else r"$\sigma$"
+    if declared.rows == "sensors":
+        corner, rows = "$m$", sorted({m for case in cases for m in case.sensors.counts})
+    else:
+        corner, rows = r"$\sigma$", sorted({case.noise_std for case in cases})
+    digits = max(len(f"{row:g}".partition(".")[2]) for row in rows)
+    labels = tuple((f"{row:.{digits}f}",) for row in rows)
     panels = [
-        Panel(TITLES[key], (corner,), labels, tuple(found))
-        for key, found in (
-            ("paper", columns.beside_paper()),
-            ("precise", columns.precise()),
-            ("skill", columns.skill()),
-        )
-        if found
+        Panel(TITLES[key], (corner,), labels, tuple(columns))
+        for key, columns in _panels(cases, records, (declared.rows, rows)).items()
+        if columns
     ]
     title = problem_titles(cases)
     return Table(name, title, title, _caption(config, cases), tuple(panels)), records
@@ -86,7 +85,7 @@ def error_metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
     """Yield evaluation, method and metric of every error and skill of a case."""
     errors = [*ERRORS, *(f"{error}@{line}" for line in case.cut_lines for error in ERRORS)]
     for label in case.evaluations:
-        for method in (*case.methods, *BASELINES, FLOOR):
+        for method in (*case.methods, *UNTRAINED):
             for metric in (*errors, *(() if method == "sensor_free" else SKILLS)):
                 yield label, method, metric
 
@@ -97,110 +96,86 @@ def _caption(config: Config, cases: Sequence[Case]) -> str:
     return (
         f"{origin(cases)} Relative $L_2$ errors of the conditional mean and standard deviation of "
         rf"$u$ against the reference, $\times 10^{{-2}}$, given $m$ sensors{where}. "
-        f"{noise(cases)}; {budget(config, cases)}. {tests(config, cases)}."
+        f"{conditions(config, cases)}"
     )
 
 
-class _ErrorColumns:
-    """Columns of an error table, made from its numbers.
+def _panels(
+    cases: Sequence[Case], records: pd.DataFrame, rows: tuple[str, Sequence[float]]
+) -> dict[str, list[Column]]:
+    """Return the columns of each panel."""
+    records, groups = _grouped(records, cases, rows[0])
+    learned = distinct(method for case in cases for method in case.methods)
+    # The paper's numbers become records of their own, from another source.
+    ours = records.assign(source="ours")
+    theirs = ours.assign(source="paper", value=ours["paper"], pm=ours["paper_pm"], paper=math.nan)
+    beside_paper = pd.concat([theirs[theirs["value"].notna()], ours])
+    sources = {"source": {"paper": "paper", "ours": "ours"}}
 
-    Parameters
-    ----------
-    cases : sequence of Case
-    records : DataFrame
-    rows : str
-        ``sensors`` or ``noise_std``.
-    """
-
-    def __init__(self, cases: Sequence[Case], records: pd.DataFrame, rows: str) -> None:
-        self.methods = distinct(method for case in cases for method in case.methods)
-        lines = distinct(line for case in cases for line in case.cut_lines)
-        self.lines = distinct([*map(_equation, lines), "domain" if lines else "", ""])
-        score = records["metric"].str.partition("@")
-        line = score[2].map(lambda line: _equation(line) if line else self.lines[len(lines)])
-        counts = sorted({m for case in cases for m in case.sensors.counts})
-        if rows == "sensors":
-            self.rows: Sequence[float] = counts
-            levels = _levels(cases)
-            pairs = zip(records["experiment"], records["noise_std"], strict=True)
-            level = [levels[pair] for pair in pairs]
-            self.levels = list(levels.values())
-        else:
-            self.rows = sorted({case.noise_std for case in cases})
-            level = [f"$m$ = {m}" for m in records["sensors"]]
-            self.levels = [f"$m$ = {m}" for m in counts]
-        found = records.assign(metric=score[0], line=line, level=level)
-        self.by = rows
-        # Of two experiments with the same noise level as a row, the first is shown.
-        row_and_column = ["evaluation", "method", "metric", "level", "line", rows]
-        self.records = found.drop_duplicates(row_and_column)
-
-    def beside_paper(self) -> list[Column]:
-        """Return the paper's errors beside ours, then those of the baselines."""
-        ours = self.records.assign(source="ours")
-        theirs = ours.assign(
-            source="paper", value=ours["paper"], pm=ours["paper_pm"], paper=math.nan
-        )
-        both = pd.concat([theirs[theirs["value"].notna()], ours])
-        order = {"metric": ERRORS, "source": ["paper", "ours"]}
-
-        def cell(record: Any) -> Cell:
-            return Cell(record.value, record.pm, bold=record.value < record.paper)
-
-        return [
-            *self._columns(both, "paper", self.methods, order, METRICS, cell),
-            # Headings of baselines end one level higher.
-            *self._columns(
-                ours.assign(source=""),
-                "paper",
-                (*BASELINES, FLOOR),
-                {"metric": ERRORS, "source": [""]},
-                SHORT,
-                _value,
-            ),
-        ]
-
-    def precise(self) -> list[Column]:
-        """Return errors with intervals, those of the simplest baselines without."""
-        learned, others = (*self.methods, "cokriging"), ("sensor_free", FLOOR)
-        order = {"metric": ERRORS}
-        return [
-            *self._columns(self.records, "precise", learned, order, METRICS, with_interval),
-            *self._columns(self.records, "precise", others, order, SHORT, _value),
-        ]
-
-    def skill(self) -> list[Column]:
-        """Return skills with intervals, which are marked where they include zero."""
-
-        def cell(record: Any) -> Cell:
-            return with_interval(record, mark="†" if record.low <= 0 <= record.high else "")
-
-        # Skill is measured on the whole domain alone.
-        records, learned = self.records.assign(line=""), (*self.methods, "cokriging")
-        order = {"metric": SKILLS}
-        return [
-            *self._columns(records, "precise", learned, order, SHORT, cell),
-            *self._columns(records, "precise", (FLOOR,), order, SHORT, _value),
-        ]
-
-    def _columns(
-        self,
-        records: pd.DataFrame,
+    def block(
+        numbers: pd.DataFrame,
         label: TestEvaluation,
         methods: Sequence[str],
-        order: dict[str, Sequence[str]],
-        titles: dict[str, str],
-        cell: Callable[[Any], Cell],
+        metrics: dict[str, str],
+        cell: Callable[[Any], Cell] = value_alone,
+        below: dict[str, dict[str, str]] | None = None,
     ) -> list[Column]:
-        """Return columns under method, level and line, then what `order` adds below them."""
+        titles = {"method": method_titles(methods), "group": groups, "metric": metrics}
+        chosen = numbers[numbers["evaluation"] == label]
+        return columns_of(chosen, titles | (below or {}), rows, cell)
 
-        def heads(method: str, level: str, line: str, metric: str, *below: str) -> tuple[str, ...]:
-            group = ", ".join(filter(None, [level, line]))
-            return (method_title(method), *([group] if group else []), titles[metric], *below)
+    return {
+        "paper": [
+            *block(beside_paper, "paper", learned, FULL_TITLES, _beside_paper, sources),
+            # An empty heading: those above reach down.
+            *block(ours, "paper", UNTRAINED, SHORT_TITLES, below={"source": {"ours": ""}}),
+        ],
+        "precise": [
+            *block(records, "precise", [*learned, "cokriging"], FULL_TITLES, with_interval),
+            *block(records, "precise", ["sensor_free", FLOOR], SHORT_TITLES),
+        ],
+        "skill": [
+            *block(records, "precise", [*learned, "cokriging"], SKILL_TITLES, marked_interval),
+            *block(records, "precise", [FLOOR], SKILL_TITLES),
+        ],
+    }
 
-        above = {"method": methods, "level": self.levels, "line": self.lines}
-        chosen = records[records["evaluation"] == label]
-        return columns_of(chosen, above | order, (self.by, self.rows), heads, cell)
+
+def _beside_paper(record: Any) -> Cell:
+    """Return a number with its ±, in bold letters if it is better than the paper's."""
+    return replace(with_spread(record), bold=record.value < record.paper)
+
+
+def _grouped(
+    records: pd.DataFrame, cases: Sequence[Case], rows: str
+) -> tuple[pd.DataFrame, dict[str, str | None]]:
+    """Return records with the group of columns of each, and the headings of all groups in order.
+
+    A group is known by its heading: what tells it from others of sensor count or noise level,
+    experiment and cut line. The metrics lose their cut lines.
+    """
+    lines = {line: _equation(line) for case in cases for line in case.cut_lines}
+    metric = records["metric"].str.partition("@")
+    line = metric[2].map(lines | {"": "domain" if lines else ""})
+    line = line.mask(metric[0].isin(SKILLS), "")  # measured on the whole domain alone
+    if rows == "sensors":
+        every = _levels(cases)
+        pairs = zip(records["experiment"], records["noise_std"], strict=True)
+        levels = [every[pair] for pair in pairs]
+    else:
+        counts = sorted({m for case in cases for m in case.sensors.counts})
+        every = {m: f"$m$ = {m}" for m in counts}
+        levels = [every[m] for m in records["sensors"]]
+    groups = [_joined(*pair) for pair in zip(levels, line, strict=True)]
+    found = records.assign(metric=metric[0], group=groups)
+    headings = [_joined(*pair) for pair in product(every.values(), [*lines.values(), "domain", ""])]
+    # Where two experiments have the same noise level as a row, the first is shown.
+    cells = ["evaluation", "method", "metric", "group", rows]
+    return found.drop_duplicates(cells), {heading: heading or None for heading in headings}
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
 
 
 def _levels(cases: Sequence[Case]) -> dict[tuple[str, float], str]:
@@ -212,7 +187,7 @@ def _levels(cases: Sequence[Case]) -> dict[tuple[str, float], str]:
         words = rf"$\sigma$ = {noise_std:g}" if noise_std else "noiseless"
         parts = [words] if len(set(noises)) > 1 else []
         parts += [experiment] if noises.count(noise_std) > 1 else []
-        found[experiment, noise_std] = ", ".join(parts)
+        found[experiment, noise_std] = _joined(*parts)
     return found
 
 
@@ -220,7 +195,3 @@ def _equation(line: str) -> str:
     """Return ``x=0.5`` with its variable as a formula."""
     axis, _, value = line.partition("=")
     return f"${axis}$ = {value}"
-
-
-def _value(record: Any) -> Cell:
-    return Cell(record.value)

@@ -21,6 +21,7 @@ from uqsonet_study.report.tables.settings import (
     Settings,
     has_attention,
     network_settings,
+    parsed,
     printed,
     training_settings,
 )
@@ -74,7 +75,7 @@ def _papers(problems: Sequence[str], headings: Mapping[str, str]) -> list[Entry]
     found = []
     for problem in (p for p in problems if p in table.index):
         row = table.loc[problem]
-        settings = {key: printed(key, row[key]) for key in headings if key in row}
+        settings = {key: printed(parsed(row[key])) for key in headings if key in row}
         found.append(Entry(problem, "paper", "", settings))
     return found
 

@@ -24,7 +24,7 @@ from uqsonet_study.report.tables.cells import (
     Table,
     columns_of,
     digits_of,
-    with_interval,
+    marked_interval,
 )
 from uqsonet_study.report.tables.records import score_records, shown_cases
 from uqsonet_study.report.tables.text import PERCENT
@@ -53,35 +53,37 @@ def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
 
     by_problem = [case for own in of_problem.values() for case in own]
     records = score_records(name, config, by_problem, summary, metrics)
-    panels = [_panel(own, config, records, declared.metrics) for own in of_problem.values()]
+    panels = [_panel(own, records, declared.metrics) for own in of_problem.values()]
     caption = _caption(config, cases)
     return Table(name, "Scores", "Scores of whole laws.", caption, tuple(panels)), records
 
 
-def _panel(
-    cases: list[Case], config: Config, records: pd.DataFrame, metrics: Sequence[str]
-) -> Panel:
+def _panel(cases: list[Case], records: pd.DataFrame, metrics: Sequence[str]) -> Panel:
     """Return the panel of a problem, baselines first."""
     counts = cases[0].sensors.counts
-    methods = distinct([*BASELINES, *(method for case in cases for method in case.methods)])
-    columns = ["case", "method", "metric"]
-    digits = {
-        key: _digits(key[-1], part["value"].to_list()) for key, part in records.groupby(columns)
+    learned = distinct(method for case in cases for method in case.methods)
+    heading = records["method"].map(method_title)
+    if len(cases) > 1:
+        recipes = records["recipe"].str.replace("_", " ")
+        heading = heading.where(records["method"].isin(BASELINES), recipes)
+    titles = {
+        "case": dict.fromkeys(case.name for case in cases),
+        "method": dict.fromkeys([*BASELINES, *learned]),
+        "heading": {title: title for title in heading},
+        "metric": {metric: METRICS[metric] for metric in metrics},
     }
-
-    def heads(case: str, method: str, metric: str) -> tuple[str, str]:
-        if len(cases) == 1 or method in BASELINES:
-            return method_title(method), METRICS[metric]
-        return config.recipe_of(config.cases[case].experiment).replace("_", " "), METRICS[metric]
+    column = ["case", "method", "metric"]
+    digits = {
+        key: _digits(key[-1], part["value"].to_list()) for key, part in records.groupby(column)
+    }
 
     def cell(record: Any) -> Cell:
         places = digits[record.case, record.method, record.metric]
-        if record.metric not in GAINS.values():
-            return Cell(record.value, digits=places)
-        return with_interval(record, places, "†" if record.low <= 0 <= record.high else "")
+        if record.metric in GAINS.values():
+            return marked_interval(record, places)
+        return Cell(record.value, digits=places)
 
-    order = dict(zip(columns, ([case.name for case in cases], methods, metrics), strict=True))
-    found = columns_of(records, order, ("sensors", counts), heads, cell)
+    found = columns_of(records.assign(heading=heading), titles, ("sensors", counts), cell)
     labels = tuple((f"{m}",) for m in counts)
     return Panel(problem_title(cases[0].problem), ("$m$",), labels, tuple(found))
 
@@ -100,5 +102,5 @@ def _caption(config: Config, cases: list[Case]) -> str:
         f"95{PERCENT} bootstrap intervals over sets and trials (†: includes zero); *: expected "
         "under the reference posteriors of the paper's ten sets, not of single truths; w50, w90, "
         "w95: percent of the reference's samples inside the central bands of that level (c50, "
-        f"c90, c95: of truths), over all points. {tests(config, cases)}."
+        f"c90, c95: of truths), over all points. {tests(config, cases)}"
     )

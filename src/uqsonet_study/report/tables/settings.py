@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from uqsonet_study.config import AttentionNetwork, Case, Config, MethodConfig
@@ -50,10 +51,6 @@ PROTOCOLS = {
     "batch_shared": "one $m$, one layout",
     "redraw": "drawn for each pair",
 }
-INTEGERS = {"iterations", "batch_size", "training", "latent_dim", "truncation"}
-SIZES = {"location_embedding", "value_embedding", "score", "projection", "branch", "trunk"}
-SIZES |= {"encoder"}
-SMALL = {"noise_variance", "learning_rate", "weight_decay"}
 
 
 def layers(sizes: Sequence[int]) -> str:
@@ -63,17 +60,24 @@ def layers(sizes: Sequence[int]) -> str:
     return f"{len(sizes)} × {sizes[0]}"
 
 
-def printed(quantity: str, value: object) -> str:
-    """Return a setting as it is printed, from its value or from the text of one."""
-    if quantity in SIZES:
-        words = value.split() if isinstance(value, str) else value
-        assert isinstance(words, list)
-        return layers([int(word) for word in words])
-    if quantity in SMALL:
-        return power(float(str(value)))
-    if quantity in INTEGERS:
-        return integer(int(str(value)))
-    return PROTOCOLS.get(str(value), str(value))
+def printed(value: object) -> str:
+    """Return a setting as it is printed: sizes of layers, a whole or a small number, a name."""
+    if isinstance(value, list):
+        return layers(value)
+    if isinstance(value, int):
+        return integer(value)
+    return power(value) if isinstance(value, float) else PROTOCOLS.get(str(value), str(value))
+
+
+def parsed(words: str) -> object:
+    """Return a setting of the paper from its text, where ``40 40`` are two layers."""
+    sizes = words.split()
+    if len(sizes) > 1:
+        return [int(size) for size in sizes]
+    try:
+        return json.loads(words)
+    except ValueError:
+        return words
 
 
 def network_settings(config: Config, case: Case, method: str) -> Settings:
@@ -81,13 +85,13 @@ def network_settings(config: Config, case: Case, method: str) -> Settings:
     found = config.method_of(case.name, method)
     values = found.network.model_dump()
     if not has_attention(found):
-        return {key: printed(key, values[key]) for key in KRIGING}
+        return {key: printed(values[key]) for key in KRIGING}
     values |= {"score": values["attention"], "projection": values["attention"]}
     values["learning_rate"] = found.training.learning_rate
     ensemble = config.ensemble_of(case.experiment, method)
     if (ensemble.ensemble_of if ensemble else method) in DETERMINISTIC:
         del values["encoder"], values["latent_dim"]
-    return {key: printed(key, values[key]) for key in ATTENTION if key in values}
+    return {key: printed(values[key]) for key in ATTENTION if key in values}
 
 
 def training_settings(config: Config, case: Case, method: str) -> Settings:
@@ -96,7 +100,7 @@ def training_settings(config: Config, case: Case, method: str) -> Settings:
     values = found.training.model_dump() | {"training": case.training}
     if not found.network.per_sensors:
         del values["protocol"]
-    return {key: printed(key, values[key]) for key in TRAINING if key in values}
+    return {key: printed(values[key]) for key in TRAINING if key in values}
 
 
 def has_attention(found: MethodConfig) -> bool:
