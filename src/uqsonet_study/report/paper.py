@@ -7,17 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-COLUMNS = [
-    "table",
-    "problem",
-    "method",
-    "sensors",
-    "noise_std",
-    "cut_line",
-    "metric",
-    "paper",
-    "paper_pm",
-]
+COLUMNS = "table problem method sensors noise_std cut_line metric paper paper_pm".split()
 
 
 def paper_cells() -> pd.DataFrame:
@@ -30,7 +20,8 @@ def paper_cells() -> pd.DataFrame:
         `cut_line` is empty except in tab:2d-sde-error, whose errors are on lines such as
         ``x=0.5``.
     """
-    return _table("paper_errors.csv", dtype={"noise_std": float}, keep_default_na=False)[COLUMNS]
+    cells = _table("paper_errors.csv", dtype={"noise_std": float}, keep_default_na=False)
+    return cells.loc[:, COLUMNS]
 
 
 def paper_scores() -> pd.DataFrame:

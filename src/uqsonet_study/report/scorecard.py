@@ -56,15 +56,15 @@ def scorecard(summaries: pd.DataFrame, config: Config, run: str, out: Path) -> N
     card = paper_cells().assign(score=paper_scores()["metric"])
     card = card.merge(_claims(card, records).assign(run=run), how="left", on=PLACE)
     for label, ours, beside in (("paper", OURS, PAPER), ("precise", OURS_PRECISE, PRECISE)):
-        found = records[records["evaluation"] == label]
-        columns = found[[*PLACE, "method", *ours]].rename(columns=ours)
+        found = records.loc[records["evaluation"] == label]
+        columns = found.loc[:, [*PLACE, "method", *ours]].rename(columns=ours)
         card = card.merge(columns, how="left", on=[*PLACE, "method"])
         for method, name in beside.items():
             column = found.loc[found["method"] == method, [*PLACE, "value"]]
             card = card.merge(column.rename(columns={"value": name}), how="left", on=PLACE)
-    for cell in card[card["ours"].isna() & card["case"].notna()].itertuples():
-        if cell.method in config.cases[cell.case].methods:
-            raise DataError(f"{_words(cell)} of {cell.case} is not in the summary")
+    for cell in card.loc[card["ours"].isna() & card["case"].notna()].to_dict("records"):
+        if cell["method"] in config.cases[cell["case"]].methods:
+            raise DataError(f"{_words(cell)} of {cell['case']} is not in the summary")
     card.loc[card["ours"].isna(), MORE_SETS] = None
     card = card[COLUMNS].astype({"trials": "Int64"})
     write_text(out, card.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
@@ -83,12 +83,12 @@ def _records(summaries: pd.DataFrame, config: Config) -> pd.DataFrame:
 
 def _claims(card: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
     """Return the case and the recipe behind each cell, at most one."""
-    paper = records[records["evaluation"] == "paper"]
-    claims = paper[[*PLACE, "case", "recipe"]].drop_duplicates()
-    twice = claims[claims.duplicated(PLACE, keep=False)].merge(card, on=PLACE)
+    paper = records.loc[records["evaluation"] == "paper"]
+    claims = paper.loc[:, [*PLACE, "case", "recipe"]].drop_duplicates()
+    twice = claims.loc[claims.duplicated(PLACE, keep=False)].merge(card, on=PLACE)
     if len(twice):
         first = twice.iloc[0]
-        cases = twice[(twice[PLACE] == first[PLACE]).all(axis=1)]["case"].unique()
+        cases = twice.loc[(twice[PLACE] == first[PLACE]).all(axis=1), "case"].unique()
         raise DataError(
             f"cases {' and '.join(cases)} both claim {_words(first)}; take the experiment of one "
             f"of them out of {first['table'].replace('tab:', 'tables.')}"
@@ -98,5 +98,5 @@ def _claims(card: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
 
 def _words(cell: Any) -> str:
     """Return which cell of the paper is meant."""
-    where = f"with {cell.sensors} sensors, noise {cell.noise_std:g}"
-    return f"{cell.table} {cell.method} {cell.score} {where}"
+    where = f"with {cell['sensors']} sensors, noise {cell['noise_std']:g}"
+    return f"{cell['table']} {cell['method']} {cell['score']} {where}"

@@ -21,23 +21,8 @@ from uqsonet.seeds import numpy_generator
 from uqsonet_study.config import BASELINES, Config
 
 SCORE_COLUMNS = "method trial evaluation sensors set metric value".split()
-COLUMNS = [
-    "experiment",
-    "case",
-    "noise_std",
-    "training",
-    "latent_dim",
-    "method",
-    "evaluation",
-    "sensors",
-    "metric",
-    "value",
-    "pm",
-    "low",
-    "high",
-    "trials",
-    "sets",
-]
+COLUMNS = "experiment case noise_std training latent_dim method evaluation sensors metric".split()
+COLUMNS += ["value", "pm", "low", "high", "trials", "sets"]
 RESAMPLES = 2000
 LEVEL = 0.95
 SEED = 2026
@@ -46,12 +31,7 @@ SEED = 2026
 YARDSTICK = "sensor_free"
 SKILLS = {"err_mean": "skill_mean", "err_std": "skill_std"}
 LINEAR = "cokriging"
-GAINS = {
-    "crps": "gain_crps",
-    "crps_expected": "gain_crps_expected",
-    "energy": "gain_energy",
-    "energy_expected": "gain_energy_expected",
-}
+GAINS = {s: f"gain_{s}" for s in ("crps", "crps_expected", "energy", "energy_expected")}
 """Skills of whole laws, over the best linear one, where both have the score."""
 
 
@@ -122,8 +102,9 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
     Parameters
     ----------
     files : mapping of str to iterable of Path
-        Case -> CSV files written by `uqsonet_study.evaluation.evaluate`, in any order; each evaluation
-        needs the baseline `sensor_free`, over which skill is measured. Cases may share files.
+        Case -> CSV files written by `uqsonet_study.evaluation.evaluate`, in any order; each
+        evaluation needs the baseline `sensor_free`, over which skill is measured. Cases may share
+        files.
     config : Config
         Says what the cases are.
 

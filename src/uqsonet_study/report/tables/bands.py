@@ -41,14 +41,14 @@ def bands_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table
     """Return a table of bands and its numbers in long form, errors and shares in percent."""
     cases = shown_cases(config, name)
     records = score_records(name, config, cases, summary, _metrics)
-    widths = records[records["metric"] == WIDTH]
+    widths = records.loc[records["metric"] == WIDTH]
     place = ["case", "evaluation", "sensors"]
-    reference = widths[widths["method"] == FLOOR].set_index(place)["value"]
-    records[RATIO] = widths["value"] / widths[place].join(reference, on=place)["value"]
+    reference = widths.loc[widths["method"] == FLOOR].set_index(place)["value"]
+    records[RATIO] = widths["value"] / widths.loc[:, place].join(reference, on=place)["value"]
     panels = []
     for case in cases:
         where = f" Case {case.name}." if len(cases) > 1 else ""
-        panels += _panels(case, records[records["case"] == case.name], where)
+        panels += _panels(case, records.loc[records["case"] == case.name], where)
     title = f"Bands of {listed(map(method_title, cases[0].methods))}"
     caption = _caption(config, cases)
     return Table(name, title, problem_titles(cases), caption, tuple(panels)), records
@@ -80,16 +80,16 @@ def _panels(case: Case, records: pd.DataFrame, where: str) -> list[Panel]:
     found = []
     for label in case.evaluations:
         columns = columns_of(
-            records[records["evaluation"] == label],
+            records.loc[records["evaluation"] == label],
             {"method": method_titles(case.methods), "metric": {e: METRICS[e] for e in ERRORS}},
             ("sensors", counts),
             with_spread if label == "paper" else with_interval,
         )
         found.append((TITLES[label], columns))
-    last = records[records["evaluation"] == case.evaluations[-1]]
+    last = records.loc[records["evaluation"] == case.evaluations[-1]]
     of_reference = last["method"] == FLOOR
     digits = digits_of(last.loc[of_reference & (last["metric"] == WIDTH), "value"].to_list())
-    ratios = last[last[RATIO].notna() & ~of_reference]
+    ratios = last.loc[last[RATIO].notna() & ~of_reference]
     ratios = ratios.assign(metric=RATIO, value=ratios[RATIO])
 
     def cell(record: Any) -> Cell:

@@ -134,6 +134,7 @@ def columns_of(
     field, values = rows
     found = []
     for key, part in ordered.groupby(list(titles), observed=True):
+        assert isinstance(key, tuple)
         heads = [titles[name][value] for name, value in zip(titles, key, strict=True)]
         cells = {getattr(record, field): cell(record) for record in part.itertuples()}
         column = tuple(cells.get(value, Cell()) for value in values)

@@ -83,7 +83,7 @@ def costs_table(
     panel = Panel(TITLE, ("section", "method"), tuple(labels), tuple(columns))
     caption = _caption(timings.values())
     table = Table(name, "Computational costs", "Computational costs.", caption, (panel,))
-    return table, found[found["value"].notna()]
+    return table, found.loc[found["value"].notna()]
 
 
 def _caption(timings: Iterable[dict[str, Any]]) -> str:

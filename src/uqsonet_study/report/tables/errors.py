@@ -109,7 +109,7 @@ def _panels(
     # The paper's numbers become records of their own, from another source.
     ours = records.assign(source="ours")
     theirs = ours.assign(source="paper", value=ours["paper"], pm=ours["paper_pm"], paper=math.nan)
-    beside_paper = pd.concat([theirs[theirs["value"].notna()], ours])
+    beside_paper = pd.concat([theirs.loc[theirs["value"].notna()], ours])
     sources = {"source": {"paper": "paper", "ours": "ours"}}
 
     def block(
@@ -121,7 +121,7 @@ def _panels(
         below: dict[str, dict[str, str]] | None = None,
     ) -> list[Column]:
         titles = {"method": method_titles(methods), "group": groups, "metric": metrics}
-        chosen = numbers[numbers["evaluation"] == label]
+        chosen = numbers.loc[numbers["evaluation"] == label]
         return columns_of(chosen, titles | (below or {}), rows, cell)
 
     return {

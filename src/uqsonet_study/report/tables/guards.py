@@ -45,21 +45,21 @@ def _scored(records: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that come from scores: other layouts have no evaluation."""
     if "evaluation" not in records:
         return records.iloc[:0].reindex(columns=[*KEY, "value"])
-    return records[records["evaluation"].notna()]
+    return records.loc[records["evaluation"].notna()]
 
 
 def require_finite(records: pd.DataFrame) -> None:
     """Refuse numbers that are not finite; only a single trial has no ±."""
     scored = _scored(records)
-    numbers = records[records["setting"].isna()] if "setting" in records else records
+    numbers = records.loc[records["setting"].isna()] if "setting" in records else records
     checked = {"value": numbers}
     if len(scored):
-        several = pd.to_numeric(scored["trials"]) > 1
-        checked |= {"low": scored, "high": scored, "pm": scored[several]}
+        several = scored["trials"].astype(float) > 1
+        checked |= {"low": scored, "high": scored, "pm": scored.loc[several]}
     for column, rows in checked.items():
         if rows.empty:
             continue
-        for row in rows[~np.isfinite(pd.to_numeric(rows[column]))].to_dict("records")[:1]:
+        for row in rows.loc[~np.isfinite(rows[column].astype(float))].to_dict("records")[:1]:
             named = isinstance(row.get("evaluation"), str)
             where = place(row) if named else f"{row['metric']} of {row['method']!r}"
             raise DataError(f"{where}: {column} is {row[column]}, which no table may print")
@@ -70,7 +70,7 @@ def require_inputs(records: pd.DataFrame, config: Config, summary: pd.DataFrame)
     scored = _scored(records)
     if scored.empty:
         return
-    found = scored.merge(summary[[*KEY, "value"]], "left", on=KEY, suffixes=("", "_given"))
+    found = scored.merge(summary.loc[:, [*KEY, "value"]], "left", on=KEY, suffixes=("", "_given"))
     for row in found.to_dict("records"):
         problem = _undeclared(row, config)
         if problem:

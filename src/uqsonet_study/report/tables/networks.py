@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -18,7 +16,6 @@ from uqsonet_study.report.tables.settings import (
     ATTENTION,
     KRIGING,
     TRAINING,
-    Settings,
     has_attention,
     network_settings,
     parsed,
@@ -27,39 +24,31 @@ from uqsonet_study.report.tables.settings import (
 )
 from uqsonet_study.report.tables.text import to_words
 
-
-@dataclass(frozen=True)
-class Entry:
-    """The settings of a method in a case; what the paper prints has no case."""
-
-    problem: str
-    method: str
-    case: str
-    settings: Settings
+ABOUT = ["problem", "method", "case"]
+"""What a row of settings belongs to; what the paper prints has no case."""
 
 
 def networks_table(name: str, config: Config) -> tuple[Table, pd.DataFrame]:
     """Return a table of the networks used and its settings in long form, as text."""
     cases = shown_cases(config, name)
     problems = distinct(case.problem for case in cases)
-    networks: dict[bool, list[Entry]] = {True: [], False: []}
+    networks: dict[bool, list[dict[str, str]]] = {True: [], False: []}
     training = []
     for case in cases:
         for method in case.methods:
+            about = dict(zip(ABOUT, (case.problem, method, case.name), strict=True))
             of_paper = has_attention(config.method_of(case.name, method))
-            settings = network_settings(config, case, method)
-            networks[of_paper].append(Entry(case.problem, method, case.name, settings))
-            settings = training_settings(config, case, method)
-            training.append(Entry(case.problem, method, case.name, settings))
+            networks[of_paper].append(about | network_settings(config, case, method))
+            training.append(about | training_settings(config, case, method))
     panels, records = [], []
-    for title, headings, papers, entries in (
+    for title, headings, papers, ours in (
         ("Networks of the paper's kind", ATTENTION, _papers(problems, ATTENTION), networks[True]),
         ("Karhunen-Loeve networks (not in the paper)", KRIGING, [], networks[False]),
         ("Training", TRAINING, _papers(problems, TRAINING), training),
     ):
-        if papers or entries:
-            panels.append(_panel(f"{title}.", headings, [*papers, *entries]))
-            records += _records(name, config, entries, papers)
+        if papers or ours:
+            panels.append(_panel(f"{title}.", headings, [*papers, *ours]))
+            records += _records(name, config, ours, papers)
     caption = (
         "Rows “paper”: what the paper prints, the same for VIDON and UQ-SONet; all others: what "
         f"this run used (recipe {quoted_recipes(config, cases)}). 2 × 40 are two hidden layers of "
@@ -69,44 +58,40 @@ def networks_table(name: str, config: Config) -> tuple[Table, pd.DataFrame]:
     return Table(name, title, f"{title}.", caption, tuple(panels)), pd.DataFrame(records)
 
 
-def _papers(problems: Sequence[str], headings: Mapping[str, str]) -> list[Entry]:
+def _papers(problems: Sequence[str], headings: Mapping[str, str]) -> list[dict[str, str]]:
     """Return what the paper prints for some problems."""
-    table = paper_networks().set_index("problem")
-    found = []
-    for problem in (p for p in problems if p in table.index):
-        row = table.loc[problem]
-        settings = {key: printed(parsed(row[key])) for key in headings if key in row}
-        found.append(Entry(problem, "paper", "", settings))
-    return found
+    table = paper_networks().set_index("problem").to_dict("index")
+    return [
+        {"problem": problem, "method": "paper", "case": ""}
+        | {key: printed(parsed(table[problem][key])) for key in headings if key in table[problem]}
+        for problem in problems
+        if problem in table
+    ]
 
 
-def _panel(title: str, headings: Mapping[str, str], entries: list[Entry]) -> Panel:
-    """Return the settings of all entries; those with equal settings share a row."""
-    rows: dict[tuple[str, frozenset[tuple[str, str]]], list[Entry]] = {}
-    for entry in entries:
-        rows.setdefault((entry.method, frozenset(entry.settings.items())), []).append(entry)
-    labels = tuple(
-        (_problems(found, entries), method_title(method)) for (method, _), found in rows.items()
-    )
+def _panel(title: str, headings: Mapping[str, str], rows: list[dict[str, str]]) -> Panel:
+    """Return the settings of all rows; problems with equal settings of a method share one."""
+    table = pd.DataFrame(rows).fillna("")
+    settings = [key for key in headings if key in table]
+    kinds = table.groupby(["problem", "method"])["case"].transform("size")
+    alike = table.groupby(["problem", "method", *settings])["case"].transform("size")
+    # A case is named where its problem has other settings for the method.
+    named = table["problem"].map(problem_title)
+    named = named.where(kinds == alike, named + " (" + table["case"] + ")")
+    shared = table.assign(named=named).groupby(["method", *settings], sort=False)
+    shared = shared["named"].agg(_joined).reset_index()
+    labels = zip(shared["named"], shared["method"].map(method_title), strict=True)
     columns = tuple(
-        Column((heading,), tuple(Cell(found[0].settings.get(key)) for found in rows.values()))
-        for key, heading in headings.items()
-        if any(key in entry.settings for entry in entries)
+        Column((headings[key],), tuple(Cell(words or None) for words in shared[key]))
+        for key in settings
     )
-    return Panel(title, ("problem", "method"), labels, columns)
+    return Panel(title, ("problem", "method"), tuple(labels), columns)
 
 
-def _problems(row: list[Entry], entries: list[Entry]) -> str:
-    """Return ``2D PDE/SDE`` for a row of ``2D PDE`` and ``2D SDE``.
-
-    A case is named where its problem has other rows for the method.
-    """
+def _joined(titles: pd.Series) -> str:
+    """Return ``2D PDE/SDE`` for ``2D PDE`` and ``2D SDE``."""
     found: dict[str, list[str]] = {}
-    for entry in row:
-        others = [e for e in entries if (e.problem, e.method) == (entry.problem, entry.method)]
-        title = problem_title(entry.problem)
-        if any(other.settings != entry.settings for other in others):
-            title += f" ({entry.case})"
+    for title in titles:
         first, _, rest = title.partition(" ")
         found.setdefault(first, []).append(rest)
     names = (f"{first} {'/'.join(distinct(rest))}" for first, rest in found.items())
@@ -114,24 +99,23 @@ def _problems(row: list[Entry], entries: list[Entry]) -> str:
 
 
 def _records(
-    name: str, config: Config, entries: list[Entry], papers: list[Entry]
-) -> list[dict[str, Any]]:
+    name: str, config: Config, ours: list[dict[str, str]], papers: list[dict[str, str]]
+) -> list[dict[str, str]]:
     """Return one row per setting of ours, the paper's beside it."""
-    beside = {entry.problem: entry.settings for entry in papers}
-    rows = []
-    for entry in entries:
-        experiment = config.cases[entry.case].experiment
-        for key, value in entry.settings.items():
-            row = {
-                "table": f"tab:{name}",
-                "experiment": experiment,
-                "case": entry.case,
-                "scale": config.scale,
-                "recipe": config.recipe_of(experiment),
-                "method": entry.method,
-                "metric": key,
-                "setting": to_words(value),
-            }
-            paper = beside.get(entry.problem, {}).get(key)
-            rows.append(row if paper is None else row | {"paper_setting": to_words(paper)})
-    return rows
+    beside = {row["problem"]: row for row in papers}
+    found = []
+    for row in ours:
+        experiment = config.cases[row["case"]].experiment
+        about = {
+            "table": f"tab:{name}",
+            "experiment": experiment,
+            "case": row["case"],
+            "scale": config.scale,
+            "recipe": config.recipe_of(experiment),
+            "method": row["method"],
+        }
+        for key in (key for key in row if key not in ABOUT):
+            record = about | {"metric": key, "setting": to_words(row[key])}
+            paper = beside.get(row["problem"], {}).get(key)
+            found.append(record | ({"paper_setting": to_words(paper)} if paper else {}))
+    return found

@@ -72,15 +72,15 @@ def score_records(
         If a number is absent, there twice, NaN, or has other trials or sets than the
         configuration, whose numbers captions state.
     """
-    given = summary[[*KEY, *NUMBERS, "trials", "sets"]].astype({"sensors": int})
-    given = given[given["case"].isin([case.name for case in cases])]
+    given = summary.loc[:, [*KEY, *NUMBERS, "trials", "sets"]].astype({"sensors": int})
+    given = given.loc[given["case"].isin([case.name for case in cases])]
     _refuse(given, given.duplicated(KEY), "is in the summary twice")
     rows = [row for case in cases for row in _rows(table, config, case, wanted)]
     found = pd.DataFrame(rows).merge(given, how="left", on=KEY, indicator="there")
     found["there"] = found["there"] == "both"
     of_mean = found["metric"].str.startswith(("err_mean", "skill_mean"))
     at_any_count = found.groupby(["experiment", "evaluation", "method", "metric"])["there"]
-    found = found[of_mean | at_any_count.transform("any")]
+    found = found.loc[of_mean | at_any_count.transform("any")]
     _refuse(found, ~found["there"], "is not in the summary")
     expected, sets = found["expected_trials"], found["expected_sets"]
     differs = (found["trials"] != expected) | (found["sets"] != sets)
@@ -97,7 +97,7 @@ def score_records(
     scale = found["unit"].map({"1": 1.0, "percent": 100.0})
     found[NUMBERS] = found[NUMBERS].mul(scale, axis=0)
     found = found.astype({"trials": int, "sets": int})
-    return found[COLUMNS].reset_index(drop=True)
+    return found.loc[:, COLUMNS].reset_index(drop=True)
 
 
 def _rows(table: str, config: Config, case: Case, wanted: Wanted) -> Iterable[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _rows(table: str, config: Config, case: Case, wanted: Wanted) -> Iterable[di
 
 def _refuse(records: pd.DataFrame, bad: pd.Series, problem: str) -> None:
     """Raise for the first of some bad records; the problem may name its columns in braces."""
-    for row in records[bad].to_dict("records")[:1]:
+    for row in records.loc[bad].to_dict("records")[:1]:
         raise DataError(f"{place(row)} {problem.format(**row)}")
 
 

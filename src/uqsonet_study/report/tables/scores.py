@@ -72,10 +72,8 @@ def _panel(cases: list[Case], records: pd.DataFrame, metrics: Sequence[str]) -> 
         "heading": {title: title for title in heading},
         "metric": {metric: METRICS[metric] for metric in metrics},
     }
-    column = ["case", "method", "metric"]
-    digits = {
-        key: _digits(key[-1], part["value"].to_list()) for key, part in records.groupby(column)
-    }
+    values = records.groupby(["case", "method", "metric"])["value"].agg(list)
+    digits = {key: _digits(key[-1], found) for key, found in values.to_dict().items()}
 
     def cell(record: Any) -> Cell:
         places = digits[record.case, record.method, record.metric]
