@@ -74,12 +74,12 @@ def costs_table(
                 )
     found = pd.DataFrame(records, columns=pd.Index(COLUMNS))
     found = found.astype({"value": float, "paper": float})
-    columns = [
-        Column((heading, source), tuple(_cell(metric, value) for value in numbers[field]))
-        for metric, (heading, _, _) in METRICS.items()
-        for numbers in [found[found["metric"] == metric]]
-        for source, field in (("paper", "paper"), ("ours", "value"))
-    ]
+    columns = []
+    for metric, (heading, _, _) in METRICS.items():
+        numbers = found.loc[found["metric"] == metric]
+        for source, field in (("paper", "paper"), ("ours", "value")):
+            cells = tuple(_cell(metric, value) for value in numbers[field])
+            columns.append(Column((heading, source), cells))
     panel = Panel(TITLE, ("section", "method"), tuple(labels), tuple(columns))
     caption = _caption(timings.values())
     table = Table(name, "Computational costs", "Computational costs.", caption, (panel,))

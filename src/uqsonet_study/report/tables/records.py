@@ -18,7 +18,7 @@ ERRORS = tuple(SKILL_OF)
 SKILLS = tuple(SKILL_OF.values())
 WIDTH = "mean_std"
 OWN_UNITS = (*SKILLS, *GAINS, WIDTH)
-"""Metrics that are no fractions or printed as such; all others are in percent."""
+"""Metrics printed as they are; all others are fractions, printed in percent."""
 
 KEY = ["case", "evaluation", "method", "metric", "sensors"]
 NUMBERS = ["value", "pm", "low", "high"]
@@ -82,8 +82,8 @@ def score_records(
     at_any_count = found.groupby(["experiment", "evaluation", "method", "metric"])["there"]
     found = found.loc[of_mean | at_any_count.transform("any")]
     _refuse(found, ~found["there"], "is not in the summary")
-    expected, sets = found["expected_trials"], found["expected_sets"]
-    differs = (found["trials"] != expected) | (found["sets"] != sets)
+    differs = found["trials"] != found["expected_trials"]
+    differs |= found["sets"] != found["expected_sets"]
     _refuse(
         found,
         differs,
