@@ -72,7 +72,10 @@ def test_sample_functions_have_the_skewness_of_the_operators_own_randomness(func
     amplitude = (0.5 * torch.randn(functions.size, 1, generator=generator)).exp()
     u = amplitude * (1 - grid[:, 0] ** 2)
     other = Functions(functions.fields, "training", functions.kappa, u.float())
-    model = KarhunenLoeveModel(get_problem("elliptic_sde1d").fields, KarhunenLoeveNetwork(input_modes=16, output_modes=4, branch=[4]), 0.1
+    model = KarhunenLoeveModel(
+        get_problem("elliptic_sde1d").fields,
+        KarhunenLoeveNetwork(input_modes=16, output_modes=4, branch=[4]),
+        0.1,
     )
     with torch.no_grad():
         model.fit_constants(other)

@@ -99,9 +99,7 @@ def test_it_learns_a_mean_that_no_linear_predictor_has():
         x, y = toy.fields.input.read(kappa, layout[torch.arange(100) % len(layout)], noise)
         rows = ToyLinear.shapes(x[..., 0])
         law = condition(rows, y - 1, 1.0, None)
-        variance = 1 - (
-            law.variance_reduction * law.directions[..., 0] ** 2
-        ).sum(-1)
+        variance = 1 - (law.variance_reduction * law.directions[..., 0] ** 2).sum(-1)
         exact = (law.mean[:, 0] ** 2 + variance)[:, None] * shape
         found = model.condition(x, y).mean(toy.training_grid()[0].points())
         linear = (1 * shape).expand_as(exact)

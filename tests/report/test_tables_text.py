@@ -8,48 +8,76 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from uqsonet_study.report.names import METRICS
 from uqsonet_study.report.tables import html
 from uqsonet_study.report.tables.cells import Cell, Column, Panel
 from uqsonet_study.report.tables.fitting import fit, pack, width
 from uqsonet_study.report.tables.latex import tabular
-from uqsonet_study.report.tables.text import EMPTY, SPECIAL, M, escape, integer, plain, power, text
+from uqsonet_study.report.tables.settings import ATTENTION, KRIGING, TRAINING
+from uqsonet_study.report.tables.text import (
+    FORMULA,
+    SIGNS,
+    integer,
+    power,
+    to_html,
+    to_latex,
+    to_words,
+)
 
-NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=30)
+CHARACTERS = st.characters(codec="utf-8", exclude_categories=("C",), exclude_characters="$")
+NAMES = st.text(CHARACTERS, max_size=30)
 
 
 def panel(groups: list[str], rows: int) -> Panel:
     columns = [
         Column(
-            (plain(group), plain(string.ascii_letters[i])),
+            (group, string.ascii_letters[i]),
             (Cell(1.0, 0.1), *[Cell()] * (rows - 1)),
         )
         for i, group in enumerate(groups)
     ]
-    return Panel(plain("title"), (M,), tuple((plain(i),) for i in range(rows)), tuple(columns))
+    return Panel("title", ("$m$",), tuple((str(i),) for i in range(rows)), tuple(columns))
 
 
-@given(st.text())
+@given(st.text().filter(lambda found: not FORMULA.search(found)))
 def test_escaped_text_has_no_special_characters(found: str) -> None:
-    latex = escape(found)
+    latex = to_latex(found)
     assert latex.isascii()
-    for piece in sorted(SPECIAL.values(), key=len, reverse=True):
+    for piece in sorted(SIGNS.values(), key=len, reverse=True):
         latex = latex.replace(piece, "")
-    assert not set(latex) & set(SPECIAL)
+    assert not set(latex) & set(SIGNS)
 
 
 @given(NAMES)
 def test_text_survives_html(name: str) -> None:
-    assert ElementTree.fromstring(f"<p>{plain(name).html}</p>").text in (name, name or None)
-    cell = Column((plain(name),), (Cell(plain(name)),))
-    table = html.table(Panel(EMPTY, (M,), ((plain(name),),), (cell,)))
+    assert ElementTree.fromstring(f"<p>{to_html(name)}</p>").text in (name, name or None)
+    cell = Column((name,), (Cell(name),))
+    table = html.table(Panel("", ("$m$",), ((name,),), (cell,)))
     assert "".join(ElementTree.fromstring(table).itertext()).count(name) >= 3
 
 
-def test_templates_keep_their_blanks() -> None:
-    found = text("given {m} sensors & {n} more", m=M, n="a_b")
-    assert found.latex == r"given $m$ sensors \& a\_b more"
-    assert found.html == "given <var>m</var> sensors &amp; a_b more"
-    assert found.words == "given m sensors & a_b more"
+def test_formulas_stand_between_dollar_signs() -> None:
+    found = "given $m$ sensors & a_b more, $\\mathrm{err}_{\\sigma[u]}$ ± 5\u202f%"
+    assert to_latex(found) == (
+        r"given $m$ sensors \& a\_b more, $\mathrm{err}_{\sigma[u]}$ $\pm$ 5\,\%"
+    )
+    assert to_html(found) == (
+        "given <var>m</var> sensors &amp; a_b more, "
+        "err<sub><var>σ</var>[<var>u</var>]</sub> ± 5\u202f%"
+    )
+    assert to_words(found) == "given m sensors & a_b more, errσ[u] ± 5%"
+
+
+def test_a_single_dollar_sign_is_a_character() -> None:
+    assert (to_latex("5 $"), to_html("5 $")) == (r"5 \$", "5 $")
+
+
+@pytest.mark.parametrize("headings", [ATTENTION, KRIGING, TRAINING, METRICS])
+def test_every_formula_has_a_form_in_html(headings: dict[str, str]) -> None:
+    for heading in headings.values():
+        printed = to_html(heading)
+        ElementTree.fromstring(f"<p>{printed}</p>")
+        assert not set(printed) & set("\\${}^_"), heading
 
 
 @pytest.mark.parametrize(
@@ -62,8 +90,8 @@ def test_templates_keep_their_blanks() -> None:
     ],
 )
 def test_powers(number: float, latex: str, words: str) -> None:
-    assert (power(number).latex, power(number).words) == (latex, words)
-    assert integer(80000).latex == r"80\,000"
+    assert (to_latex(power(number)), to_words(power(number))) == (latex, words)
+    assert to_latex(integer(80000)) == r"80\,000"
 
 
 @settings(max_examples=20)
@@ -81,17 +109,17 @@ def test_headings_span_every_column(groups: list[str], rows: int) -> None:
 
 def test_an_empty_heading_lets_the_one_above_reach_down() -> None:
     columns = (
-        Column((plain("a"), plain("b")), (Cell(1.0),)),
-        Column((plain("c"), EMPTY), (Cell(2.0),)),
+        Column(("a", "b"), (Cell(1.0),)),
+        Column(("c", ""), (Cell(2.0),)),
     )
-    found = html.table(Panel(EMPTY, (M,), ((plain(1),),), columns))
+    found = html.table(Panel("", ("$m$",), (("1",),), columns))
     assert '<th scope="col" rowspan="2">c</th>' in found and found.count("<th ") == 5
 
 
 def test_cells_that_hold_nothing_bold_or_negative() -> None:
-    cells = (Cell(), Cell(-1.25, interval=(-2.0, 0.5), bold=True, mark=plain("*")))
-    column = Column((plain("x"),), cells)
-    found = Panel(EMPTY, (M,), ((plain(1),), (plain(2),)), (column,))
+    cells = (Cell(), Cell(-1.25, interval=(-2.0, 0.5), bold=True, mark="*"))
+    column = Column(("x",), cells)
+    found = Panel("", ("$m$",), (("1",), ("2",)), (column,))
     assert r"1 & \multicolumn{2}{c}{--} \\" in tabular(found)
     assert r"2 & $\mathbf{-1.25}$ & \,{\scriptsize$[-2.00,\,0.50]$}* \\" in tabular(found)
     assert '<td class="nothing">–</td>' in html.table(found)

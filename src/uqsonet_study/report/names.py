@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from uqsonet.problems import get_problem
-from uqsonet_study.config import Config
-from uqsonet_study.report.tables.text import DASH, EMPTY, ERR_MEAN, ERR_STD, MEAN, STD, Text, plain
 
 FLOOR = "reference"
 METHODS = {
@@ -23,28 +23,28 @@ PROBLEMS = {
     "elliptic_sde2d_k": "2D SDE, k observed",
     "navier_stokes": "2D NS",
 }
+MEAN, STD = "$E[u]$", r"$\sigma[u]$"
 METRICS = {
-    "err_mean": ERR_MEAN,
-    "err_std": ERR_STD,
+    "err_mean": r"$\mathrm{err}_{E[u]}$",
+    "err_std": r"$\mathrm{err}_{\sigma[u]}$",
     "skill_mean": MEAN,
     "skill_std": STD,
-    "crps": plain("CRPS"),
-    "gain_crps": plain("gain, %"),
-    "crps_expected": plain("CRPS*"),
-    "gain_crps_expected": plain("CRPS gain*, %"),
-    "energy": plain("energy"),
-    "gain_energy": plain("gain, %"),
-    "energy_expected": plain("energy*"),
-    "gain_energy_expected": plain("energy gain*, %"),
-    "coverage_50": plain("c50"),
-    "coverage_90": plain("c90"),
-    "coverage_95": plain("c95"),
-    "within_50": plain("w50"),
-    "within_90": plain("w90"),
-    "within_95": plain("w95"),
+    "crps": "CRPS",
+    "gain_crps": "gain, %",
+    "crps_expected": "CRPS*",
+    "gain_crps_expected": "CRPS gain*, %",
+    "energy": "energy",
+    "gain_energy": "gain, %",
+    "energy_expected": "energy*",
+    "gain_energy_expected": "energy gain*, %",
+    "coverage_50": "c50",
+    "coverage_90": "c90",
+    "coverage_95": "c95",
+    "within_50": "w50",
+    "within_90": "w90",
+    "within_95": "w95",
 }
-BRIEF = {"err_mean": MEAN, "err_std": STD}
-"""Where the title of a panel says that its numbers are errors."""
+"""Titles of metrics, with formulas as `uqsonet_study.report.tables.text` reads them."""
 
 
 def method_title(method: str) -> str:
@@ -52,11 +52,11 @@ def method_title(method: str) -> str:
     return METHODS.get(method, method)
 
 
+def method_titles(methods: Iterable[str]) -> dict[str, str]:
+    """Return method -> printed name, in the given order."""
+    return {method: method_title(method) for method in methods}
+
+
 def problem_title(problem: str) -> str:
     """Return the short name of a problem, the long one where there is none."""
     return PROBLEMS.get(problem) or get_problem(problem).title
-
-
-def smoke(config: Config) -> Text:
-    """Return what a caption begins with at smoke scale."""
-    return plain("SMOKE SCALE") + DASH if config.scale == "smoke" else EMPTY

@@ -1,86 +1,35 @@
-"""What the paper's tables print, cell by cell, to stand beside ours."""
+"""What the paper's tables print, to stand beside ours."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import astuple, dataclass
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import pandas as pd
 
-from uqsonet_study.config import Case
-
-COLUMNS = [
-    "table",
-    "problem",
-    "method",
-    "sensors",
-    "noise_std",
-    "cut_line",
-    "metric",
-    "paper",
-    "paper_pm",
-]
-
-
-@dataclass(frozen=True)
-class PaperCell:
-    """One cell: where it stands, the printed mean over five trials and the printed ±."""
-
-    table: str
-    problem: str
-    method: str
-    sensors: int
-    noise_std: float
-    cut_line: str
-    metric: str
-    paper: float
-    paper_pm: float
-
-    def __str__(self) -> str:
-        what = f"{self.table} {self.method} {self.metric} {self.cut_line}".rstrip()
-        return f"{what} with {self.sensors} sensors, noise {self.noise_std:g}"
-
-    @property
-    def score(self) -> str:
-        """The metric as scores name it: ``err_mean`` or, on a cut line, ``err_mean@x=0.5``."""
-        return f"{self.metric}@{self.cut_line}" if self.cut_line else self.metric
-
-    def is_of(self, table: str, case: Case) -> bool:
-        """Return whether a case of a table (without ``tab:``) repeats this cell."""
-        return (
-            (self.table, self.problem) == (f"tab:{table}", case.problem)
-            and math.isclose(self.noise_std, case.noise_std)
-            and self.sensors in case.sensors.counts
-            and (not self.cut_line or self.cut_line in case.cut_lines)
-        )
-
-
-@cache
-def cells() -> tuple[PaperCell, ...]:
-    """Return every error cell of the paper's six error tables, 142 of them, in percent."""
-    table = _table("paper_errors.csv", dtype={"noise_std": float}, keep_default_na=False)
-    rows = table[COLUMNS].itertuples(index=False, name=None)
-    return tuple(PaperCell(*row) for row in rows)
+COLUMNS = "table problem method sensors noise_std cut_line metric paper paper_pm".split()
 
 
 def paper_cells() -> pd.DataFrame:
-    """Return the paper's cells as a table.
+    """Return every error cell of the paper's six error tables, in percent.
 
     Returns
     -------
     DataFrame
-        142 rows with the columns `COLUMNS`, in percent. `cut_line` is empty except in
-        tab:2d-sde-error, whose errors are on lines such as ``x=0.5``.
+        142 rows with the columns `COLUMNS`: the printed mean over five trials and the printed ±.
+        `cut_line` is empty except in tab:2d-sde-error, whose errors are on lines such as
+        ``x=0.5``.
     """
-    return pd.DataFrame([astuple(cell) for cell in cells()], columns=COLUMNS)  # type: ignore[arg-type]
+    cells = _table("paper_errors.csv", dtype={"noise_std": float}, keep_default_na=False)
+    return cells.loc[:, COLUMNS]
 
 
-def cells_of(table: str, case: Case) -> dict[tuple[str, int, str], PaperCell]:
-    """Return (method, sensors, score) -> cell for what a case of a table repeats."""
-    return {(c.method, c.sensors, c.score): c for c in cells() if c.is_of(table, case)}
+def paper_scores() -> pd.DataFrame:
+    """Return the cells with metrics as scores name them: ``err_mean@x=0.5`` on a cut line."""
+    cells = paper_cells()
+    line = cells.pop("cut_line")
+    cells["metric"] += line.where(line == "", "@" + line)
+    return cells
 
 
 def paper_costs() -> pd.DataFrame:

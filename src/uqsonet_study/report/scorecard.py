@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +9,26 @@ import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet.storage.files import write_text
-from uqsonet_study.config import BASELINES, Case, Config, ErrorTable
+from uqsonet_study.config import BASELINES, Config, ErrorTable
 from uqsonet_study.report.names import FLOOR
-from uqsonet_study.report.numbers import Numbers
 from uqsonet_study.report.paper import COLUMNS as PAPER_COLUMNS
-from uqsonet_study.report.paper import PaperCell, cells, cells_of
+from uqsonet_study.report.paper import paper_cells, paper_scores
+from uqsonet_study.report.tables.errors import error_metrics
 from uqsonet_study.report.tables.guards import require_distinct
+from uqsonet_study.report.tables.records import COLUMNS as RECORD_COLUMNS
+from uqsonet_study.report.tables.records import score_records, shown_cases
 
-BESIDE = {"sensor_free": "sensor_free", "cokriging": "cokriging", FLOOR: "mc_floor"}
-MORE_SETS = ["precise", "precise_low", "precise_high", "precise_sensor_free", "precise_cokriging"]
+PLACE = ["table", "problem", "noise_std", "sensors", "score"]
+"""What a cell and a score have in common, besides the method."""
+
+PAPER = {"sensor_free": "sensor_free", "cokriging": "cokriging", FLOOR: "mc_floor"}
+PRECISE = {method: f"precise_{method}" for method in BASELINES}
+OURS = {"value": "ours", "pm": "ours_pm", "trials": "trials"}
+OURS_PRECISE = {"value": "precise", "low": "precise_low", "high": "precise_high"}
 """The same errors over the many sets of the `precise` evaluation, with the interval of ours."""
 
-COLUMNS = [*PAPER_COLUMNS, "ours", "ours_pm", "trials", *BESIDE.values(), *MORE_SETS]
-COLUMNS += ["recipe", "run"]
+MORE_SETS = [*OURS_PRECISE.values(), *PRECISE.values()]
+COLUMNS = [*PAPER_COLUMNS, *OURS.values(), *PAPER.values(), *MORE_SETS, "recipe", "run"]
 
 
 def scorecard(summaries: pd.DataFrame, config: Config, run: str, out: Path) -> None:
@@ -45,62 +50,53 @@ def scorecard(summaries: pd.DataFrame, config: Config, run: str, out: Path) -> N
         If a number is missing or NaN, if two experiments claim one cell, or if two cells of
         trained models agree in every digit, which only a mix-up of files explains.
     """
-    ours: dict[PaperCell, dict[str, Any]] = {}
-    claimed: dict[PaperCell, str] = {}
-    for table, case in _shown(config):
-        numbers = Numbers(summaries, case.name, config)
-        for cell in cells_of(table, case).values():
-            if cell in claimed:
-                raise DataError(
-                    f"cases {claimed[cell]} and {case.name} both claim {cell}; take the experiment "
-                    f"of one of them out of tables.{table}"
-                )
-            claimed[cell] = case.name
-            found = _numbers(numbers, cell, trained=cell.method in case.methods)
-            ours[cell] = found | {"recipe": config.recipe_of(case.experiment), "run": run}
-    trained = [
-        _record(cell, claimed[cell], found) for cell, found in ours.items() if "ours" in found
-    ]
-    require_distinct(pd.DataFrame(trained), config)
-    rows = [asdict(cell) | ours.get(cell, {}) for cell in cells()]
-    table = pd.DataFrame(rows, columns=pd.Index(COLUMNS)).astype({"trials": "Int64"})
-    write_text(out, table.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
+    records = _records(summaries, config)
+    require_distinct(records, config)
+    records = records.rename(columns={"metric": "score"})
+    card = paper_cells().assign(score=paper_scores()["metric"])
+    card = card.merge(_claims(card, records).assign(run=run), how="left", on=PLACE)
+    for label, ours, beside in (("paper", OURS, PAPER), ("precise", OURS_PRECISE, PRECISE)):
+        found = records.loc[records["evaluation"] == label]
+        columns = found.loc[:, [*PLACE, "method", *ours]].rename(columns=ours)
+        card = card.merge(columns, how="left", on=[*PLACE, "method"])
+        for method, name in beside.items():
+            column = found.loc[found["method"] == method, [*PLACE, "value"]]
+            card = card.merge(column.rename(columns={"value": name}), how="left", on=PLACE)
+    for cell in card.loc[card["ours"].isna() & card["case"].notna()].to_dict("records"):
+        if cell["method"] in config.cases[cell["case"]].methods:
+            raise DataError(f"{_words(cell)} of {cell['case']} is not in the summary")
+    card.loc[card["ours"].isna(), MORE_SETS] = None
+    card = card[COLUMNS].astype({"trials": "Int64"})
+    write_text(out, card.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
 
 
-def _shown(config: Config) -> Iterator[tuple[str, Case]]:
-    """Yield every table of errors with each case that it shows in this run."""
+def _records(summaries: pd.DataFrame, config: Config) -> pd.DataFrame:
+    """Return the numbers of all tables of errors in long form."""
+    found = [pd.DataFrame(columns=RECORD_COLUMNS).astype({"noise_std": float, "sensors": int})]
     for name, table in config.tables.items():
-        if isinstance(table, ErrorTable):
-            experiments = [e for e in table.experiments if e in config.selected]
-            for case in config.cases_of(experiments):
-                if "paper" in case.evaluations:
-                    yield name, case
+        cases = shown_cases(config, name)
+        if isinstance(table, ErrorTable) and cases:
+            found.append(score_records(name, config, cases, summaries, error_metrics))
+    records = pd.concat(found[1:] or found, ignore_index=True)
+    return records.assign(problem=[config.cases[case].problem for case in records["case"]])
 
 
-def _numbers(numbers: Numbers, cell: PaperCell, trained: bool) -> dict[str, Any]:
-    """Return our numbers for one cell, `ours` only if this configuration trains its method."""
-    where = cell.score, cell.sensors
-    found: dict[str, Any] = {
-        column: 100 * numbers.get("paper", method, *where).value
-        for method, column in BESIDE.items()
-    }
-    if trained:
-        ours = numbers.get("paper", cell.method, *where)
-        found |= {"ours": 100 * ours.value, "ours_pm": 100 * ours.pm, "trials": ours.trials}
-        if "precise" in numbers.case.evaluations:
-            many = [numbers.get("precise", method, *where) for method in (cell.method, *BASELINES)]
-            values = [many[0].value, many[0].low, many[0].high, *(one.value for one in many[1:])]
-            found |= dict(zip(MORE_SETS, (100 * value for value in values), strict=True))
-    return found
+def _claims(card: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
+    """Return the case and the recipe behind each cell, at most one."""
+    paper = records.loc[records["evaluation"] == "paper"]
+    claims = paper.loc[:, [*PLACE, "case", "recipe"]].drop_duplicates()
+    twice = claims.loc[claims.duplicated(PLACE, keep=False)].merge(card, on=PLACE)
+    if len(twice):
+        first = twice.iloc[0]
+        cases = twice.loc[(twice[PLACE] == first[PLACE]).all(axis=1), "case"].unique()
+        raise DataError(
+            f"cases {' and '.join(cases)} both claim {_words(first)}; take the experiment of one "
+            f"of them out of {first['table'].replace('tab:', 'tables.')}"
+        )
+    return claims
 
 
-def _record(cell: PaperCell, case: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Return one of our numbers as `uqsonet_study.report.tables.guards` reads it."""
-    return {
-        "case": case,
-        "evaluation": "paper",
-        "method": cell.method,
-        "metric": cell.score,
-        "sensors": cell.sensors,
-        "value": found["ours"],
-    }
+def _words(cell: Any) -> str:
+    """Return which cell of the paper is meant."""
+    where = f"with {cell['sensors']} sensors, noise {cell['noise_std']:g}"
+    return f"{cell['table']} {cell['method']} {cell['score']} {where}"

@@ -1,8 +1,8 @@
 """Averages over observation sets and trials, with intervals, and skill over the baselines.
 
-Sets and trials are two levels of chance: another test set gives other numbers, and so does another
-training. The ± of the paper is the second alone; the 95 % intervals here cover both, by a
-hierarchical bootstrap (whole sets and whole trials are redrawn).
+Scores vary with the observation sets and with the trials. The ± of the paper is the spread over
+trials alone. The 95 % intervals here cover both, by a hierarchical bootstrap that redraws whole
+sets and whole trials.
 """
 
 from __future__ import annotations
@@ -21,37 +21,17 @@ from uqsonet.seeds import numpy_generator
 from uqsonet_study.config import BASELINES, Config
 
 SCORE_COLUMNS = "method trial evaluation sensors set metric value".split()
-COLUMNS = [
-    "experiment",
-    "case",
-    "noise_std",
-    "training",
-    "latent_dim",
-    "method",
-    "evaluation",
-    "sensors",
-    "metric",
-    "value",
-    "pm",
-    "low",
-    "high",
-    "trials",
-    "sets",
-]
+COLUMNS = "experiment case noise_std training latent_dim method evaluation sensors metric".split()
+COLUMNS += ["value", "pm", "low", "high", "trials", "sets"]
 RESAMPLES = 2000
 LEVEL = 0.95
 SEED = 2026
 """A seed of its own: an interval depends on the scores and on nothing else."""
 
-YARDSTICK = "sensor_free"
+SENSOR_FREE = "sensor_free"
 SKILLS = {"err_mean": "skill_mean", "err_std": "skill_std"}
-LINEAR = "cokriging"
-GAINS = {
-    "crps": "gain_crps",
-    "crps_expected": "gain_crps_expected",
-    "energy": "gain_energy",
-    "energy_expected": "gain_energy_expected",
-}
+COKRIGING = "cokriging"
+GAINS = {s: f"gain_{s}" for s in ("crps", "crps_expected", "energy", "energy_expected")}
 """Skills of whole laws, over the best linear one, where both have the score."""
 
 
@@ -112,7 +92,7 @@ def estimate(scores: np.ndarray) -> Estimate:
 
 
 def skill(of: Estimate, over: Estimate) -> Estimate:
-    """Return ``1 - error / error of the yardstick`` with both errors on the same redrawn sets."""
+    """Return ``1 - error / error of the baseline``, both errors on the same redrawn sets."""
     return Estimate(1 - of.trials / over.trials.mean(), 1 - of.copies / over.copies, of.sets)
 
 
@@ -122,8 +102,9 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
     Parameters
     ----------
     files : mapping of str to iterable of Path
-        Case -> CSV files written by `uqsonet_study.evaluation.evaluate`, in any order; each evaluation
-        needs the baseline `sensor_free`, over which skill is measured. Cases may share files.
+        Case -> CSV files written by `uqsonet_study.evaluation.evaluate`, in any order; each
+        evaluation needs the baseline `sensor_free`, over which skill is measured. Cases may share
+        files.
     config : Config
         Says what the cases are.
 
@@ -213,15 +194,15 @@ def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, st
             )
         found[str(method), str(metric)] = estimate(values)
     for error, name in SKILLS.items():
-        if (YARDSTICK, error) not in found:
-            raise DataError(f"{place}: no {error} of {YARDSTICK!r}, over which skill is measured")
-        over = found[YARDSTICK, error]
-        of = [method for method, metric in found if metric == error and method != YARDSTICK]
+        if (SENSOR_FREE, error) not in found:
+            raise DataError(f"{place}: no {error} of {SENSOR_FREE!r}, over which skill is measured")
+        over = found[SENSOR_FREE, error]
+        of = [method for method, metric in found if metric == error and method != SENSOR_FREE]
         found |= {(method, name): skill(found[method, error], over) for method in of}
     for score, name in GAINS.items():
         of = [method for method, metric in found if metric == score and method not in BASELINES]
-        if (LINEAR, score) in found:
-            over = found[LINEAR, score]
+        if (COKRIGING, score) in found:
+            over = found[COKRIGING, score]
             found |= {(method, name): skill(found[method, score], over) for method in of}
     return found
 

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import AblationTable, Config
-from uqsonet_study.report.names import problem_title, smoke
+from uqsonet_study.config import Config
+from uqsonet_study.report.names import problem_title
 from uqsonet_study.report.tables.captions import distinct
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
-from uqsonet_study.report.tables.text import Text, bold, plain, text
+from uqsonet_study.report.tables.cells import Cell, Panel, Table, columns_of
+from uqsonet_study.report.tables.records import shown_cases
 
 METRICS = {
-    "skill_mean": (plain("skill of the mean"), plain("average")),
-    "skill_mean_worst": (plain("skill of the mean"), plain("worst m")),
-    "skill_std": (plain("skill of the std"), plain("average")),
-    "skill_std_worst": (plain("skill of the std"), plain("worst m")),
-    "minutes": (plain("minutes"), plain("a training")),
+    "skill_mean": ("skill of the mean", "average"),
+    "skill_mean_worst": ("skill of the mean", "worst m"),
+    "skill_std": ("skill of the std", "average"),
+    "skill_std_worst": ("skill of the std", "worst m"),
+    "minutes": ("minutes", "a training"),
 }
-COLUMNS = "table experiment scale recipe method metric unit value pm".split()
+UPPER = {metric: heads[0] for metric, heads in METRICS.items()}
+LOWER = {metric: heads[1] for metric, heads in METRICS.items()}
 
 
 def ablation_table(
@@ -46,35 +46,44 @@ def ablation_table(
     DataError
         If an experiment has no log, or a log is none.
     """
-    declared = config.tables[name]
-    assert isinstance(declared, AblationTable)
-    experiments = [e for e in declared.experiments if e in config.selected]
+    cases = shown_cases(config, name)
     records = []
-    for experiment in experiments:
-        (case,) = config.cases_of([experiment])
+    for case in cases:
         (method,) = case.methods
-        if not logs.get(experiment):
+        if not logs.get(case.experiment):
             raise DataError(f"tables.{name}: no training log of {case.name}/{method}")
-        trials = pd.concat([_trials(path) for path in logs[experiment]])
+        trials = pd.concat([_trials(path) for path in logs[case.experiment]])
         about = {
             "table": f"tab:{name}",
-            "experiment": experiment,
+            "experiment": case.experiment,
             "scale": config.scale,
-            "recipe": config.recipe_of(experiment),
+            "recipe": config.recipe_of(case.experiment),
             "method": method,
         }
         for metric in METRICS:
-            values = [float(value) for value in trials[metric].to_list()]
-            pm = stdev(values) if len(values) > 1 else None
             unit = "minutes" if metric == "minutes" else "1"
-            value = {"metric": metric, "unit": unit, "value": fmean(values), "pm": pm}
-            records.append(about | value)
-    table = pd.DataFrame(records, columns=pd.Index(COLUMNS))
-    panels = tuple(
-        _panel(problem, [e for e in experiments if config.experiments[e].problem == problem], table)
-        for problem in distinct(config.experiments[e].problem for e in experiments)
+            number = {"value": trials[metric].mean(), "pm": trials[metric].std()}
+            records.append(about | {"metric": metric, "unit": unit} | number)
+    found = pd.DataFrame(records)
+    panels = []
+    for problem in distinct(case.problem for case in cases):
+        rows = [case.experiment for case in cases if case.problem == problem]
+        labels = tuple((config.recipe_of(row).replace("_", " "),) for row in rows)
+        columns = columns_of(
+            found.assign(statistic=found["metric"]),
+            {"metric": UPPER, "statistic": LOWER},
+            ("experiment", rows),
+            lambda row: Cell(row.value, row.pm, digits=1 if row.metric == "minutes" else 3),
+        )
+        panels.append(Panel(problem_title(problem), ("recipe",), labels, tuple(columns)))
+    counts = " or ".join(distinct(str(case.trials) for case in cases))
+    caption = (
+        "Skill over the sensor-free predictor on validation sets at the end of training, averaged "
+        "over sensor counts and at the worst of them; mean and standard deviation over "
+        f"{counts} trials. The first row of a problem is the recipe, each other one changes one "
+        "thing."
     )
-    return Table(name, "Ablation", _caption(config, experiments), panels), table
+    return Table(name, "Ablation", "Ablation.", caption, tuple(panels)), found
 
 
 def _trials(path: Path) -> pd.DataFrame:
@@ -90,31 +99,3 @@ def _trials(path: Path) -> pd.DataFrame:
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise DataError(f"{path}: not a training log ({error})") from None
     return found
-
-
-def _panel(problem: str, experiments: Sequence[str], table: pd.DataFrame) -> Panel:
-    rows = table.set_index(["experiment", "metric"])
-    recipes = [str(rows.loc[(e, "minutes"), "recipe"]) for e in experiments]
-    columns = []
-    for metric, heads in METRICS.items():
-        cells = []
-        for experiment in experiments:
-            row = rows.loc[(experiment, metric)]
-            digits = 1 if metric == "minutes" else 3
-            cells.append(Cell(float(row["value"]), pm=float(row["pm"]), digits=digits))
-        columns.append(Column(heads, tuple(cells)))
-    labels = tuple((plain(recipe.replace("_", " ")),) for recipe in recipes)
-    return Panel(plain(problem_title(problem)), (plain("recipe"),), labels, tuple(columns))
-
-
-def _caption(config: Config, experiments: Sequence[str]) -> Text:
-    trials = distinct(str(config.experiments[e].trials) for e in experiments)
-    return text(
-        "{smoke}{title} Skill over the sensor-free predictor on validation sets at the end of "
-        "training, averaged over sensor counts and at the worst of them; mean and standard "
-        "deviation over {trials} trials. The first row of a problem is the recipe, each other one "
-        "changes one thing.",
-        smoke=smoke(config),
-        title=bold(plain("Ablation.")),
-        trials=" or ".join(trials),
-    )

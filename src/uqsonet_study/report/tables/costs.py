@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,34 +12,30 @@ import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet.problems import get_problem
-from uqsonet_study.config import Case, Config, CostTable
-from uqsonet_study.report.names import method_title, smoke
+from uqsonet_study.config import Config
+from uqsonet_study.report.names import method_title
 from uqsonet_study.report.paper import paper_costs
 from uqsonet_study.report.tables.captions import distinct
 from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
-from uqsonet_study.report.tables.text import Text, bold, integer, plain, text
+from uqsonet_study.report.tables.records import shown_cases
+from uqsonet_study.report.tables.text import integer
 
 METRICS = {
-    "train_hours": (plain("training (h)"), "hours", "train_hours_rtx3090"),
-    "iterations": (plain("iterations"), "1", "iterations"),
-    "inference_seconds": (plain("inference (s)"), "seconds", "inference_seconds"),
+    "train_hours": ("training (h)", "hours", "train_hours_rtx3090"),
+    "iterations": ("iterations", "1", "iterations"),
+    "inference_seconds": ("inference (s)", "seconds", "inference_seconds"),
 }
+"""Metric -> its heading, its unit, and its column in the paper's costs."""
 
 COLUMNS = "table experiment scale recipe method metric unit value paper".split()
-
-
-@dataclass
-class Measured:
-    """What files tell of a run."""
-
-    training: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
-    """(case, method trained) -> hours per trial and iterations, one entry per file."""
-    inference: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Case -> what its timing found."""
+TITLE = (
+    "Hours of a training (of a stack of trials, divided by their number; mean over files), its "
+    "iterations, and seconds of an inference."
+)
 
 
 def costs_table(
-    name: str, config: Config, logs: Sequence[Path], inference: Sequence[Path]
+    name: str, config: Config, logs: Mapping[str, Sequence[Path]], inference: Sequence[Path]
 ) -> tuple[Table, pd.DataFrame]:
     """Return a table of costs and its numbers in long form.
 
@@ -48,148 +43,118 @@ def costs_table(
     ----------
     name : str
     config : Config
-    logs : sequence of Path
-        Training logs ``.../<case>/<method>/stack_<k>.csv``. A case may use those of another one
-        that trains the same model.
+    logs : mapping of str to sequence of Path
+        Training logs ``.../<method>/stack_<k>.csv`` of each experiment; several may share one.
     inference : sequence of Path
         Timings ``.../<case>.json``.
     """
-    declared = config.tables[name]
-    assert isinstance(declared, CostTable)
-    measured = _read(logs, inference)
-    rows = []
-    for experiment in (e for e in declared.experiments if e in config.selected):
+    timings = {path.stem: _timing(path) for path in map(Path, inference)}
+    paper = paper_costs().set_index(["problem", "method"])
+    records, labels = [], []
+    for experiment in distinct(case.experiment for case in shown_cases(config, name)):
+        problem = get_problem(config.experiments[experiment].problem)
         for method in config.experiments[experiment].methods:
-            rows.append(_row(config, experiment, method, measured))
-    panel = Panel(
-        plain(
-            "Hours of a training (of a stack of trials, divided by their number; mean over files), "
-            "its iterations, and seconds of an inference."
-        ),
-        (plain("section"), plain("method")),
-        tuple((plain(row["section"]), plain(method_title(row["method"]))) for row in rows),
-        tuple(
-            Column(
-                (heading, plain(source)), tuple(_cell(metric, row[source, metric]) for row in rows)
-            )
-            for metric, (heading, _, _) in METRICS.items()
-            for source in ("paper", "ours")
-        ),
-    )
-    records = [
-        {
-            "table": f"tab:{name}",
-            "experiment": row["experiment"],
-            "scale": config.scale,
-            "recipe": config.recipe_of(row["experiment"]),
-            "method": row["method"],
-            "metric": metric,
-            "unit": unit,
-            "value": row["ours", metric],
-            "paper": row["paper", metric],
-        }
-        for row in rows
-        for metric, (_, unit, _) in METRICS.items()
-        if row["ours", metric] is not None
-    ]
-    caption = _caption(config, measured)
-    table = Table(name, "Computational costs", caption, (panel,))
-    return table, pd.DataFrame(records, columns=pd.Index(COLUMNS))
+            ours = _training(config, experiment, method, logs.get(experiment, ()))
+            ours |= _inference(config, experiment, method, timings)
+            labels.append((problem.section, method_title(method)))
+            for metric, (_, unit, column) in METRICS.items():
+                known = (problem.name, method) in paper.index
+                records.append(
+                    {
+                        "table": f"tab:{name}",
+                        "experiment": experiment,
+                        "scale": config.scale,
+                        "recipe": config.recipe_of(experiment),
+                        "method": method,
+                        "metric": metric,
+                        "unit": unit,
+                        "value": ours.get(metric),
+                        "paper": paper.loc[(problem.name, method), column] if known else None,
+                    }
+                )
+    found = pd.DataFrame(records, columns=pd.Index(COLUMNS))
+    found = found.astype({"value": float, "paper": float})
+    columns = []
+    for metric, (heading, _, _) in METRICS.items():
+        numbers = found.loc[found["metric"] == metric]
+        for source, field in (("paper", "paper"), ("ours", "value")):
+            cells = tuple(_cell(metric, value) for value in numbers[field])
+            columns.append(Column((heading, source), cells))
+    panel = Panel(TITLE, ("section", "method"), tuple(labels), tuple(columns))
+    caption = _caption(timings.values())
+    table = Table(name, "Computational costs", "Computational costs.", caption, (panel,))
+    return table, found.loc[found["value"].notna()]
 
 
-def _caption(config: Config, measured: Measured) -> Text:
-    found = list(measured.inference.values())
-    machines = distinct(f"{x['processor']}, {_threads(x['threads'])}" for x in found)
-    answers = distinct(f"{x['samples']:,} latent samples, {x['sensors']} sensors" for x in found)
-    return text(
-        "{smoke}{title} The paper's on an NVIDIA GeForce RTX 3090; ours on {machines}. One trial "
-        "is one independent training. Inference: one posterior on the full grid ({answers}). "
-        "Iterations of the paper are those of its sections 4.1 to 4.5.",
-        smoke=smoke(config),
-        title=bold(plain("Computational costs.")),
-        machines="; ".join(machines) or "a processor that no timing names",
-        answers="; ".join(answers) or "not timed",
+def _caption(timings: Iterable[dict[str, Any]]) -> str:
+    machines, answers = [], []
+    for found in timings:
+        threads = found["threads"]
+        jobs = "1 thread a job" if threads == 1 else f"{threads} threads a job"
+        # A dollar sign would begin a formula.
+        machines.append(f"{found['processor'].replace('$', '')}, {jobs}")
+        answers.append(f"{found['samples']:,} latent samples, {found['sensors']} sensors")
+    where = "; ".join(distinct(machines)) or "a processor that no timing names"
+    what = "; ".join(distinct(answers)) or "not timed"
+    return (
+        f"The paper's on an NVIDIA GeForce RTX 3090; ours on {where}. One trial is one "
+        f"independent training. Inference: one posterior on the full grid ({what}). "
+        "Iterations of the paper are those of its sections 4.1 to 4.5."
     )
 
 
-def _threads(number: int) -> str:
-    return "1 thread a job" if number == 1 else f"{number} threads a job"
-
-
-def _read(logs: Sequence[Path], inference: Sequence[Path]) -> Measured:
-    found = Measured()
-    for path in map(Path, logs):
-        try:
-            log = pd.read_csv(path, usecols=["trial", "iteration", "seconds"])
-            seconds, last = float(log["seconds"].to_list()[-1]), int(log["iteration"].to_list()[-1])
-        except (OSError, ValueError, IndexError) as error:
-            raise DataError(f"{path}: not a training log ({error})") from None
-        hours = seconds / 3600 / len(set(log["trial"].to_list()))
-        key = path.parent.parent.name, path.parent.name
-        found.training.setdefault(key, []).append((hours, last))
-    for path in map(Path, inference):
-        try:
-            timed = json.loads(path.read_text(encoding="utf-8"))
-            timed["seconds"] = {m: float(s) for m, s in timed["seconds"].items()}
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-            raise DataError(f"{path}: not a timing of inference ({error})") from None
-        found.inference[path.stem] = timed
-    return found
-
-
-def _row(config: Config, experiment: str, method: str, measured: Measured) -> dict[Any, Any]:
-    cases = config.cases_of([experiment])
-    problem = get_problem(cases[0].problem)
-    row: dict[Any, Any] = {"experiment": experiment, "section": problem.section, "method": method}
-    printed = [
-        found
-        for found in paper_costs().to_dict("records")
-        if (found["problem"], found["method"]) == (problem.name, method)
-    ]
-    for metric, (_, _, column) in METRICS.items():
-        row["paper", metric] = float(printed[0][column]) if printed else None
-        row["ours", metric] = None
-    runs = [run for case in cases for run in _trainings(config, case, method, measured)]
-    if runs:
-        row["ours", "train_hours"] = fmean(hours for hours, _ in runs)
-        row["ours", "iterations"] = runs[0][1]
-    timed = [measured.inference[c.name]["seconds"] for c in cases if c.name in measured.inference]
-    seconds = [found[method] for found in timed if method in found]
-    if seconds:
-        row["ours", "inference_seconds"] = fmean(seconds)
-    return row
-
-
-def _trainings(
-    config: Config, case: Case, method: str, measured: Measured
-) -> list[tuple[float, int]]:
-    """Return hours per trial and iterations of a case's trainings; members add up."""
-    ensemble = config.ensemble_of(case.experiment, method)
+def _training(
+    config: Config, experiment: str, method: str, logs: Sequence[Path]
+) -> dict[str, float]:
+    """Return mean hours per trial and iterations; those of an ensemble's members add up."""
+    ensemble = config.ensemble_of(experiment, method)
     base = ensemble.ensemble_of if ensemble else method
-    settings = config.method_of(case.name, method)
-    runs = measured.training.get((case.name, base))
-    if runs is None:
-        runs = []
-        for (name, trained), found in measured.training.items():
-            other = config.cases.get(name)
-            same = other is not None and (other.problem, other.training) == (
-                case.problem,
-                case.training,
-            )
-            if same and trained == base and config.method_of(name, base) == settings:
-                runs += found
+    runs = [_log(path) for path in map(Path, logs) if path.parent.name == base]
+    cases = config.cases_of([experiment])
+    allowed = {config.method_of(case.name, method).training.iterations for case in cases}
     for _, iterations in runs:
-        if iterations != settings.training.iterations:
+        if iterations not in allowed:
             raise DataError(
-                f"the log of {base!r} for {case.name} ends at iteration {iterations}, the "
-                f"configuration says {settings.training.iterations}"
+                f"a log of {base!r} for {experiment} ends at iteration {iterations}, the "
+                f"configuration says {', '.join(map(str, sorted(allowed)))}"
             )
+    if not runs:
+        return {}
     members = ensemble.members if ensemble else 1
-    return [(members * hours, iterations) for hours, iterations in runs]
+    hours = fmean(members * hours for hours, _ in runs)
+    return {"train_hours": hours, "iterations": runs[0][1]}
 
 
-def _cell(metric: str, value: float | None) -> Cell:
-    if value is None:
+def _log(path: Path) -> tuple[float, int]:
+    """Return hours per trial and iterations of a training."""
+    try:
+        log = pd.read_csv(path, usecols=["trial", "iteration", "seconds"])
+        last = log.iloc[-1]
+        return last["seconds"] / 3600 / log["trial"].nunique(), int(last["iteration"])
+    except (OSError, ValueError, IndexError) as error:
+        raise DataError(f"{path}: not a training log ({error})") from None
+
+
+def _inference(
+    config: Config, experiment: str, method: str, timings: Mapping[str, dict[str, Any]]
+) -> dict[str, float]:
+    """Return the mean seconds of an inference over the cases of an experiment."""
+    timed = [timings[c.name] for c in config.cases_of([experiment]) if c.name in timings]
+    seconds = [found["seconds"][method] for found in timed if method in found["seconds"]]
+    return {"inference_seconds": fmean(seconds)} if seconds else {}
+
+
+def _timing(path: Path) -> dict[str, Any]:
+    try:
+        timed = json.loads(path.read_text(encoding="utf-8"))
+        timed["seconds"] = {m: float(s) for m, s in timed["seconds"].items()}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise DataError(f"{path}: not a timing of inference ({error})") from None
+    return timed
+
+
+def _cell(metric: str, value: float) -> Cell:
+    if pd.isna(value):
         return Cell()
     if metric == "iterations":
         return Cell(integer(int(value)))

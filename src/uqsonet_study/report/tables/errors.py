@@ -6,33 +6,51 @@ groups of columns, in the paper's order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
 
 import pandas as pd
 
-from uqsonet.problems import get_problem
-from uqsonet_study.config import Config
+from uqsonet_study.config import BASELINES, Case, Config, ErrorTable
 from uqsonet_study.config.evaluations import TestEvaluation
-from uqsonet_study.report.names import BRIEF, FLOOR, METRICS, method_title
-from uqsonet_study.report.numbers import Number
-from uqsonet_study.report.tables.captions import budget, noise, opening, tests
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
-from uqsonet_study.report.tables.places import UNTRAINED, Group, Places
-from uqsonet_study.report.tables.records import ERRORS, SKILLS, error_records
-from uqsonet_study.report.tables.text import (
-    DAGGER,
-    EMPTY,
-    HUNDREDTHS,
-    L2,
-    PERCENT,
-    PLUS_MINUS,
-    M,
-    Text,
-    U,
-    plain,
-    quoted,
-    text,
+from uqsonet_study.report.names import FLOOR, MEAN, METRICS, STD, method_titles
+from uqsonet_study.report.tables.captions import conditions, distinct, origin, problem_titles
+from uqsonet_study.report.tables.cells import (
+    Cell,
+    Column,
+    Panel,
+    Table,
+    columns_of,
+    marked_interval,
+    value_alone,
+    with_interval,
+    with_spread,
 )
+from uqsonet_study.report.tables.records import (
+    ERRORS,
+    SKILLS,
+    score_records,
+    shown_cases,
+    with_paper,
+)
+from uqsonet_study.report.tables.text import PERCENT
+
+UNTRAINED = (*BASELINES, FLOOR)
+FULL_TITLES = {metric: METRICS[metric] for metric in ERRORS}
+SHORT_TITLES = {"err_mean": MEAN, "err_std": STD}
+"""Where the title of the panel says that its numbers are errors."""
+
+SKILL_TITLES = {metric: METRICS[metric] for metric in SKILLS}
+TITLES = {
+    "paper": "Errors, evaluation “paper”: mean ± standard deviation over trials. Bold: better than "
+    "the paper's value.",
+    "precise": f"Errors, evaluation “precise”, with 95{PERCENT} bootstrap intervals.",
+    "skill": "Skill 1 − err / err(sensor-free), evaluation “precise”, with "
+    f"95{PERCENT} intervals. † Includes zero: no skill is shown.",
+}
 
 
 def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
@@ -43,147 +61,137 @@ def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
     DataError
         If the summary lacks a number or contradicts the configuration.
     """
-    places = Places(name, config, summary)
-    titles = {
-        "paper": text(
-            "Errors, evaluation {label}: mean {pm} standard deviation over trials. "
-            "Bold: better than the paper's value.",
-            label=quoted("paper"),
-            pm=PLUS_MINUS,
-        ),
-        "precise": text(
-            "Errors, evaluation {label}, with 95{percent} bootstrap intervals.",
-            label=quoted("precise"),
-            percent=PERCENT,
-        ),
-        "skill": text(
-            "Skill 1 {minus} err / err(sensor-free), evaluation {label}, with 95{percent} "
-            "intervals. {dagger} Includes zero: no skill is shown.",
-            minus=Text("$-$", "−"),
-            label=quoted("precise"),
-            percent=PERCENT,
-            dagger=DAGGER,
-        ),
-    }
-    columns = {
-        "paper": [*_beside_paper(places), *_plain(places, "paper", UNTRAINED, depth=1)],
-        "precise": [
-            *_intervals(places, ERRORS, 100),
-            *_plain(places, "precise", ("sensor_free", FLOOR)),
-        ],
-        "skill": [*_intervals(places, SKILLS, 1), *_plain(places, "precise", (FLOOR,), SKILLS, 1)],
-    }
-    digits = max(len(f"{row:g}".partition(".")[2]) for row in places.rows)
-    labels = tuple((plain(f"{row:.{digits}f}"),) for row in places.rows)
+    declared = config.tables[name]
+    assert isinstance(declared, ErrorTable)
+    cases = shown_cases(config, name)
+    records = score_records(name, config, cases, summary, error_metrics)
+    records = with_paper(records, config)
+    if declared.rows == "sensors":
+        corner, rows = "$m$", sorted({m for case in cases for m in case.sensors.counts})
+    else:
+        corner, rows = r"$\sigma$", sorted({case.noise_std for case in cases})
+    digits = max(len(f"{row:g}".partition(".")[2]) for row in rows)
+    labels = tuple((f"{row:.{digits}f}",) for row in rows)
     panels = [
-        Panel(titles[key], (places.corner,), labels, tuple(found))
-        for key, found in columns.items()
-        if found
+        Panel(TITLES[key], (corner,), labels, tuple(columns))
+        for key, columns in _panels(cases, records, (declared.rows, rows)).items()
+        if columns
     ]
-    title = get_problem(places.cases[0].problem).title
-    return Table(name, title, _caption(places), tuple(panels)), error_records(places)
+    title = problem_titles(cases)
+    return Table(name, title, title, _caption(config, cases), tuple(panels)), records
 
 
-def _caption(places: Places) -> Text:
-    lines = any(case.cut_lines for case in places.cases)
-    return text(
-        "{opening} Relative {L2} errors of the conditional mean and standard deviation of {u} "
-        "against the reference, {scale}, given {m} sensors{lines}. {noise}; {budget}. {tests}.",
-        opening=opening(places.config, places.cases),
-        L2=L2,
-        u=U,
-        scale=HUNDREDTHS,
-        m=M,
-        lines=", on grid lines and on the whole domain" if lines else "",
-        noise=noise(places.cases),
-        budget=budget(places.config, places.cases),
-        tests=tests(places.config, places.cases),
+def error_metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
+    """Yield evaluation, method and metric of every error and skill of a case."""
+    errors = [*ERRORS, *(f"{error}@{line}" for line in case.cut_lines for error in ERRORS)]
+    for label in case.evaluations:
+        for method in (*case.methods, *UNTRAINED):
+            for metric in (*errors, *(() if method == "sensor_free" else SKILLS)):
+                yield label, method, metric
+
+
+def _caption(config: Config, cases: Sequence[Case]) -> str:
+    lines = any(case.cut_lines for case in cases)
+    where = ", on grid lines and on the whole domain" if lines else ""
+    return (
+        f"{origin(cases)} Relative $L_2$ errors of the conditional mean and standard deviation of "
+        rf"$u$ against the reference, $\times 10^{{-2}}$, given $m$ sensors{where}. "
+        f"{conditions(config, cases)}"
     )
 
 
-def _groups(places: Places, metrics: Sequence[str]) -> list[Group]:
-    """Return the groups of columns; skill is measured on the whole domain alone."""
-    return [group for group in places.groups if metrics is not SKILLS or not group.line]
+def _panels(
+    cases: Sequence[Case], records: pd.DataFrame, rows: tuple[str, Sequence[float]]
+) -> dict[str, list[Column]]:
+    """Return the columns of each panel."""
+    records, groups = _grouped(records, cases, rows[0])
+    learned = distinct(method for case in cases for method in case.methods)
+    # The paper's numbers become records of their own, from another source.
+    ours = records.assign(source="ours")
+    theirs = ours.assign(source="paper", value=ours["paper"], pm=ours["paper_pm"], paper=math.nan)
+    beside_paper = pd.concat([theirs.loc[theirs["value"].notna()], ours])
+    sources = {"source": {"paper": "paper", "ours": "ours"}}
+
+    def block(
+        numbers: pd.DataFrame,
+        label: TestEvaluation,
+        methods: Sequence[str],
+        metrics: dict[str, str],
+        cell: Callable[[Any], Cell] = value_alone,
+        below: dict[str, dict[str, str]] | None = None,
+    ) -> list[Column]:
+        titles = {"method": method_titles(methods), "group": groups, "metric": metrics}
+        chosen = numbers.loc[numbers["evaluation"] == label]
+        return columns_of(chosen, titles | (below or {}), rows, cell)
+
+    return {
+        "paper": [
+            *block(beside_paper, "paper", learned, FULL_TITLES, _beside_paper, sources),
+            # An empty heading: those above reach down.
+            *block(ours, "paper", UNTRAINED, SHORT_TITLES, below={"source": {"ours": ""}}),
+        ],
+        "precise": [
+            *block(records, "precise", [*learned, "cokriging"], FULL_TITLES, with_interval),
+            *block(records, "precise", ["sensor_free", FLOOR], SHORT_TITLES),
+        ],
+        "skill": [
+            *block(records, "precise", [*learned, "cokriging"], SKILL_TITLES, marked_interval),
+            *block(records, "precise", [FLOOR], SKILL_TITLES),
+        ],
+    }
 
 
-def _heads(
-    places: Places, method: str, group: Group, metrics: Sequence[str] = ERRORS
-) -> tuple[Text, ...]:
-    title = places.title(group, _groups(places, metrics))
-    return (plain(method_title(method)), *((title,) if title else ()))
+def _beside_paper(record: Any) -> Cell:
+    """Return a number with its ±, in bold letters if it is better than the paper's."""
+    return replace(with_spread(record), bold=record.value < record.paper)
 
 
-def _column(heads: Sequence[Text], cells: Iterable[Cell]) -> list[Column]:
-    """Return the column, nothing where all its cells are empty."""
-    found = tuple(cells)
-    there = any(cell.value is not None for cell in found)
-    return [Column(tuple(heads), found)] if there else []
+def _grouped(
+    records: pd.DataFrame, cases: Sequence[Case], rows: str
+) -> tuple[pd.DataFrame, dict[str, str | None]]:
+    """Return records with the group of columns of each, and the headings of all groups in order.
+
+    A group is known by its heading: what tells it from others of sensor count or noise level,
+    experiment and cut line. The metrics lose their cut lines.
+    """
+    lines = {line: _equation(line) for case in cases for line in case.cut_lines}
+    metric = records["metric"].str.partition("@")
+    line = metric[2].map(lines | {"": "domain" if lines else ""})
+    line = line.mask(metric[0].isin(SKILLS), "")  # measured on the whole domain alone
+    if rows == "sensors":
+        every = _levels(cases)
+        pairs = zip(records["experiment"], records["noise_std"], strict=True)
+        levels = [every[pair] for pair in pairs]
+    else:
+        counts = sorted({m for case in cases for m in case.sensors.counts})
+        every = {m: f"$m$ = {m}" for m in counts}
+        levels = [every[m] for m in records["sensors"]]
+    groups = [_joined(*pair) for pair in zip(levels, line, strict=True)]
+    found = records.assign(metric=metric[0], group=groups)
+    headings = [_joined(*pair) for pair in product(every.values(), [*lines.values(), "domain", ""])]
+    # Where two experiments have the same noise level as a row, the first is shown.
+    cells = ["evaluation", "method", "metric", "group", rows]
+    return found.drop_duplicates(cells), {heading: heading or None for heading in headings}
 
 
-def _beside_paper(places: Places) -> list[Column]:
-    columns = []
-    for method in places.methods:
-        for group in places.groups:
-            for metric in ERRORS:
-                heads = (*_heads(places, method, group), METRICS[metric])
-                theirs, ours = [], []
-                for row in places.rows:
-                    paper = places.paper(method, metric, group, row)
-                    found = places.number("paper", method, metric, group, row)
-                    theirs.append(Cell(paper.paper, paper.paper_pm) if paper else Cell())
-                    ours.append(_with_spread(found, paper and paper.paper))
-                columns += _column((*heads, plain("paper")), theirs)
-                columns += _column((*heads, plain("ours")), ours)
-    return columns
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
 
 
-def _with_spread(found: Number | None, paper: float | None) -> Cell:
-    if found is None:
-        return Cell()
-    better = paper is not None and 100 * found.value < paper
-    return Cell(100 * found.value, 100 * found.pm, bold=better)
+def _levels(cases: Sequence[Case]) -> dict[tuple[str, float], str]:
+    """Return (experiment, noise level) -> what tells its columns from those of others."""
+    pairs = distinct((case.experiment, case.noise_std) for case in cases)
+    noises = [noise_std for _, noise_std in pairs]
+    found = {}
+    for experiment, noise_std in pairs:
+        words = rf"$\sigma$ = {noise_std:g}" if noise_std else "noiseless"
+        parts = [words] if len(set(noises)) > 1 else []
+        parts += [experiment] if noises.count(noise_std) > 1 else []
+        found[experiment, noise_std] = _joined(*parts)
+    return found
 
 
-def _plain(
-    places: Places,
-    label: TestEvaluation,
-    methods: Sequence[str],
-    metrics: Sequence[str] = ERRORS,
-    scale: float = 100,
-    depth: int = 0,
-) -> list[Column]:
-    """Return columns of values without spread, with `depth` empty headings below."""
-    columns = []
-    for method in methods:
-        for group in _groups(places, metrics):
-            for metric in metrics:
-                numbers = [places.number(label, method, metric, group, row) for row in places.rows]
-                cells = [Cell(scale * found.value) if found else Cell() for found in numbers]
-                head = BRIEF.get(metric, METRICS[metric])
-                heads = _heads(places, method, group, metrics)
-                columns += _column((*heads, head, *depth * (EMPTY,)), cells)
-    return columns
-
-
-def _intervals(places: Places, metrics: Sequence[str], scale: float) -> list[Column]:
-    """Return columns of the precise evaluation with 95 % intervals; no skill is marked."""
-    columns = []
-    for method in (*places.methods, "cokriging"):
-        for group in _groups(places, metrics):
-            for metric in metrics:
-                cells = []
-                for row in places.rows:
-                    found = places.number("precise", method, metric, group, row)
-                    mark = found and metrics is SKILLS and found.low <= 0 <= found.high
-                    cells.append(interval_cell(found, scale, DAGGER if mark else EMPTY))
-                heads = _heads(places, method, group, metrics)
-                columns += _column((*heads, METRICS[metric]), cells)
-    return columns
-
-
-def interval_cell(found: Number | None, scale: float, mark: Text = EMPTY, digits: int = 2) -> Cell:
-    """Return a number with its interval, an empty cell for None."""
-    if found is None:
-        return Cell()
-    ends = scale * found.low, scale * found.high
-    return Cell(scale * found.value, interval=ends, mark=mark, digits=digits)
+def _equation(line: str) -> str:
+    """Return ``x=0.5`` with its variable as a formula."""
+    axis, _, value = line.partition("=")
+    return f"${axis}$ = {value}"

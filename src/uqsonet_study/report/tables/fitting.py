@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from dataclasses import replace
 from typing import TypeVar
 
-from uqsonet_study.report.tables.cells import Cell, Column, Panel
-from uqsonet_study.report.tables.text import EMPTY, Text, text
+from uqsonet_study.report.tables.cells import Cell, Column, Panel, merged
+from uqsonet_study.report.tables.text import to_words
 
 LINE = 500.0
 """Width of the text on A4 with margins of 15 mm, in points, less a little."""
@@ -35,10 +35,12 @@ TITLE = 27.0
 Part = TypeVar("Part")
 
 
+def _length(text: str) -> float:
+    return CHARACTER * len(to_words(text))
+
+
 def _cell(cell: Cell) -> float:
-    if isinstance(cell.value, Text):
-        return CHARACTER * cell.value.length
-    width = CHARACTER * (len(cell.head) * (1.15 if cell.bold else 1) + cell.mark.length)
+    width = _length(cell.printed) * (1.15 if cell.bold else 1) + _length(cell.mark)
     if not math.isnan(cell.pm):
         width += CHARACTER * (len(cell.number(cell.pm)) + 2.6)
     if cell.interval is not None:
@@ -51,18 +53,14 @@ def width(columns: Sequence[Column], level: int = 0) -> float:
     if level == len(columns[0].heads):
         return sum(max(_cell(cell) for cell in column.cells) + GAP for column in columns)
     return sum(
-        max(width(members, level + 1), CHARACTER * members[0].heads[level].length + GAP)
-        for members in _groups(columns, level)
+        max(width(members, level + 1), _length(members[0].heads[level]) + GAP)
+        for members in merged(columns, level)
     )
-
-
-def _groups(columns: Sequence[Column], level: int) -> list[list[Column]]:
-    return [list(found) for _, found in groupby(columns, key=lambda c: c.heads[: level + 1])]
 
 
 def _blocks(columns: Sequence[Column], limit: float, level: int = 0) -> Iterator[list[Column]]:
     """Yield the largest groups under a common heading that fit."""
-    for members in _groups(columns, level):
+    for members in merged(columns, level):
         if width(members) <= limit or level + 1 == len(members[0].heads):
             yield members
         else:
@@ -71,20 +69,20 @@ def _blocks(columns: Sequence[Column], limit: float, level: int = 0) -> Iterator
 
 def pack(parts: Sequence[Part], size: Callable[[Part], float], limit: float) -> list[list[Part]]:
     """Return the parts in order in as few groups as fit the limit, of sizes as even as can be."""
+    sizes = [size(part) for part in parts]
 
     def greedy(bound: float) -> list[list[Part]]:
         found: list[list[Part]] = []
         room = 0.0
-        for part in parts:
-            if not found or size(part) > room:
+        for part, needed in zip(parts, sizes, strict=True):
+            if not found or needed > room:
                 found.append([])
                 room = bound
             found[-1].append(part)
-            room -= size(part)
+            room -= needed
         return found
 
     fewest = len(greedy(limit))
-    sizes = [size(part) for part in parts]
     bounds = {sum(sizes[i:j]) for i in range(len(sizes)) for j in range(i + 1, len(sizes) + 1)}
     # A little room for rounding: sums are taken in another order above.
     even = (greedy(b + 1e-6) for b in sorted({b for b in bounds if b <= limit} | {limit}))
@@ -93,34 +91,22 @@ def pack(parts: Sequence[Part], size: Callable[[Part], float], limit: float) -> 
 
 def fit(panel: Panel, line: float = LINE) -> list[Panel]:
     """Return a panel in as many parts as its width takes, cut between groups of columns."""
-    stubs = sum(
-        CHARACTER * max(head.length, *(labels[i].length for labels in panel.labels)) + GAP
-        for i, head in enumerate(panel.corner)
-    )
-    parts = pack(list(_blocks(panel.columns, line - stubs)), width, line - stubs)
-    again = text(" (continued)")
-    return [
-        _without_empty_levels(
-            panel.with_columns(
-                [column for block in part for column in block],
-                panel.title + (again if i else EMPTY),
-            )
-        )
-        for i, part in enumerate(parts)
-    ]
+    labels = zip(panel.corner, *panel.labels, strict=True)
+    room = line - sum(max(map(_length, column)) + GAP for column in labels)
+    found = []
+    for part in pack(list(_blocks(panel.columns, room)), width, room):
+        columns = [column for block in part for column in block]
+        # The lowest headings are empty in all columns where the others went to another part.
+        while not any(column.heads[-1] for column in columns):
+            columns = [Column(column.heads[:-1], column.cells) for column in columns]
+        title = panel.title + (" (continued)" if found else "")
+        found.append(replace(panel, columns=tuple(columns), title=title))
+    return found
 
 
-def _without_empty_levels(panel: Panel) -> Panel:
-    """Return a panel without lowest levels of headings that are empty in all its columns."""
-    columns = panel.columns
-    while not any(column.heads[-1] for column in columns):
-        columns = tuple(Column(column.heads[:-1], column.cells) for column in columns)
-    return panel.with_columns(columns, panel.title)
-
-
-def pages(panels: Sequence[Panel], caption: Text) -> list[list[Panel]]:
+def pages(panels: Sequence[Panel], caption: str) -> list[list[Panel]]:
     """Return the panels of each float of a table, the first with room for the caption."""
-    room = PAGE - 11 * math.ceil(caption.length * CHARACTER / LINE) - 20
+    room = PAGE - 11 * math.ceil(_length(caption) / LINE) - 20
 
     def height(panel: Panel) -> float:
         return HEADING * len(panel.columns[0].heads) + ROW * len(panel.labels) + TITLE

@@ -1,31 +1,31 @@
-"""What no table may print: scores used twice, numbers from nowhere, NaN."""
+"""Checks of numbers before they are printed: finite, from a declared input, from one model each."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, get_args
 
+import numpy as np
 import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Config, ScoreMetric
 from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.summary import SKILLS
+from uqsonet_study.report.tables.records import KEY, place
 
-KEY = ["case", "evaluation", "method", "metric", "sensors"]
 METRICS = (*SKILLS, *SKILLS.values(), *get_args(ScoreMetric), "mean_std", "narrower")
 SHARES = ("narrower", "coverage", "within")
 """Metrics that are shares: two models may well have the same."""
 
 
 def check_cells(records: pd.DataFrame, config: Config, summary: pd.DataFrame) -> None:
-    """Refuse a table that holds what no table may print.
+    """Refuse a table with a number that no table may print.
 
     Parameters
     ----------
     records : DataFrame
-        Numbers of a table in long form (`uqsonet_study.report.tables.write.write_table`). Rows without an
-        evaluation, such as costs, are checked for finiteness alone.
+        Numbers of a table in long form (`uqsonet_study.report.tables.write.write_table`). Rows
+        without an evaluation, such as costs, are checked for finiteness alone.
     config : Config
     summary : DataFrame
         All summaries that are inputs of the table.
@@ -41,59 +41,48 @@ def check_cells(records: pd.DataFrame, config: Config, summary: pd.DataFrame) ->
     require_distinct(records, config)
 
 
-def place(row: Any) -> str:
-    """Return where a number stands, in words."""
-    return (
-        f"{row['case']}: {row['metric']} of {row['method']!r} with {int(row['sensors'])} sensors "
-        f"({row['evaluation']})"
-    )
-
-
-def _has(row: dict[Any, Any], column: str) -> bool:
-    """Return whether a row has something in a column: other layouts leave it empty."""
-    found = row.get(column)
-    return found is not None and found == found  # NaN is what pandas fills in
-
-
-def _scored(records: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Return the rows that come from scores."""
-    return [row for row in records.to_dict("records") if _has(row, "evaluation")]
+def _scored(records: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that come from scores: other layouts have no evaluation."""
+    if "evaluation" not in records:
+        return records.iloc[:0].reindex(columns=[*KEY, "value"])
+    return records.loc[records["evaluation"].notna()]
 
 
 def require_finite(records: pd.DataFrame) -> None:
     """Refuse numbers that are not finite; only a single trial has no ±."""
-    for row in records.to_dict("records"):
-        if _has(row, "setting"):
-            continue  # a text
-        scored = _has(row, "evaluation")
-        ends = ("low", "high", *(("pm",) if int(row["trials"]) > 1 else ())) if scored else ()
-        for column in ("value", *ends):
-            if not math.isfinite(float(row[column])):
-                where = place(row) if scored else f"{row['metric']} of {row['method']!r}"
-                raise DataError(f"{where}: {column} is {row[column]}, which no table may print")
+    scored = _scored(records)
+    numbers = records.loc[records["setting"].isna()] if "setting" in records else records
+    checked = {"value": numbers}
+    if len(scored):
+        several = scored["trials"].astype(float) > 1
+        checked |= {"low": scored, "high": scored, "pm": scored.loc[several]}
+    for column, rows in checked.items():
+        if rows.empty:
+            continue
+        for row in rows.loc[~np.isfinite(rows[column].astype(float))].to_dict("records")[:1]:
+            named = isinstance(row.get("evaluation"), str)
+            where = place(row) if named else f"{row['metric']} of {row['method']!r}"
+            raise DataError(f"{where}: {column} is {row[column]}, which no table may print")
 
 
 def require_inputs(records: pd.DataFrame, config: Config, summary: pd.DataFrame) -> None:
     """Refuse numbers that no declared and given input explains."""
-    rows = _scored(records)
-    if not rows:
+    scored = _scored(records)
+    if scored.empty:
         return
-    given = {tuple(row[key] for key in KEY): row["value"] for row in summary.to_dict("records")}
-    for row in rows:
+    found = scored.merge(summary.loc[:, [*KEY, "value"]], "left", on=KEY, suffixes=("", "_given"))
+    for row in found.to_dict("records"):
         problem = _undeclared(row, config)
         if problem:
             raise DataError(f"{place(row)} stands in a table, but {problem}")
-        value = given.get(tuple(row[key] for key in KEY))
-        if value is None:
+        if pd.isna(row["value_given"]):
             raise DataError(f"{place(row)} stands in a table, but no summary that it reads has it")
-        scale = 100 if row["unit"] == "percent" else 1
-        if not math.isclose(float(row["value"]), scale * value, rel_tol=1e-9):
-            raise DataError(
-                f"{place(row)} is {row['value']} in a table and {scale * value} in its summary"
-            )
+        given = (100 if row["unit"] == "percent" else 1) * row["value_given"]
+        if not np.isclose(row["value"], given, rtol=1e-9, atol=0):
+            raise DataError(f"{place(row)} is {row['value']} in a table and {given} in its summary")
 
 
-def _undeclared(row: dict[str, Any], config: Config) -> str:
+def _undeclared(row: dict[Any, Any], config: Config) -> str:
     """Return what the configuration lacks for a number, nothing if it declares it."""
     case = config.cases.get(row["case"])
     if case is None or case.experiment not in config.selected:
@@ -117,8 +106,8 @@ def require_distinct(records: pd.DataFrame, config: Config) -> None:
     Only a mix-up of files explains them, unless everything behind them is the same: experiments
     share trainings and scores where all that these depend on is equal.
     """
-    seen: dict[float, tuple[str, dict[str, Any]]] = {}
-    for row in _scored(records):
+    seen: dict[float, tuple[str, dict[Any, Any]]] = {}
+    for row in _scored(records).to_dict("records"):
         case = config.cases[row["case"]]
         if row["method"] not in case.methods or row["metric"].startswith(SHARES):
             continue
@@ -131,7 +120,7 @@ def require_distinct(records: pd.DataFrame, config: Config) -> None:
             )
 
 
-def _inputs(row: dict[str, Any], config: Config) -> str:
+def _inputs(row: dict[Any, Any], config: Config) -> str:
     """Return all that a number of a trained model depends on, as text."""
     case, method, m = config.cases[row["case"]], row["method"], int(row["sensors"])
     settings = config.method_of(case.name, method)

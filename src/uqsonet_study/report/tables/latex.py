@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import groupby
 
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
+from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table, merged
 from uqsonet_study.report.tables.fitting import pages
-from uqsonet_study.report.tables.text import Text
+from uqsonet_study.report.tables.text import to_latex
 
 NOTHING = "--"
 
@@ -38,12 +37,12 @@ FLOAT = r"""\begin{table}[!htp]
 def _panel(panel: Panel) -> str:
     """Return a titled part of a float.
 
-    `uqsonet_study.report.tables.fitting` chose panels that fit; one that is wider all the same (a single
-    group of columns with very long names) is shrunk, and the log says by how much.
+    `uqsonet_study.report.tables.fitting` chose panels that fit; one that is wider all the same (a
+    single group of columns with very long names) is shrunk, and the log says by how much.
     """
     return "\n".join(
         [
-            rf"\par\medskip\textit{{{panel.title.latex}}}\par\smallskip",
+            rf"\par\medskip\textit{{{to_latex(panel.title)}}}\par\smallskip",
             rf"\sbox0{{{tabular(panel)}}}%",
             r"\typeout{uqsonet: panel \the\wd0 on \the\linewidth}%",
             r"\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi",
@@ -52,11 +51,11 @@ def _panel(panel: Panel) -> str:
 
 
 def _value(cell: Cell) -> str:
-    if isinstance(cell.value, Text):
-        return rf"\textbf{{{cell.value.latex}}}" if cell.bold else cell.value.latex
     if cell.value is None:
         return NOTHING
-    return rf"$\mathbf{{{cell.head}}}$" if cell.bold else f"${cell.head}$"
+    if isinstance(cell.value, str):
+        return to_latex(cell.value)
+    return rf"$\mathbf{{{cell.printed}}}$" if cell.bold else f"${cell.printed}$"
 
 
 def _tail(cell: Cell) -> str:
@@ -64,7 +63,7 @@ def _tail(cell: Cell) -> str:
     if cell.interval is not None:
         low, high = (cell.number(end) for end in cell.interval)
         tail += rf"\,{{\scriptsize$[{low},\,{high}]$}}"
-    return tail + cell.mark.latex
+    return tail + to_latex(cell.mark)
 
 
 def _span(column: Column) -> int:
@@ -75,7 +74,7 @@ def _span(column: Column) -> int:
 def _spec(column: Column) -> str:
     if _span(column) == 2:
         return "r@{}l"
-    return "c" if any(isinstance(cell.value, Text) for cell in column.cells) else "r"
+    return "c" if any(isinstance(cell.value, str) for cell in column.cells) else "r"
 
 
 def _text(column: Column, row: int) -> str:
@@ -83,54 +82,52 @@ def _text(column: Column, row: int) -> str:
     if _span(column) == 1:
         return _value(cell)
     # Nothing to align: centre the dash over both columns.
-    if cell.value is None:
-        return rf"\multicolumn{{2}}{{c}}{{{NOTHING}}}"
-    return f"{_value(cell)} & {_tail(cell)}"
+    return _merge(2, NOTHING) if cell.value is None else f"{_value(cell)} & {_tail(cell)}"
 
 
-def _merge(panel: Panel, level: int) -> tuple[str, str]:
+def _merge(width: int, latex: str) -> str:
+    return rf"\multicolumn{{{width}}}{{c}}{{{latex}}}"
+
+
+def _headings(panel: Panel, level: int) -> str:
     """Return the headings of one level, equal neighbours merged, and the rules below them."""
     is_last = level == len(panel.columns[0].heads) - 1
-    cells = [head.latex if is_last else "" for head in panel.corner]
-    rules, position = [], len(cells) + 1
-    for heads, members in groupby(panel.columns, key=lambda c: c.heads[: level + 1]):
-        below = list(members)
-        width = sum(_span(column) for column in below)
-        cells.append(rf"\multicolumn{{{width}}}{{c}}{{{heads[level].latex}}}")
-        if not is_last and any(column.heads[level + 1] for column in below):
-            rules.append(rf"\cmidrule(lr){{{position}-{position + width - 1}}}")
+    cells = [to_latex(head) if is_last else "" for head in panel.corner]
+    rules, position = "", len(cells) + 1
+    for members in merged(panel.columns, level):
+        width = sum(_span(column) for column in members)
+        cells.append(_merge(width, to_latex(members[0].heads[level])))
+        if not is_last and any(column.heads[level + 1] for column in members):
+            rules += rf"\cmidrule(lr){{{position}-{position + width - 1}}}"
         position += width
-    return " & ".join(cells) + r" \\", "".join(rules)
+    heading, below = " & ".join(cells) + r" \\", r"\midrule" if is_last else rules
+    return "\n".join(filter(None, [heading, below]))
 
 
 def tabular(panel: Panel) -> str:
     """Return the tabular of a panel."""
     # Row labels of several columns are words, those of one column numbers.
     stubs = "l" * len(panel.corner) if len(panel.corner) > 1 else "r"
-    lines = [
-        rf"\begin{{tabular}}{{{stubs}{''.join(_spec(column) for column in panel.columns)}}}",
-        r"\toprule",
-    ]
-    levels = len(panel.columns[0].heads)
-    for level in range(levels):
-        heading, rules = _merge(panel, level)
-        lines += [heading, r"\midrule" if level == levels - 1 else rules]
+    specs = stubs + "".join(_spec(column) for column in panel.columns)
+    lines = [rf"\begin{{tabular}}{{{specs}}}", r"\toprule"]
+    lines += [_headings(panel, level) for level in range(len(panel.columns[0].heads))]
     for row, labels in enumerate(panel.labels):
-        words = [label.latex for label in labels]
-        lines.append(" & ".join([*words, *(_text(c, row) for c in panel.columns)]) + r" \\")
-    return "\n".join([*filter(None, lines), r"\bottomrule", r"\end{tabular}"])
+        cells = [*map(to_latex, labels), *(_text(column, row) for column in panel.columns)]
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-def render(table: Table) -> str:
-    """Return a table as one or more floats, each no longer than a page."""
+def render(table: Table, note: str) -> str:
+    """Return a table as one or more floats, each no longer than a page.
+
+    The note stands before the caption on every page.
+    """
     floats = []
-    for i, panels in enumerate(pages(table.panels, table.caption)):
+    whole = rf"{to_latex(note)}\textbf{{{to_latex(table.headline)}}} {to_latex(table.caption)}"
+    for i, panels in enumerate(pages(table.panels, f"{note}{table.headline} {table.caption}")):
         parts = {
             "continued": "\\ContinuedFloat\n" if i else "",
-            # What stands before the title, the note of smoke scale, is said on every page.
-            "caption": table.caption.latex.partition(r"\textbf")[0] + "Continued."
-            if i
-            else table.caption.latex,
+            "caption": f"{to_latex(note)}Continued." if i else whole,
             "label": "" if i else f"\n\\label{{tab:{table.name}}}",
             "panels": "\n".join(_panel(panel) for panel in panels),
         }

@@ -1,26 +1,109 @@
-"""Numbers of tables in long form, one row each, as their CSV files hold them."""
+"""Scores in long form, one row per number: what CSV files hold and panels are made from."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
-from uqsonet_study.config import BASELINES, Case, Config
+from uqsonet.errors import DataError
+from uqsonet_study.config import Case, Config
 from uqsonet_study.config.evaluations import TestEvaluation
-from uqsonet_study.report.names import FLOOR
-from uqsonet_study.report.numbers import Number
+from uqsonet_study.report.paper import paper_scores
+from uqsonet_study.report.summary import GAINS
 from uqsonet_study.report.summary import SKILLS as SKILL_OF
-from uqsonet_study.report.tables.places import Places
 
 ERRORS = tuple(SKILL_OF)
 SKILLS = tuple(SKILL_OF.values())
+WIDTH = "mean_std"
+OWN_UNITS = (*SKILLS, *GAINS, WIDTH)
+"""Metrics printed as they are; all others are fractions, printed in percent."""
+
+KEY = ["case", "evaluation", "method", "metric", "sensors"]
+NUMBERS = ["value", "pm", "low", "high"]
+COLUMNS = "table experiment case scale recipe noise_std training evaluation method sensors".split()
+COLUMNS += ["metric", "unit", *NUMBERS, "trials", "sets"]
+
+Wanted = Callable[[Case], Iterable[tuple[TestEvaluation, str, str]]]
+"""Case -> evaluation, method and metric of its numbers, in order."""
 
 
-def case_columns(config: Config, case: Case) -> dict[str, Any]:
-    """Return what the CSV of every table says about a case."""
-    return {
+def shown_cases(config: Config, table: str) -> list[Case]:
+    """Return the cases of those experiments of a table that are selected."""
+    experiments = config.tables[table].experiments
+    return config.cases_of([e for e in experiments if e in config.selected])
+
+
+def place(row: Any) -> str:
+    """Return where a number stands, in words."""
+    return (
+        f"{row['case']}: {row['metric']} of {row['method']!r} with {int(row['sensors'])} sensors "
+        f"({row['evaluation']})"
+    )
+
+
+def score_records(
+    table: str, config: Config, cases: Sequence[Case], summary: pd.DataFrame, wanted: Wanted
+) -> pd.DataFrame:
+    """Return the scores of a table in long form, fractions in percent.
+
+    Parameters
+    ----------
+    table : str
+        Name of the table.
+    config : Config
+    cases : sequence of Case
+        Those that the table shows.
+    summary : DataFrame
+        As `uqsonet_study.report.summary.summarise` returns it.
+    wanted : callable
+        Says which numbers a case has. A metric other than the error of the mean may be absent
+        for a method, at all sensor counts: a deterministic method has no spread.
+
+    Returns
+    -------
+    DataFrame
+        With the columns `COLUMNS`.
+
+    Raises
+    ------
+    DataError
+        If a number is absent, there twice, NaN, or has other trials or sets than the
+        configuration, whose numbers captions state.
+    """
+    given = summary.loc[:, [*KEY, *NUMBERS, "trials", "sets"]].astype({"sensors": int})
+    given = given.loc[given["case"].isin([case.name for case in cases])]
+    _refuse(given, given.duplicated(KEY), "is in the summary twice")
+    rows = [row for case in cases for row in _rows(table, config, case, wanted)]
+    found = pd.DataFrame(rows).merge(given, how="left", on=KEY, indicator="there")
+    found["there"] = found["there"] == "both"
+    of_mean = found["metric"].str.startswith(("err_mean", "skill_mean"))
+    at_any_count = found.groupby(["experiment", "evaluation", "method", "metric"])["there"]
+    found = found.loc[of_mean | at_any_count.transform("any")]
+    _refuse(found, ~found["there"], "is not in the summary")
+    differs = found["trials"] != found["expected_trials"]
+    differs |= found["sets"] != found["expected_sets"]
+    _refuse(
+        found,
+        differs,
+        "has {trials:.0f} trials and {sets:.0f} sets, the configuration says {expected_trials} "
+        "and {expected_sets}",
+    )
+    # With one trial there is no spread over trials: that ± alone may be absent.
+    absent = found[["value", "low", "high"]].isna().any(axis=1)
+    absent |= found["pm"].isna() & (found["trials"] > 1)
+    _refuse(found, absent, "is NaN in the summary")
+    scale = found["unit"].map({"1": 1.0, "percent": 100.0})
+    found[NUMBERS] = found[NUMBERS].mul(scale, axis=0)
+    found = found.astype({"trials": int, "sets": int})
+    return found.loc[:, COLUMNS].reset_index(drop=True)
+
+
+def _rows(table: str, config: Config, case: Case, wanted: Wanted) -> Iterable[dict[str, Any]]:
+    """Yield what the configuration says of every number of a case."""
+    about = {
+        "table": f"tab:{table}",
         "experiment": case.experiment,
         "case": case.name,
         "scale": config.scale,
@@ -28,34 +111,31 @@ def case_columns(config: Config, case: Case) -> dict[str, Any]:
         "noise_std": case.noise_std,
         "training": case.training,
     }
+    for label, method, metric in wanted(case):
+        trained = method in case.methods
+        single = not trained or config.ensemble_of(case.experiment, method)
+        for m in case.sensors.counts:
+            yield about | {
+                "evaluation": label,
+                "method": method,
+                "sensors": m,
+                "metric": metric,
+                "unit": "1" if metric in OWN_UNITS else "percent",
+                "expected_trials": 1 if single else case.trials,
+                "expected_sets": config.evaluations[label].sets,
+            }
 
 
-def number_columns(found: Number, scale: float) -> dict[str, Any]:
-    """Return a number as the CSV of every table holds it, `scale` times the score."""
-    scaled = {key: scale * getattr(found, key) for key in ("value", "pm", "low", "high")}
-    return {"unit": "percent" if scale == 100 else "1"} | asdict(found) | scaled
+def _refuse(records: pd.DataFrame, bad: pd.Series, problem: str) -> None:
+    """Raise for the first of some bad records; the problem may name its columns in braces."""
+    for row in records.loc[bad].to_dict("records")[:1]:
+        raise DataError(f"{place(row)} {problem.format(**row)}")
 
 
-def error_records(places: Places) -> pd.DataFrame:
-    """Return the numbers of the table in long form, the paper's beside them."""
-    rows = []
-    for case in places.cases:
-        numbers, printed = places.numbers[case.name], places.printed[case.name]
-        head = {"table": f"tab:{places.name}"} | case_columns(places.config, case)
-        for label in case.evaluations:
-            for method in (*case.methods, *BASELINES, FLOOR):
-                for score in _scores(places, case, label, method):
-                    for m in numbers.counts:
-                        where = dict(evaluation=label, method=method, sensors=m, metric=score)
-                        found = numbers.get(label, method, score, m)
-                        cell = printed.get((method, m, score)) if label == "paper" else None
-                        paper = {"paper": cell.paper, "paper_pm": cell.paper_pm} if cell else {}
-                        scale = 1 if score in SKILLS else 100
-                        rows.append(head | where | number_columns(found, scale) | paper)
-    return pd.DataFrame(rows)
-
-
-def _scores(places: Places, case: Case, label: TestEvaluation, method: str) -> list[str]:
-    lines = [f"{metric}@{line}" for line in case.cut_lines for metric in ERRORS]
-    skills = () if method == "sensor_free" else SKILLS
-    return [s for s in (*ERRORS, *lines, *skills) if places.has(case, label, method, s)]
+def with_paper(records: pd.DataFrame, config: Config) -> pd.DataFrame:
+    """Return records with what the paper prints for them, empty where it prints nothing."""
+    keys = ["table", "problem", "method", "sensors", "noise_std", "metric", "evaluation"]
+    problems = records["case"].map(lambda name: config.cases[name].problem)
+    found = records.assign(problem=problems)
+    found = found.merge(paper_scores().assign(evaluation="paper"), how="left", on=keys)
+    return found.drop(columns="problem")

@@ -8,22 +8,26 @@ experiments: with several of one problem, columns go by recipe.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pandas as pd
 
 from uqsonet_study.config import BASELINES, BY_REFERENCE, Case, Config, ScoreTable
-from uqsonet_study.report.names import METRICS, method_title, problem_title, smoke
-from uqsonet_study.report.numbers import Number, Numbers
+from uqsonet_study.config.evaluations import TestEvaluation
+from uqsonet_study.report.names import METRICS, method_title, problem_title
 from uqsonet_study.report.summary import GAINS
 from uqsonet_study.report.tables.captions import distinct, tests
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table, digits_of
-from uqsonet_study.report.tables.errors import interval_cell
-from uqsonet_study.report.tables.records import case_columns, number_columns
-from uqsonet_study.report.tables.text import DAGGER, EMPTY, PERCENT, M, Text, bold, plain, text
-
-ABSOLUTE = tuple(GAINS)
-"""Scores in the units of u; all others are fractions, printed in percent."""
+from uqsonet_study.report.tables.cells import (
+    Cell,
+    Panel,
+    Table,
+    columns_of,
+    digits_of,
+    marked_interval,
+)
+from uqsonet_study.report.tables.records import score_records, shown_cases
+from uqsonet_study.report.tables.text import PERCENT
 
 
 def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
@@ -36,68 +40,65 @@ def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
     """
     declared = config.tables[name]
     assert isinstance(declared, ScoreTable)
-    cases = config.cases_of([e for e in declared.experiments if e in config.selected])
-    panels, rows = [], []
-    for problem in distinct(case.problem for case in cases):
-        own = [case for case in cases if case.problem == problem]
-        panel, found = _panel(own, config, summary, declared.metrics)
-        panels.append(panel)
-        rows += [{"table": f"tab:{name}"} | row for row in found]
-    return Table(name, "Scores", _caption(config, cases), tuple(panels)), pd.DataFrame(rows)
+    cases = shown_cases(config, name)
+    problems = distinct(case.problem for case in cases)
+    of_problem = {p: [case for case in cases if case.problem == p] for p in problems}
+    first = {own[0].name for own in of_problem.values()}
+
+    def metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
+        for method in (*(BASELINES if case.name in first else ()), *case.methods):
+            for metric in declared.metrics:
+                # Only references of the first evaluation, `paper`, hold samples.
+                yield case.evaluations[0 if metric in BY_REFERENCE else -1], method, metric
+
+    by_problem = [case for own in of_problem.values() for case in own]
+    records = score_records(name, config, by_problem, summary, metrics)
+    panels = [_panel(own, records, declared.metrics) for own in of_problem.values()]
+    caption = _caption(config, cases)
+    return Table(name, "Scores", "Scores of whole laws.", caption, tuple(panels)), records
 
 
-def _panel(
-    cases: list[Case], config: Config, summary: pd.DataFrame, metrics: Sequence[str]
-) -> tuple[Panel, list[dict[str, object]]]:
-    """Return the panel of a problem, baselines first, and its numbers."""
-    columns, rows = [], []
-    for case in cases:
-        numbers = Numbers(summary, case.name, config)
-        for method in (*(BASELINES if case is cases[0] else ()), *case.methods):
-            learned = len(cases) > 1 and method not in BASELINES
-            title = config.recipe_of(case.experiment).replace("_", " ") if learned else None
-            for metric in metrics:
-                label = case.evaluations[0 if metric in BY_REFERENCE else -1]
-                if metric not in numbers.metrics(label, method, ["err_mean", metric]):
-                    continue
-                found = [numbers.get(label, method, metric, m) for m in numbers.counts]
-                scale = 1 if metric in ABSOLUTE else 100
-                digits = _digits(metric, found)
-                cells = []
-                for m, number in zip(numbers.counts, found, strict=True):
-                    gain = metric in GAINS.values()
-                    none = gain and number.low <= 0 <= number.high
-                    mark = DAGGER if none else EMPTY
-                    cell = Cell(scale * number.value, digits=digits)
-                    cells.append(interval_cell(number, scale, mark, digits) if gain else cell)
-                    where = dict(evaluation=label, method=method, sensors=m, metric=metric)
-                    rows.append(case_columns(config, case) | where | number_columns(number, scale))
-                heads = plain(title or method_title(method)), METRICS[metric]
-                columns.append(Column(heads, tuple(cells)))
-    labels = tuple((plain(m),) for m in cases[0].sensors.counts)
-    return Panel(plain(problem_title(cases[0].problem)), (M,), labels, tuple(columns)), rows
+def _panel(cases: list[Case], records: pd.DataFrame, metrics: Sequence[str]) -> Panel:
+    """Return the panel of a problem, baselines first."""
+    counts = cases[0].sensors.counts
+    learned = distinct(method for case in cases for method in case.methods)
+    heading = records["method"].map(method_title)
+    if len(cases) > 1:
+        recipes = records["recipe"].str.replace("_", " ")
+        heading = heading.where(records["method"].isin(BASELINES), recipes)
+    titles = {
+        "case": dict.fromkeys(case.name for case in cases),
+        "method": dict.fromkeys([*BASELINES, *learned]),
+        "heading": {title: title for title in heading},
+        "metric": {metric: METRICS[metric] for metric in metrics},
+    }
+    values = records.groupby(["case", "method", "metric"])["value"].agg(list)
+    digits = {key: _digits(key[-1], found) for key, found in values.to_dict().items()}
+
+    def cell(record: Any) -> Cell:
+        places = digits[record.case, record.method, record.metric]
+        if record.metric in GAINS.values():
+            return marked_interval(record, places)
+        return Cell(record.value, digits=places)
+
+    found = columns_of(records.assign(heading=heading), titles, ("sensors", counts), cell)
+    labels = tuple((f"{m}",) for m in counts)
+    return Panel(problem_title(cases[0].problem), ("$m$",), labels, tuple(found))
 
 
-def _digits(metric: str, numbers: Sequence[Number]) -> int:
+def _digits(metric: str, values: Sequence[float]) -> int:
     """Return decimal places: a score's by its size; percent have one, gains below 1 % two."""
-    if metric in ABSOLUTE:
-        return digits_of([number.value for number in numbers])
-    small = all(abs(100 * number.value) < 1 for number in numbers)
-    return 2 if metric in GAINS.values() and small else 1
+    if metric in GAINS:
+        return digits_of(values)
+    return 2 if metric in GAINS.values() and all(abs(value) < 1 for value in values) else 1
 
 
-def _caption(config: Config, cases: list[Case]) -> Text:
-    return text(
-        "{smoke}{title} CRPS (mean over the domain) and energy score, both in the units of the "
-        "output and smaller for better laws; gain: by how many percent the score is below "
-        "cokriging's, with 95{percent} bootstrap intervals over sets and trials ({dagger}: "
-        "includes zero); *: expected under the reference posteriors of the paper's ten sets, not "
-        "of single truths; w50, w90, w95: percent of the reference's samples inside the "
-        "central bands of that level (c50, c90, c95: of truths), over all points. "
-        "{tests}.",
-        smoke=smoke(config),
-        title=bold(plain("Scores of whole laws.")),
-        percent=PERCENT,
-        dagger=DAGGER,
-        tests=tests(config, cases),
+def _caption(config: Config, cases: list[Case]) -> str:
+    return (
+        "CRPS (mean over the domain) and energy score, both in the units of the output and "
+        "smaller for better laws; gain: by how many percent the score is below cokriging's, with "
+        f"95{PERCENT} bootstrap intervals over sets and trials (†: includes zero); *: expected "
+        "under the reference posteriors of the paper's ten sets, not of single truths; w50, w90, "
+        "w95: percent of the reference's samples inside the central bands of that level (c50, "
+        f"c90, c95: of truths), over all points. {tests(config, cases)}"
     )

@@ -1,17 +1,17 @@
 """The tables of a run: each as LaTeX, as HTML for a page, and as numbers; and all in one document.
 
-Every layout has a module `table_<layout>.py` that turns its inputs into a `cells.Table` and into
-records, one row per number. Records of all layouts have the columns `table`, `experiment`,
-`scale`, `recipe`, `method` and `metric`, so that they stand one below the other in `all.csv`; a
-column that a layout lacks is empty there. Errors, bands and scores have their number in `value`
-(unit in `unit`), costs too, networks a text in `setting`; the paper's stands in `paper`, `paper_pm`
-and `paper_setting`.
+Every layout has a module of its name that turns its inputs into a `cells.Table` and into records,
+one row per number. Records of all layouts have the columns `table`, `experiment`, `scale`,
+`recipe`, `method` and `metric`, so that they stand one below the other in `all.csv`; a column that
+a layout lacks is empty there. Networks have a text in `setting`, all others a number in `value`
+(unit in `unit`); the paper's stands in `paper`, `paper_pm` and `paper_setting`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -23,7 +23,7 @@ from uqsonet_study.report.summary import COLUMNS as SUMMARY_COLUMNS
 from uqsonet_study.report.tables import html
 from uqsonet_study.report.tables.ablation import ablation_table
 from uqsonet_study.report.tables.bands import bands_table
-from uqsonet_study.report.tables.cells import Table, lettered
+from uqsonet_study.report.tables.cells import Panel, Table
 from uqsonet_study.report.tables.costs import costs_table
 from uqsonet_study.report.tables.errors import errors_table
 from uqsonet_study.report.tables.fitting import fit
@@ -31,6 +31,9 @@ from uqsonet_study.report.tables.guards import check_cells, require_distinct, re
 from uqsonet_study.report.tables.latex import document, render
 from uqsonet_study.report.tables.networks import networks_table
 from uqsonet_study.report.tables.scores import scores_table
+from uqsonet_study.report.tables.text import to_html
+
+OF_SCORES = {"errors": errors_table, "bands": bands_table, "scores": scores_table}
 
 
 def write_table(
@@ -74,45 +77,42 @@ def write_table(
     if name not in config.tables:
         raise DataError(f"tables.{name} is not in the configuration")
     given = [found for found in summaries if not found.empty]
-    summary = pd.concat(given, ignore_index=True) if given else _no_summary()
+    none = pd.DataFrame(columns=pd.Index(SUMMARY_COLUMNS))
+    summary = pd.concat(given, ignore_index=True) if given else none
     layout = config.tables[name].layout
-    if layout == "errors":
-        table, records = errors_table(name, config, summary)
-    elif layout == "bands":
-        table, records = bands_table(name, config, summary)
+    if layout in OF_SCORES:
+        table, records = OF_SCORES[layout](name, config, summary)
     elif layout == "networks":
         table, records = networks_table(name, config)
-    elif layout == "scores":
-        table, records = scores_table(name, config, summary)
     elif layout == "ablation":
         table, records = ablation_table(name, config, logs or {})
     else:
-        files = list(dict.fromkeys(path for paths in (logs or {}).values() for path in paths))
-        table, records = costs_table(name, config, files, inference)
+        table, records = costs_table(name, config, logs or {}, inference)
     check_cells(records, config, summary)
-    table = fitted(table)
-    write_text(out_tex, render(table))
+    table = replace(table, panels=_fitted(table.panels))
+    note = "SMOKE SCALE – " if config.scale == "smoke" else ""
+    write_text(out_tex, render(table, note))
     write_text(out_csv, records.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
-    write_text(out_json, json.dumps(page(table), ensure_ascii=False, indent=1) + "\n")
+    write_text(out_json, json.dumps(_page(table, note), ensure_ascii=False, indent=1) + "\n")
 
 
-def _no_summary() -> pd.DataFrame:
-    return pd.DataFrame(columns=pd.Index(SUMMARY_COLUMNS))
+def _fitted(panels: Sequence[Panel]) -> tuple[Panel, ...]:
+    """Return panels none of which is too wide, with (a), (b), ... where there are several."""
+    found = []
+    for i, panel in enumerate(panels):
+        title = f"({chr(ord('a') + i)}) {panel.title}" if len(panels) > 1 else panel.title
+        found += fit(replace(panel, title=title))
+    return tuple(found)
 
 
-def fitted(table: Table) -> Table:
-    """Return a table with letters before its panels and none of them too wide."""
-    panels = [part for panel in lettered(table.panels) for part in fit(panel)]
-    return Table(table.name, table.title, table.caption, tuple(panels))
-
-
-def page(table: Table) -> dict[str, object]:
+def _page(table: Table, note: str) -> dict[str, object]:
     """Return a table as a page takes it in."""
+    headline = f"<strong>{to_html(table.headline)}</strong>"
     return {
         "name": table.name,
         "title": table.title,
-        "caption_html": table.caption.html,
-        "panels": [[panel.title.html, html.table(panel)] for panel in table.panels],
+        "caption_html": f"{note}{headline} {to_html(table.caption)}",
+        "panels": [[to_html(panel.title), html.table(panel)] for panel in table.panels],
     }
 
 
