@@ -15,10 +15,10 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from uqsonet.grids import Grid
 from uqsonet.problems import Problem
-from uqsonet_study.report.figures.style import RED
+from uqsonet_study.report.figures.colours import ORANGE
 
 SENSORS: dict[str, Any] = {
-    "color": RED,
+    "color": ORANGE,
     "linestyle": "",
     "marker": "o",
     "markersize": 5,
