@@ -123,7 +123,7 @@ def test_selecting_an_experiment_renames_nothing(plan: Plan) -> None:
     chosen = Plan(plan.config.model_copy(update={"select": ["diffusion1d_noise"]}))
     assert weights(chosen, "diffusion1d_noise-noise0.3") == weights(plan, "diffusion1d")
     assert set(chosen.tables()) == {"1d-pde-addnoise-error"}
-    assert set(chosen.figures()) == {"setonet", "1d-pde-addnoise"}
+    assert set(chosen.figures()) == {"1d-pde-addnoise"}
     assert chosen.pictures() == ["diffusion1d_noise_data", "diffusion1d_noise_training"]
 
 

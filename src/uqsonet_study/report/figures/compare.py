@@ -112,7 +112,7 @@ def sweep(summaries: pd.DataFrame, part: str, experiment: str) -> pd.DataFrame:
         raise DataError(f"{experiment}: the summary holds no {' or '.join(metrics)} of {OURS}")
     if not np.isfinite(found["value"]).all():
         raise DataError(f"{experiment}: a value of {' or '.join(metrics)} is not finite")
-    return found.assign(x=found[SWEEPS[part]].astype(float)).sort_values("x", kind="stable")
+    return found.assign(x=found[SWEEPS[part]].astype(float))
 
 
 def draw_compare(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -145,7 +145,9 @@ def _panels(row: SubFigure, table: pd.DataFrame) -> list[tuple[Axes, pd.DataFram
 
 
 def _of(table: pd.DataFrame, method: str, metric: str) -> pd.DataFrame:
-    return table.loc[(table["method"] == method) & (table["metric"] == metric)]
+    """Return the rows of a line, in the order in which it is drawn."""
+    found = table.loc[(table["method"] == method) & (table["metric"] == metric)]
+    return found.sort_values("x")
 
 
 def _draw_line(axes: Axes, rows: pd.DataFrame, look: dict[str, Any]) -> None:

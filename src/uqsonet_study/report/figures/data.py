@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from uqsonet.problems import Problem
 from uqsonet_study.config import Config
-from uqsonet_study.report.figures.colours import CYCLE, ORANGE, REFERENCE, TRUTH
+from uqsonet_study.report.figures.colours import CYCLE, ORANGE, REFERENCE, TRUTH, WORDS
 from uqsonet_study.report.figures.maps import draw_bar, draw_map, input_scale, label_frame, scale
 from uqsonet_study.report.figures.panels import FUNCTION, Panel, read_panels
 from uqsonet_study.report.figures.posterior import (
@@ -73,7 +73,7 @@ def draw_lines(panels: Sequence[Panel]) -> Figure:
             color = TRUTH if k == FUNCTION else CYCLE[k - 1]
             axes.plot(x, function, color=color, linewidth=1)
         axes.set_title(title)
-    pairs[0].set_title(f"{_titles(problem)[0]} (black: observed below)")
+    pairs[0].set_title(f"{_titles(problem)[0]} ({WORDS[TRUTH]}: observed below)")
     for (over, under), panel in zip(grid.T, panels, strict=True):
         _draw_observed(over, x, panel)
         _draw_reference(under, x, panel)
