@@ -144,23 +144,28 @@ def _panels(row: SubFigure, table: pd.DataFrame) -> list[tuple[Axes, pd.DataFram
     return list(zip(grid[0], (part for _, part in parts), strict=True))
 
 
-def _of(table: pd.DataFrame, method: str, metric: str) -> pd.DataFrame:
-    """Return the rows of a line, in the order in which it is drawn."""
+def _line(table: pd.DataFrame, method: str, metric: str) -> np.ndarray:
+    """Return x, value and pm of a line, shape (3, n), in the order of x."""
     found = table.loc[(table["method"] == method) & (table["metric"] == metric)]
-    return found.sort_values("x")
+    return np.asarray(found.sort_values("x")[["x", "value", "pm"]], float).T
 
 
-def _draw_line(axes: Axes, rows: pd.DataFrame, look: dict[str, Any]) -> None:
-    axes.plot(rows["x"], rows["value"], **look)
-    _draw_pm(axes, rows["x"], rows, look["color"])
+def _draw_line(axes: Axes, line: np.ndarray, look: dict[str, Any]) -> None:
+    axes.plot(line[0], line[1], **look)
+    _draw_pm(axes, line, look["color"])
 
 
-def _draw_pm(axes: Axes, x: pd.Series, rows: pd.DataFrame, color: str) -> None:
+def _draw_pm(axes: Axes, line: np.ndarray, color: str) -> None:
     """Draw the bars of error there are: none where there was one trial."""
-    some = rows["pm"].notna()
-    if some.any():
+    x, values, pm = line[:, np.isfinite(line[2])]
+    if len(x):
         caps: dict[str, Any] = {"capsize": 2, "capthick": 0.8, "elinewidth": 0.8, "ecolor": color}
-        axes.errorbar(x[some], rows["value"][some], yerr=rows["pm"][some], fmt="none", **caps)
+        axes.errorbar(x, values, yerr=pm, fmt="none", **caps)
+
+
+def _numbers(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return all values and their pm, zero where there is none."""
+    return np.asarray(table["value"], float), np.nan_to_num(np.asarray(table["pm"], float))
 
 
 def _legend(row: SubFigure, handles: list[Any]) -> None:
@@ -173,13 +178,13 @@ def _draw_distances(row: SubFigure, table: pd.DataFrame) -> Axes:
     panels = _panels(row, table)
     for axes, part in panels:
         for metric, look in DISTANCES.items():
-            _draw_line(axes, _of(part, OURS, metric), METHODS[OURS] | look)
-        for level in _of(part, FLOOR, "w2")["value"][:1]:  # which knows nothing of d_z
+            _draw_line(axes, _line(part, OURS, metric), METHODS[OURS] | look)
+        for level in _line(part, FLOOR, "w2")[1, :1]:  # which knows nothing of d_z
             axes.axhline(level, label="two reference draws", **DRAWS)
         axes.set_xlabel("latent dimension $d_z$")
-    first = panels[0][0]
+    first, (values, pm) = panels[0][0], _numbers(table)
     first.set_ylabel("$W_2$ distance")
-    first.set_ylim(0, 1.1 * (table["value"] + table["pm"].fillna(0)).max())
+    first.set_ylim(0, 1.1 * (values + pm).max())
     _legend(row, first.get_legend_handles_labels()[0])
     return first
 
@@ -191,12 +196,11 @@ def _draw_errors(row: SubFigure, table: pd.DataFrame) -> Axes:
     for axes, part in panels:
         for method, style in METHODS.items():
             for metric, look in ERRORS.items():
-                _draw_line(axes, _of(part, method, metric), look | style)
+                _draw_line(axes, _line(part, method, metric), look | style)
         axes.set_xlabel("training pairs $N$")
-    first, pm = panels[0][0], table["pm"].fillna(0)
+    first, (values, pm) = panels[0][0], _numbers(table)
     # A bar may reach below zero, where a logarithmic axis ends nowhere.
-    low = np.maximum(table["value"] - pm, table["value"] / 2).min() / MARGIN
-    high = (table["value"] + pm).max() * MARGIN
+    low, high = np.maximum(values - pm, values / 2).min() / MARGIN, (values + pm).max() * MARGIN
     ticks, places = log_ticks(low, high, most=7), first.get_xticks()
     first.set(xscale="log", yscale="log", ylim=(low, high), ylabel="relative $L_2$ error (%)")
     first.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -218,10 +222,9 @@ def _draw_spread(row: SubFigure, table: pd.DataFrame) -> Axes:
     """Draw the mean standard deviation against the number of sensors, the reference beside us."""
     axes = row.subplots()
     for (method, look), side in zip(BARS.items(), (-0.5, 0.5), strict=True):
-        rows = _of(table, method, "mean_std")
-        places = rows["x"] + side * BAR
-        axes.bar(places, rows["value"], width=BAR, linewidth=0.8, **look)
-        _draw_pm(axes, places, rows, BLACK)
+        line = _line(table, method, "mean_std") + np.array([[side * BAR], [0], [0]])
+        axes.bar(line[0], line[1], width=BAR, linewidth=0.8, **look)
+        _draw_pm(axes, line, BLACK)
     axes.set(xlabel="number of sensors $m$", ylabel="std, mean over the domain")
     axes.set_xticks(sorted(set(table["x"])))
     axes.tick_params(axis="x", length=0)

@@ -66,7 +66,7 @@ def draw_lines(panels: Sequence[Panel]) -> Figure:
     x = problem.grid.axes()[0].numpy()
     figure = new_figure(5.6)
     top, bottom = figure.add_gridspec(2, 1, height_ratios=(1.1, 2))
-    pairs = top.subgridspec(1, 2).subplots()
+    pairs = top.subgridspec(1, 2).subplots(squeeze=False)[0]
     grid = bottom.subgridspec(2, len(panels)).subplots(sharex=True, sharey="row", squeeze=False)
     for axes, functions, title in zip(pairs, _samples(panels[0]), _titles(problem), strict=True):
         for k, function in enumerate(functions):
@@ -132,7 +132,7 @@ def draw_maps(panels: Sequence[Panel]) -> Figure:
     """Return the figure of functions of two variables: below the samples a row a count."""
     heights = [2 * MAP + 0.35, len(panels) * MAP + 1.0]
     figure = new_figure(sum(heights))
-    top, bottom = figure.subfigures(2, 1, height_ratios=heights)
+    top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     _draw_samples(top, panels[0])
     _draw_posteriors(bottom, panels)
     return figure
