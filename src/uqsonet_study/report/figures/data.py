@@ -78,12 +78,9 @@ def draw_lines(panels: Sequence[Panel]) -> Figure:
         _draw_observed(over, x, panel)
         _draw_reference(under, x, panel)
         over.set_title(f"$m = {len(panel.values)}$")
-    for axes, symbol in zip(
-        (pairs[0], grid[0, 0], pairs[1], grid[1, 0]),
-        (problem.input_symbol,) * 2 + (problem.output_symbol,) * 2,
-        strict=True,
-    ):
-        axes.set_ylabel(f"${symbol}(x)$")
+    for left, right in ((pairs[0], pairs[1]), (grid[0, 0], grid[1, 0])):
+        left.set_ylabel(f"${problem.input_symbol}(x)$")
+        right.set_ylabel(f"${problem.output_symbol}(x)$")
     for axes in figure.axes:
         axes.set_xlim(x[0], x[-1])
         axes.xaxis.set_major_locator(MaxNLocator(4))

@@ -99,13 +99,10 @@ def predict(panel: Panel, files: Mapping[str, Any]) -> Moments:
     return found.mean()[0].double().numpy(), found.std()[0].double().numpy()
 
 
-def _errors(panel: Panel, predicted: Moments) -> tuple[str, str]:
-    """Return the relative L2 errors of mean and standard deviation, in print."""
-    given, exact = (tuple(map(torch.from_numpy, law)) for law in (predicted, panel.reference))
-    mean, std = (
-        f"{100 * float(relative_error(*pair)):.1f} %" for pair in zip(given, exact, strict=True)
-    )
-    return mean, std
+def _error(predicted: np.ndarray, reference: np.ndarray) -> str:
+    """Return the relative L2 error of a mean or a standard deviation, in print."""
+    error = relative_error(torch.from_numpy(predicted), torch.from_numpy(reference))
+    return f"{100 * float(error):.1f} %"
 
 
 def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: str) -> Figure:
@@ -164,7 +161,7 @@ def _draw_panel(axes: Axes, twin: Axes, panel: Panel, predicted: Moments) -> Non
     twin.plot(panel.sensors[:, 0], panel.values, clip_on=False, **SENSORS)
     axes.set_xlim(x[0], x[-1])
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    mean, std = _errors(panel, predicted)
+    mean, std = map(_error, predicted, panel.reference)
     noise = rf", $\sigma = {panel.noise_std:g}$" + "\n" if panel.noise_std else ": "
     axes.set_title(f"$m = {len(panel.values)}${noise}error of mean {mean}, of std {std}")
 
@@ -197,13 +194,12 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
     grid[0, 0].set_title(f"{title}\n$m = {len(panel.values)}$ sensors{noise}")
     draw_bar(figure, mesh, [grid[0, 0]], "bottom")
     scales = (
-        scale(*panel.reference[:1], predicted[0], u),
+        scale(panel.reference[0], predicted[0], u),
         scale(panel.reference[1], predicted[1], positive=True),
     )
     mesh = draw_map(grid[1, 0], problem.grid, u, scales[0], FIELD_MAP)
     grid[1, 0].set_title(f"true output ${problem.output_symbol}$")
     draw_bar(figure, mesh, [grid[1, 0]], "bottom")
-    errors = _errors(panel, predicted)
     for i, (name, colors) in enumerate((("mean", FIELD_MAP), ("std", STD_MAP))):
         row, fields = grid[i, 1:], (panel.reference[i], predicted[i])
         difference = np.abs(fields[1] - fields[0])
@@ -215,6 +211,6 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
         draw_bar(figure, mesh, row[2:], "bottom")
         row[0].set_title(f"reference {name}")
         row[1].set_title(fill(f"{method} {name}", TITLE))
-        row[2].set_title(f"absolute error\n(relative $L_2$: {errors[i]})")
+        row[2].set_title(f"absolute error\n(relative $L_2$: {_error(fields[1], fields[0])})")
     label_frame(grid)
     return figure
