@@ -50,9 +50,9 @@ except ConfigError as error:
 
 RESULTS = CONFIG.results
 EXPERIMENTS = sorted(CONFIG.selected)
-TABLES, FIGURES = PLAN.tables(), PLAN.figures()
-# Pictures of every problem besides the paper's figures: data, training, clustered layouts.
-PICTURES = PLAN.pictures()
+TABLES = PLAN.tables()
+# Declared figures, and pictures of every problem: data, training, clustered layouts.
+FIGURES = [*PLAN.figures(), *PLAN.pictures()]
 
 
 wildcard_constraints:
@@ -71,7 +71,7 @@ rule all:
     input:
         f"{RESULTS}/tables/all.tex",
         f"{RESULTS}/scorecard.csv",
-        expand(f"{RESULTS}/figures/{{name}}.pdf", name=[*FIGURES, *PICTURES]),
+        expand(f"{RESULTS}/figures/{{name}}.pdf", name=FIGURES),
         f"{RESULTS}/report.html",
 
 

@@ -1,6 +1,7 @@
 """Source digests and the cutting of jobs."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def test_selecting_an_experiment_renames_nothing(plan: Plan) -> None:
     chosen = Plan(plan.config.model_copy(update={"select": ["diffusion1d_noise"]}))
     assert weights(chosen, "diffusion1d_noise-noise0.3") == weights(plan, "diffusion1d")
     assert set(chosen.tables()) == {"1d-pde-addnoise-error"}
-    assert set(chosen.figures()) == {"setonet", "1d-pde-addnoise"}
+    assert set(chosen.figures()) == {"1d-pde-addnoise"}
     assert chosen.pictures() == ["diffusion1d_noise_data", "diffusion1d_noise_training"]
 
 
@@ -154,3 +155,50 @@ def test_the_documents_state_the_number_of_jobs(plan: Plan) -> None:
     assert f"lists {total} jobs" in text
     # Figures and pictures, the page, and the rule that asks for all.
     assert f"`snakemake -n` {total + len(plan.figures()) + len(plan.pictures()) + 2} with" in text
+
+
+def test_the_picture_of_data_shows_the_first_the_middle_and_the_last_count(plan: Plan) -> None:
+    shown = json.loads(plan.figure("diffusion1d_data").spec)["files"]["panels"]
+    assert [panel["sensors"] for panel in shown] == [1, 6, 10]
+    assert plan.figure("diffusion1d_data").inputs["weights"] == []  # it waits for no training
+
+
+def test_a_change_of_one_figure_changes_that_figure_alone(plan: Plan) -> None:
+    changed = plan.config.figures["1d-pde-plot"].model_copy(update={"counts": [2, 4]})
+    figures = plan.config.figures | {"1d-pde-plot": changed}
+    other = Plan(plan.config.model_copy(update={"figures": figures}))
+    names = [*plan.figures(), *plan.pictures()]
+    assert [n for n in names if plan.figure(n) != other.figure(n)] == ["1d-pde-plot"]
+
+
+@pytest.mark.parametrize(
+    ("name", "category", "labels", "kinds"),
+    [
+        (
+            "2d-ns-plot",
+            "Figures of the paper",
+            {"figure": "2d-ns-plot"},
+            {"functions", "reference", "weights"},
+        ),
+        ("1d-sde-compare", "Figures of the paper", {"figure": "1d-sde-compare"}, {"summaries"}),
+        ("calibration", "More figures", {"figure": "calibration"}, {"summaries"}),
+        (
+            "poisson2d_training",
+            "Data and training",
+            {"experiment": "poisson2d", "shows": "training"},
+            {"logs"},
+        ),
+        (
+            "poisson2d_layouts",
+            "Data and training",
+            {"experiment": "poisson2d", "shows": "layouts"},
+            {"sensors"},
+        ),
+    ],
+)
+def test_how_a_figure_is_made(
+    plan: Plan, name: str, category: str, labels: dict[str, str], kinds: set[str]
+) -> None:
+    found = plan.figure(name)
+    assert (found.category, found.labels, set(found.inputs)) == (category, labels, kinds)
+    assert callable(import_module(json.loads(found.spec)["drawn_by"]).draw)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from tests.conftest import register
@@ -18,10 +20,15 @@ from uqsonet.models.base import build_model
 from uqsonet.problems import get_problem
 from uqsonet.problems.base import Problem
 from uqsonet.storage.weights import write_weights
-from uqsonet_study.config import Config, ProblemConfig, ReferenceConfig, SensorsConfig
-from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.config import (
+    Config,
+    PosteriorFigure,
+    ProblemConfig,
+    ReferenceConfig,
+    SensorsConfig,
+)
 from uqsonet_study.references import compute_reference
-from uqsonet_study.report.figures.posterior import Chosen, choose
+from uqsonet_study.report.figures.style import save
 from uqsonet_study.simulation import simulate
 
 NOISE = 0.1
@@ -98,8 +105,25 @@ def make_inputs(problem: str, folder: Path) -> Inputs:
     return Inputs(config, functions, reference, weights)
 
 
-def choose_counts(inputs: Inputs, counts: list[int]) -> list[Chosen]:
-    """Return the panels of a figure that shows some sensor counts."""
+def panel_files(inputs: Inputs, counts: list[int]) -> list[dict[str, Any]]:
+    """Return the panels of a figure that shows some sensor counts, as the plan declares them."""
     files = {"functions": str(inputs.functions), "reference": str(inputs.reference)}
     common = {"weights": [str(inputs.weights)], "ensemble": False, "noise_std": NOISE}
-    return choose([files | common | {"sensors": m} for m in counts], "uqsonet")
+    return [files | common | {"sensors": m} for m in counts]
+
+
+def posterior_config(method: str = "uqsonet", scale: str = "full") -> Config:
+    """Return a configuration with a figure `f` of that method."""
+    figure = PosteriorFigure.model_construct(experiment="e_1", method=method)
+    return make_config().model_copy(update={"figures": {"f": figure}, "scale": scale})
+
+
+def saved(figure: Figure, folder: Path, scale: str = "full") -> tuple[bytes, bytes]:
+    """Save a figure and return its PDF and its PNG, which must be what they are called."""
+    pdf, png = folder / "figure.pdf", folder / "figure.png"
+    save(figure, scale, pdf, png)
+    assert not list(folder.glob(".*"))
+    found = pdf.read_bytes(), png.read_bytes()
+    assert found[0].startswith(b"%PDF") and found[1].startswith(b"\x89PNG")
+    assert b"/Type3" not in found[0] and b"CreationDate" not in found[0]
+    return found

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from tests.report.conftest import whole_config
+from tests.report.inside import require_tidy
 from uqsonet.errors import DataError
-from uqsonet_study.report.figures.calibration import calibration_figure, draw_calibration
+from uqsonet_study.report.figures.calibration import draw, draw_calibration
 from uqsonet_study.report.figures.style import styled
 
 
@@ -52,7 +53,10 @@ def test_the_figure_of_the_default_run_has_a_column_for_each_problem(tmp_path: P
     config = whole_config()
     one = table([0.1] * 10, {50: 0.5, 90: 0.9, 95: 0.95})
     experiments = config.figures["calibration"].experiments
-    summaries = pd.concat([one.assign(experiment=name) for name in experiments])
-    paths = tmp_path / "a.pdf", tmp_path / "a.png"
-    calibration_figure(summaries, config, "calibration", *paths)
-    assert all(path.stat().st_size > 5000 for path in paths) and len(experiments) == 5
+    files = [str(tmp_path / f"{name}.csv") for name in experiments]
+    for name, file in zip(experiments, files, strict=True):
+        one.assign(experiment=name).to_csv(file, index=False)
+    with styled():
+        figure = draw(config, "calibration", {"summaries": files})
+    assert len(figure.axes) == 2 * len(experiments) == 10
+    require_tidy(figure)

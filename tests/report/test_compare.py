@@ -12,12 +12,18 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from tests.report.conftest import case_scores, whole_config, write_scores
+from tests.report.fields import saved
 from tests.report.inside import require_tidy
 from uqsonet.errors import DataError
-from uqsonet_study.report.figures.compare import COLUMNS, compare_figure, draw_compare
-from uqsonet_study.report.figures.style import BLUE, GREEN, ORANGE, RED, styled
+from uqsonet_study.report.figures import compare
+from uqsonet_study.report.figures.colours import AMBER, BLUE, GREEN, REFERENCE
+from uqsonet_study.report.figures.compare import draw_compare, sweep
+from uqsonet_study.report.figures.style import styled
+from uqsonet_study.report.summary import summarise
 
 NAN = float("nan")
+COLUMNS = ["sensors", "x", "method", "metric", "value", "pm"]
 SIZES = [500, 1000, 2500, 5000, 10000, 20000]
 LATENT = [1, 2, 5, 10, 15, 20]
 OTHERS = ("cokriging", "sensor_free", "reference")
@@ -25,14 +31,14 @@ OTHERS = ("cokriging", "sensor_free", "reference")
 
 def table(rows: list[tuple[object, ...]]) -> pd.DataFrame:
     """Long form from (sensors, x, method, metric, value, pm), in no order."""
-    made = pd.DataFrame(rows, columns=COLUMNS[:6]).assign(low=NAN, high=NAN)
+    made = pd.DataFrame(rows, columns=COLUMNS)
     return made.sample(frac=1.0, random_state=0)
 
 
 def make_distance() -> pd.DataFrame:
     rows: list[tuple[object, ...]] = []
     for m in (3, 5):
-        rows.append((m, NAN, "reference", "w2", 0.14 + m / 1000, NAN))
+        rows += [(m, x, "reference", "w2", 0.14 + m / 1000, NAN) for x in LATENT]
         rows += [(m, x, "uqsonet", "w2", 0.14 + 0.1 / x, 0.01 / x) for x in LATENT]
         rows += [(m, x, "uqsonet", "w2_gaussian", 0.03 + 0.1 / x, 0.01) for x in LATENT]
     return table(rows)
@@ -50,8 +56,7 @@ def make_errors(
                 rows.append((m, x, "uqsonet", metric, value, NAN if x == 20000 else value / 5))
             for method in methods:
                 level = levels[method] * (1 + k / 4)
-                places = [NAN] if method == "reference" else SIZES
-                rows += [(m, x, method, metric, level, NAN) for x in places]
+                rows += [(m, x, method, metric, level, NAN) for x in SIZES]
     return table(rows)
 
 
@@ -61,6 +66,10 @@ def make_spread(pm: float = 0.004) -> pd.DataFrame:
         rows.append((m, m, "reference", "mean_std", 0.3 - m / 100, NAN))
         rows.append((m, m, "uqsonet", "mean_std", 0.31 - m / 100, pm))
     return table(rows)
+
+
+def make_all() -> dict[str, pd.DataFrame]:
+    return {"distance": make_distance(), "errors": make_errors(), "spread": make_spread()}
 
 
 @pytest.fixture(autouse=True)
@@ -93,9 +102,9 @@ def error_bars(axes: Axes) -> dict[str, list[np.ndarray]]:
     return found
 
 
-def legend(figure: Figure) -> list[str]:
-    (one,) = figure.legends
-    return [text.get_text() for text in one.get_texts() if text.get_text().strip()]
+def legends(figure: Figure) -> list[list[str]]:
+    """Return what stands in the legend of each row of panels."""
+    return [[text.get_text() for text in row.legends[0].get_texts()] for row in figure.subfigs]
 
 
 def expected(made: pd.DataFrame, m: int, method: str, metric: str) -> pd.DataFrame:
@@ -108,22 +117,15 @@ def titles(figure: Figure) -> list[str]:
 
 
 def test_three_tables() -> None:
-    figure = draw_compare(make_distance(), make_errors(), make_spread())
+    figure = draw_compare(make_all())
     assert titles(figure) == ["$m = 3$", "$m = 5$"] * 2 + [""]
     letters = [a.get_title(loc="left") for a in panels(figure)]
     assert letters == ["(a)", "", "(b)", "", "(c)"]
-    assert legend(figure) == [
-        "$W_2$ of samples",
-        "$W_2$ of Gaussians",
-        "two reference draws",
-        "error of the mean",
-        "error of the std",
-        "UQ-SONet",
-        "Cokriging",
-        "Sensor-free",
-        "MC floor",
-        "reference",
-        "UQ-SONet",
+    methods = ["UQ-SONet", "Cokriging", "Sensor-free", "MC floor"]
+    assert legends(figure) == [
+        ["$W_2$ of samples", "$W_2$ of Gaussians", "two reference draws"],
+        ["error of the mean", "error of the std", *methods],
+        ["reference", "UQ-SONet"],
     ]
     labels = [a.get_xlabel() for a in panels(figure)]
     assert labels == ["latent dimension $d_z$"] * 2 + ["training pairs $N$"] * 2 + [
@@ -135,8 +137,8 @@ def test_three_tables() -> None:
 
 @pytest.mark.parametrize("given", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
 def test_any_subset(given: tuple[int, ...]) -> None:
-    made = [make_distance(), make_errors(), make_spread()]
-    figure = draw_compare(*(table if k in given else None for k, table in enumerate(made)))
+    chosen = [list(make_all().items())[k] for k in given]
+    figure = draw_compare(dict(chosen))
     assert len(panels(figure)) == sum([2, 2, 1][k] for k in given)
     letters = [a.get_title(loc="left") for a in panels(figure) if a.get_title(loc="left")]
     assert letters == (["(a)", "(b)"] if len(given) == 2 else [])
@@ -145,21 +147,21 @@ def test_any_subset(given: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("counts", [(3,), (3, 9), (1, 3, 9)])
 def test_errors_of_one_method(counts: tuple[int, ...]) -> None:
-    figure = draw_compare(None, make_errors((), counts), None)
+    figure = draw_compare({"errors": make_errors((), counts)})
     assert titles(figure) == [f"$m = {m}$" for m in counts]
-    assert legend(figure) == ["error of the mean", "error of the std"]
+    assert legends(figure) == [["error of the mean", "error of the std", "UQ-SONet"]]
     require_tidy(figure)
 
 
 def test_rows_of_different_numbers_of_panels() -> None:
-    figure = draw_compare(make_distance(), make_errors(counts=(1, 3, 9)), make_spread())
+    figure = draw_compare(make_all() | {"errors": make_errors(counts=(1, 3, 9))})
     assert len(panels(figure)) == 2 + 3 + 1
     require_tidy(figure)
 
 
 def test_distances_are_those_given() -> None:
     made = make_distance()
-    figure = draw_compare(made, None, None)
+    figure = draw_compare({"distance": made})
     for axes, m in zip(panels(figure), (3, 5), strict=True):
         for metric, color, marker in (("w2", BLUE, "o"), ("w2_gaussian", GREEN, "^")):
             truth = expected(made, m, "uqsonet", metric)
@@ -167,7 +169,7 @@ def test_distances_are_those_given() -> None:
             bars = np.array(error_bars(axes)[color])[:, :, 1]
             low, high = truth.value - truth.pm, truth.value + truth.pm
             np.testing.assert_allclose(bars, np.stack([low, high], axis=1))
-        (level,) = (line for line in axes.lines if line.get_color() == RED)
+        (level,) = (line for line in axes.lines if line.get_color() == REFERENCE)
         assert set(np.asarray(level.get_ydata())) == {0.14 + m / 1000}
         assert axes.get_ylim()[0] == 0
     assert [tick for tick in panels(figure)[0].get_xticks()] == LATENT
@@ -175,10 +177,10 @@ def test_distances_are_those_given() -> None:
 
 def test_errors_are_those_given_in_percent() -> None:
     made = make_errors()
-    figure = draw_compare(None, made, None)
+    figure = draw_compare({"errors": made})
     for axes, m in zip(panels(figure), (3, 5), strict=True):
         assert axes.get_xscale() == axes.get_yscale() == "log"
-        for metric, color, marker in (("err_mean", BLUE, "o"), ("err_std", ORANGE, "s")):
+        for metric, color, marker in (("err_mean", BLUE, "o"), ("err_std", AMBER, "s")):
             truth = expected(made, m, "uqsonet", metric)
             found = values(axes, color, marker)
             np.testing.assert_allclose(found[:, 0], truth.x)
@@ -206,7 +208,7 @@ def test_errors_are_those_given_in_percent() -> None:
 
 def test_bars_of_spread_are_those_given() -> None:
     made = make_spread()
-    (axes,) = panels(draw_compare(None, None, made))
+    (axes,) = panels(draw_compare({"spread": made}))
     bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
     reference, ours = bars[:10], bars[10:]
     for found, method in ((reference, "reference"), (ours, "uqsonet")):
@@ -220,45 +222,74 @@ def test_bars_of_spread_are_those_given() -> None:
 
 
 def test_one_trial_has_no_bars() -> None:
-    made = [make_distance(), make_errors(), make_spread()]
-    figure = draw_compare(*(t.assign(pm=NAN) for t in made))
+    figure = draw_compare({part: table.assign(pm=NAN) for part, table in make_all().items()})
     assert not any(error_bars(axes) for axes in panels(figure))
     require_tidy(figure)
 
 
 def test_a_bar_below_zero_does_not_stretch_the_axis() -> None:
     made = make_errors(())
-    figure = draw_compare(None, made.assign(pm=2 * made.value), None)
+    figure = draw_compare({"errors": made.assign(pm=2 * made.value)})
     low, _ = panels(figure)[0].get_ylim()
     assert low > 100 * made.value.min() / 3
     require_tidy(figure)
 
 
-def test_foreign_methods_and_metrics_are_left_out() -> None:
-    other = table(
-        [(3, 500, "vidon", "err_mean", 900.0, NAN), (3, 500, "uqsonet", "crps", 9.0, NAN)]
-    )
-    figure = draw_compare(None, pd.concat([make_errors(), other]), None)
-    assert panels(figure)[0].get_ylim()[1] < 100
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(DataError, match="at least one table"):
-        draw_compare(None, None, None)
-    with pytest.raises(DataError, match=r"errors: lacks \['pm'\]"):
-        draw_compare(None, make_errors().drop(columns="pm"), None)
-    with pytest.raises(DataError, match="distance: holds no w2 or w2_gaussian of uqsonet"):
-        draw_compare(make_errors(), None, None)
-    with pytest.raises(DataError, match="spread: a value is not finite"):
-        draw_compare(None, None, make_spread().assign(value=NAN))
-
-
 def test_files_repeat_byte_by_byte(tmp_path: Path) -> None:
-    found = []
-    for name in "ab":
-        pdf, png = tmp_path / f"{name}.pdf", tmp_path / f"{name}.png"
-        compare_figure(make_distance(), make_errors(), make_spread(), "smoke", pdf, png)
-        found.append((pdf.read_bytes(), png.read_bytes()))
-    assert found[0] == found[1]
-    assert found[0][0].startswith(b"%PDF") and b"/Type3" not in found[0][0]
-    assert found[0][1].startswith(b"\x89PNG")
+    first = saved(draw_compare(make_all()), tmp_path, "smoke")
+    assert saved(draw_compare(make_all()), tmp_path, "smoke") == first
+
+
+@pytest.fixture(scope="module")
+def summaries(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """Summaries of the sweeps and of Table 1, with W2 added."""
+    config, folder = whole_config(), tmp_path_factory.mktemp("scores")
+    files = {}
+    for k, case in enumerate(config.cases_of(["diffusion1d", *SWEEPS])):
+        scores = case_scores(case, seed=k)
+        spread = scores.loc[scores["metric"] == "mean_std"]
+        ours = spread.loc[spread["method"] == "uqsonet"]
+        extra = [spread.assign(metric="w2"), ours.assign(metric="w2_gaussian")]
+        files[case.name] = write_scores(pd.concat([scores, *extra]), folder / case.name)
+    return summarise(files, config)
+
+
+SWEEPS = ["diffusion1d_latent", "diffusion1d_size"]
+
+
+def test_all_points_are_there(summaries: pd.DataFrame) -> None:
+    distance = sweep(summaries, "distance", "diffusion1d_latent")
+    ours = distance.loc[distance["method"] == "uqsonet"]
+    assert sorted(ours["x"].unique()) == LATENT and len(ours) == 6 * 2 * 2
+    assert set(distance.loc[distance["method"] == "reference", "sensors"]) == {3, 5}
+    errors = sweep(summaries, "errors", "diffusion1d_size")
+    assert sorted(errors["x"].unique()) == SIZES
+    assert len(errors) == 6 * 2 * 4 * 2  # N, sensors, methods, metrics
+    assert set(errors["metric"]) == {"err_mean", "err_std"} and "vidon" not in set(errors["method"])
+    spread = sweep(summaries, "spread", "diffusion1d")
+    assert list(spread.loc[spread["method"] == "uqsonet", "x"]) == list(range(1, 11))
+
+
+def test_values_are_those_of_the_summary(summaries: pd.DataFrame) -> None:
+    given = summaries.set_index(["case", "evaluation", "method", "metric", "sensors"])["value"]
+    for row in sweep(summaries, "errors", "diffusion1d_size").to_dict("records"):
+        case = f"diffusion1d_size-n{row['x']:.0f}"
+        key = (case, "precise", row["method"], row["metric"], row["sensors"])
+        assert row["value"] == given[key]
+
+
+def test_a_figure_of_errors_alone(summaries: pd.DataFrame, tmp_path: Path) -> None:
+    config = whole_config()
+    figure = config.figures["1d-sde-compare"].model_copy(update={"errors": "diffusion1d_size"})
+    config = config.model_copy(update={"figures": {"alone": figure}})
+    summaries.to_csv(tmp_path / "summary.csv", index=False)
+    drawn = compare.draw(config, "alone", {"summaries": [str(tmp_path / "summary.csv")]})
+    assert titles(drawn) == ["$m = 3$", "$m = 5$"] and len(drawn.subfigs) == 1
+
+
+def test_what_is_refused(summaries: pd.DataFrame) -> None:
+    others = summaries.loc[summaries["method"] != "uqsonet"]
+    with pytest.raises(DataError, match="_latent: the summary holds no w2 or w2_gaussian of uqson"):
+        sweep(others, "distance", "diffusion1d_latent")
+    with pytest.raises(DataError, match="diffusion1d: a value of mean_std is not finite"):
+        sweep(summaries.assign(value=NAN), "spread", "diffusion1d")

@@ -1,22 +1,32 @@
 from __future__ import annotations
 
-import dataclasses
+from colorsys import rgb_to_hsv
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from tests.report.conftest import COUNTS
-from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
+from tests.report.conftest import COUNTS, make_config
+from tests.report.fields import (
+    NOISE,
+    Inputs,
+    make_inputs,
+    panel_files,
+    posterior_config,
+    saved,
+)
+from tests.report.inside import require_tidy
+from uqsonet.data import load_functions
 from uqsonet.errors import DataError
 from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
-from uqsonet_study.report.figures import posterior as figures
+from uqsonet_study.report.figures import posterior, training
+from uqsonet_study.report.figures.colours import WORDS
 from uqsonet_study.report.figures.maps import draw_map, input_scale, log_ticks, scale
-from uqsonet_study.report.figures.posterior import posterior_figure, training_figure
 from uqsonet_study.report.figures.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
 
 
@@ -33,10 +43,15 @@ def planes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inputs]:
     return {name: make_inputs(name, tmp_path_factory.mktemp(name)) for name in names}
 
 
-def draw(inputs: Inputs, folder: Path, counts: list[int] = COUNTS) -> tuple[bytes, bytes]:
-    pdf, png = folder / "p.pdf", folder / "p.png"
-    posterior_figure(choose_counts(inputs, counts), inputs.config.scale, pdf, png)
-    return pdf.read_bytes(), png.read_bytes()
+def show(inputs: Inputs, counts: list[int] = COUNTS) -> Figure:
+    with styled():
+        return posterior.draw(posterior_config(), "f", {"panels": panel_files(inputs, counts)})
+
+
+def show_training(logs: list[Path]) -> Figure:
+    with styled():
+        files = {"logs": [str(log) for log in logs]}
+        return training.draw(make_config(), "e_1_training", files)
 
 
 def write_log(path: Path, trial: int, text: str = "0.5") -> Path:
@@ -49,71 +64,60 @@ def write_log(path: Path, trial: int, text: str = "0.5") -> Path:
 
 
 def test_posterior_figure_repeats_byte_by_byte(inputs: Inputs, tmp_path: Path) -> None:
-    first = draw(inputs, tmp_path)
-    assert first[0].startswith(b"%PDF") and first[1].startswith(b"\x89PNG")
-    assert draw(inputs, tmp_path) == first
-    assert not list(tmp_path.glob(".*"))
+    first = saved(show(inputs), tmp_path)
+    assert saved(show(inputs), tmp_path) == first
 
 
 def test_the_readers_own_settings_change_nothing(inputs: Inputs, tmp_path: Path) -> None:
-    first = draw(inputs, tmp_path)
+    first = saved(show(inputs), tmp_path)
     with mpl.rc_context({"font.size": 30, "lines.linewidth": 9, "pdf.fonttype": 3}):
-        assert draw(inputs, tmp_path) == first
-
-
-def test_pdf_has_truetype_fonts_and_no_date(inputs: Inputs, tmp_path: Path) -> None:
-    pdf, _ = draw(inputs, tmp_path)
-    assert b"/Type3" not in pdf and b"CreationDate" not in pdf
+        assert saved(show(inputs), tmp_path) == first
 
 
 @pytest.mark.parametrize("counts", [[1], [1, 3]])
-def test_any_number_of_panels(inputs: Inputs, tmp_path: Path, counts: list[int]) -> None:
-    draw(inputs, tmp_path, counts)
+def test_any_number_of_panels(inputs: Inputs, counts: list[int]) -> None:
+    require_tidy(show(inputs, counts))
 
 
-def test_a_missing_set_is_named(inputs: Inputs, tmp_path: Path) -> None:
+def test_a_missing_set_is_named(inputs: Inputs) -> None:
     with pytest.raises(DataError, match="0 observation sets with 2 sensors"):
-        draw(inputs, tmp_path, [2])
+        show(inputs, [2])
 
 
 @pytest.mark.parametrize("problem", ["toy_field", "toy_torus"])
-def test_posteriors_in_the_plane(
-    planes: dict[str, Inputs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str
-) -> None:
-    drawn: list[Figure] = []
-    monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure))
-    one = planes[problem]
-    posterior_figure(choose_counts(one, [3]), "full", tmp_path / "p.pdf", tmp_path / "p.png")
-    titles = [a.get_title() for a in drawn[0].axes if a.get_title()]
-    symbol = get_problem(problem).input_symbol
-    assert titles[0].startswith(f"true input ${symbol}$\n$m = 3$ sensors")
+def test_posteriors_in_the_plane(planes: dict[str, Inputs], problem: str) -> None:
+    figure, found = show(planes[problem], [3]), get_problem(problem)
+    titles = [a.get_title() for a in figure.axes if a.get_title()]
+    assert titles[0].startswith(f"true input ${found.input_symbol}$\n$m = 3$ sensors")
     assert titles[0].endswith(rf"noise $\sigma = {NOISE:g}$")
-    assert titles[1:3] + titles[4:6] == [
+    assert titles[4] == f"true output ${found.output_symbol}$"
+    assert titles[1:3] + titles[5:7] == [
         f"{who} {what}" for what in ("mean", "std") for who in ("reference", "UQ-SONet")
     ]
-    assert titles[3].startswith("absolute error") and titles[6].startswith("absolute error")
-    assert len(titles) == 7 and len(drawn[0].axes) == 7 + 5  # maps and colour bars
-    meshes = [a.collections[0] for a in drawn[0].axes if a.get_title()]
+    assert titles[3].startswith("absolute error") and titles[7].startswith("absolute error")
+    assert len(titles) == 8 and len(figure.axes) == 8 + 6  # maps and colour bars
+    meshes = [a.collections[0] for a in figure.axes if a.get_title()]
     assert all(isinstance(mesh, QuadMesh) and mesh.get_rasterized() for mesh in meshes)
-    assert meshes[1].norm is meshes[2].norm and meshes[4].norm is meshes[5].norm
+    assert meshes[1].norm is meshes[2].norm is meshes[4].norm and meshes[5].norm is meshes[6].norm
+    data = load_functions(planes[problem].functions, "test")
+    for k, field in ((0, data.kappa[0]), (4, data.u[0])):
+        values = np.asarray(meshes[k].get_array())
+        assert values.max() == pytest.approx(float(field.max()))
+    require_tidy(figure)
 
 
 def test_posteriors_in_the_plane_repeat_byte_by_byte(
     planes: dict[str, Inputs], tmp_path: Path
 ) -> None:
-    first = draw(planes["toy_torus"], tmp_path, [3])
-    assert b"/Type3" not in first[0]
-    assert draw(planes["toy_torus"], tmp_path, [3]) == first
+    first = saved(show(planes["toy_torus"], [3]), tmp_path)
+    assert saved(show(planes["toy_torus"], [3]), tmp_path) == first
 
 
-def test_three_dimensions_are_refused(
-    inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_three_dimensions_are_refused(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     cube = Grid((0, 0, 0), (1, 1, 1), (1, 3, 11))
-    panels = choose_counts(inputs, COUNTS)  # a model of that grid is none of ours
     monkeypatch.setitem(vars(get_problem("toy_linear")), "grid", cube)
     with pytest.raises(DataError, match="one or two dimensions"):
-        posterior_figure(panels, "full", tmp_path / "p.pdf", tmp_path / "p.png")
+        show(inputs)
 
 
 def test_maps_of_periodic_functions_reach_the_end() -> None:
@@ -153,9 +157,8 @@ def height(png: bytes) -> int:
 
 
 def test_smoke_scale_is_said_in_a_strip_of_its_own(inputs: Inputs, tmp_path: Path) -> None:
-    smoke = inputs.config.model_copy(update={"scale": "smoke"})
-    _, plain = draw(inputs, tmp_path)
-    _, noted = draw(dataclasses.replace(inputs, config=smoke), tmp_path)
+    _, plain = saved(show(inputs), tmp_path)
+    _, noted = saved(show(inputs), tmp_path, "smoke")
     assert height(noted) == pytest.approx(height(plain) + STRIP * STYLE["savefig.dpi"], abs=1)
 
 
@@ -167,25 +170,22 @@ def test_training_figure_repeats_byte_by_byte(tmp_path: Path) -> None:
         "trial,iteration,seconds,learning_rate,loss,reconstruction,skill_mean_1,skill_mean_2\n"
         "0,10,1,0,-2,-2,0.1,0.3\n"
     )
-    found = []
-    for name in "ab":
-        pdf, png = tmp_path / f"{name}.pdf", tmp_path / f"{name}.png"
-        training_figure([*logs, plain], "smoke", pdf, png)
-        found.append((pdf.read_bytes(), png.read_bytes()))
-    assert found[0] == found[1]
+    first = saved(show_training([*logs, plain]), tmp_path)
+    assert saved(show_training([*logs, plain]), tmp_path) == first
+    require_tidy(show_training([*logs, plain]))
 
 
 def test_training_figure_refuses_nan(tmp_path: Path) -> None:
     log = write_log(tmp_path / "uqsonet" / "stack_0.csv", 0, "nan")
     with pytest.raises(DataError, match=r"stack_0\.csv: row 2 .*skill_mean_1"):
-        training_figure([log], "full", tmp_path / "t.pdf", tmp_path / "t.png")
+        show_training([log])
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n"])
 def test_training_figure_refuses_foreign_files(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(DataError, match=r"x\.csv"):
-        training_figure([tmp_path / "x.csv"], "full", tmp_path / "t.pdf", tmp_path / "t.png")
+        show_training([tmp_path / "x.csv"])
 
 
 def test_style_does_not_leak(tmp_path: Path) -> None:
@@ -198,3 +198,14 @@ def test_style_does_not_leak(tmp_path: Path) -> None:
     save(figure, "smoke", tmp_path / "a.pdf", tmp_path / "a.png")
     assert [text.get_text() for text in figure.texts] == ["smoke scale"]
     assert mpl.rcParams["font.size"] == before
+
+
+def test_captions_call_colours_what_they_look_like() -> None:
+    hues = {"orange": (15, 45), "blue": (190, 250)}
+    for color, word in WORDS.items():
+        hue, _, brightness = rgb_to_hsv(*to_rgb(color))
+        if word == "black":
+            assert brightness == 0
+        else:
+            low, high = hues[word]
+            assert brightness > 0.5 and low < 360 * hue < high, (color, word)

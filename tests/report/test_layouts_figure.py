@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.report.conftest import make_config
+from tests.report.fields import saved
 from uqsonet.errors import DataError
 from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
 from uqsonet_study.config import SensorsConfig
-from uqsonet_study.layouts import candidates, generate_layouts
-from uqsonet_study.report.figures.layouts import Pool, _edges, _relative_density, layouts_figure
+from uqsonet_study.report.figures.layouts import Pool, _edges, _relative_density, draw
+from uqsonet_study.report.figures.style import styled
 
 COUNTS = [1, 2, 3, 4, 5]
 
@@ -26,12 +28,11 @@ def make_layouts(folder: Path, problem: str) -> Path:
 @pytest.mark.parametrize("problem", ["toy_linear", "toy_plane"])
 def test_layouts_figure_repeats_byte_by_byte(tmp_path: Path, problem: str) -> None:
     sensors, found = make_layouts(tmp_path, problem), []
-    for name in "ab":
-        pdf, png = tmp_path / f"{name}.pdf", tmp_path / f"{name}.png"
-        layouts_figure(sensors, "smoke", pdf, png)
-        found.append((pdf.read_bytes(), png.read_bytes()))
+    for _ in range(2):
+        with styled():
+            figure = draw(make_config(), "e_1_layouts", {"sensors": [str(sensors)]})
+            found.append(saved(figure, tmp_path, "smoke"))
     assert found[0] == found[1]
-    assert found[0][0].startswith(b"%PDF") and b"/Type3" not in found[0][0]
 
 
 def test_more_than_two_dimensions_are_refused(
@@ -41,7 +42,7 @@ def test_more_than_two_dimensions_are_refused(
     cube = Grid((0.0,) * 3, (1.0,) * 3, (7, 9, 7))
     monkeypatch.setitem(vars(get_problem("toy_plane")), "grid", cube)
     with pytest.raises(DataError, match=r"sensors\.h5: .*one or two dimensions"):
-        layouts_figure(sensors, "full", tmp_path / "a.pdf", tmp_path / "a.png")
+        draw(make_config(), "e_1_layouts", {"sensors": [str(sensors)]})
 
 
 @pytest.mark.parametrize("shape", [(101, 101), (40, 101), (57,)])

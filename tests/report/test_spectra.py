@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from tests.report.conftest import make_config
-from tests.report.fields import NOISE, Inputs, choose_counts, make_inputs
+from tests.report.fields import NOISE, Inputs, make_inputs, panel_files
 from tests.report.inside import require_tidy
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Grid
 from uqsonet_study.config import ReferenceConfig
-from uqsonet_study.references import compute_reference
-from uqsonet_study.report.figures import spectra
-from uqsonet_study.report.figures.spectra import draw_spectra, power, spectra_figure
+from uqsonet_study.report.figures.colours import PREDICTION, REFERENCE
+from uqsonet_study.report.figures.spectra import draw, power
 from uqsonet_study.report.figures.style import styled
 
 
@@ -38,6 +39,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
     return with_samples("toy_field", tmp_path_factory.mktemp("plane"))
 
 
+def show(panels: list[dict[str, Any]]) -> Figure:
+    return draw(make_config(), "spectra", {"panels": panels})
+
+
 def test_a_cosine_has_power_at_its_own_wave_number_alone() -> None:
     grid = Grid((0.0,), (1.0,), (16,))
     x = (np.arange(16) + 0.5) / 16
@@ -56,31 +61,24 @@ def test_white_noise_has_the_same_power_at_every_coefficient() -> None:
 
 def test_spectra_of_an_exact_linear_law_agree(inputs: Inputs, plane: Inputs) -> None:
     """The toys' models are close to exact before training, in two modes of two or more."""
-    drawn = [spectra._samples(choose_counts(i, [3])[0]) for i in (inputs, plane)]
-    for one, shape in zip(drawn, ((5, 17), (5, 9)), strict=True):
-        assert one.reference.shape == one.predicted.shape == shape
-        theirs, ours = one.spectra
-        assert 0.2 < ours[0] / theirs[0] < 5
     with styled():
-        figure = draw_spectra(drawn)
+        figure = show([panel_files(i, [3])[0] for i in (inputs, plane)])
         require_tidy(figure)
-    assert len(figure.axes) == 6
-
-
-def test_files_are_written(inputs: Inputs, plane: Inputs, tmp_path: Path) -> None:
-    panels = [choose_counts(i, [1])[0] for i in (inputs, plane)]
-    spectra_figure(panels, "smoke", tmp_path / "a.pdf", tmp_path / "a.png")
-    assert (tmp_path / "a.pdf").stat().st_size > 5000
+    for column, points in zip(np.reshape(figure.axes, (3, 2)).T, (17, 9), strict=True):
+        for axes, color in zip(column[:2], (REFERENCE, PREDICTION), strict=True):
+            assert [line.get_color() for line in axes.lines] == [color] * 5
+            assert all(len(line.get_xdata()) == points for line in axes.lines)
+        theirs, ours = (line.get_ydata() for line in column[2].lines)
+        assert 0.2 < ours[0] / theirs[0] < 5
 
 
 def test_references_without_samples_are_refused(inputs: Inputs) -> None:
-    (panel,) = choose_counts(inputs, [1])
-    plain = dataclasses.replace(panel, reference=inputs.functions.parent / "paper.h5")
+    (panel,) = panel_files(inputs, [1])
+    plain = panel | {"reference": str(inputs.functions.parent / "paper.h5")}
     with pytest.raises(DataError, match=r"paper\.h5: holds no samples"):
-        spectra_figure([plain], "full", Path("unused.pdf"), Path("unused.png"))
-    (panel,) = choose_counts(inputs, [2])
+        show([plain])
     with pytest.raises(DataError, match="no observation set with 2 sensors"):
-        spectra_figure([panel], "full", Path("unused.pdf"), Path("unused.png"))
+        show(panel_files(inputs, [2]))
 
 
 def test_the_configuration_asks_for_samples() -> None:

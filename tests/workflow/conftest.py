@@ -65,6 +65,12 @@ class Project:
         counts = {m[1]: int(m[2]) for m in re.finditer(r"^(\w+)\s+(\d+)$", table, re.MULTILINE)}
         return {rule: n for rule, n in counts.items() if rule not in ("total", "all")}
 
+    def redrawn(self, *overlays: str) -> set[str]:
+        """Return the figures and pictures that a dry run plans to draw."""
+        result = self.smoke(*overlays, dry=True)
+        jobs = (result.stdout + result.stderr).split("rule figure:")[1:]
+        return {found[1] for job in jobs if (found := re.search(r"wildcards: figure=(\S+)", job))}
+
     def copy(self, path: Path) -> "Project":
         """Return a copy of the copy, with times kept so that nothing looks newer."""
         shutil.copytree(self.path, path, symlinks=True)

@@ -57,7 +57,6 @@ def test_every_promised_file_is_there(finished: Project) -> None:
         "figures/1d-pde-plot.pdf",
         "figures/1d-pde-plot.png",
         "figures/1d-pde-addnoise.pdf",
-        "figures/setonet.pdf",
         "figures/diffusion1d_training.pdf",
     ):
         assert (results / name).stat().st_size > 0, name
@@ -132,9 +131,9 @@ def test_a_plot_style_redraws_and_retrains_nothing(editable: Project) -> None:
     edit(editable.path / "src/uqsonet_study/report/figures/style.py", "#", "#  ")
     style = editable.path / "src/uqsonet_study/report/figures/style.py"
     style.write_text(style.read_text() + "\nEXTRA_COLOUR = '#123456'\n")
-    planned = editable.planned()
-    drawn = {"data_figure", "posterior_figure", "training_figure", "schematic_figure"}
-    assert set(planned) == drawn | {"page"}
+    assert set(editable.planned()) == {"figure", "page"}
+    pictures = {"diffusion1d_data", "diffusion1d_training"}
+    assert editable.redrawn() == {"1d-pde-plot", "1d-pde-addnoise"} | pictures
 
 
 def test_an_edit_of_a_model_retrains_it_and_no_other(editable: Project) -> None:
@@ -179,9 +178,9 @@ def test_one_more_noise_level_adds_its_reference_and_scores(editable: Project) -
 
 def test_another_figure_draws_that_figure(editable: Project) -> None:
     figures = {"1d-pde-addnoise": {"noise_std": [0.3, 0.7]}}
-    planned = editable.planned(overlay(editable, {"figures": figures}))
-    assert set(planned) == {"posterior_figure", "page", "save_config", "all_tables"}
-    assert planned["posterior_figure"] == 1
+    extra = overlay(editable, {"figures": figures})
+    assert set(editable.planned(extra)) == {"figure", "page", "save_config", "all_tables"}
+    assert editable.redrawn(extra) == {"1d-pde-addnoise"}
 
 
 def test_a_stage_forced_alone_reruns_what_follows(editable: Project) -> None:
@@ -189,7 +188,7 @@ def test_a_stage_forced_alone_reruns_what_follows(editable: Project) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     for rule in ("scorecard", "all_tables", "page"):
         assert f"rule {rule}:" in result.stdout + result.stderr
-    for rule in ("train", "evaluate", "summary", "posterior_figure"):
+    for rule in ("train", "evaluate", "summary", "figure"):
         assert f"rule {rule}:" not in result.stdout + result.stderr
 
 
@@ -197,9 +196,8 @@ def test_clustered_sensors_are_pictured(editable: Project) -> None:
     sensors = {"layout": "regular_space", "margin": 0.1, "distances": {2: 0.8, 4: 0.3}}
     extra = overlay(editable, {"experiments": {"diffusion1d": {"sensors": sensors}}})
     editable.select = ("diffusion1d",)
-    planned = editable.planned(extra)
-    assert planned["sensors"] == 1
-    assert planned["layouts_figure"] == 1
+    assert editable.planned(extra)["sensors"] == 1
+    assert "diffusion1d_layouts" in editable.redrawn(extra)
     target = str(SMOKE / "figures/diffusion1d_layouts.png")
     result = editable.smoke(extra, targets=(target,))
     assert result.returncode == 0, result.stdout + result.stderr

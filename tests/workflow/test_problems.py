@@ -20,7 +20,7 @@ TABLES = (
     "1d-pde-error 1d-pde-addnoise-error 1d-pde-ensemble 2d-pde-error 1d-sde-error 2d-sde-error \
 2d-ns-error NN training-cost".split()
 )
-FIGURES = "setonet 1d-pde-compare 1d-pde-plot 1d-pde-addnoise 1d-pde-ensemble-plot 2d-pde-plot \
+FIGURES = "1d-pde-compare 1d-pde-plot 1d-pde-addnoise 1d-pde-ensemble-plot 2d-pde-plot \
 1d-sde-compare 1d-sde-plot 2d-sde-plot 2d-ns-plot".split()
 CONFIG = read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml"])
 PROBLEMS = ("diffusion1d", "poisson2d", "elliptic_sde1d", "elliptic_sde2d", "navier_stokes")

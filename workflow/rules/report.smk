@@ -103,19 +103,19 @@ rule scorecard:
         "../scripts/scorecard.py"
 
 
-rule schematic_figure:
+rule figure:
+    input:
+        unpack(lambda w: PLAN.figure(w.figure).inputs),
     output:
         pdf=f"{RESULTS}/figures/{{figure}}.pdf",
         png=report(
             f"{RESULTS}/figures/{{figure}}.png",
             caption="../report/figure.rst",
-            category="Figures of the paper",
-            labels={"figure": "{figure}"},
+            category=lambda w: PLAN.figure(w.figure).category,
+            labels=lambda w: PLAN.figure(w.figure).labels,
         ),
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
-    wildcard_constraints:
-        figure=PLAN.figures_with("schematic"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -124,224 +124,15 @@ rule schematic_figure:
         runtime=growing(10),
     params:
         caption=lambda w: PLAN.caption(w.figure),
-        spec=PLAN.schematic(),
+        spec=lambda w: PLAN.figure(w.figure).spec,
     script:
-        "../scripts/schematic_figure.py"
-
-
-rule posterior_figure:
-    input:
-        functions=lambda w: [p["functions"] for p in PLAN.panels(w.figure)],
-        references=lambda w: [p["reference"] for p in PLAN.panels(w.figure)],
-        weights=lambda w: [f for p in PLAN.panels(w.figure) for f in p["weights"]],
-    output:
-        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
-        png=report(
-            f"{RESULTS}/figures/{{figure}}.png",
-            caption="../report/figure.rst",
-            category="Figures of the paper",
-            labels={"figure": "{figure}"},
-        ),
-    log:
-        f"{RESULTS}/logs/figures/{{figure}}.log",
-    wildcard_constraints:
-        figure=PLAN.figures_with("posterior"),
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
-    params:
-        caption=lambda w: PLAN.caption(w.figure),
-        spec=lambda w: PLAN.report(
-            "uqsonet_study.report.figures.posterior",
-            FIGURES[w.figure],
-            figure=w.figure,
-            panels=PLAN.panels(w.figure),
-        ),
-    script:
-        "../scripts/posterior_figure.py"
-
-
-rule compare_figure:
-    input:
-        lambda w: expand(f"{RESULTS}/summary/{{e}}.csv", e=FIGURES[w.figure]),
-    output:
-        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
-        png=report(
-            f"{RESULTS}/figures/{{figure}}.png",
-            caption="../report/figure.rst",
-            category="Figures of the paper",
-            labels={"figure": "{figure}"},
-        ),
-    log:
-        f"{RESULTS}/logs/figures/{{figure}}.log",
-    wildcard_constraints:
-        figure=PLAN.figures_with("compare"),
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
-    params:
-        caption=lambda w: PLAN.caption(w.figure),
-        spec=lambda w: PLAN.report(
-            "uqsonet_study.report.figures.sweeps", FIGURES[w.figure], figure=w.figure
-        ),
-    script:
-        "../scripts/compare_figure.py"
-
-
-rule calibration_figure:
-    input:
-        lambda w: expand(f"{RESULTS}/summary/{{e}}.csv", e=FIGURES[w.figure]),
-    output:
-        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
-        png=report(
-            f"{RESULTS}/figures/{{figure}}.png",
-            caption="../report/figure.rst",
-            category="More figures",
-            labels={"figure": "{figure}"},
-        ),
-    log:
-        f"{RESULTS}/logs/figures/{{figure}}.log",
-    wildcard_constraints:
-        figure=PLAN.figures_with("calibration"),
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
-    params:
-        caption=lambda w: PLAN.caption(w.figure),
-        spec=lambda w: PLAN.report(
-            "uqsonet_study.report.figures.calibration", FIGURES[w.figure], figure=w.figure
-        ),
-    script:
-        "../scripts/calibration_figure.py"
-
-
-rule spectra_figure:
-    input:
-        functions=lambda w: [p["functions"] for p in PLAN.panels(w.figure)],
-        references=lambda w: [p["reference"] for p in PLAN.panels(w.figure)],
-        weights=lambda w: [f for p in PLAN.panels(w.figure) for f in p["weights"]],
-    output:
-        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
-        png=report(
-            f"{RESULTS}/figures/{{figure}}.png",
-            caption="../report/figure.rst",
-            category="More figures",
-            labels={"figure": "{figure}"},
-        ),
-    log:
-        f"{RESULTS}/logs/figures/{{figure}}.log",
-    wildcard_constraints:
-        figure=PLAN.figures_with("spectra"),
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
-    params:
-        caption=lambda w: PLAN.caption(w.figure),
-        spec=lambda w: PLAN.report(
-            "uqsonet_study.report.figures.spectra",
-            FIGURES[w.figure],
-            figure=w.figure,
-            panels=PLAN.panels(w.figure),
-        ),
-    script:
-        "../scripts/spectra_figure.py"
-
-
-rule data_figure:
-    input:
-        functions=lambda w: PLAN.picture_inputs(w.experiment)["functions"],
-        reference=lambda w: PLAN.picture_inputs(w.experiment)["reference"],
-    output:
-        pdf=f"{RESULTS}/figures/{{experiment}}_data.pdf",
-        png=report(
-            f"{RESULTS}/figures/{{experiment}}_data.png",
-            caption="../report/figure.rst",
-            category="Data and training",
-            labels={"experiment": "{experiment}", "shows": "data"},
-        ),
-    log:
-        f"{RESULTS}/logs/figures/{{experiment}}_data.log",
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
-    params:
-        caption=lambda w: PLAN.caption(f"{w.experiment}_data"),
-        spec=lambda w: PLAN.report("uqsonet_study.report.figures.data", [w.experiment]),
-    script:
-        "../scripts/data_figure.py"
-
-
-rule training_figure:
-    input:
-        lambda w: PLAN.picture_inputs(w.experiment)["logs"],
-    output:
-        pdf=f"{RESULTS}/figures/{{experiment}}_training.pdf",
-        png=report(
-            f"{RESULTS}/figures/{{experiment}}_training.png",
-            caption="../report/figure.rst",
-            category="Data and training",
-            labels={"experiment": "{experiment}", "shows": "training"},
-        ),
-    log:
-        f"{RESULTS}/logs/figures/{{experiment}}_training.log",
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
-    params:
-        caption=lambda w: PLAN.caption(f"{w.experiment}_training"),
-        spec=lambda w: PLAN.report("uqsonet_study.report.figures.posterior", [w.experiment]),
-    script:
-        "../scripts/training_figure.py"
-
-
-rule layouts_figure:
-    input:
-        lambda w: PLAN.picture_inputs(w.experiment)["layouts"],
-    output:
-        pdf=f"{RESULTS}/figures/{{experiment}}_layouts.pdf",
-        png=report(
-            f"{RESULTS}/figures/{{experiment}}_layouts.png",
-            caption="../report/figure.rst",
-            category="Data and training",
-            labels={"experiment": "{experiment}", "shows": "layouts"},
-        ),
-    log:
-        f"{RESULTS}/logs/figures/{{experiment}}_layouts.log",
-    conda:
-        "../../environment.yml"
-    threads: 1
-    resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
-    params:
-        caption=lambda w: PLAN.caption(f"{w.experiment}_layouts"),
-        spec=lambda w: PLAN.report("uqsonet_study.report.figures.layouts", [w.experiment]),
-    script:
-        "../scripts/layouts_figure.py"
+        "../scripts/figure.py"
 
 
 rule page:
     input:
         tables=expand(f"{RESULTS}/tables/{{table}}.json", table=TABLES),
-        figures=expand(f"{RESULTS}/figures/{{name}}.png", name=[*FIGURES, *PICTURES]),
+        figures=expand(f"{RESULTS}/figures/{{name}}.png", name=FIGURES),
         scorecard=f"{RESULTS}/scorecard.csv",
         config=f"{RESULTS}/config.json",
         # Made last, so that the times of all stages are in the logs.

@@ -96,17 +96,6 @@ TableConfig = Annotated[
 ]
 
 
-class Schematic(Section):
-    """The model drawn: fig:setonet."""
-
-    layout: Literal["schematic"]
-
-    @property
-    def experiments(self) -> list[str]:
-        """None: it shows no results."""
-        return []
-
-
 class PosteriorFigure(Section):
     """Reference and prediction of one test function: fig:1d-pde-plot and its like."""
 
@@ -166,6 +155,6 @@ class SpectraFigure(Section):
 
 
 FigureConfig = Annotated[
-    Schematic | PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure,
+    PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure,
     Field(discriminator="layout"),
 ]

@@ -10,35 +10,24 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 from torch import Tensor
 
 from uqsonet.baselines import build_baseline
-from uqsonet.data import load_functions
 from uqsonet.models.ensemble import load_ensemble
 from uqsonet.models.weights import load_trials
-from uqsonet.posterior import Posterior
 from uqsonet.seeds import torch_generator
 from uqsonet.storage.files import write_text
 from uqsonet_study.config import BASELINES, EvaluationConfig
-from uqsonet_study.evaluation.scores import ScoringTargets, load_targets, score_reference, score_set
+from uqsonet_study.evaluation.scores import Yardstick, score_reference, score_set
+from uqsonet_study.predictor import Predictor
 
 LOG = logging.getLogger("uqsonet")
 
 LOG_EVERY = 200
 """Observation sets between log lines."""
-
-
-class Conditional(Protocol):
-    """Anything that can be conditioned on sensors."""
-
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
-    ) -> Posterior:
-        """Return the law of u."""
-        ...
 
 
 def evaluate(
@@ -98,8 +87,8 @@ def evaluate(
 
 
 def _scored(
-    model: Conditional,
-    targets: ScoringTargets,
+    model: Predictor,
+    yardstick: Yardstick,
     what: tuple[str, int, str],
     noise_std: float,
     seed: int,

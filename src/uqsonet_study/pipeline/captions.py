@@ -7,14 +7,18 @@ from uqsonet_study.config import (
     CompareFigure,
     Config,
     PosteriorFigure,
-    SpectraFigure,
 )
 from uqsonet_study.config.whole import SMOKE
+from uqsonet_study.report.figures.colours import PREDICTION, REFERENCE, TRUTH, WORDS
 
-LAW = "Red is the reference posterior, blue the prediction: mean and a band of two std."
+LAW = (
+    f"{WORDS[REFERENCE].capitalize()} is the reference posterior, {WORDS[PREDICTION]} the "
+    f"prediction: mean and a band of two std. The thin {WORDS[TRUTH]} line is the true output."
+)
 MAPS = (
-    "Left the input with its sensors; then mean (top) and std (bottom) of the reference and of "
-    "the prediction on a common scale, and their absolute difference."
+    "Left the input with its sensors (top) and the true output (bottom); then mean (top) and std "
+    "(bottom) of the reference and of the prediction on a common scale, and their absolute "
+    "difference."
 )
 
 
@@ -32,19 +36,12 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
             "counts and sets. Bottom: share of the reference's samples inside central bands less "
             "the nominal level, ten sets a count; the strip is two points wide on either side."
         )
-    elif isinstance(figure, SpectraFigure):
+    else:
         title = "Sample functions and their spectra"
         text = (
             "Samples of the reference posterior and of UQ-SONet given the same sensors, in the "
             "plane along its middle line; below, the power of their deviations from the reference "
             "mean by wave number, averaged over the observation sets of that size."
-        )
-    else:
-        title = "Schematic of the model"
-        text = (
-            "Top: the set transformer embedding, from sensor locations and values to h(O). Bottom: "
-            "encoder and decoder. Solid lines are used in inference and training, others in one "
-            "of the two, as the legend says."
         )
     return f"fig:{name}. {title}", _scaled(config, text)
 

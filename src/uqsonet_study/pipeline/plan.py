@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -10,6 +11,27 @@ from uqsonet_study.pipeline.captions import figure_caption, picture_caption, tab
 from uqsonet_study.pipeline.files import Files
 from uqsonet_study.pipeline.sources import data_digest, source_digest
 from uqsonet_study.pipeline.specs import as_json
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How a figure is made.
+
+    Attributes
+    ----------
+    inputs : dict of str to list of str
+        Its files by kind.
+    category : str
+    labels : dict of str to str
+        Under which Snakemake's own report shows it.
+    spec : str
+        Its parameters, as JSON: the module that draws it and what that is given.
+    """
+
+    inputs: dict[str, list[str]]
+    category: str
+    labels: dict[str, str]
+    spec: str
 
 
 class Plan(Files):
@@ -82,11 +104,6 @@ class Plan(Files):
             for experiment in self.tables()[table]
         }
 
-    def figures_with(self, layout: str) -> str:
-        """Return a pattern that matches the figures of a layout, and nothing if there is none."""
-        found = [name for name in self.figures() if self.config.figures[name].layout == layout]
-        return "|".join(found or ["none"])
-
     def panels(self, name: str) -> list[dict[str, Any]]:
         """Return the panels of a figure of posteriors or of their samples."""
         figure = self.config.figures[name]
@@ -100,18 +117,19 @@ class Plan(Files):
             found.append(self._panel(case, count, figure.method))
         return found
 
-    def _panel(self, case: Case, count: int, method: str = "uqsonet") -> dict[str, Any]:
+    def _panel(self, case: Case, count: int, method: str | None = "uqsonet") -> dict[str, Any]:
         """Return one observation set's files: functions, reference, weights that predict."""
-        weights = self.trained(case.name, method, "safetensors")
-        ensemble = self.base(case.name, method) != method
-        return {
+        panel = {
             "sensors": count,
             "noise_std": case.noise_std,
             "functions": self.functions(case.name),
             "reference": self.posteriors(case.name, case.evaluations[0]),
-            "weights": weights if ensemble else weights[:1],
-            "ensemble": ensemble,
         }
+        if method is None:
+            return panel
+        weights = self.trained(case.name, method, "safetensors")
+        ensemble = self.base(case.name, method) != method
+        return panel | {"weights": weights if ensemble else weights[:1], "ensemble": ensemble}
 
     def first_cases(self) -> dict[str, str]:
         """Return experiment -> first case, for the first selected experiment of each problem."""
@@ -130,16 +148,35 @@ class Plan(Files):
             found += [f"{experiment}_{kind}" for kind in kinds]
         return found
 
-    def picture_inputs(self, experiment: str) -> dict[str, Any]:
-        """Return what the pictures of an experiment are made from, by kind."""
-        name = self.first_cases()[experiment]
-        case = self.config.cases[name]
-        return {
-            "functions": self.functions(name),
-            "layouts": self.layouts(name),
-            "reference": self.posteriors(name, case.evaluations[0]),
-            "logs": [f for m in case.methods for f in self.trained(name, m, "csv")],
-        }
+    def _picture_files(self, experiment: str, kind: str) -> dict[str, list[Any]]:
+        """Return what a picture of an experiment is drawn from."""
+        case = self.config.cases[self.first_cases()[experiment]]
+        if kind == "layouts":
+            return {"sensors": [self.layouts(case.name)]}
+        if kind == "training":
+            return {"logs": [f for m in case.methods for f in self.trained(case.name, m, "csv")]}
+        counts = case.sensors.counts
+        shown = sorted({counts[0], counts[len(counts) // 2], counts[-1]})
+        return {"panels": [self._panel(case, m, method=None) for m in shown]}
+
+    def figure(self, name: str) -> Figure:
+        """Return how a declared figure or a picture of a problem is made."""
+        declared = self.config.figures.get(name)
+        if declared is None:
+            experiment, _, layout = name.rpartition("_")
+            experiments, category = [experiment], "Data and training"
+            labels = {"experiment": experiment, "shows": layout}
+            files = self._picture_files(experiment, layout)
+        else:
+            layout, experiments, labels = declared.layout, declared.experiments, {"figure": name}
+            in_paper = layout in ("posterior", "compare")
+            category = "Figures of the paper" if in_paper else "More figures"
+            summaries = [f"{self.config.results}/summary/{e}.csv" for e in experiments]
+            panelled = layout in ("posterior", "spectra")
+            files = {"panels": self.panels(name)} if panelled else {"summaries": summaries}
+        module = f"uqsonet_study.report.figures.{layout}"
+        spec = self.report(module, experiments, figure=name, drawn_by=module, files=files)
+        return Figure(_flat(files), category, labels, spec)
 
     def report(
         self,
@@ -180,13 +217,6 @@ class Plan(Files):
         }
         return config
 
-    def schematic(self) -> str:
-        """Return the parameters of the drawing of the model, as JSON."""
-        return as_json(
-            config={"scale": self.config.scale},
-            code=source_digest(["uqsonet_study.report.figures.schematic"]),
-        )
-
     def caption(self, name: str, table: bool = False) -> tuple[str, str]:
         """Return title and caption of a figure, of a picture or of a table."""
         if table:
@@ -200,3 +230,15 @@ class Plan(Files):
         config = self.config.model_dump(mode="json", exclude={"jobs", "results"})
         code = source_digest(["uqsonet_study.report.page.sections"])
         return as_json(config=config, captions=captions, code=code, data=data_digest())
+
+
+def _flat(files: dict[str, list[Any]]) -> dict[str, list[str]]:
+    """Return the files of a figure by kind, those of its panels once each."""
+    if "panels" not in files:
+        return files
+    kinds = {"functions": [], "reference": [], "weights": []}
+    for panel in files["panels"]:
+        kinds["functions"].append(panel["functions"])
+        kinds["reference"].append(panel["reference"])
+        kinds["weights"] += panel.get("weights", [])
+    return {kind: list(dict.fromkeys(found)) for kind, found in kinds.items()}

@@ -7,8 +7,8 @@ leave several points of doubt about a coverage; thousands of reference samples d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import CalibrationFigure, Config
-from uqsonet_study.report.figures.style import BLACK, BLUE, ORANGE, SKY, new_figure, save, styled
+from uqsonet_study.config import Config
+from uqsonet_study.report.figures.colours import AMBER, BLACK, BLUE, SKY
+from uqsonet_study.report.figures.style import new_figure
 from uqsonet_study.report.names import method_title, problem_title
 from uqsonet_study.report.summary import most_precise
 
@@ -29,41 +30,35 @@ WITHIN = 2.0
 """Points by which a share may miss its level: the shaded strip."""
 
 
-def calibration_figure(
-    summaries: pd.DataFrame, config: Config, name: str, out_pdf: Path, out_png: Path
-) -> None:
-    """Draw a declared figure of layout ``calibration``.
+def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
+    """Return a declared figure of layout ``calibration``.
 
     Parameters
     ----------
-    summaries : DataFrame
-        Of all experiments that the figure names, one below the other.
     config : Config
     name : str
         Of the figure.
-    out_pdf, out_png : Path
+    files : mapping
+        Of ``summaries`` of all experiments that the figure names.
 
     Raises
     ------
     DataError
         If a summary lacks ranks or shares of reference samples inside bands.
     """
-    declared = config.figures[name]
-    assert isinstance(declared, CalibrationFigure)
+    summaries = pd.concat(map(pd.read_csv, files["summaries"]))
     ranks, bands = {}, {}
-    for e in declared.experiments:
+    for e in config.figures[name].experiments:
         title = problem_title(config.experiments[e].problem)
         ranks[title] = most_precise(summaries, e)
         label = config.cases_of([e])[0].evaluations[0]  # the one whose references hold samples
-        bands[title] = summaries[
-            (summaries["experiment"] == e) & (summaries["evaluation"] == label)
-        ]
-    with styled():
-        save(draw_calibration(ranks, bands), config.scale, out_pdf, out_png)
+        here = (summaries["experiment"] == e) & (summaries["evaluation"] == label)
+        bands[title] = summaries.loc[here]
+    return draw_calibration(ranks, bands)
 
 
 def draw_calibration(tables: dict[str, pd.DataFrame], bands: dict[str, pd.DataFrame]) -> Figure:
-    """Return the figure, a column for each title; open `styled` first.
+    """Return the figure, a column for each title.
 
     Parameters
     ----------
@@ -87,10 +82,8 @@ def draw_calibration(tables: dict[str, pd.DataFrame], bands: dict[str, pd.DataFr
     grid[1, 0].set_ylabel("inside band - level (points)")
     bottom, top = grid[1, 0].get_ylim()
     grid[1, 0].set_ylim(min(bottom, -2 * WITHIN), max(top, 2 * WITHIN))
-    handles = {}
-    for axes in grid[:, 0]:
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    handles = [h for axes in grid[:, 0] for h in axes.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
 
@@ -112,7 +105,7 @@ def _ranks(axes: Axes, title: str, table: pd.DataFrame) -> None:
     linear = _values(title, table, LINEAR, metrics).mean().to_numpy()
     edges = np.linspace(0, 1, bins + 1)
     axes.bar(edges[:-1], shares, 1 / bins, align="edge", color=SKY, label=method_title(METHOD))
-    axes.stairs(linear, edges, color=ORANGE, linewidth=1.2, label=method_title(LINEAR))
+    axes.stairs(linear, edges, color=AMBER, linewidth=1.2, label=method_title(LINEAR))
     axes.axhline(1 / bins, color=BLACK, linewidth=0.7, linestyle="--", label="calibrated")
     axes.set(title=title, xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="rank")
 

@@ -1,147 +1,232 @@
-"""The figure of sweeps: latent dimension, size of the training set, number of sensors."""
+"""The figure of sweeps: latent dimension, size of the training set, number of sensors.
+
+All three stand in fig:1d-pde-compare, errors alone in fig:1d-sde-compare.
+"""
 
 from __future__ import annotations
 
-from math import lcm
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter
 
 from uqsonet.errors import DataError
-from uqsonet_study.report.figures.compare_legend import legend_handles
-from uqsonet_study.report.figures.compare_panels import (
-    DISTANCES,
-    ERRORS,
-    PREDICTED,
-    SPREAD,
-    draw_distance,
-    draw_errors,
-    draw_spread,
-    frame_distance,
-    frame_errors,
-    frame_spread,
-    rows,
+from uqsonet_study.config import BASELINES, CompareFigure, Config
+from uqsonet_study.report.figures.colours import (
+    AMBER,
+    BLACK,
+    BLUE,
+    GREEN,
+    PREDICTION,
+    REFERENCE,
 )
-from uqsonet_study.report.figures.style import new_figure, save, styled
+from uqsonet_study.report.figures.maps import log_ticks
+from uqsonet_study.report.figures.style import new_figure
+from uqsonet_study.report.names import FLOOR, method_title
+from uqsonet_study.report.summary import most_precise
 
-COLUMNS = ["sensors", "x", "method", "metric", "value", "pm", "low", "high"]
-ROWS = {
-    "distance": (draw_distance, frame_distance),
-    "errors": (draw_errors, frame_errors),
-    "spread": (draw_spread, frame_spread),
+OURS = "uqsonet"
+SWEEPS = {"distance": "latent_dim", "errors": "training", "spread": "sensors"}
+"""Part of the figure -> column of the summary that varies."""
+
+HEIGHT = 2.35
+"""Of a row of panels with its legend, inches."""
+
+MARGIN = 1.25
+"""Room beyond the data on a logarithmic axis, a factor."""
+
+BAR = 0.38
+"""Width of a bar, in sensors."""
+
+# Metrics differ in colour and marker, methods in dashes: either pair survives grey print.
+DISTANCES: dict[str, dict[str, Any]] = {
+    "w2": {"label": "$W_2$ of samples", "color": BLUE, "marker": "o"},
+    "w2_gaussian": {
+        "label": "$W_2$ of Gaussians",
+        "color": GREEN,
+        "marker": "^",
+        "linestyle": (0, (5, 2)),
+    },
 }
-ROW = 2.1
-"""Height of a row of panels, inches."""
-
-LINE = 0.17
-"""Height of a line of the legend, inches."""
-
-
-def compare_figure(
-    distance: pd.DataFrame | None,
-    errors: pd.DataFrame | None,
-    spread: pd.DataFrame | None,
-    scale: str,
-    out_pdf: Path,
-    out_png: Path,
-) -> None:
-    """Draw sweeps as in fig:1d-pde-compare (all three) and fig:1d-sde-compare (errors only).
-
-    Parameters
-    ----------
-    distance, errors, spread : DataFrame, optional
-        See `draw_compare`.
-    scale : {"full", "smoke"}
-    out_pdf, out_png : Path
-    """
-    with styled():
-        save(draw_compare(distance, errors, spread), scale, out_pdf, out_png)
+ERRORS: dict[str, dict[str, Any]] = {
+    "err_mean": {"label": "error of the mean", "color": BLUE, "marker": "o"},
+    "err_std": {"label": "error of the std", "color": AMBER, "marker": "s"},
+}
+METRICS = {"distance": [*DISTANCES], "errors": [*ERRORS], "spread": ["mean_std"]}
+OTHERS: dict[str, Any] = {"linewidth": 0.8, "markersize": 2.8, "markerfacecolor": "white"}
+METHODS: dict[str, dict[str, Any]] = {
+    FLOOR: OTHERS | {"linestyle": (0, (1, 1.5))},
+    "sensor_free": OTHERS | {"linestyle": (0, (6, 2, 1, 2))},
+    "cokriging": OTHERS | {"linestyle": (0, (5, 2))},
+    OURS: {"linestyle": "-", "linewidth": 1.4, "markersize": 4},  # on top of the others
+}
+DRAWS: dict[str, Any] = {"color": REFERENCE, "linestyle": (0, (1, 1.5)), "zorder": 3}
+BARS: dict[str, dict[str, Any]] = {
+    FLOOR: {"facecolor": "white", "edgecolor": REFERENCE, "hatch": "/////", "label": "reference"},
+    OURS: {"facecolor": PREDICTION, "edgecolor": PREDICTION, "label": method_title(OURS)},
+}
 
 
-def draw_compare(
-    distance: pd.DataFrame | None, errors: pd.DataFrame | None, spread: pd.DataFrame | None
-) -> Figure:
-    """Return the figure of sweeps, a row of panels for each table given; open `styled` first.
-
-    Tables are in long form with the columns sensors, x, method, metric, value, pm, low, high.
-    Bars of error show `pm`, the spread over trials, where there is one. A NaN in `x` stands for
-    all of the axis.
+def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
+    """Return a declared figure of layout ``compare``.
 
     Parameters
     ----------
-    distance : DataFrame, optional
-        x is the latent dimension. Metrics ``w2`` and ``w2_gaussian`` of ``uqsonet``, and ``w2``
-        of ``reference``: between two of its draws. One panel for each number of sensors.
-    errors : DataFrame, optional
-        x is the size of the training set. Metrics ``err_mean`` and ``err_std``, as fractions:
-        the figure shows percent. One panel for each number of sensors.
-    spread : DataFrame, optional
-        x is the number of sensors. Metric ``mean_std`` of ``reference`` and ``uqsonet``.
-
-    Returns
-    -------
-    Figure
+    config : Config
+    name : str
+        Of the figure.
+    files : mapping
+        Of ``summaries`` of all experiments that the figure names.
 
     Raises
     ------
     DataError
-        If there is no table, or one lacks columns or what it is drawn for.
+        If a summary lacks what is drawn.
     """
-    tables = {"distance": distance, "errors": errors, "spread": spread}
-    metrics = {"distance": DISTANCES, "errors": ERRORS, "spread": SPREAD}
-    given = {
-        name: _checked(name, table, list(metrics[name]))
-        for name, table in tables.items()
-        if table is not None
-    }
-    if not given:
-        raise DataError("a figure of sweeps needs at least one table")
-    handles, columns = legend_handles(given)
-    lines = -(-len(handles) // columns)
-    figure = new_figure(ROW * len(given) + LINE * lines + 0.1)
-    parts = {name: _panels(name, table) for name, table in given.items()}
-    # One grid for all rows, fine enough for each, so that their outer ends are aligned.
-    fine = lcm(*map(len, parts.values()))
-    grid = figure.add_gridspec(len(parts), fine)
-    for i, (name, panels) in enumerate(parts.items()):
-        step, first = fine // len(panels), None
-        draw, frame = ROWS[name]
-        for j, (title, table) in enumerate(panels.items()):
-            axes = figure.add_subplot(
-                grid[i, j * step : (j + 1) * step], sharex=first, sharey=first
-            )
-            draw(axes, table)
-            axes.set_title(title)
-            if first is None:
-                first = axes
-            else:
-                axes.tick_params(labelleft=False)
-                axes.set_ylabel("")
-        assert first is not None
-        frame(first, given[name])
-        if len(parts) > 1:
-            first.set_title(f"({'abc'[i]})", loc="left", fontweight="bold")
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=3)
+    declared = config.figures[name]
+    assert isinstance(declared, CompareFigure)
+    summaries = pd.concat(map(pd.read_csv, files["summaries"]))
+    experiments = {part: getattr(declared, part) for part in SWEEPS}
+    return draw_compare(
+        {part: sweep(summaries, part, e) for part, e in experiments.items() if e is not None}
+    )
+
+
+def sweep(summaries: pd.DataFrame, part: str, experiment: str) -> pd.DataFrame:
+    """Return the rows of an experiment that a part shows, in its most precise evaluation.
+
+    Raises
+    ------
+    DataError
+        If there are no rows of `OURS`, or one is not finite.
+    """
+    found, metrics = most_precise(summaries, experiment), METRICS[part]
+    methods = [OURS, FLOOR, *(BASELINES if part == "errors" else ())]
+    found = found.loc[found["method"].isin(methods) & found["metric"].isin(metrics)]
+    if OURS not in set(found["method"]):
+        raise DataError(f"{experiment}: the summary holds no {' or '.join(metrics)} of {OURS}")
+    if not np.isfinite(found["value"]).all():
+        raise DataError(f"{experiment}: a value of {' or '.join(metrics)} is not finite")
+    return found.assign(x=found[SWEEPS[part]].astype(float))
+
+
+def draw_compare(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Return the figure, a row of panels with a legend of its own for each sweep.
+
+    Parameters
+    ----------
+    tables : mapping of str to DataFrame
+        Any of `SWEEPS`, with the columns sensors, x, method, metric, value and pm. Bars of error
+        show `pm`, the spread over trials, where there is one.
+    """
+    figure = new_figure(HEIGHT * len(tables))
+    rows = np.atleast_1d(np.asarray(figure.subfigures(len(tables), 1)))
+    parts = {"distance": _draw_distances, "errors": _draw_errors, "spread": _draw_spread}
+    for row, letter, (part, table) in zip(rows, "abc", tables.items(), strict=False):
+        first = parts[part](row, table)
+        if len(tables) > 1:
+            first.set_title(f"({letter})", loc="left", fontweight="bold")
     return figure
 
 
-def _panels(name: str, table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the panels of a row by title: one for each number of sensors where that is not x."""
-    if name == "spread":
-        return {"": table}
-    return {f"$m = {m:g}$": part for m, part in table.groupby("sensors")}
+def _panels(row: SubFigure, table: pd.DataFrame) -> list[tuple[Axes, pd.DataFrame]]:
+    """Return a panel for each number of sensors, with its rows of the table."""
+    parts = list(table.groupby("sensors"))
+    grid = row.subplots(1, len(parts), sharex=True, sharey=True, squeeze=False)
+    for axes, (m, _) in zip(grid[0], parts, strict=True):
+        axes.set_title(f"$m = {m:g}$")
+        axes.set_xticks(sorted(set(table["x"])))
+    return list(zip(grid[0], (part for _, part in parts), strict=True))
 
 
-def _checked(name: str, table: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
-    """Return the rows of the metrics drawn, or say what is missing."""
-    missing = [column for column in COLUMNS if column not in table.columns]
-    if missing:
-        raise DataError(f"table of {name}: lacks {missing}")
-    kept = table.loc[np.isin(np.asarray(table["metric"], str), metrics)]
-    if not np.isfinite(rows(kept, [PREDICTED], metrics)[:, 0]).any():
-        raise DataError(f"table of {name}: holds no {' or '.join(metrics)} of {PREDICTED}")
-    if not np.isfinite(np.asarray(kept["value"], float)).all():
-        raise DataError(f"table of {name}: a value is not finite")
-    return kept
+def _line(table: pd.DataFrame, method: str, metric: str) -> np.ndarray:
+    """Return x, value and pm of a line, shape (3, n), in the order of x."""
+    found = table.loc[(table["method"] == method) & (table["metric"] == metric)]
+    return np.asarray(found.sort_values("x")[["x", "value", "pm"]], float).T
+
+
+def _draw_line(axes: Axes, line: np.ndarray, look: dict[str, Any]) -> None:
+    axes.plot(line[0], line[1], **look)
+    _draw_pm(axes, line, look["color"])
+
+
+def _draw_pm(axes: Axes, line: np.ndarray, color: str) -> None:
+    """Draw the bars of error there are: none where there was one trial."""
+    x, values, pm = line[:, np.isfinite(line[2])]
+    if len(x):
+        caps: dict[str, Any] = {"capsize": 2, "capthick": 0.8, "elinewidth": 0.8, "ecolor": color}
+        axes.errorbar(x, values, yerr=pm, fmt="none", **caps)
+
+
+def _numbers(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return all values and their pm, zero where there is none."""
+    return np.asarray(table["value"], float), np.nan_to_num(np.asarray(table["pm"], float))
+
+
+def _legend(row: SubFigure, handles: list[Any]) -> None:
+    look: dict[str, Any] = {"ncols": len(handles), "handlelength": 2.6, "columnspacing": 1.2}
+    row.legend(handles=handles, loc="outside lower center", **look)
+
+
+def _draw_distances(row: SubFigure, table: pd.DataFrame) -> Axes:
+    """Draw Wasserstein distances against the latent dimension; returns the first panel."""
+    panels = _panels(row, table)
+    for axes, part in panels:
+        for metric, look in DISTANCES.items():
+            _draw_line(axes, _line(part, OURS, metric), METHODS[OURS] | look)
+        for level in _line(part, FLOOR, "w2")[1, :1]:  # which knows nothing of d_z
+            axes.axhline(level, label="two reference draws", **DRAWS)
+        axes.set_xlabel("latent dimension $d_z$")
+    first, (values, pm) = panels[0][0], _numbers(table)
+    first.set_ylabel("$W_2$ distance")
+    first.set_ylim(0, 1.1 * (values + pm).max())
+    _legend(row, first.get_legend_handles_labels()[0])
+    return first
+
+
+def _draw_errors(row: SubFigure, table: pd.DataFrame) -> Axes:
+    """Draw errors in percent against the size of the training set; returns the first panel."""
+    table = table.assign(value=100 * table["value"], pm=100 * table["pm"])
+    panels = _panels(row, table)
+    for axes, part in panels:
+        for method, style in METHODS.items():
+            for metric, look in ERRORS.items():
+                _draw_line(axes, _line(part, method, metric), look | style)
+        axes.set_xlabel("training pairs $N$")
+    first, (values, pm) = panels[0][0], _numbers(table)
+    # A bar may reach below zero, where a logarithmic axis ends nowhere.
+    low, high = np.maximum(values - pm, values / 2).min() / MARGIN, (values + pm).max() * MARGIN
+    ticks, places = log_ticks(low, high, most=7), first.get_xticks()
+    first.set(xscale="log", yscale="log", ylim=(low, high), ylabel="relative $L_2$ error (%)")
+    first.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    first.set_xticks(places)
+    first.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for axes, _ in panels:
+        axes.minorticks_off()
+    # Of a method its dashes alone, in black: colours and markers are those of the metrics.
+    known = [method for method in reversed(METHODS) if method in set(table["method"])]
+    handles = [Line2D([], [], linestyle="", markersize=4, **look) for look in ERRORS.values()]
+    for method in known:
+        dashes = {key: METHODS[method][key] for key in ("linestyle", "linewidth")}
+        handles.append(Line2D([], [], color=BLACK, label=method_title(method), **dashes))
+    _legend(row, handles)
+    return first
+
+
+def _draw_spread(row: SubFigure, table: pd.DataFrame) -> Axes:
+    """Draw the mean standard deviation against the number of sensors, the reference beside us."""
+    axes = row.subplots()
+    for (method, look), side in zip(BARS.items(), (-0.5, 0.5), strict=True):
+        line = _line(table, method, "mean_std") + np.array([[side * BAR], [0], [0]])
+        axes.bar(line[0], line[1], width=BAR, linewidth=0.8, **look)
+        _draw_pm(axes, line, BLACK)
+    axes.set(xlabel="number of sensors $m$", ylabel="std, mean over the domain")
+    axes.set_xticks(sorted(set(table["x"])))
+    axes.tick_params(axis="x", length=0)
+    _legend(row, axes.get_legend_handles_labels()[0])
+    return axes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from uqsonet.errors import DataError
 from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
 from uqsonet.storage.reading import ArrayFile
-from uqsonet_study.config import SensorsConfig
-from uqsonet_study.layouts import candidates, load_layouts
-from uqsonet_study.report.figures.style import CYCLE, GREY, new_figure, save, styled
+from uqsonet_study.config import Config, SensorsConfig
+from uqsonet_study.report.figures.colours import CYCLE, GREY
+from uqsonet_study.report.figures.style import new_figure
 
 COLUMNS = 4
 """Sensor counts side by side; more go below."""
@@ -54,41 +55,41 @@ class Pool:
     layouts: dict[int, np.ndarray]
 
 
-def layouts_figure(sensors: Path, scale: str, out_pdf: Path, out_png: Path) -> None:
-    """Draw the density of sensors and examples of layouts for each sensor count.
+def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
+    """Return the density of sensors and examples of layouts for each sensor count.
 
     Parameters
     ----------
-    sensors : Path
-        Pregenerated layouts; those of training are shown.
-    scale : {"full", "smoke"}
-    out_pdf, out_png : Path
+    files : mapping
+        Of the one file of ``sensors``, whose layouts of training are shown.
 
     Raises
     ------
     DataError
         If the problem has more than two dimensions or the file cannot be read.
     """
-    pool = _read(sensors)
-    counts = list(pool.layouts)
-    columns = min(COLUMNS, len(counts))
-    blocks = -(-len(counts) // columns)
-    with styled():
-        figure = new_figure(min(3.8, 13.5 / columns) * blocks + 0.5)
-        grid = figure.subplots(2 * blocks, columns, squeeze=False)
-        for axes in grid.flat:
-            axes.set_axis_off()
-        pairs = grid.reshape(blocks, 2, columns).transpose(0, 2, 1).reshape(-1, 2)[: len(counts)]
-        _draw_densities(figure, list(pairs[:, 0]), pool)
-        for i, (m, (upper, lower)) in enumerate(zip(counts, pairs, strict=True)):
-            _draw_examples(lower, pool, m)
-            upper.set_title(f"{_title(pool, m)}\n{len(pool.layouts[m]):,} layouts")
-            for axes in (upper, lower):
-                _frame(axes, pool.grid, first=i % columns == 0)
-            if i % columns == 0:
-                upper.set_ylabel("density" if pool.grid.dim == 2 else RELATIVE)
-                lower.set_ylabel("first layouts")
-        save(figure, scale, out_pdf, out_png)
+    (sensors,) = files["sensors"]
+    pool = _read(Path(sensors))
+    columns = min(COLUMNS, len(pool.layouts))
+    blocks = -(-len(pool.layouts) // columns)
+    figure = new_figure(min(3.8, 13.5 / columns) * blocks + 0.5)
+    grid = figure.subplots(2 * blocks, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    # A block is a row of densities and the row of examples below it.
+    densities, examples = grid[::2].ravel(), grid[1::2].ravel()
+    _draw_densities(figure, list(densities[: len(pool.layouts)]), pool)
+    for i, (m, upper, lower) in enumerate(zip(pool.layouts, densities, examples, strict=False)):
+        _draw_examples(lower, pool, m)
+        distance = pool.config.distances.get(m)
+        law = "uniform" if distance is None else f"$d > {distance:g}$"
+        upper.set_title(f"$m = {m}$, {law}\n{len(pool.layouts[m]):,} layouts")
+        for axes in (upper, lower):
+            _frame(axes, pool.grid, first=i % columns == 0)
+        if i % columns == 0:
+            upper.set_ylabel("density" if pool.grid.dim == 2 else RELATIVE)
+            lower.set_ylabel("first layouts")
+    return figure
 
 
 def _read(path: Path) -> Pool:
@@ -99,12 +100,6 @@ def _read(path: Path) -> Pool:
         raise DataError(f"{path}: this figure shows domains of one or two dimensions")
     layouts = {m: indices.numpy() for m, indices in load_layouts(path, "training").items()}
     return Pool(grid, config, candidates(grid, config.margin), layouts)
-
-
-def _title(pool: Pool, m: int) -> str:
-    distance = pool.config.distances.get(m)
-    law = "uniform" if distance is None else f"$d > {distance:g}$"
-    return f"$m = {m}$, {law}"
 
 
 def _edges(pool: Pool) -> list[np.ndarray]:

@@ -15,10 +15,10 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from uqsonet.fields import Grid
 from uqsonet.problems import Problem
-from uqsonet_study.report.figures.style import RED
+from uqsonet_study.report.figures.colours import ORANGE
 
 SENSORS: dict[str, Any] = {
-    "color": RED,
+    "color": ORANGE,
     "linestyle": "",
     "marker": "o",
     "markersize": 5,
@@ -100,10 +100,6 @@ def log_ticks(low: float, high: float, most: int = TICKS) -> list[float]:
 
 def label_frame(grid: np.ndarray) -> None:
     """Name the axes of an array of maps, on its outer ones only."""
-    rows, columns = grid.shape
-    for i in range(rows):
-        for j in range(columns):
-            axes: Axes = grid[i, j]
-            axes.tick_params(labelbottom=i == rows - 1, labelleft=j == 0)
-            axes.set_xlabel("$x$" if i == rows - 1 else "")
-            axes.set_ylabel("$y$" if j == 0 else "")
+    for axes in grid.flat:
+        axes.set(xlabel="$x$", ylabel="$y$")
+        axes.label_outer()

@@ -1,47 +1,216 @@
-"""Figures: posteriors of one function beside the reference, and training as it went."""
+"""Figures of posteriors: the reference and a prediction for one test function.
+
+Functions of one variable as in fig:1d-pde-plot, fig:1d-pde-addnoise and fig:1d-pde-ensemble-plot,
+a panel a case; functions of two variables as in fig:2d-pde-plot, one case as maps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from uqsonet.errors import DataError
-from uqsonet_study.report.figures.chosen import Chosen, choose, predict
-from uqsonet_study.report.figures.posterior_1d import draw_lines
-from uqsonet_study.report.figures.posterior_2d import draw_maps
-from uqsonet_study.report.figures.style import save, styled
-from uqsonet_study.report.figures.training import training_figure
+from uqsonet.metrics import relative_error
+from uqsonet_study.config import Config, PosteriorFigure
+from uqsonet_study.report.figures.colours import BLACK, PREDICTION, REFERENCE, TRUTH
+from uqsonet_study.report.figures.maps import (
+    draw_bar,
+    draw_map,
+    draw_sensors,
+    input_scale,
+    label_frame,
+    log_ticks,
+    scale,
+)
+from uqsonet_study.report.figures.panels import Moments, Panel, load_predictor, read_panels
+from uqsonet_study.report.figures.style import ERROR_MAP, FIELD_MAP, STD_MAP, new_figure
+from uqsonet_study.report.names import method_title
 
-__all__ = ["Chosen", "choose", "posterior_figure", "training_figure"]
+COLUMNS = 2
+"""Panels in a row."""
+
+BAND = 2.0
+"""Half width of the shaded bands, in standard deviations."""
+
+SHADE = 0.2
+MARGIN = 1.3
+"""Room beyond the data on a logarithmic axis, a factor."""
+
+TITLE = 22
+"""Characters over a map."""
+
+# Dashes of one law fall into the gaps of the other: both are seen where they coincide. Those of
+# the prediction are halved, which tells them apart in grey print.
+OF_REFERENCE: dict[str, Any] = {"color": REFERENCE, "linestyle": (0, (4, 4))}
+OF_PREDICTION: dict[str, Any] = {"color": PREDICTION, "linestyle": (4, (1.5, 1, 1.5, 4))}
+OUTPUT: dict[str, Any] = {"color": TRUTH, "linewidth": 0.8}
+INPUT: dict[str, Any] = {"color": BLACK, "linewidth": 0.7, "linestyle": (0, (6, 3))}
+SENSORS: dict[str, Any] = {
+    "color": REFERENCE,
+    "linestyle": "",
+    "marker": "o",
+    "markersize": 4,
+    "markeredgecolor": BLACK,
+    "markeredgewidth": 0.5,
+}
 
 
-def posterior_figure(
-    panels: Sequence[Chosen], scale: str, out_pdf: Path, out_png: Path, columns: int = 2
-) -> None:
-    """Draw the reference law and the predicted one for one test function.
-
-    Functions of one variable as in fig:1d-pde-plot, fig:1d-pde-addnoise and
-    fig:1d-pde-ensemble-plot, of two as in fig:2d-pde-plot.
+def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
+    """Return a declared figure of layout ``posterior``.
 
     Parameters
     ----------
-    panels : sequence of Chosen
-        Along the rows; one in two dimensions. All of one test function.
-    scale : {"full", "smoke"}
-    out_pdf, out_png : Path
-    columns : int
-        Panels in a row.
+    config : Config
+    name : str
+        Of the figure.
+    files : mapping
+        Of ``panels``; one in two dimensions.
 
     Raises
     ------
     DataError
-        If files do not belong together or to the noise named, the problem has more than two
-        dimensions, an observation set is missing or maps are asked of several panels.
+        If panels cannot be read or maps are asked of several panels.
     """
-    data, drawn = predict(panels)
-    line = data.problem.grid.dim == 1
-    if not line and len(drawn) > 1:
-        raise DataError(f"{panels[0].functions}: a figure of maps has one panel, not {len(drawn)}")
-    with styled():
-        figure = draw_lines(data, drawn, columns) if line else draw_maps(data, drawn[0])
-        save(figure, scale, out_pdf, out_png)
+    declared = config.figures[name]
+    assert isinstance(declared, PosteriorFigure)
+    method = method_title(declared.method)
+    panels = read_panels(files["panels"])
+    predicted = [predict(*pair) for pair in zip(panels, files["panels"], strict=True)]
+    if panels[0].problem.grid.dim == 1:
+        return draw_lines(panels, predicted, method)
+    if len(panels) > 1:
+        raise DataError(f"{name}: a figure of maps has one panel, not {len(panels)}")
+    return draw_maps(panels[0], predicted[0], method)
+
+
+def predict(panel: Panel, files: Mapping[str, Any]) -> Moments:
+    """Return what the method of a panel predicts given its sensors."""
+    o = panel.observations
+    found = load_predictor(files).condition(o.locations, o.values, o.mask, panel.noise_std)
+    return found.mean()[0].double().numpy(), found.std()[0].double().numpy()
+
+
+def _error(predicted: np.ndarray, reference: np.ndarray) -> str:
+    """Return the relative L2 error of a mean or a standard deviation, in print."""
+    error = relative_error(torch.from_numpy(predicted), torch.from_numpy(reference))
+    return f"{100 * float(error):.1f} %"
+
+
+def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: str) -> Figure:
+    """Return the figure of functions of one variable, panel by panel along the rows."""
+    problem = panels[0].problem
+    noisy = any(panel.noise_std for panel in panels)
+    rows = -(-len(panels) // COLUMNS)
+    figure = new_figure((2.25 + 0.12 * noisy) * rows + 0.6)
+    grid = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    shown: list[Axes] = list(grid.flat[: len(panels)])
+    twins: list[Axes] = []
+    for i, (axes, panel, law) in enumerate(zip(shown, panels, predicted, strict=True)):
+        twins.append(axes.twinx())
+        twins[-1].sharey(twins[0])
+        _draw_panel(axes, twins[-1], panel, law)
+        last_in_column = i + COLUMNS >= len(panels)
+        last_in_row = i % COLUMNS == COLUMNS - 1 or i == len(panels) - 1
+        axes.tick_params(labelbottom=last_in_column)
+        axes.set_xlabel("$x$" if last_in_column else "")
+        axes.set_ylabel(f"${problem.output_symbol}(x)$" if i % COLUMNS == 0 else "")
+        twins[-1].tick_params(right=last_in_row, labelright=last_in_row)
+        twins[-1].set_ylabel(f"${problem.input_symbol}(x)$" if last_in_row else "")
+    # Noise on log kappa moves observations by factors, which a linear axis cannot show.
+    logarithmic = noisy and problem.transform.name == "log"
+    if logarithmic:
+        _use_log(twins, np.concatenate([panels[0].truth[0], *(p.values for p in panels)]))
+    band = f"mean ± {BAND:g} std"
+    axis = "log. right axis" if logarithmic else "right axis"
+    handles = [
+        Line2D([], [], linewidth=1.4, label="reference, mean", **OF_REFERENCE),
+        Patch(facecolor=REFERENCE, alpha=SHADE, label=f"reference, {band}"),
+        Line2D([], [], label=f"true output ${problem.output_symbol}(x)$", **OUTPUT),
+        Line2D([], [], linewidth=1.4, label=f"{method}, mean", **OF_PREDICTION),
+        Patch(facecolor=PREDICTION, alpha=SHADE, label=f"{method}, {band}"),
+        Line2D([], [], label=f"true input ${problem.input_symbol}(x)$, {axis}", **INPUT),
+        Line2D([], [], label="noisy observations" if noisy else "sensors", **SENSORS),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=3)
+    return figure
+
+
+def _draw_panel(axes: Axes, twin: Axes, panel: Panel, predicted: Moments) -> None:
+    """Draw laws and the true output on the left axis, the input and its sensors on the right."""
+    x, (kappa, u) = panel.problem.grid.axes()[0].numpy(), panel.truth
+    for (mean, std), look in ((panel.reference, OF_REFERENCE), (predicted, OF_PREDICTION)):
+        low, high = mean - BAND * std, mean + BAND * std
+        axes.fill_between(x, low, high, color=look["color"], alpha=SHADE, linewidth=0)
+        for edge in (low, high):
+            axes.plot(x, edge, linewidth=0.6, **look)
+        axes.plot(x, mean, linewidth=1.4, **look)
+    axes.plot(x, u, **OUTPUT)
+    twin.plot(x, kappa, **INPUT)
+    # Unclipped: a sensor may stand on the boundary.
+    twin.plot(panel.sensors[:, 0], panel.values, clip_on=False, **SENSORS)
+    axes.set_xlim(x[0], x[-1])
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    mean, std = map(_error, predicted, panel.reference)
+    noise = rf", $\sigma = {panel.noise_std:g}$" + "\n" if panel.noise_std else ": "
+    axes.set_title(f"$m = {len(panel.values)}${noise}error of mean {mean}, of std {std}")
+
+
+def _use_log(twins: Sequence[Axes], shown: np.ndarray) -> None:
+    """Give the right axes, which share their limits, a logarithmic scale with plain numbers."""
+    low, high = shown.min() / MARGIN, shown.max() * MARGIN
+    ticks = log_ticks(low, high)
+    for twin in twins:
+        twin.set_yscale("log")
+        twin.set_ylim(low, high)
+        twin.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        twin.minorticks_off()
+
+
+def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
+    """Return the figure of functions of two variables.
+
+    Left the test function, its input above its output. Then means above and standard deviations
+    below: the reference, the prediction on the same scale, and their difference on its own. The
+    true output has the scale of the means.
+    """
+    problem, (kappa, u) = panel.problem, panel.truth
+    figure = new_figure(4.7)
+    grid = figure.subplots(2, 4)
+    mesh = draw_map(grid[0, 0], problem.grid, kappa, input_scale(problem, kappa), FIELD_MAP)
+    draw_sensors(grid[0, 0], panel.sensors)
+    noise = f", noise $\\sigma = {panel.noise_std:g}$" if panel.noise_std else ""
+    title = f"true input ${problem.input_symbol}$"
+    grid[0, 0].set_title(f"{title}\n$m = {len(panel.values)}$ sensors{noise}")
+    draw_bar(figure, mesh, [grid[0, 0]], "bottom")
+    scales = (
+        scale(panel.reference[0], predicted[0], u),
+        scale(panel.reference[1], predicted[1], positive=True),
+    )
+    mesh = draw_map(grid[1, 0], problem.grid, u, scales[0], FIELD_MAP)
+    grid[1, 0].set_title(f"true output ${problem.output_symbol}$")
+    draw_bar(figure, mesh, [grid[1, 0]], "bottom")
+    for i, (name, colors) in enumerate((("mean", FIELD_MAP), ("std", STD_MAP))):
+        row, fields = grid[i, 1:], (panel.reference[i], predicted[i])
+        difference = np.abs(fields[1] - fields[0])
+        for axes, values in zip(row, fields, strict=False):
+            mesh = draw_map(axes, problem.grid, values, scales[i], colors)
+        draw_bar(figure, mesh, row[:2], "bottom", aspect=40)
+        norm = scale(difference, positive=True)
+        mesh = draw_map(row[2], problem.grid, difference, norm, ERROR_MAP)
+        draw_bar(figure, mesh, row[2:], "bottom")
+        row[0].set_title(f"reference {name}")
+        row[1].set_title(fill(f"{method} {name}", TITLE))
+        row[2].set_title(f"absolute error\n(relative $L_2$: {_error(fields[1], fields[0])})")
+    label_frame(grid)
+    return figure

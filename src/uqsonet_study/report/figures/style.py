@@ -12,18 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from uqsonet.storage.files import atomic_path
-
-# Okabe and Ito's palette: told apart by colour-blind readers and in grey print.
-BLACK = "#000000"
-ORANGE = "#E69F00"
-SKY = "#56B4E9"
-GREEN = "#009E73"
-YELLOW = "#F0E442"
-BLUE = "#0072B2"
-RED = "#D55E00"
-PURPLE = "#CC79A7"
-GREY = "#7F7F7F"
-CYCLE: tuple[str, ...] = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, BLACK)
+from uqsonet_study.report.figures.colours import CYCLE, GREY
 
 # Lightness is monotone in each, so maps survive grey print and every kind of colour vision.
 FIELD_MAP, STD_MAP, ERROR_MAP = "viridis", "magma", "Greys"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from uqsonet.errors import DataError
-from uqsonet_study.report.figures.style import BLACK, CYCLE, GREY, new_figure, save, styled
+from uqsonet_study.config import Config
+from uqsonet_study.report.figures.colours import BLACK, CYCLE, GREY
+from uqsonet_study.report.figures.style import new_figure
 from uqsonet_study.report.names import method_title
 
 HEAD = ["trial", "iteration", "seconds", "learning_rate", "loss"]
@@ -27,15 +29,13 @@ LOWEST = -0.5
 """Skills below are cut off: early ones can be so bad that nothing else would be seen."""
 
 
-def training_figure(logs: Sequence[Path], scale: str, out_pdf: Path, out_png: Path) -> None:
-    """Draw loss terms and skill per sensor count, a row of panels for each method.
+def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
+    """Return loss terms and skill per sensor count, a row of panels for each method.
 
     Parameters
     ----------
-    logs : sequence of Path
-        CSV logs of training. Those in one folder belong to one method, named by the folder.
-    scale : {"full", "smoke"}
-    out_pdf, out_png : Path
+    files : mapping
+        Of CSV ``logs``. Those in one folder belong to one method, named by the folder.
 
     Raises
     ------
@@ -43,29 +43,28 @@ def training_figure(logs: Sequence[Path], scale: str, out_pdf: Path, out_png: Pa
         If a log cannot be read or holds a value that is not finite.
     """
     methods: dict[str, list[pd.DataFrame]] = {}
-    for path in map(Path, logs):
+    for path in map(Path, files["logs"]):
         methods.setdefault(path.parent.name, []).append(_read(path))
     tables = {name: pd.concat(parts, ignore_index=True) for name, parts in methods.items()}
     counts = sorted({m for table in tables.values() for m in _counts(table)})
     terms = dict.fromkeys(term for table in tables.values() for term in _terms(table))
     hues = dict(zip(terms, CYCLE, strict=False))
-    with styled():
-        shades = mpl.colormaps["viridis"](np.linspace(0, 0.92, max(len(counts), 2)))
-        colors = dict(zip(counts, shades, strict=False))
-        figure = new_figure(2.1 * len(tables) + 0.6)
-        grid = figure.subplots(len(tables), 1 + len(SKILLS), squeeze=False, sharex="row")
-        for axes, (name, table) in zip(grid, tables.items(), strict=True):
-            _draw_loss(axes[0], name, table, hues)
-            for panel, (prefix, title) in zip(axes[1:], SKILLS.items(), strict=True):
-                _draw_skill(panel, table, prefix, colors)
-                panel.set_title(title)
-        for panel in grid.flat:
-            panel.xaxis.set_major_locator(MaxNLocator(4))
-            panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-        for panel in grid[-1]:
-            panel.set_xlabel("iteration")
-        _legend(figure, hues, colors)
-        save(figure, scale, out_pdf, out_png)
+    shades = mpl.colormaps["viridis"](np.linspace(0, 0.92, max(len(counts), 2)))
+    colors = dict(zip(counts, shades, strict=False))
+    figure = new_figure(2.1 * len(tables) + 0.6)
+    grid = figure.subplots(len(tables), 1 + len(SKILLS), squeeze=False, sharex="row")
+    for axes, (name, table) in zip(grid, tables.items(), strict=True):
+        _draw_loss(axes[0], name, table, hues)
+        for panel, (prefix, title) in zip(axes[1:], SKILLS.items(), strict=True):
+            _draw_skill(panel, table, prefix, colors)
+            panel.set_title(title)
+    for panel in grid.flat:
+        panel.xaxis.set_major_locator(MaxNLocator(4))
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for panel in grid[-1]:
+        panel.set_xlabel("iteration")
+    _legend(figure, hues, colors)
+    return figure
 
 
 def _read(path: Path) -> pd.DataFrame:

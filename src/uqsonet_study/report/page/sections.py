@@ -87,17 +87,14 @@ def _table(path: Path) -> TableView:
 def _sections(
     config: Config, tables: Sequence[TableView], figures: Mapping[str, FigureView]
 ) -> list[Section]:
-    """Return the model, then a section for each problem, then what concerns several of them."""
+    """Return a section for each problem, then one for what concerns several of them."""
     shown = {e: config.experiments[e].problem for e in config.selected}
     across = NetworkTable | CostTable | AblationTable | ScoreTable
     whole = [name for name, table in config.tables.items() if isinstance(table, across)]
     drawn = {name: figure for name, figure in config.figures.items() if name in figures}
-    model = [figures[name] for name, figure in drawn.items() if not figure.experiments]
     together = CalibrationFigure | SpectraFigure
     several = [name for name, figure in drawn.items() if isinstance(figure, together)]
     found = []
-    if model:
-        found.append(Section("The model", "", (), tuple(model)))
     for name in sorted(set(shown.values()), key=lambda name: get_problem(name).section):
         own = [e for e, problem in shown.items() if problem == name]
         problem = get_problem(name)

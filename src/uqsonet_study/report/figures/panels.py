@@ -1,0 +1,124 @@
+"""One test function as figures show it: its sensors, its reference posterior, who predicts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from uqsonet.data import Functions, load_functions
+from uqsonet.errors import DataError
+from uqsonet.fields import Observations
+from uqsonet.models.ensemble import load_ensemble
+from uqsonet.models.weights import load
+from uqsonet.problems import Problem
+from uqsonet.reference.files import Reference, load_reference
+from uqsonet_study.predictor import Predictor
+
+FUNCTION = 0
+"""The test function shown."""
+
+Moments = tuple[np.ndarray, np.ndarray]
+"""Mean and standard deviation on the full grid, shape (n,) each."""
+
+PanelFiles = Mapping[str, Any]
+"""A panel as the plan declares it: the files ``functions``, ``reference`` and ``weights``, and
+``sensors`` (their number), ``noise_std`` and ``ensemble``."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The test function shown, seen by some sensors.
+
+    Attributes
+    ----------
+    data : Functions
+        Test functions.
+    observations : Observations
+        What the sensors read, a batch of one.
+    noise_std : float
+        Of the observations, in the transformed input.
+    reference : Moments
+        Of the reference posterior given the observations.
+    """
+
+    data: Functions
+    observations: Observations
+    noise_std: float
+    reference: Moments
+
+    @property
+    def problem(self) -> Problem:
+        """The problem."""
+        return self.data.problem
+
+    @property
+    def truth(self) -> tuple[np.ndarray, np.ndarray]:
+        """Input and output of the test function, shape (n,) each."""
+        return self.data.kappa[FUNCTION].numpy(), self.data.u[FUNCTION].numpy()
+
+    @property
+    def sensors(self) -> np.ndarray:
+        """Places of the sensors, shape (m, d)."""
+        return self.observations.locations[self.observations.mask].numpy()
+
+    @property
+    def values(self) -> np.ndarray:
+        """What the sensors read, shape (m,)."""
+        return self.observations.values[self.observations.mask].numpy()
+
+
+def read_panels(files: Sequence[PanelFiles]) -> list[Panel]:
+    """Read the panels of a figure, all of one test function.
+
+    Raises
+    ------
+    DataError
+        If there are no panels or several data sets, files do not belong together, the noise is
+        not that of the reference or an observation set is missing.
+    """
+    sources = {one["functions"] for one in files}
+    if len(sources) != 1:
+        raise DataError(f"a figure shows one test function, found {len(sources)} data sets")
+    read = cache(read_test)
+    panels = []
+    for one in files:
+        data, reference, noise_std = read(Path(one["functions"]), Path(one["reference"]))
+        if one["noise_std"] != noise_std:
+            asked = f"of noise {noise_std:g}, asked for {one['noise_std']:g}"
+            raise DataError(f"{one['reference']}: {asked}")
+        here = (reference.function == FUNCTION) & (reference.observations.counts == one["sensors"])
+        if int(here.sum()) != 1:
+            found = f"{int(here.sum())} observation sets with {one['sensors']} sensors"
+            raise DataError(f"{one['reference']}: {found}")
+        s = int(here.nonzero()[0, 0])
+        moments = reference.mean[s].numpy(), reference.std[s].numpy()
+        panels.append(Panel(data, reference.observations[s : s + 1], noise_std, moments))
+    return panels
+
+
+def read_test(functions: Path, reference: Path) -> tuple[Functions, Reference, float]:
+    """Read the test functions and their reference posteriors; returns the noise level too.
+
+    Raises
+    ------
+    DataError
+        If the two files do not belong together, or no figure can show the domain.
+    """
+    data = load_functions(functions, "test")
+    found, problem, noise_std = load_reference(reference)
+    if problem.name != data.problem.name:
+        raise DataError(f"{reference}: of {problem.name}, but {functions}: of {data.problem.name}")
+    if problem.grid.dim > 2:
+        raise DataError(f"{functions}: figures show domains of one or two dimensions")
+    return data, found, noise_std
+
+
+def load_predictor(files: PanelFiles) -> Predictor:
+    """Return whose prediction a panel shows: the first trial, or the ensemble of all."""
+    weights = [Path(path) for path in files["weights"]]
+    return load_ensemble(weights) if files["ensemble"] else load(weights[0])
