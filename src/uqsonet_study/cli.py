@@ -147,7 +147,7 @@ def readme(
     folder: Annotated[Path, typer.Argument(help="The published folder.")] = Path("published"),
     root: Annotated[Path, typer.Argument(help="Where README.md and docs are.")] = Path(),
 ) -> None:
-    """Write the tables of results in README and docs anew from `published/`."""
+    """Write the tables of README and docs anew, from `published/` and `interpretations.csv`."""
     from uqsonet.storage import write_text
     from uqsonet_study.report.readme import published_tables, updated
 
@@ -155,17 +155,3 @@ def readme(
         for name, tables in published_tables(folder).items():
             text = (root / name).read_text(encoding="utf-8")
             write_text(root / name, updated(text, tables, name))
-
-
-@app.command()
-def readings(
-    file: Annotated[Path, typer.Argument(help="The document to update.")] = Path(
-        "docs/reproduction.md"
-    ),
-) -> None:
-    """Write the tables of docs/reproduction.md anew from `readings.csv`."""
-    from uqsonet.storage import write_text
-    from uqsonet_study.report.page.readings import load_readings, updated
-
-    with _clear_errors():
-        write_text(file, updated(file.read_text(encoding="utf-8"), load_readings()))

@@ -1,8 +1,23 @@
-"""Blocks of a document that are made by the program, between two comments that name them."""
+"""Tables for documents, and the comments between which they stand."""
 
 from __future__ import annotations
 
+import pandas as pd
+
 from uqsonet.errors import DataError
+
+
+def markdown(table: pd.DataFrame, digits: int = 1) -> str:
+    """Return a table in Markdown: whole numbers as they are, others with so many decimals."""
+
+    def cell(value: object) -> str:
+        if isinstance(value, float):
+            return "--" if pd.isna(value) else f"{value:,.{digits}f}"
+        return f"{value:,}" if isinstance(value, int) else str(value).replace("|", r"\|")
+
+    rows = [table.columns, *(map(cell, row) for row in table.itertuples(index=False, name=None))]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * table.shape[1], *lines[1:]])
 
 
 def replaced(text: str, name: str, content: str, document: str) -> str:
