@@ -1,4 +1,4 @@
-"""What `interpretations.csv` says, for the page and for docs/reproduction.md."""
+"""What `interpretations.csv` says, for the page and for docs/interpretations.md."""
 
 import pandas as pd
 import pytest

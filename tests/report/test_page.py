@@ -142,7 +142,7 @@ def test_provenance_interpretations_and_differences_are_there(
     for words in ("c0ffee", "torch 2.0, numpy 1.0", "A processor", "1.750", "regular-space"):
         assert words in text
     assert text.index('row">train</th>') < text.index('row">sensors</th>')
-    assert "<code>network.heads</code>" in text and "z alone can explain u" in text
+    assert "<code>network.heads</code>" in text and "can explain u by z alone" in text
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a picture", "half"])

@@ -244,10 +244,10 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         "docs/reproduction.md": {
             "worst": markdown(worst_table(folder / "summary")),
             "share": markdown(share_table(share)),
-            **{
-                f"{kind}s": markdown(load_interpretations(kind).rename(columns=HEADINGS))
-                for kind in KINDS
-            },
+        },
+        "docs/interpretations.md": {
+            f"{kind}s": markdown(load_interpretations(kind).rename(columns=HEADINGS))
+            for kind in KINDS
         },
     }
 

@@ -1,6 +1,6 @@
 """How this project interprets what the paper leaves open, and what it does differently.
 
-`interpretations.csv` is the only source of both, for the page of a run and docs/reproduction.md.
+`interpretations.csv` is the only source of both, for the page of a run and docs/interpretations.md.
 """
 
 from __future__ import annotations
