@@ -142,27 +142,3 @@ def test_one_more_noise_level_changes_no_other_job(plan: Plan) -> None:
     assert set(other.scores("diffusion1d_noise-noise2")).isdisjoint(
         file for case in plan.config.cases for file in plan.scores(case)
     )
-
-
-def test_the_documents_state_the_number_of_jobs(plan: Plan) -> None:
-    jobs: dict[str, set[str]] = {"simulate": set(), "sensors": set(), "reference": set()}
-    jobs |= {"train": set(), "evaluate": set()}
-    for case in plan.config.cases.values():
-        jobs["simulate"].add(plan.functions(case.name))
-        jobs["sensors"].add(plan.layouts(case.name))
-        jobs["evaluate"] |= set(plan.scores(case.name))
-        jobs["reference"] |= {plan.posteriors(case.name, label) for label in case.evaluations}
-        for method in case.methods:
-            jobs["train"] |= set(weights(plan, case.name, method))
-            owners = plan.trained_in(case.name, method).values()
-            jobs["reference"] |= {plan.posteriors(owner, "validation") for owner in owners}
-            jobs["sensors"] |= {plan.layouts(owner) for owner in owners}
-    text = (ROOT / "docs/reproduction.md").read_text()
-    for rule, files in jobs.items():
-        assert f"| {rule} | {len(files)} |" in text, rule
-    # Inference, summaries, tables, and scorecard, document and configuration.
-    rest = 5 + len(plan.config.experiments) + len(plan.config.tables) + 3
-    total = sum(map(len, jobs.values())) + rest
-    assert f"lists {total} jobs" in text
-    # Figures and pictures, the page, and the rule that asks for all.
-    assert f"`snakemake -n` {total + len(plan.figures()) + len(plan.pictures()) + 2} with" in text
