@@ -149,9 +149,10 @@ def readme(
 ) -> None:
     """Write the tables of README and docs anew, from `published/` and `interpretations.csv`."""
     from uqsonet.storage import write_text
-    from uqsonet_study.report.readme import published_tables, updated
+    from uqsonet_study.report.markers import replaced
+    from uqsonet_study.report.readme import published_tables
 
     with _clear_errors():
         for name, tables in published_tables(folder).items():
             text = (root / name).read_text(encoding="utf-8")
-            write_text(root / name, updated(text, tables, name))
+            write_text(root / name, replaced(text, tables, name))

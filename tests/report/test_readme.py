@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from uqsonet.errors import DataError
-from uqsonet_study.report.markers import markdown
-from uqsonet_study.report.readme import ablation_table, part_table, published_tables, updated
+from uqsonet_study.report.markers import markdown, replaced
+from uqsonet_study.report.readme import ablation_table, part_table, published_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = published_tables(ROOT / "published")
@@ -16,7 +16,7 @@ TABLES = published_tables(ROOT / "published")
 @pytest.mark.parametrize("name", TABLES)
 def test_a_document_shows_what_is_published(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
-    assert updated(text, TABLES[name], name) == text
+    assert replaced(text, TABLES[name], name) == text
 
 
 def test_a_cell_of_the_overview_holds_one_number() -> None:
@@ -61,4 +61,4 @@ def test_rows_of_parts_leave_the_baselines_out() -> None:
 
 def test_a_document_without_markers_is_refused() -> None:
     with pytest.raises(DataError, match=r"docs/model\.md: markers"):
-        updated("# Model", {"parts": ""}, "docs/model.md")
+        replaced("# Model", {"parts": ""}, "docs/model.md")

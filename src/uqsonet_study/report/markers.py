@@ -20,26 +20,28 @@ def markdown(table: pd.DataFrame, digits: int = 1) -> str:
     return "\n".join([lines[0], "|" + "---|" * table.shape[1], *lines[1:]])
 
 
-def replaced(text: str, name: str, content: str, document: str) -> str:
-    """Return a document with the block between ``<!-- name -->`` and ``<!-- /name -->`` replaced.
+def replaced(text: str, blocks: dict[str, str], document: str) -> str:
+    """Return a document with the blocks between ``<!-- name -->`` and ``<!-- /name -->`` replaced.
 
     Parameters
     ----------
     text : str
         The document, Markdown or HTML.
-    name : str
-    content : str
+    blocks : dict of str to str
+        Name -> content.
     document : str
         What to call it in an error.
 
     Raises
     ------
     DataError
-        If the markers are missing.
+        If markers are missing.
     """
-    first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
-    before, start, rest = text.partition(first)
-    _, end, after = rest.partition(last)
-    if not start or not end:
-        raise DataError(f"{document}: markers {first} and {last} are missing")
-    return f"{before}{first}\n{content}\n{last}{after}"
+    for name, content in blocks.items():
+        first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
+        before, start, rest = text.partition(first)
+        _, end, after = rest.partition(last)
+        if not start or not end:
+            raise DataError(f"{document}: markers {first} and {last} are missing")
+        text = f"{before}{first}\n{content}\n{last}{after}"
+    return text

@@ -11,7 +11,7 @@ import pandas as pd
 
 from uqsonet.problems import get_problem
 from uqsonet_study.config import BASELINES
-from uqsonet_study.report.markers import markdown, replaced
+from uqsonet_study.report.markers import markdown
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.paper import paper_cells
@@ -178,22 +178,23 @@ def peer_table(benchmarks: pd.DataFrame) -> pd.DataFrame:
 
 def ablation_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return validation skills with their ± over trials, from the CSV of the table `ablation`."""
-    columns = {
+    digits = table["metric"].map(lambda metric: 1 if metric == "minutes" else 3)
+    cells = [
+        f"{value:.{n}f}" + ("" if isnan(pm) else f" ± {pm:.{n}f}")
+        for value, pm, n in zip(table["value"], table["pm"], digits, strict=True)
+    ]
+    found = _named(table).assign(cell=cells)
+    names = {
         "skill_mean": "mean: average skill",
         "skill_mean_worst": "mean: worst m",
         "skill_std": "std: average skill",
         "skill_std_worst": "std: worst m",
         "minutes": "minutes",
     }
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for row in _named(table).to_dict("records"):
-        digits = 1 if row["metric"] == "minutes" else 3
-        spread = "" if isnan(row["pm"]) else f" ± {row['pm']:.{digits}f}"
-        cells = found.setdefault((row["problem"], row["recipe"]), {})
-        cells[columns[row["metric"]]] = f"{row['value']:.{digits}f}{spread}"
-    heads = ({"problem": problem, "recipe": recipe} for problem, recipe in found)
-    rows = (head | cells for head, cells in zip(heads, found.values(), strict=True))
-    return pd.DataFrame(rows)
+    wide = found.pivot_table(
+        index=["problem", "recipe"], columns="metric", values="cell", aggfunc="first", sort=False
+    )
+    return wide.reindex(columns=list(names)).rename(columns=names).reset_index()
 
 
 def part_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -250,16 +251,3 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
             for kind in KINDS
         },
     }
-
-
-def updated(document: str, tables: dict[str, str], name: str) -> str:
-    """Return a document with the blocks between markers replaced.
-
-    Raises
-    ------
-    DataError
-        If the markers are missing.
-    """
-    for marker, table in tables.items():
-        document = replaced(document, marker, table, name)
-    return document
