@@ -136,7 +136,7 @@ def publish(
     command: Annotated[str, typer.Option(help="The command that made them.")],
 ) -> None:
     """Copy tables, figures, logs and weights of a run, with provenance."""
-    from uqsonet_study.report.publish import publish as copy
+    from uqsonet_study.publish import publish as copy
 
     with _clear_errors():
         copy(results, folder, commit, command)

@@ -11,11 +11,11 @@ import pytest
 
 from tests.report.conftest import make_config, summary_of
 from uqsonet.errors import DataError
+from uqsonet_study import publish as publishing
 from uqsonet_study.config import Config
 from uqsonet_study.pipeline import Plan
-from uqsonet_study.report import publish as publishing
+from uqsonet_study.publish import publish
 from uqsonet_study.report.paper import paper_cells
-from uqsonet_study.report.publish import publish
 from uqsonet_study.report.scorecard import scorecard
 
 
