@@ -1,7 +1,6 @@
 """Source digests and the cutting of jobs."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -131,74 +130,3 @@ def test_one_more_noise_level_changes_no_other_job(plan: Plan) -> None:
     assert set(other.scores("diffusion1d_noise-noise2")).isdisjoint(
         file for case in plan.config.cases for file in plan.scores(case)
     )
-
-
-def test_the_documents_state_the_number_of_jobs(plan: Plan) -> None:
-    jobs: dict[str, set[str]] = {"simulate": set(), "sensors": set(), "reference": set()}
-    jobs |= {"train": set(), "evaluate": set()}
-    for case in plan.config.cases.values():
-        jobs["simulate"].add(plan.functions(case.name))
-        jobs["sensors"].add(plan.layouts(case.name))
-        jobs["evaluate"] |= set(plan.scores(case.name))
-        jobs["reference"] |= {plan.posteriors(case.name, label) for label in case.evaluations}
-        for method in case.methods:
-            jobs["train"] |= set(weights(plan, case.name, method))
-            owners = plan.trained_in(case.name, method).values()
-            jobs["reference"] |= {plan.posteriors(owner, "validation") for owner in owners}
-            jobs["sensors"] |= {plan.layouts(owner) for owner in owners}
-    text = (ROOT / "docs/reproduction.md").read_text()
-    for rule, files in jobs.items():
-        assert f"| {rule} | {len(files)} |" in text, rule
-    # Inference, summaries, tables, and scorecard, document and configuration.
-    rest = 5 + len(plan.config.experiments) + len(plan.config.tables) + 3
-    total = sum(map(len, jobs.values())) + rest
-    assert f"lists {total} jobs" in text
-    # Figures and pictures, the page, and the rule that asks for all.
-    assert f"`snakemake -n` {total + len(plan.figures()) + len(plan.pictures()) + 2} with" in text
-
-
-def test_the_picture_of_data_shows_the_first_the_middle_and_the_last_count(plan: Plan) -> None:
-    shown = json.loads(plan.figure("diffusion1d_data").spec)["files"]["panels"]
-    assert [panel["sensors"] for panel in shown] == [1, 6, 10]
-    assert plan.figure("diffusion1d_data").inputs["weights"] == []  # it waits for no training
-
-
-def test_a_change_of_one_figure_changes_that_figure_alone(plan: Plan) -> None:
-    changed = plan.config.figures["1d-pde-plot"].model_copy(update={"counts": [2, 4]})
-    figures = plan.config.figures | {"1d-pde-plot": changed}
-    other = Plan(plan.config.model_copy(update={"figures": figures}))
-    names = [*plan.figures(), *plan.pictures()]
-    assert [n for n in names if plan.figure(n) != other.figure(n)] == ["1d-pde-plot"]
-
-
-@pytest.mark.parametrize(
-    ("name", "category", "labels", "kinds"),
-    [
-        (
-            "2d-ns-plot",
-            "Figures of the paper",
-            {"figure": "2d-ns-plot"},
-            {"functions", "reference", "weights"},
-        ),
-        ("1d-sde-compare", "Figures of the paper", {"figure": "1d-sde-compare"}, {"summaries"}),
-        ("calibration", "More figures", {"figure": "calibration"}, {"summaries"}),
-        (
-            "poisson2d_training",
-            "Data and training",
-            {"experiment": "poisson2d", "shows": "training"},
-            {"logs"},
-        ),
-        (
-            "poisson2d_layouts",
-            "Data and training",
-            {"experiment": "poisson2d", "shows": "layouts"},
-            {"sensors"},
-        ),
-    ],
-)
-def test_how_a_figure_is_made(
-    plan: Plan, name: str, category: str, labels: dict[str, str], kinds: set[str]
-) -> None:
-    found = plan.figure(name)
-    assert (found.category, found.labels, set(found.inputs)) == (category, labels, kinds)
-    assert callable(import_module(json.loads(found.spec)["drawn_by"]).draw)

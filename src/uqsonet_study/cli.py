@@ -136,7 +136,7 @@ def publish(
     command: Annotated[str, typer.Option(help="The command that made them.")],
 ) -> None:
     """Copy tables, figures, logs and weights of a run, with provenance."""
-    from uqsonet_study.report.publish import publish as copy
+    from uqsonet_study.publish import publish as copy
 
     with _clear_errors():
         copy(results, folder, commit, command)
@@ -147,25 +147,12 @@ def readme(
     folder: Annotated[Path, typer.Argument(help="The published folder.")] = Path("published"),
     root: Annotated[Path, typer.Argument(help="Where README.md and docs are.")] = Path(),
 ) -> None:
-    """Write the tables of results in README and docs anew from `published/`."""
+    """Write the tables of README and docs anew, from `published/` and `interpretations.csv`."""
     from uqsonet.storage.files import write_text
-    from uqsonet_study.report.readme import published_tables, updated
+    from uqsonet_study.report.markers import replaced
+    from uqsonet_study.report.readme import published_tables
 
     with _clear_errors():
         for name, tables in published_tables(folder).items():
             text = (root / name).read_text(encoding="utf-8")
-            write_text(root / name, updated(text, tables, name))
-
-
-@app.command()
-def readings(
-    file: Annotated[Path, typer.Argument(help="The document to update.")] = Path(
-        "docs/reproduction.md"
-    ),
-) -> None:
-    """Write the tables of docs/reproduction.md anew from `readings.csv`."""
-    from uqsonet.storage.files import write_text
-    from uqsonet_study.report.page.readings import load_readings, updated
-
-    with _clear_errors():
-        write_text(file, updated(file.read_text(encoding="utf-8"), load_readings()))
+            write_text(root / name, replaced(text, tables, name))

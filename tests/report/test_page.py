@@ -11,9 +11,14 @@ from matplotlib.figure import Figure
 
 from tests.browser import inspect
 from uqsonet.errors import DataError
-from uqsonet_study.report.page.html_page import FigureView, Section, TableView, write_page
-from uqsonet_study.report.page.overview import overview
-from uqsonet_study.report.page.readings import load_readings
+from uqsonet_study.report.page.html_page import (
+    FigureView,
+    Section,
+    TableView,
+    scorecard_cells,
+    scorecard_counts,
+    write_page,
+)
 from uqsonet_study.report.paper import paper_cells
 
 HOSTILE = '<script>alert(1)</script> & "quotes" <img src=x onerror=alert(2)>'
@@ -43,7 +48,7 @@ def picture(path: Path, width: float = 3) -> Path:
 @pytest.fixture
 def sections(tmp_path: Path) -> list[Section]:
     table = TableView(
-        "1d-pde-error", f"Table 1 {HOSTILE}", "<strong>Errors</strong>", (("(a) <i>m</i>", WIDE),)
+        "1d-pde-error", f"Table 1 {HOSTILE}", "<strong>Errors</strong>", [("(a) <i>m</i>", WIDE)]
     )
     figures = [
         FigureView(
@@ -52,9 +57,9 @@ def sections(tmp_path: Path) -> list[Section]:
         for k, path in enumerate(tmp_path / f"{k}.png" for k in range(3))
     ]
     return [
-        Section(f"4.1 {HOSTILE}", HOSTILE, (table,), tuple(figures[:2])),
-        Section("Costs", "", (replace(table, name="costs"),)),
-        Section("a" * 80, "b" * 300, (), (figures[2],)),
+        Section(f"4.1 {HOSTILE}", HOSTILE, [table], figures[:2]),
+        Section("Costs", "", [replace(table, name="costs")]),
+        Section("a" * 80, "b" * 300, [], figures[2:]),
     ]
 
 
@@ -71,7 +76,7 @@ def scorecard() -> pd.DataFrame:
 
 
 def write(sections: list[Section], scorecard: pd.DataFrame, out: Path, scale: str = "full") -> str:
-    write_page(sections, scorecard, PROVENANCE, load_readings(), out, scale)
+    write_page(sections, scorecard, PROVENANCE, out, scale)
     return out.read_text(encoding="utf-8")
 
 
@@ -80,7 +85,7 @@ def test_in_a_browser(sections: list[Section], scorecard: pd.DataFrame, tmp_path
     seen = inspect(tmp_path / "report.html")
     assert seen.faults == []
     assert len(seen.pictures) == 3 and {p["scheme"] for p in seen.pictures} == {"data:"}
-    # Scorecard, differences, readings, provenance, sections, tables, figures, two more links.
+    # Scorecard, differences, interpretations, provenance; sections, tables, figures; two more.
     assert seen.links == 4 + 3 + 2 + 3 + 2
     assert seen.title.startswith("Smoke scale")
 
@@ -130,14 +135,14 @@ def test_the_banner_stands_at_smoke_scale_only(
     assert "Smoke scale" not in write(sections, scorecard, tmp_path / "b.html", "full")
 
 
-def test_provenance_readings_and_differences_are_there(
+def test_provenance_interpretations_and_differences_are_there(
     sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
 ) -> None:
     text = write(sections, scorecard, tmp_path / "report.html")
     for words in ("c0ffee", "torch 2.0, numpy 1.0", "A processor", "1.750", "regular-space"):
         assert words in text
     assert text.index('row">train</th>') < text.index('row">sensors</th>')
-    assert "<code>network.heads</code>" in text and "z alone can explain u" in text
+    assert "<code>network.heads</code>" in text and "can explain u by z alone" in text
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a picture", "half"])
@@ -158,23 +163,30 @@ def test_a_broken_picture_is_named(
 def test_two_parts_with_one_place_are_refused(
     sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match="'Costs' and 'Costs' have the same place #section-costs"):
+    with pytest.raises(DataError, match="same place #section-costs"):
         write([*sections, Section("Costs", "")], scorecard, tmp_path / "report.html")
 
 
-def test_overview_counts_cells_run_and_below(scorecard: pd.DataFrame) -> None:
-    card = overview(scorecard)
-    assert (len(card.cells), card.run, card.below) == (142, 3, 1)
-    assert [cell.verdict for cell in card.cells[:4]] == ["below", "above", "above", ""]
-    assert sum(count.cells for count in card.counts) == 142
-    assert {count.method for count in card.counts} == {"VIDON", "UQ-SONet"}
-    first, last = card.cells[0], card.cells[-1]
-    assert (first.paper, first.ours, first.ratio) == ("5.35 ± 0.15", "2.67 ± 0.25", "0.50")
-    assert (last.ours, last.ratio, last.beside) == ("–", "–", ("–", "–", "–"))
+def test_cells_are_counted_all_run_and_below(
+    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
+) -> None:
+    cells = scorecard_cells(scorecard)
+    assert cells["ratio"].head(4).tolist() == pytest.approx([0.5, 2, 1, float("nan")], nan_ok=True)
+    assert cells["below"].sum() == 1
+    counts = scorecard_counts(cells)
+    assert (counts["cells"].sum(), counts["run"].sum(), counts["below"].sum()) == (142, 3, 1)
+    assert set(counts["method"]) == {"vidon", "uqsonet"}
+    text = write(sections, scorecard, tmp_path / "report.html")
+    assert "prints 142 errors. This run has 3 of them,\n1 below the paper" in text
+    assert '5.35 ± 0.15</td><td class="number">2.67 ± 0.25</td>' in text
+    last = text[: text.index("</details>")].rpartition("<tr>")[2]
+    assert last.count(">–</td>") == 6 and "± nan" not in text  # no cut line, and nothing was run
 
 
 def test_a_foreign_scorecard_is_refused(scorecard: pd.DataFrame) -> None:
     with pytest.raises(DataError, match="mc_floor"):
-        overview(scorecard.drop(columns="mc_floor"))
+        scorecard_cells(scorecard.drop(columns="mc_floor"))
     with pytest.raises(DataError, match="poem"):
-        overview(scorecard.astype({"ours": object}).replace({"ours": {float("nan"): "poem"}}))
+        scorecard_cells(
+            scorecard.astype({"ours": object}).replace({"ours": {float("nan"): "poem"}})
+        )

@@ -11,10 +11,11 @@ import pytest
 
 from tests.report.conftest import make_config, summary_of
 from uqsonet.errors import DataError
+from uqsonet_study import publish as publishing
 from uqsonet_study.config import Config
-from uqsonet_study.report import publish as publishing
+from uqsonet_study.pipeline import Plan
+from uqsonet_study.publish import publish
 from uqsonet_study.report.paper import paper_cells
-from uqsonet_study.report.publish import publish
 from uqsonet_study.report.scorecard import scorecard
 
 
@@ -50,44 +51,55 @@ def test_a_later_run_fills_its_own_cells_and_leaves_the_others(
     assert {run["command"] for run in runs.values()} == {"snakemake one", "snakemake two"}
 
 
+def trained(run: Path, config: Config, case: str, method: str, suffix: str) -> Path:
+    """Return where a run keeps the first trial of a method."""
+    return run / Path(Plan(config).trained(case, method, suffix)[0]).relative_to(config.results)
+
+
 def test_weights_that_do_not_fit_are_left_out_and_named(
-    summary: pd.DataFrame, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, out = finished(tmp_path / "run", summary, config), tmp_path / "out"
-    sizes = {"a/uqsonet": 10, "a/vidon": 20, "b/uqsonet": 4000, "b/vidon": 3000, "c/uqsonet": 9000}
+    one = {"problem": "diffusion1d", "sensors": {"counts": [1, 2]}, "methods": ["vidon", "uqsonet"]}
+    experiments = {name: one | {"training": 50 + k} for k, name in enumerate("abc")}
+    config = make_config(experiments=experiments, tables={})
+    run = finished(tmp_path / "run", summary_of(config, tmp_path / "scores"), config)
+    out = tmp_path / "out"
+    sizes = {"a uqsonet": 10, "a vidon": 20, "b uqsonet": 4000, "b vidon": 3000, "c uqsonet": 9000}
+    paths = {name: trained(run, config, *name.split(), "safetensors") for name in sizes}
     for name, size in sizes.items():
-        path = run / "train" / name / "stack_0.safetensors"
-        path.parent.mkdir(parents=True)
-        path.write_bytes(bytes(size))
-    stale = out / "train/c/uqsonet/stack_0.safetensors"
+        paths[name].parent.mkdir(parents=True)
+        paths[name].write_bytes(bytes(size))
+    stale = out / paths["c uqsonet"].relative_to(run)
     stale.parent.mkdir(parents=True)
     stale.write_bytes(b"of an earlier run")
     small = sum(path.stat().st_size for path in (run / "config.json", run / "tables/all.tex"))
     monkeypatch.setattr(publishing, "LARGE_BYTES", 1000)
     monkeypatch.setattr(publishing, "MOST_BYTES", small + 5000)
     publish(run, out, "a" * 40, "x")
-    there = {str(p.parent.relative_to(out / "train")) for p in out.glob("train/*/*/stack_0.*")}
-    assert there == {"a/uqsonet", "a/vidon", "b/uqsonet"}
+    there = {run / path.relative_to(out) for path in out.glob("train/*/*/*.safetensors")}
+    assert there == {paths[name] for name in ("a uqsonet", "a vidon", "b uqsonet")}
     (record,) = json.loads((out / "provenance.json").read_text())["runs"].values()
-    left = [f"train/{name}/stack_0.safetensors" for name in ("b/vidon", "c/uqsonet")]
+    left = [str(paths[name].relative_to(run)) for name in ("b vidon", "c uqsonet")]
     assert record["weights_left_out"] == left
 
 
 def test_weights_to_compare_with_and_trainings_not_asked_for_are_left_out(tmp_path: Path) -> None:
     one = {"problem": "diffusion1d", "sensors": {"counts": [1, 2]}, "methods": ["uqsonet"]}
-    experiments = {"e_1": one, "e_2": one | {"recipe": "other"}, "e_3": one}
-    experiments["e_4"] = one | {"sweep": {"training": [50, 60]}}
+    experiments = {"e_1": one, "e_2": one | {"recipe": "other", "trials": 2}}
+    experiments |= {"e_3": one | {"training": 70}, "e_4": one | {"sweep": {"training": [50, 60]}}}
     config = make_config(experiments=experiments, tables={}, select=["e_1", "e_2", "e_4"])
     run = finished(tmp_path / "run", summary_of(config, tmp_path / "scores"), config)
     for name in config.cases:
-        for file in ("stack_0.safetensors", "stack_0.csv"):
-            path = run / "train" / name / "uqsonet" / file
+        for suffix in ("safetensors", "csv"):
+            path = trained(run, config, name, "uqsonet", suffix)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(bytes(10))
     publish(run, tmp_path / "out", "a" * 40, "x")
-    there = {str(p.relative_to(tmp_path / "out/train")) for p in tmp_path.glob("out/train/*/*/*")}
-    logs = {f"{name}/uqsonet/stack_0.csv" for name in config.cases if name != "e_3"}
-    assert there == logs | {"e_1/uqsonet/stack_0.safetensors"} and len(logs) == 4
+    there = {run / path.relative_to(tmp_path / "out") for path in tmp_path.glob("out/train/*/*/*")}
+    asked = [name for name in config.cases if name != "e_3"]
+    logs = {trained(run, config, name, "uqsonet", "csv") for name in asked}
+    assert there == logs | {trained(run, config, "e_1", "uqsonet", "safetensors")}
+    assert trained(run, config, "e_3", "uqsonet", "csv") not in logs
 
 
 def test_no_finished_run_and_foreign_files_are_refused(

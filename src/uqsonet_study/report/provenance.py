@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from uqsonet.devices import processor
+import pandas as pd
+
 from uqsonet.errors import DataError
 from uqsonet.storage.files import file_digest, provenance
 from uqsonet_study.config import Config
@@ -21,19 +21,18 @@ would differ from the first one if it were counted."""
 
 
 def stage_costs(results: Path) -> dict[str, dict[str, float]]:
-    """Return jobs, hours and peak memory of each stage, read from the logs of the run."""
-    costs: dict[str, dict[str, float]] = defaultdict(
-        lambda: {"jobs": 0, "hours": 0.0, "peak_memory_mib": 0}
+    """Return jobs, hours and peak memory of each stage, read from the logs of the run.
+
+    A job that ran twice has two such lines in its log. The last one is of the run that counts.
+    """
+    logs = sorted((results / "logs").rglob("*.log"))
+    lines = [FINISHED.findall(log.read_text(encoding="utf-8"))[-1:] for log in logs]
+    rows = [(rule, float(s) / 3600, int(memory)) for found in lines for rule, s, memory in found]
+    table = pd.DataFrame(rows, columns=pd.Index(["rule", "hours", "memory"]))
+    costs = table.groupby("rule", sort=False).agg(
+        jobs=("rule", "size"), hours=("hours", "sum"), peak_memory_mib=("memory", "max")
     )
-    for log in sorted((results / "logs").rglob("*.log")):
-        found = FINISHED.findall(log.read_text(encoding="utf-8"))
-        if found:
-            rule, seconds, memory = found[-1]
-            cost = costs[rule]
-            cost["jobs"] += 1
-            cost["hours"] = round(cost["hours"] + float(seconds) / 3600, 5)
-            cost["peak_memory_mib"] = max(cost["peak_memory_mib"], int(memory))
-    return dict(costs)
+    return costs.round({"hours": 5}).to_dict("index")
 
 
 def provenance_of(results: Path, config: Config) -> dict[str, Any]:

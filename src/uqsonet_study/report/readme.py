@@ -1,18 +1,22 @@
-"""Tables of results in README and docs, made from `published/`: no number is typed by hand."""
+"""Tables in README and docs, made from `published/`: no number of a result is typed by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from uqsonet.problems import get_problem
 from uqsonet_study.config import BASELINES
-from uqsonet_study.report.markers import replaced
+from uqsonet_study.report.markers import markdown
 from uqsonet_study.report.names import method_title
+from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.paper import paper_cells
 
+ERRORS = {"err_mean": "mean", "err_std": "std"}
 TITLES = {
     "tab:1d-pde-error": "1D diffusion",
     "tab:1d-pde-addnoise-error": "1D diffusion, noise 0.1 to 1",
@@ -21,129 +25,229 @@ TITLES = {
     "tab:2d-sde-error": "2D SDE, cut lines",
     "tab:2d-ns-error": "Navier-Stokes",
 }
+EXPERIMENTS = {
+    "diffusion1d": "1D diffusion",
+    "diffusion1d_noise": "1D diffusion, noise 0.1 to 1",
+    "poisson2d": "2D Poisson",
+    "poisson2d_noise": "2D Poisson, noise 0.5 and 1",
+    "elliptic_sde1d": "1D SDE",
+    "elliptic_sde1d_more": "1D SDE, N = 80,000",
+    "elliptic_sde2d": "2D SDE, whole domain",
+    "navier_stokes": "Navier-Stokes",
+}
 
 
-def overview_table(card: pd.DataFrame) -> str:
-    """Return a Markdown table of all published tables of errors, from their scorecard."""
-    lines = [
-        "| table | method | cells | at or below the paper | mean: paper, ours, cokriging "
-        "| std: paper, ours, cokriging |",
-        "|---|---|---|---|---|---|",
-    ]
+METHODS = {"paper": "paper", "precise": "ours", "precise_cokriging": "cokriging"}
+
+
+def overview_table(card: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each table and method of the scorecard: counts, and average errors."""
+    places = ["table", "method"]
     run = card[card["precise"].notna()]
-    for table, method in dict.fromkeys(zip(run["table"], run["method"], strict=True)):
-        part = run[(run["table"] == table) & (run["method"] == method)]
-        whole = (card["table"] == table) & (card["method"] == method)
-        good = (part["precise"] <= part["paper"]).tolist()
-        row = [TITLES[table], method_title(method), str(whole.sum())]
-        row.append(f"{sum(good)} of {len(good)}")
-        for metric in ("err_mean", "err_std"):
-            some = part[part["metric"] == metric]
-            averages = some[["paper", "precise", "precise_cokriging"]].mean()
-            row.append(", ".join(f"{value:.1f}" for value in averages) if len(some) else "--")
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines)
+    found = run.assign(good=run["precise"] <= run["paper"]).groupby(places, sort=False)
+    table = found.agg(cells=("good", "size"), good=("good", "sum"))
+    averages = run.pivot_table(index=places, columns="metric", values=list(METHODS))
+    for metric, name in ERRORS.items():
+        for column, method in METHODS.items():
+            table[f"{name}: {method}"] = averages[column, metric]
+    table = table.rename(columns={"good": "at or below the paper"}).reset_index()
+    return table.replace({"table": TITLES}).assign(method=table["method"].map(method_title))
 
 
-def results_table(summary: pd.DataFrame) -> str:
-    """Return a Markdown table of Table 1 from a published summary of `diffusion1d`."""
+def errors(summary: pd.DataFrame, method: str, evaluation: str = "precise") -> pd.DataFrame:
+    """Return the averages of a method in percent: a row for each sensor count."""
+    chosen = summary[(summary["method"] == method) & (summary["evaluation"] == evaluation)]
+    return 100 * chosen.pivot_table(index="sensors", columns="metric", values="value")
+
+
+def first_table(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return Table 1 of the paper beside ours, from the summary of `diffusion1d`."""
     cells = paper_cells()
-    cells = cells[(cells.table == "tab:1d-pde-error") & (cells.method == "uqsonet")]
-    paper = cells.set_index(["sensors", "metric"]).paper
-    ours = summary.set_index(["method", "evaluation", "sensors", "metric"])
+    cells = cells[(cells["table"] == "tab:1d-pde-error") & (cells["method"] == "uqsonet")]
+    found = {
+        "paper": cells.pivot_table(index="sensors", columns="metric", values="paper"),
+        "ours, 10 sets": errors(summary, "uqsonet", "paper"),
+        "ours, 200 sets": errors(summary, "uqsonet"),
+        "cokriging": errors(summary, "cokriging"),
+        "no sensors": errors(summary, "sensor_free"),
+    }
+    columns = {f"{e}: {name}": t[m] for m, e in ERRORS.items() for name, t in found.items()}
+    return pd.DataFrame(columns).reset_index()
 
-    def pair(method: str, evaluation: str, sensors: int) -> str:
-        found = [
-            100 * float(ours.loc[(method, evaluation, sensors, metric), "value"])
-            for metric in ("err_mean", "err_std")
-        ]
-        return " / ".join(f"{value:.1f}" for value in found)
 
-    lines = [
-        "| sensors | paper | ours, 10 sets | ours, 200 sets | cokriging | no sensors |",
-        "|---|---|---|---|---|---|",
+def worst_table(summaries: Path) -> pd.DataFrame:
+    """Return largest errors and smallest skills of UQ-SONet in each experiment, in percent."""
+    rows = []
+    for experiment, title in EXPERIMENTS.items():
+        summary = pd.read_csv(summaries / f"{experiment}.csv")
+        cells = summary[summary["evaluation"] == "precise"].pivot_table(
+            index="metric", columns="method", values="value", aggfunc=["max", "min"]
+        )
+        largest, smallest = 100 * cells["max"], 100 * cells["min"]
+        row: dict[str, Any] = {"experiment": title}
+        for metric, name in ERRORS.items():
+            row[f"{name}: ours"] = largest.loc[metric, "uqsonet"]
+            row[f"{name}: cokriging"] = largest.loc[metric, "cokriging"]
+            row[f"{name}: skill"] = smallest.loc[f"skill_{name}", "uqsonet"]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def share_table(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return what the paper's own recipe reached in Table 1, in percent."""
+    columns = {
+        "mean: error": "err_mean",
+        "mean: skill": "skill_mean",
+        "std: error": "err_std",
+        "std: skill": "skill_std",
+        "90 % band holds": "coverage_90",
+    }
+    found = errors(summary, "uqsonet")
+    return pd.DataFrame({name: found[metric] for name, metric in columns.items()}).reset_index()
+
+
+def data_table(records: Path) -> pd.DataFrame:
+    """Return size and cost of each data set, from the records of their generation."""
+    rows = []
+    for path in records.glob("*.json"):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        row = {"problem": f"`{path.stem}`", "section": get_problem(path.stem).section}
+        row |= {"N": record["config"]["training"], "file, MB": record["file"]["bytes"] / 1e6}
+        row["pairs a second"] = round(record["functions_per_second"])
+        rows.append(row | {"seconds": sum(record["seconds"].values())})
+    return pd.DataFrame(rows).sort_values("section")
+
+
+def reference_table(folder: Path) -> pd.DataFrame:
+    """Return samples and own error of the `precise` references of each problem."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    printed = paper_cells().pivot_table(
+        index="problem", columns="metric", values="paper", aggfunc="min"
+    )
+    rows = []
+    for name in config["problems"]:
+        found = errors(pd.read_csv(folder / f"summary/{name}.csv"), "reference")
+        chosen = config["experiments"][name]["reference_samples"]
+        samples = chosen.get("precise", config["evaluations"]["precise"]["reference_samples"])
+        exact = not found["err_mean"].to_numpy().any()
+        row = {"problem": f"`{name}`", "samples": "closed form" if exact else samples}
+        for metric, error in ERRORS.items():
+            row |= {f"{error}: own error": found[metric].max()}
+            row |= {f"{error}: smallest of the paper": printed.loc[name, metric]}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def baseline_table(folder: Path) -> pd.DataFrame:
+    """Return the errors of both predictors without networks, for every third sensor count."""
+    tables = []
+    for path in sorted(folder.glob("simulate/*.json")):
+        summary = pd.read_csv(folder / f"summary/{path.stem}.csv")
+        found = {"no sensors": "sensor_free", "cokriging": "cokriging"}
+        columns = {
+            f"{name}: {error}": errors(summary, method)[metric].iloc[::3]
+            for name, method in found.items()
+            for metric, error in ERRORS.items()
+        }
+        tables.append(pd.DataFrame(columns).reset_index())
+        tables[-1].insert(0, "problem", f"`{path.stem}`")
+    return pd.concat(tables)
+
+
+def stage_table(benchmarks: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
+    """Return what each stage of the default run takes, and the memory of its largest job."""
+    found = benchmarks["name"].str.extract(r"default run, (?P<stage>\w+): (?P<jobs>\d+) jobs")
+    table = found.assign(minutes=benchmarks["value"]).dropna()
+    memory = [run["stages"][stage]["peak_memory_mib"] / 1024 for stage in table["stage"]]
+    table = table.astype({"jobs": int, "minutes": float}).assign(memory=memory)
+    return table.rename(columns={"minutes": "core-minutes", "memory": "GiB, largest job"})
+
+
+def peer_table(benchmarks: pd.DataFrame) -> pd.DataFrame:
+    """Return all that was timed beside a peer, training apart."""
+    rows = []
+    for row in benchmarks.dropna(subset="ratio").to_dict("records"):
+        if row["unit"].startswith("s/") and not row["name"].startswith("training"):
+            ours, peer = (
+                float(f"{1000 * float(row[name]):.3g}") for name in ("value", "peer_value")
+            )
+            found = {"what": row["name"], "ours, ms": f"{ours:,g}", "peer": row["peer"]}
+            rows.append(found | {"peer, ms": f"{peer:,g}", "peer / ours": row["ratio"]})
+    return pd.DataFrame(rows)
+
+
+def ablation_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Return validation skills with their ± over trials, from the CSV of the table `ablation`."""
+    digits = table["metric"].map(lambda metric: 1 if metric == "minutes" else 3)
+    cells = [
+        f"{value:.{n}f}" + ("" if isnan(pm) else f" ± {pm:.{n}f}")
+        for value, pm, n in zip(table["value"], table["pm"], digits, strict=True)
     ]
-    for m in sorted(cells.sensors.unique()):
-        theirs = f"{paper[m, 'err_mean']:.1f} / {paper[m, 'err_std']:.1f}"
-        row = [
-            theirs,
-            pair("uqsonet", "paper", m),
-            pair("uqsonet", "precise", m),
-            pair("cokriging", "precise", m),
-            pair("sensor_free", "precise", m),
-        ]
-        lines.append(f"| {m} | " + " | ".join(row) + " |")
-    return "\n".join(lines)
+    found = _named(table).assign(cell=cells)
+    names = {
+        "skill_mean": "mean: average skill",
+        "skill_mean_worst": "mean: worst m",
+        "skill_std": "std: average skill",
+        "skill_std_worst": "std: worst m",
+        "minutes": "minutes",
+    }
+    wide = found.pivot_table(
+        index=["problem", "recipe"], columns="metric", values="cell", aggfunc="first", sort=False
+    )
+    return wide.reindex(columns=list(names)).rename(columns=names).reset_index()
 
 
-def ablation_rows(table: pd.DataFrame) -> str:
-    """Return a Markdown table of validation skills, from the CSV of the table `ablation`."""
-    lines = [
-        "| problem | recipe | skill of the mean: average, worst m | skill of the std: average, "
-        "worst m | minutes a training |",
-        "|---|---|---|---|---|",
-    ]
-    for problem, recipe, part in _experiments(table):
-        found = part.set_index("metric")
-
-        def cell(metric: str, digits: int, found: pd.DataFrame = found) -> str:
-            value, pm = (float(x) for x in found.loc[metric, ["value", "pm"]].to_list())
-            return f"{value:.{digits}f}" + ("" if isnan(pm) else f" ± {pm:.{digits}f}")
-
-        pairs = [
-            f"{cell(metric, 3)}, {cell(f'{metric}_worst', 3)}"
-            for metric in ("skill_mean", "skill_std")
-        ]
-        lines.append("| " + " | ".join([problem, recipe, *pairs, cell("minutes", 1)]) + " |")
-    return "\n".join(lines)
-
-
-def _experiments(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield problem, recipe and rows of each experiment, named by both."""
-    for head, part in table.groupby(["experiment", "recipe"], sort=False):
-        assert isinstance(head, tuple)
-        experiment, recipe = map(str, head)
-        yield experiment.removesuffix(f"_{recipe}"), recipe.replace("_", " "), part
-
-
-def part_rows(table: pd.DataFrame) -> str:
-    """Return a Markdown table of errors in percent by m, from the CSV of the table `parts`."""
-    lines = ["| problem | recipe | m | mean | std | CRPS gain |", "|---|---|---|---|---|---|"]
+def part_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Return errors and gains in percent, averaged over m, from the CSV of the table `parts`."""
     learned = table.loc[~table["method"].isin(BASELINES)]
-    for problem, recipe, part in _experiments(learned):
-        values = part.pivot_table(index="sensors", columns="metric", values="value")
-        cells = [
-            ", ".join(f"{value:.1f}" for value in values[metric])
-            for metric in ("err_mean", "err_std", "gain_crps")
-        ]
-        counts = ", ".join(str(m) for m in values.index)
-        lines.append("| " + " | ".join([problem, recipe, counts, *cells]) + " |")
-    return "\n".join(lines)
+    groups = _named(learned).groupby(["problem", "recipe", "metric"])["value"]
+    found = groups.agg(["mean", "max"]).unstack("metric")
+    columns = {
+        f"{error}: {name}": found[how, metric]
+        for metric, error in ERRORS.items()
+        for name, how in (("average", "mean"), ("worst m", "max"))
+    }
+    columns["CRPS gain: average"] = found["mean", "gain_crps"]
+    return pd.DataFrame(columns).reset_index()
 
 
-def updated(document: str, tables: dict[str, str], name: str = "README.md") -> str:
-    """Return a document with the blocks between markers replaced.
-
-    Raises
-    ------
-    DataError
-        If the markers are missing.
-    """
-    for marker, table in tables.items():
-        document = replaced(document, marker, table, name)
-    return document
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with problem and recipe, which name an experiment of an ablation."""
+    names = zip(table["experiment"], table["recipe"], strict=True)
+    problems = [str(name).removesuffix(f"_{recipe}") for name, recipe in names]
+    return table.assign(problem=problems, recipe=table["recipe"].str.replace("_", " "))
 
 
 def published_tables(folder: Path) -> dict[str, dict[str, str]]:
-    """Return document -> marker -> table for all that is made from `published/`."""
-    found = {
+    """Return document -> marker -> table for all that is made by the program."""
+    first = pd.read_csv(folder / "summary/diffusion1d.csv")
+    share = pd.read_csv(folder / "paper_share/summary/diffusion1d.csv")
+    benchmarks = pd.read_csv(folder / "benchmarks.csv")
+    run = list(json.loads((folder / "provenance.json").read_text())["runs"].values())[-1]
+    return {
         "README.md": {
-            "overview": overview_table(pd.read_csv(folder / "scorecard.csv")),
-            "results": results_table(pd.read_csv(folder / "summary" / "diffusion1d.csv")),
-        }
+            "overview": markdown(overview_table(pd.read_csv(folder / "scorecard.csv"))),
+            "results": markdown(first_table(first)),
+        },
+        "docs/data.md": {
+            "data": markdown(data_table(folder / "simulate")),
+            "references": markdown(reference_table(folder), 2),
+            "baselines": markdown(baseline_table(folder)),
+        },
+        "docs/model.md": {
+            "ablation": markdown(ablation_table(pd.read_csv(folder / "tables/ablation.csv"))),
+            "parts": markdown(part_table(pd.read_csv(folder / "tables/parts.csv"))),
+        },
+        "docs/performance.md": {
+            "stages": markdown(stage_table(benchmarks, run)),
+            "peers": markdown(peer_table(benchmarks)),
+        },
+        "docs/reproduction.md": {
+            "worst": markdown(worst_table(folder / "summary")),
+            "share": markdown(share_table(share)),
+        },
+        "docs/interpretations.md": {
+            f"{kind}s": markdown(load_interpretations(kind).rename(columns=HEADINGS))
+            for kind in KINDS
+        },
     }
-    for name, rows in (("ablation", ablation_rows), ("parts", part_rows)):
-        path = folder / "tables" / f"{name}.csv"
-        if path.is_file():
-            found.setdefault("docs/model.md", {})[name] = rows(pd.read_csv(path))
-    return found

@@ -1,7 +1,7 @@
 """The page of a run: every table and figure, provenance and differences in one HTML file.
 
 Nothing is fetched from elsewhere: pictures are embedded, there is no script, and the page's own
-security policy forbids both. It holds no time of making, so the same run gives the same bytes.
+security policy forbids both. No time of making stands on it: the same run gives the same bytes.
 """
 
 from __future__ import annotations
@@ -9,61 +9,41 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.resources import files
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.image import imread
 
 from uqsonet.errors import DataError
 from uqsonet.storage.files import write_text
-from uqsonet_study.report.page.overview import overview
-from uqsonet_study.report.page.readings import HEADINGS
+from uqsonet_study.report.names import method_title
+from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
 
-LABELS = {
-    "commit": "Commit",
-    "command": "Command",
-    "configuration_sha256": "Configuration (SHA-256 of config.json)",
-    "seed": "Seed",
-    "recipe": "Recipe",
-    "processor": "Processor",
-    "cores": "Cores",
-    "python": "Python",
-}
-"""What is shown of the provenance besides versions and stages, in this order."""
+NUMBERS = ["paper", "paper_pm", "ours", "ours_pm", "sensor_free", "cokriging", "mc_floor"]
+NEEDED = ["table", "method", "sensors", "noise_std", "cut_line", "metric", *NUMBERS]
 
 
 @dataclass(frozen=True)
 class TableView:
-    """A table: the caption and the panels are HTML of our own renderer and stand as they are."""
+    """A table. Caption and panels are HTML of our own renderer and stand as they are."""
 
     name: str
     title: str
     caption_html: str
-    panels: tuple[tuple[str, str], ...]  # (title as HTML, "<table>...</table>")
-
-    @property
-    def id(self) -> str:
-        """Name of the table's place on the page."""
-        return f"table-{slug(self.name)}"
+    panels: Sequence[tuple[str, str]]  # (title as HTML, "<table>...</table>")
 
 
 @dataclass(frozen=True)
 class FigureView:
-    """A figure: all text is plain, the caption is what is read out instead of the picture."""
+    """A figure. All text is plain; the caption is what is read out instead of the picture."""
 
     name: str
     title: str
     caption: str
     png: Path
-
-    @property
-    def id(self) -> str:
-        """Name of the figure's place on the page."""
-        return f"figure-{slug(self.name)}"
 
 
 @dataclass(frozen=True)
@@ -72,29 +52,14 @@ class Section:
 
     title: str
     intro: str
-    tables: tuple[TableView, ...] = ()
-    figures: tuple[FigureView, ...] = ()
-
-    @property
-    def id(self) -> str:
-        """Name of the section's place on the page."""
-        return f"section-{slug(self.title)}"
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture as the page embeds it."""
-
-    uri: str
-    width: int
-    height: int
+    tables: list[TableView] = field(default_factory=list)
+    figures: list[FigureView] = field(default_factory=list)
 
 
 def write_page(
     sections: Sequence[Section],
     scorecard: pd.DataFrame,
     provenance: dict[str, Any],
-    readings: pd.DataFrame,
     out: Path,
     scale: str,
 ) -> None:
@@ -108,8 +73,6 @@ def write_page(
         `scorecard.csv`.
     provenance : dict
         As `uqsonet_study.report.provenance.provenance_of` returns it.
-    readings : DataFrame
-        As `uqsonet_study.report.page.readings.load_readings` returns it.
     out : Path
     scale : {"full", "smoke"}
         A banner says so at smoke scale.
@@ -120,19 +83,55 @@ def write_page(
         If a picture is missing or unreadable, if two parts would have the same place on the page,
         or if the scorecard is not one.
     """
-    _require_distinct(sections)
-    text = _template().render(
-        sections=sections,
-        pictures={f.id: _picture(f.png) for section in sections for f in section.figures},
-        scorecard=overview(scorecard),
-        facts=[(label, provenance[key]) for key, label in LABELS.items() if key in provenance],
-        versions=provenance.get("versions", {}),
-        stages=sorted(provenance.get("stages", {}).items(), key=lambda s: (-s[1]["hours"], s[0])),
-        readings=readings.to_dict("records"),
-        headings=HEADINGS,
-        smoke=scale == "smoke",
+    cells = scorecard_cells(scorecard)
+    text = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            sections=sections,
+            counts=scorecard_counts(cells).to_dict("records"),
+            cells=cells.to_dict("records"),
+            provenance=provenance,
+            choices={kind: load_interpretations(kind).to_dict("records") for kind in KINDS},
+            headings=HEADINGS,
+            smoke=scale == "smoke",
+        )
     )
+    places = pd.Series(re.findall(r' id="([^"]+)"', text))
+    for place in places[places.duplicated()]:  # one of two links would lead to the wrong part
+        raise DataError(f"page: two parts have the same place #{place}")
     write_text(out, text)
+
+
+def scorecard_cells(scorecard: pd.DataFrame) -> pd.DataFrame:
+    """Return a scorecard with the ratio of our error to the paper's, NaN where nothing was run.
+
+    Raises
+    ------
+    DataError
+        If a column is missing or holds no numbers.
+    """
+    missing = [name for name in NEEDED if name not in scorecard.columns]
+    if missing:
+        raise DataError(f"scorecard: columns {missing} are missing")
+    try:
+        numbers = scorecard[NUMBERS].astype(float)
+    except ValueError as error:
+        raise DataError(f"scorecard: {error}") from None
+    ratio = numbers["ours"] / numbers["paper"]
+    lines = scorecard["cut_line"].fillna("")
+    return scorecard.assign(**numbers, ratio=ratio, below=ratio < 1, cut_line=lines)
+
+
+def scorecard_counts(cells: pd.DataFrame) -> pd.DataFrame:
+    """Count the cells of each table and method: all, those run, those below the paper."""
+    groups = cells.groupby(["table", "method"], sort=False, as_index=False)
+    return groups.agg(
+        cells=("ratio", "size"),
+        run=("ratio", "count"),
+        below=("below", "sum"),
+        ratio=("ratio", "median"),
+    )
 
 
 def slug(text: str) -> str:
@@ -140,38 +139,26 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _template() -> Template:
-    """Return the template, in which every text is escaped unless it says otherwise."""
-    folder = files("uqsonet_study.report.page")
+def _environment() -> Environment:
+    """Return an environment in which every text is escaped unless a template says otherwise."""
     environment = Environment(
-        loader=FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8")),
+        loader=PackageLoader("uqsonet_study.report", "page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("page.html.j2")
+    environment.filters |= {"slug": slug, "picture": _picture, "method_title": method_title}
+    return environment
 
 
-def _require_distinct(sections: Sequence[Section]) -> None:
-    """Refuse two parts with the same place: one of two links would lead to the wrong one."""
-    parts = [part for s in sections for part in (s, *s.tables, *s.figures)]
-    seen: dict[str, str] = {}
-    for part in parts:
-        if part.id in seen:
-            raise DataError(
-                f"page: {seen[part.id]!r} and {part.title!r} have the same place #{part.id}"
-            )
-        seen[part.id] = part.title
-
-
-def _picture(path: Path) -> Picture:
-    """Return a PNG file to embed; it is decoded once, so that a broken one is noticed here."""
+def _picture(path: Path) -> dict[str, Any]:
+    """Return a PNG file to embed. It is decoded here, so that a broken one is noticed."""
     try:
         content = path.read_bytes()
         height, width = imread(path, format="png").shape[:2]
     except (OSError, ValueError, SyntaxError) as error:
         raise DataError(f"{path}: not a readable PNG picture ({error})") from None
     encoded = base64.b64encode(content).decode("ascii")
-    return Picture(f"data:image/png;base64,{encoded}", width, height)
+    return {"uri": f"data:image/png;base64,{encoded}", "width": width, "height": height}

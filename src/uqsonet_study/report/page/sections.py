@@ -20,16 +20,15 @@ from uqsonet_study.config import (
     SpectraFigure,
 )
 from uqsonet_study.report.page.html_page import FigureView, Section, TableView, write_page
-from uqsonet_study.report.page.readings import load_readings
 from uqsonet_study.report.provenance import provenance_of
 
-Captions = Mapping[str, Sequence[str]]
-"""Name of a figure -> its title and caption."""
+ACROSS = NetworkTable | CostTable | AblationTable | ScoreTable | CalibrationFigure | SpectraFigure
+"""What shows several problems beside each other."""
 
 
 def build_page(
     config: Config,
-    captions: Captions,
+    captions: Mapping[str, Sequence[str]],
     results: Path,
     tables: Sequence[Path],
     figures: Sequence[Path],
@@ -57,16 +56,13 @@ def build_page(
     DataError
         If a file is missing or cannot be read.
     """
-    views = [_table(path) for path in tables]
-    pictures = {path.stem: _figure(path, captions[path.stem]) for path in figures}
-    write_page(
-        _sections(config, views, pictures),
-        pd.read_csv(scorecard),
-        provenance_of(results, config),
-        load_readings(),
-        out,
-        config.scale,
+    sections = _sections(
+        config,
+        [_table(path) for path in tables],
+        [_figure(path, captions[path.stem]) for path in figures],
     )
+    provenance = provenance_of(results, config)
+    write_page(sections, pd.read_csv(scorecard), provenance, out, config.scale)
 
 
 def _figure(path: Path, caption: Sequence[str]) -> FigureView:
@@ -77,39 +73,35 @@ def _figure(path: Path, caption: Sequence[str]) -> FigureView:
 def _table(path: Path) -> TableView:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        panels = tuple((title, table) for title, table in found["panels"])
         title = f"tab:{found['name']}. {found['title']}"
-        return TableView(found["name"], title, found["caption_html"], panels)
+        return TableView(found["name"], title, found["caption_html"], found["panels"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a table for the page ({error})") from None
 
 
 def _sections(
-    config: Config, tables: Sequence[TableView], figures: Mapping[str, FigureView]
+    config: Config, tables: Sequence[TableView], figures: Sequence[FigureView]
 ) -> list[Section]:
-    """Return a section for each problem, then one for what concerns several of them."""
-    shown = {e: config.experiments[e].problem for e in config.selected}
-    across = NetworkTable | CostTable | AblationTable | ScoreTable
-    whole = [name for name, table in config.tables.items() if isinstance(table, across)]
-    drawn = {name: figure for name, figure in config.figures.items() if name in figures}
-    together = CalibrationFigure | SpectraFigure
-    several = [name for name, figure in drawn.items() if isinstance(figure, together)]
-    found = []
-    for name in sorted(set(shown.values()), key=lambda name: get_problem(name).section):
-        own = [e for e, problem in shown.items() if problem == name]
+    """Return the model, then a section for each problem, then what concerns several of them."""
+    problem_of = {e: config.experiments[e].problem for e in config.selected}
+    found = {"model": Section("The model", "")}
+    for name in sorted(set(problem_of.values()), key=lambda name: get_problem(name).section):
         problem = get_problem(name)
-
-        def concerns(output: object, own: list[str] = own) -> bool:
-            return any(e in own for e in getattr(output, "experiments", ()))
-
-        ours = [v for v in tables if v.name not in whole and concerns(config.tables[v.name])]
-        plots = [figures[n] for n, f in drawn.items() if n not in several and concerns(f)]
-        plots += [view for n, view in figures.items() if n.rpartition("_")[0] in own]
+        own = ", ".join(e for e in config.selected if problem_of[e] == name)
         title = f"Section {problem.section}: {problem.title}"
-        experiments = "Experiments: " + ", ".join(own) + "."
-        found.append(Section(title, experiments, tuple(ours), tuple(plots)))
-    rest = tuple(view for view in tables if view.name in whole)
-    if rest or several:
-        plots = tuple(figures[name] for name in several)
-        found.append(Section("All problems", "", rest, plots))
-    return found
+        found[name] = Section(title, f"Experiments: {own}.")
+    found["all"] = Section("All problems", "")
+
+    def home(name: str, outputs: Mapping[str, object]) -> str:
+        """Return where an output stands. Pictures of data and training are not declared."""
+        output = outputs.get(name)
+        if isinstance(output, ACROSS):
+            return "all"
+        experiments = getattr(output, "experiments", [name.rpartition("_")[0]])
+        return next((problem_of[e] for e in experiments if e in problem_of), "model")
+
+    for table in tables:
+        found[home(table.name, config.tables)].tables.append(table)
+    for figure in figures:
+        found[home(figure.name, config.figures)].figures.append(figure)
+    return [section for section in found.values() if section.tables or section.figures]

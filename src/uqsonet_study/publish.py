@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import pandas as pd
 from uqsonet.devices import processor
 from uqsonet.errors import DataError
 from uqsonet.storage.files import atomic_path, file_digest, provenance, write_text
-from uqsonet_study.config import Config, load_config
+from uqsonet_study.config import Case, Config, load_config
+from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.provenance import stage_costs
 
 KEPT = (
@@ -26,9 +28,8 @@ KEPT = (
     "tables/*",
     "figures/*",
     "summary/*.csv",
-    "train/*/*/*.csv",
 )
-"""Files of a results folder that are published as they are."""
+"""Files of a results folder that are published as they are, besides logs and weights."""
 
 MOST_BYTES = 40_000_000
 """Of the folder: it is kept in git. Weights that would exceed it are left out, and named."""
@@ -59,19 +60,11 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     if not (results / "tables" / "all.tex").is_file():
         raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
     config = _configuration(results / "config.json")
+    files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
     # A folder of results may hold trainings that this run did not ask for, finished or not.
     asked = config.cases_of(config.selected)
-    left = set(config.cases) - {case.name for case in asked}
-    files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
-    files = [path for path in files if not (path.match("train/*/*/*") and _case(path) in left)]
-    # Sweeps and experiments with a recipe of their own are there to compare: no weights.
-    compared = {
-        case.name
-        for case in asked
-        if config.recipe_of(case.experiment) != config.recipe
-        or config.experiments[case.experiment].sweep
-    }
-    weights, left_out = _fitting(results, folder, files, left | compared)
+    files += _trained(results, config, asked, "csv")
+    weights, left_out = _fitting(results, folder, config, files)
     files += weights
     for name in left_out:  # those of an earlier run would not belong to the scores
         (folder / name).unlink(missing_ok=True)
@@ -108,35 +101,48 @@ def _configuration(path: Path) -> Config:
         raise DataError(f"{path}: not the configuration of a run ({error})") from None
 
 
+def _trained(
+    results: Path, config: Config, cases: Iterable[Case], suffix: str, first: int | None = None
+) -> list[Path]:
+    """Return the training logs (`csv`) or weights (`safetensors`) that cases have in a folder."""
+    plan = Plan(config)
+    trainings = (plan.trained(c.name, method, suffix) for c in cases for method in c.methods)
+    found = {
+        Path(file).relative_to(config.results) for files in trainings for file in files[:first]
+    }
+    return sorted(results / path for path in found if (results / path).is_file())
+
+
 def _fitting(
-    results: Path, folder: Path, files: list[Path], unwanted: set[str]
+    results: Path, folder: Path, config: Config, files: list[Path]
 ) -> tuple[list[Path], list[str]]:
     """Return the first trials' weights that leave the folder below `MOST_BYTES`, and the rest.
 
-    Small ones come first; of large ones (two variables) only UQ-SONet's are taken, and none of
-    unwanted cases.
+    Small ones come first. Of large ones (two variables) only UQ-SONet's are taken. Sweeps and
+    experiments with a recipe of their own are there to compare with: none of theirs are.
     """
-    replaced = {folder / path.relative_to(results) for path in files}
-    there = [path for path in folder.rglob("*") if path.is_file() and path not in replaced]
-    size = sum(path.stat().st_size for path in files)
-    found = sorted(results.glob("train/*/*/stack_0.safetensors"), key=lambda p: p.stat().st_size)
-    again = {folder / path.relative_to(results) for path in found}
-    size += sum(path.stat().st_size for path in there if path not in again)
+    found = _trained(results, config, config.cases.values(), "safetensors", 1)
+    found.sort(key=lambda path: path.stat().st_size)
+    plain = [
+        case
+        for case in config.cases_of(config.selected)
+        if config.recipe_of(case.experiment) == config.recipe
+        and not config.experiments[case.experiment].sweep
+    ]
+    wanted = _trained(results, config, plain, "safetensors", 1)
+    replaced = {folder / path.relative_to(results) for path in (*files, *found)}
+    others = [path for path in folder.rglob("*") if path.is_file() and path not in replaced]
+    size = sum(path.stat().st_size for path in (*files, *others))
     kept, left_out = [], []
     for path in found:
         own = path.stat().st_size
-        wanted = own < LARGE_BYTES or path.parent.name == "uqsonet"
-        if wanted and _case(path) not in unwanted and size + own <= MOST_BYTES:
+        small = own < LARGE_BYTES or path.parent.name.startswith("uqsonet")
+        if path in wanted and small and size + own <= MOST_BYTES:
             size += own
             kept.append(path)
         else:
             left_out.append(str(path.relative_to(results)))
     return kept, left_out
-
-
-def _case(training: Path) -> str:
-    """Return the case in whose name a file of a training stands."""
-    return training.parts[-3]
 
 
 def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:

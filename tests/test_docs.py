@@ -1,0 +1,215 @@
+"""What README and docs name exists, and what they state is what is configured and published.
+
+Tables of results are compared by tests/report/test_readme.py, docs/notation.md by
+tests/test_notation.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from typer.main import get_command
+
+from uqsonet.config import networks, recipes
+from uqsonet_study.cli import app
+from uqsonet_study.config import Config, json_schema, load_config
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
+}
+ROOTS = [ROOT, ROOT / "docs", *(ROOT / "src" / name for name in ("uqsonet", "uqsonet_study"))]
+PATH = re.compile(r"(?:[\w-]+/)+|(?:[\w.-]+/)*[\w-]+\.(?:py|cpp|md|yaml|toml|lock|csv|json|smk|sh)")
+NAMES = {path.name for path in (ROOT / "src").rglob("*") if path.is_file()}
+MADE = ("results", "state", "simulate", "evaluate", "summary", "inference", "figures", "tables")
+"""Folders that a run makes: they are in no checkout."""
+SCHEMA = json.loads(json_schema())
+CONFIG: Config = load_config(yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8")))
+
+
+def code(text: str) -> list[str]:
+    """Return what stands between backticks, blocks of code aside."""
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def links(text: str) -> list[str]:
+    """Return the targets of all links and pictures within the project."""
+    found = re.findall(r"\]\(([^)\s]+)\)", text)
+    return [target for target in found if not re.match(r"[a-z]+:", target)]
+
+
+def commands(text: str) -> list[str]:
+    """Return commands: lines of indented blocks, and code between backticks."""
+    return [*re.findall(r"^ {4,}(\S.*)$", text, flags=re.M), *code(text)]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name: str) -> None:
+    folder = (ROOT / name).parent
+    assert [link for link in links(DOCUMENTS[name]) if not (folder / link).exists()] == []
+
+
+def test_every_document_is_reached_from_readme() -> None:
+    seen, queue = set[str](), ["README.md"]
+    while queue:
+        name = queue.pop()
+        if name in DOCUMENTS and name not in seen:
+            seen.add(name)
+            folder = (ROOT / name).parent
+            targets = [(folder / link).resolve() for link in links(DOCUMENTS[name])]
+            queue += [str(t.relative_to(ROOT)) for t in targets if t.is_relative_to(ROOT)]
+    assert seen == set(DOCUMENTS)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_files_that_are_named_exist(name: str) -> None:
+    cited = {text.split("::")[0] for text in code(DOCUMENTS[name]) if PATH.fullmatch(text)}
+    cited = {text for text in cited if text.split("/")[0] not in MADE and ".snakemake" not in text}
+    written = {"scorecard.csv", "provenance.json", "jobs.csv", "report.html"}
+    missing = [t for t in cited - written if not any((root / t).exists() for root in ROOTS)]
+    assert set(missing) - NAMES == set()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_commands_exist(name: str) -> None:
+    known = set(get_command(app).commands)  # type: ignore[attr-defined]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for command in commands(DOCUMENTS[name]):
+        for word in re.findall(r"^uqsonet ([a-z-]+)", command):
+            assert word in known, command
+        for word in re.findall(r"^make ([a-z-]+)", command):
+            assert re.search(rf"^{word}:", makefile, flags=re.M), command
+        for file in re.findall(r"--configfile ((?:[\w./]+\.yaml ?)+)", command):
+            assert all((ROOT / path).is_file() for path in file.split()), command
+        for kind, label in re.findall(r"results/(tables|figures)/([\w-]+)\.", command):
+            outputs = CONFIG.tables if kind == "tables" else CONFIG.figures
+            assert label in outputs or label in ("all", "ablation", "parts"), command
+
+
+def resolved(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a schema's alternatives, without references."""
+    if "$ref" in schema:
+        return resolved(SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]])
+    choices = schema.get("anyOf") or schema.get("oneOf")
+    return [found for s in choices for found in resolved(s)] if choices else [schema]
+
+
+def entry(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of the values of a mapping whose keys are names."""
+    inner = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
+    return next((found for found in inner if isinstance(found, dict)), None)
+
+
+def is_key(path: list[str], schema: dict[str, Any]) -> bool:
+    """Whether a key such as ``problems.<problem>.training`` is one of the configuration."""
+    if not path:
+        return True
+    for found in resolved(schema):
+        inner = found.get("properties", {}).get(path[0]) or entry(found)
+        if inner is not None and is_key(path[1:], inner):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", sorted(set(DOCUMENTS) - {"docs/notation.md"}))
+def test_keys_that_are_named_exist(name: str) -> None:
+    tops = "|".join(SCHEMA["properties"])
+    for text in code(DOCUMENTS[name]):
+        if re.fullmatch(rf"({tops})(\.[\w<>]+)+", text) and not text.endswith((".py", ".yaml")):
+            assert is_key(text.split("."), SCHEMA), text
+
+
+def test_no_key_is_taken_for_one_that_is_none() -> None:
+    assert is_key(["experiments", "<e>", "sweep", "latent_dim"], SCHEMA)
+    assert not is_key(["experiments", "<e>", "sweep", "poem"], SCHEMA)
+    assert not is_key(["jobs", "training"], SCHEMA)
+
+
+def test_the_page_of_the_configuration_names_every_key() -> None:
+    named = set(code(DOCUMENTS["docs/configuration.md"]))
+    expected = {"seed", "recipe", "tables", "figures", "select", "scale", "results"}
+    tables = {"problems": "problem", "experiments": "experiment", "evaluations": "evaluation"}
+    for key, name in tables.items():
+        inner = entry(SCHEMA["properties"][key])
+        assert inner is not None
+        (schema,) = resolved(inner)
+        expected |= {f"{key}.<{name}>.{field}" for field in schema["properties"]}
+    (jobs,) = resolved(SCHEMA["properties"]["jobs"])
+    expected |= {f"jobs.{name}" for name in jobs["properties"]}
+    expected |= {f"recipes.<recipe>.<problem>.<method>.{k}" for k in ("network", "training")}
+    # A sweep has two keys, both named.
+    expected = {name for name in expected if not name.endswith(".sweep")}
+    assert expected - named == set()
+
+
+def test_architectures_that_see_sensors_in_training_are_named() -> None:
+    text = DOCUMENTS["docs/configuration.md"]
+    for kind in (
+        networks.AttentionNetwork,
+        networks.KarhunenLoeveNetwork,
+        networks.KarhunenLoeveSetNetwork,
+    ):
+        architecture = kind.model_fields["architecture"].default
+        before, _, _ = text.partition("The architecture `kriging` ")
+        assert (f"`{architecture}`" in before) == kind.per_sensors, architecture
+    assert "protocol" in recipes.TrainingConfig.model_fields
+
+
+def rows_of(document: str, marker: str) -> dict[str, list[str]]:
+    """Return the rows of a generated table by their first cell."""
+    block = DOCUMENTS[document].partition(f"<!-- {marker} -->")[2].partition("<!-- /")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in block.splitlines()]
+    return {row[0].strip("`"): row[1:] for row in rows if row}
+
+
+def test_data_sets_are_those_configured_and_published() -> None:
+    rows = rows_of("docs/data.md", "data")
+    for name, data in CONFIG.problems.items():
+        record = json.loads((ROOT / f"published/simulate/{name}.json").read_text())
+        pairs, megabytes = (float(cell.replace(",", "")) for cell in rows[name][1:3])
+        assert pairs == data.training == record["config"]["training"]
+        assert megabytes == pytest.approx(record["file"]["bytes"] / 1e6, abs=0.05)
+
+
+def test_references_have_the_samples_configured() -> None:
+    rows = rows_of("docs/data.md", "references")
+    for name in CONFIG.problems:
+        samples = CONFIG.evaluation_of(name, "precise").reference_samples
+        assert rows[name][0] == ("closed form" if name == "poisson2d" else f"{samples:,}")
+
+
+def test_every_experiment_table_and_figure_is_in_the_reproduction() -> None:
+    text = DOCUMENTS["docs/reproduction.md"]
+    words = set(re.findall(r"[\w-]+", text))
+    assert set(CONFIG.tables) | set(CONFIG.figures) <= words
+    assert set(CONFIG.experiments) - words == {"elliptic_sde1d_more"}  # Table of 1D SDE, more pairs
+
+
+def test_what_is_stated_of_the_results() -> None:
+    text = DOCUMENTS["docs/reproduction.md"]
+    card = pd.read_csv(ROOT / "published/scorecard.csv")
+    below = int((card["ours"] <= card["paper"]).sum())
+    assert f"{below} of the {len(card)} cells" in text
+    assert (card["precise"] <= card["paper"]).all()
+    for name in (name for name, used in CONFIG.experiments.items() if not used.sweep):
+        found = pd.read_csv(ROOT / f"published/summary/{name}.csv")
+        found = found[(found["method"] == "uqsonet") & found["metric"].str.startswith("within_")]
+        level = found["metric"].str.removeprefix("within_").astype(float)
+        off = (100 * found["value"] - level).abs().max()
+        assert not off > (2.4 if name == "elliptic_sde2d" else 1), name
+
+
+def test_readme_states_what_the_recipe_of_the_paper_reached() -> None:
+    summary = pd.read_csv(ROOT / "published/paper_share/summary/diffusion1d.csv")
+    of = summary[(summary["method"] == "uqsonet") & (summary["evaluation"] == "precise")]
+    value = (100 * of.set_index(["sensors", "metric"])["value"]).round().astype(int)
+    words = " ".join(DOCUMENTS["README.md"].split())
+    one, ten = ((value[m, "err_mean"], value[m, "err_std"]) for m in (1, 10))
+    assert f"{one[0]} % and {one[1]} % with one sensor, and {ten[0]} % and {ten[1]} % with" in words
