@@ -16,12 +16,18 @@ import pandas as pd
 from torch import Tensor
 
 from uqsonet.baselines import build_baseline
+from uqsonet.data import load_functions
 from uqsonet.models.ensemble import load_ensemble
 from uqsonet.models.weights import load_trials
 from uqsonet.seeds import torch_generator
 from uqsonet.storage.files import write_text
 from uqsonet_study.config import BASELINES, EvaluationConfig
-from uqsonet_study.evaluation.scores import Yardstick, score_reference, score_set
+from uqsonet_study.evaluation.scores import (
+    ScoringTargets,
+    load_targets,
+    score_reference,
+    score_set,
+)
 from uqsonet_study.predictor import Predictor
 
 LOG = logging.getLogger("uqsonet")
@@ -88,7 +94,7 @@ def evaluate(
 
 def _scored(
     model: Predictor,
-    yardstick: Yardstick,
+    targets: ScoringTargets,
     what: tuple[str, int, str],
     noise_std: float,
     seed: int,

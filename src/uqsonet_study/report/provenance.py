@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from uqsonet.devices import processor
 from uqsonet.errors import DataError
 from uqsonet.storage.files import file_digest, provenance
 from uqsonet_study.config import Config

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
-from uqsonet.problems import Problem
+from uqsonet.operator_fields import OperatorFields
 from uqsonet_study.config import Config
 from uqsonet_study.report.figures.colours import CYCLE, ORANGE, REFERENCE, TRUTH, WORDS
 from uqsonet_study.report.figures.maps import draw_bar, draw_map, input_scale, label_frame, scale
@@ -46,13 +46,13 @@ def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
         If panels cannot be read.
     """
     panels = read_panels(files["panels"])
-    return draw_lines(panels) if panels[0].problem.grid.dim == 1 else draw_maps(panels)
+    return draw_lines(panels) if panels[0].fields.output.grid.dim == 1 else draw_maps(panels)
 
 
-def _titles(problem: Problem) -> tuple[str, str]:
+def _titles(fields: OperatorFields) -> tuple[str, str]:
     """Return what stands over inputs and over outputs."""
-    random = "" if problem.intrinsic is None else " (random operator: unseen second input)"
-    return f"inputs ${problem.input_symbol}$", f"outputs ${problem.output_symbol}${random}"
+    random = "" if not fields.random_operator else " (random operator: unseen second input)"
+    return f"inputs ${fields.input.symbol}$", f"outputs ${fields.output.symbol}${random}"
 
 
 def _samples(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
@@ -62,25 +62,25 @@ def _samples(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
 
 def draw_lines(panels: Sequence[Panel]) -> Figure:
     """Return the figure of functions of one variable: below the samples a column a count."""
-    problem = panels[0].problem
-    x = problem.grid.axes()[0].numpy()
+    fields = panels[0].fields
+    x = fields.output.grid.axes()[0].numpy()
     figure = new_figure(5.6)
     top, bottom = figure.add_gridspec(2, 1, height_ratios=(1.1, 2))
     pairs = top.subgridspec(1, 2).subplots(squeeze=False)[0]
     grid = bottom.subgridspec(2, len(panels)).subplots(sharex=True, sharey="row", squeeze=False)
-    for axes, functions, title in zip(pairs, _samples(panels[0]), _titles(problem), strict=True):
+    for axes, functions, title in zip(pairs, _samples(panels[0]), _titles(fields), strict=True):
         for k, function in enumerate(functions):
             color = TRUTH if k == FUNCTION else CYCLE[k - 1]
             axes.plot(x, function, color=color, linewidth=1)
         axes.set_title(title)
-    pairs[0].set_title(f"{_titles(problem)[0]} ({WORDS[TRUTH]}: observed below)")
+    pairs[0].set_title(f"{_titles(fields)[0]} ({WORDS[TRUTH]}: observed below)")
     for (over, under), panel in zip(grid.T, panels, strict=True):
         _draw_observed(over, x, panel)
         _draw_reference(under, x, panel)
         over.set_title(f"$m = {len(panel.values)}$")
     for left, right in ((pairs[0], pairs[1]), (grid[0, 0], grid[1, 0])):
-        left.set_ylabel(f"${problem.input_symbol}(x)$")
-        right.set_ylabel(f"${problem.output_symbol}(x)$")
+        left.set_ylabel(f"${fields.input.symbol}(x)$")
+        right.set_ylabel(f"${fields.output.symbol}(x)$")
     for axes in figure.axes:
         axes.set_xlim(x[0], x[-1])
         axes.xaxis.set_major_locator(MaxNLocator(4))
@@ -94,7 +94,7 @@ def draw_lines(panels: Sequence[Panel]) -> Figure:
 
 def _draw_observed(axes: Axes, x: np.ndarray, panel: Panel) -> None:
     """Draw the true input and what sensors read, with bars of the noise around it."""
-    symbol = panel.problem.input_symbol
+    symbol = panel.fields.input.symbol
     axes.plot(x, panel.truth[0], label=f"true input ${symbol}$", **INPUT)
     look: dict[str, Any] = SENSORS | {"clip_on": False, "zorder": 5}
     if panel.noise_std:
@@ -110,7 +110,7 @@ def _draw_observed(axes: Axes, x: np.ndarray, panel: Panel) -> None:
 def noise_bars(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
     """Return what was read, moved down and up by `BAND` stds of the noise in the Gaussian field."""
     step = BAND * panel.noise_std
-    if panel.problem.transform.name == "log":
+    if panel.fields.input.transform.positive:
         return panel.values * np.exp(-step), panel.values * np.exp(step)
     return panel.values - step, panel.values + step
 
@@ -141,11 +141,11 @@ def _draw_samples(figure: SubFigure, panel: Panel) -> None:
     grid = figure.subplots(2, SAMPLES)
     for axes in grid[:, len(inputs) :].flat:
         axes.set_axis_off()
-    norms = input_scale(panel.problem, inputs), scale(outputs)
-    titles = _titles(panel.problem)
+    norms = input_scale(panel.fields, inputs), scale(outputs)
+    titles = _titles(panel.fields)
     for row, title, functions, norm in zip(grid, titles, (inputs, outputs), norms, strict=True):
         meshes = [
-            draw_map(axes, panel.problem.grid, function, norm, FIELD_MAP)
+            draw_map(axes, panel.fields.output.grid, function, norm, FIELD_MAP)
             for axes, function in zip(row, functions, strict=False)
         ]
         # The text runs over panels to its right: an empty title keeps its room in the layout.
@@ -158,8 +158,8 @@ def _draw_samples(figure: SubFigure, panel: Panel) -> None:
 
 def _draw_posteriors(figure: SubFigure, panels: Sequence[Panel]) -> None:
     """Draw sensors on the true input, the true output and the reference moments."""
-    problem, (kappa, u) = panels[0].problem, panels[0].truth
-    of_input = input_scale(problem, kappa, *(panel.values for panel in panels))
+    fields, (kappa, u) = panels[0].fields, panels[0].truth
+    of_input = input_scale(fields, kappa, *(panel.values for panel in panels))
     of_output = scale(u, *(panel.reference[0] for panel in panels))
     of_std = scale(*(panel.reference[1] for panel in panels), positive=True)
     # A sensor is filled with the colour of what it reads.
@@ -168,18 +168,19 @@ def _draw_posteriors(figure: SubFigure, panels: Sequence[Panel]) -> None:
     meshes: list[Any] = []
     for row, panel in zip(grid, panels, strict=True):
         mean, std = panel.reference
-        fields = (
+        shown = (
             (kappa, of_input, FIELD_MAP),
             (u, of_output, FIELD_MAP),
             (mean, of_output, FIELD_MAP),
             (std, of_std, STD_MAP),
         )
-        meshes = [draw_map(axes, problem.grid, *f) for axes, f in zip(row, fields, strict=True)]
+        places = fields.output.grid
+        meshes = [draw_map(axes, places, *one) for axes, one in zip(row, shown, strict=True)]
         look: dict[str, Any] = filled | {"edgecolors": ORANGE, "linewidths": 1.2, "zorder": 5}
         row[0].scatter(*panel.sensors.T, c=panel.values, **look)
     noise = f"\n(noise std {panels[0].noise_std:g})" if panels[0].noise_std else ""
-    grid[0, 0].set_title(f"true input ${problem.input_symbol}$, sensors{noise}")
-    grid[0, 1].set_title(f"true output ${problem.output_symbol}$")
+    grid[0, 0].set_title(f"true input ${fields.input.symbol}$, sensors{noise}")
+    grid[0, 1].set_title(f"true output ${fields.output.symbol}$")
     grid[0, 2].set_title("reference mean")
     grid[0, 3].set_title("reference std")
     label_frame(grid)

@@ -19,6 +19,7 @@ from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
 from uqsonet.storage.reading import ArrayFile
 from uqsonet_study.config import Config, SensorsConfig
+from uqsonet_study.layouts import candidates, load_layouts
 from uqsonet_study.report.figures.colours import CYCLE, GREY
 from uqsonet_study.report.figures.style import new_figure
 

@@ -14,7 +14,7 @@ from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from uqsonet.fields import Grid
-from uqsonet.problems import Problem
+from uqsonet.operator_fields import OperatorFields
 from uqsonet_study.report.figures.colours import ORANGE
 
 SENSORS: dict[str, Any] = {
@@ -37,10 +37,10 @@ def scale(*fields: np.ndarray, positive: bool = False) -> Normalize:
     return Normalize(low, high if high > low else low + 1.0)
 
 
-def input_scale(problem: Problem, *fields: np.ndarray) -> Normalize:
+def input_scale(fields: OperatorFields, *values: np.ndarray) -> Normalize:
     """Return the common scale of inputs: logarithmic where their logarithm is Gaussian."""
-    linear = scale(*fields)
-    return LogNorm(linear.vmin, linear.vmax) if problem.transform.name == "log" else linear
+    linear = scale(*values)
+    return LogNorm(linear.vmin, linear.vmax) if fields.input.transform.positive else linear
 
 
 def draw_map(axes: Axes, grid: Grid, values: np.ndarray, norm: Normalize, colors: str) -> QuadMesh:

@@ -15,7 +15,7 @@ from uqsonet.errors import DataError
 from uqsonet.fields import Observations
 from uqsonet.models.ensemble import load_ensemble
 from uqsonet.models.weights import load
-from uqsonet.problems import Problem
+from uqsonet.operator_fields import OperatorFields
 from uqsonet.reference.files import Reference, load_reference
 from uqsonet_study.predictor import Predictor
 
@@ -52,9 +52,9 @@ class Panel:
     reference: Moments
 
     @property
-    def problem(self) -> Problem:
-        """The problem."""
-        return self.data.problem
+    def fields(self) -> OperatorFields:
+        """Input and output of the operator."""
+        return self.data.fields
 
     @property
     def truth(self) -> tuple[np.ndarray, np.ndarray]:
@@ -110,10 +110,10 @@ def read_test(functions: Path, reference: Path) -> tuple[Functions, Reference, f
         If the two files do not belong together, or no figure can show the domain.
     """
     data = load_functions(functions, "test")
-    found, problem, noise_std = load_reference(reference)
-    if problem.name != data.problem.name:
-        raise DataError(f"{reference}: of {problem.name}, but {functions}: of {data.problem.name}")
-    if problem.grid.dim > 2:
+    found, fields, noise_std = load_reference(reference)
+    if fields.name != data.fields.name:
+        raise DataError(f"{reference}: of {fields.name}, but {functions}: of {data.fields.name}")
+    if fields.output.grid.dim > 2:
         raise DataError(f"{functions}: figures show domains of one or two dimensions")
     return data, found, noise_std
 

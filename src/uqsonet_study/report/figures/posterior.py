@@ -85,7 +85,7 @@ def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
     method = method_title(declared.method)
     panels = read_panels(files["panels"])
     predicted = [predict(*pair) for pair in zip(panels, files["panels"], strict=True)]
-    if panels[0].problem.grid.dim == 1:
+    if panels[0].fields.output.grid.dim == 1:
         return draw_lines(panels, predicted, method)
     if len(panels) > 1:
         raise DataError(f"{name}: a figure of maps has one panel, not {len(panels)}")
@@ -107,7 +107,7 @@ def _error(predicted: np.ndarray, reference: np.ndarray) -> str:
 
 def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: str) -> Figure:
     """Return the figure of functions of one variable, panel by panel along the rows."""
-    problem = panels[0].problem
+    fields = panels[0].fields
     noisy = any(panel.noise_std for panel in panels)
     rows = -(-len(panels) // COLUMNS)
     figure = new_figure((2.25 + 0.12 * noisy) * rows + 0.6)
@@ -124,11 +124,11 @@ def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: st
         last_in_row = i % COLUMNS == COLUMNS - 1 or i == len(panels) - 1
         axes.tick_params(labelbottom=last_in_column)
         axes.set_xlabel("$x$" if last_in_column else "")
-        axes.set_ylabel(f"${problem.output_symbol}(x)$" if i % COLUMNS == 0 else "")
+        axes.set_ylabel(f"${fields.output.symbol}(x)$" if i % COLUMNS == 0 else "")
         twins[-1].tick_params(right=last_in_row, labelright=last_in_row)
-        twins[-1].set_ylabel(f"${problem.input_symbol}(x)$" if last_in_row else "")
+        twins[-1].set_ylabel(f"${fields.input.symbol}(x)$" if last_in_row else "")
     # Noise on log kappa moves observations by factors, which a linear axis cannot show.
-    logarithmic = noisy and problem.transform.name == "log"
+    logarithmic = noisy and fields.input.transform.positive
     if logarithmic:
         _use_log(twins, np.concatenate([panels[0].truth[0], *(p.values for p in panels)]))
     band = f"mean ± {BAND:g} std"
@@ -136,10 +136,10 @@ def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: st
     handles = [
         Line2D([], [], linewidth=1.4, label="reference, mean", **OF_REFERENCE),
         Patch(facecolor=REFERENCE, alpha=SHADE, label=f"reference, {band}"),
-        Line2D([], [], label=f"true output ${problem.output_symbol}(x)$", **OUTPUT),
+        Line2D([], [], label=f"true output ${fields.output.symbol}(x)$", **OUTPUT),
         Line2D([], [], linewidth=1.4, label=f"{method}, mean", **OF_PREDICTION),
         Patch(facecolor=PREDICTION, alpha=SHADE, label=f"{method}, {band}"),
-        Line2D([], [], label=f"true input ${problem.input_symbol}(x)$, {axis}", **INPUT),
+        Line2D([], [], label=f"true input ${fields.input.symbol}(x)$, {axis}", **INPUT),
         Line2D([], [], label="noisy observations" if noisy else "sensors", **SENSORS),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=3)
@@ -148,7 +148,7 @@ def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: st
 
 def _draw_panel(axes: Axes, twin: Axes, panel: Panel, predicted: Moments) -> None:
     """Draw laws and the true output on the left axis, the input and its sensors on the right."""
-    x, (kappa, u) = panel.problem.grid.axes()[0].numpy(), panel.truth
+    x, (kappa, u) = panel.fields.output.grid.axes()[0].numpy(), panel.truth
     for (mean, std), look in ((panel.reference, OF_REFERENCE), (predicted, OF_PREDICTION)):
         low, high = mean - BAND * std, mean + BAND * std
         axes.fill_between(x, low, high, color=look["color"], alpha=SHADE, linewidth=0)
@@ -184,33 +184,33 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
     below: the reference, the prediction on the same scale, and their difference on its own. The
     true output has the scale of the means.
     """
-    problem, (kappa, u) = panel.problem, panel.truth
+    fields, (kappa, u) = panel.fields, panel.truth
     figure = new_figure(4.7)
     grid = figure.subplots(2, 4)
-    mesh = draw_map(grid[0, 0], problem.grid, kappa, input_scale(problem, kappa), FIELD_MAP)
+    mesh = draw_map(grid[0, 0], fields.input.grid, kappa, input_scale(fields, kappa), FIELD_MAP)
     draw_sensors(grid[0, 0], panel.sensors)
     noise = f", noise $\\sigma = {panel.noise_std:g}$" if panel.noise_std else ""
-    title = f"true input ${problem.input_symbol}$"
+    title = f"true input ${fields.input.symbol}$"
     grid[0, 0].set_title(f"{title}\n$m = {len(panel.values)}$ sensors{noise}")
     draw_bar(figure, mesh, [grid[0, 0]], "bottom")
     scales = (
         scale(panel.reference[0], predicted[0], u),
         scale(panel.reference[1], predicted[1], positive=True),
     )
-    mesh = draw_map(grid[1, 0], problem.grid, u, scales[0], FIELD_MAP)
-    grid[1, 0].set_title(f"true output ${problem.output_symbol}$")
+    mesh = draw_map(grid[1, 0], fields.output.grid, u, scales[0], FIELD_MAP)
+    grid[1, 0].set_title(f"true output ${fields.output.symbol}$")
     draw_bar(figure, mesh, [grid[1, 0]], "bottom")
     for i, (name, colors) in enumerate((("mean", FIELD_MAP), ("std", STD_MAP))):
-        row, fields = grid[i, 1:], (panel.reference[i], predicted[i])
-        difference = np.abs(fields[1] - fields[0])
-        for axes, values in zip(row, fields, strict=False):
-            mesh = draw_map(axes, problem.grid, values, scales[i], colors)
+        row, laws = grid[i, 1:], (panel.reference[i], predicted[i])
+        difference = np.abs(laws[1] - laws[0])
+        for axes, values in zip(row, laws, strict=False):
+            mesh = draw_map(axes, fields.output.grid, values, scales[i], colors)
         draw_bar(figure, mesh, row[:2], "bottom", aspect=40)
         norm = scale(difference, positive=True)
-        mesh = draw_map(row[2], problem.grid, difference, norm, ERROR_MAP)
+        mesh = draw_map(row[2], fields.output.grid, difference, norm, ERROR_MAP)
         draw_bar(figure, mesh, row[2:], "bottom")
         row[0].set_title(f"reference {name}")
         row[1].set_title(fill(f"{method} {name}", TITLE))
-        row[2].set_title(f"absolute error\n(relative $L_2$: {_error(fields[1], fields[0])})")
+        row[2].set_title(f"absolute error\n(relative $L_2$: {_error(laws[1], laws[0])})")
     label_frame(grid)
     return figure

@@ -82,7 +82,7 @@ def _draw_column(column: np.ndarray, one: PanelFiles) -> None:
     first = next((s for s in sets if int(reference.function[s]) == FUNCTION), None)
     if first is None:
         raise DataError(f"{path}: no observation set with {count} sensors")
-    model, (grid, kept) = load_predictor(one), data.problem.training_grid()
+    model, (grid, kept) = load_predictor(one), data.fields.training_grid()
     spectra = np.zeros((2, min(grid.shape) - 1))
     line = _middle(grid)
     places = grid.points()[line, 0].numpy()
@@ -102,7 +102,7 @@ def _draw_column(column: np.ndarray, one: PanelFiles) -> None:
         axes.set_xlim(places[0], places[-1])
         axes.tick_params(labelbottom=axes is middle)
         axes.locator_params(nbins=3)
-    top.set_title(f"{problem_title(data.problem.name)}\n$m = {count}$")
+    top.set_title(f"{problem_title(data.fields.name)}\n$m = {count}$")
     where = "" if grid.dim == 1 else f", y = {grid.points()[line[0], 1]:.2g}"
     middle.set_xlabel(f"$x{where}$")
     _draw_spectra(bottom, spectra)
