@@ -5,7 +5,6 @@ import os
 import subprocess
 from pathlib import Path
 
-from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
@@ -24,19 +23,6 @@ if workflow.is_main_process:
 
 
 configfile: "config.yaml"
-
-
-# Snakemake puts an overlay's experiments first. The file's own come first here: what an overlay shares
-# with them (layouts, references, trainings) is then theirs, and is not computed twice.
-if isinstance(config.get("experiments"), dict):
-    own = [
-        e
-        for e in load_configfile("config.yaml")["experiments"]
-        if e in config["experiments"]
-    ]
-    config["experiments"] = {e: config["experiments"][e] for e in own} | config[
-        "experiments"
-    ]
 
 
 report: "workflow/report/workflow.rst"
@@ -61,9 +47,8 @@ wildcard_constraints:
     case="|".join(sorted(CONFIG.cases)),
     table="|".join([*TABLES, "none"]),
     figure="|".join([*FIGURES, "none"]),
-    method="[a-z][a-z0-9_]*",
-    evaluation="validation|paper|precise",
-    stack=r"\d+",
+    # Of a job: problem, what it is about, and a digest of what defines it.
+    name=r"\w+(/\w[\w-]*)+",
 
 
 rule all:

@@ -1,6 +1,6 @@
 """Scores of trained models and baselines against reference posteriors."""
 
-from uqsonet_study.evaluation.job import evaluate
+from uqsonet_study.evaluation.job import Scored, evaluate
 from uqsonet_study.evaluation.scores import (
     Yardstick,
     load_yardstick,
@@ -9,4 +9,12 @@ from uqsonet_study.evaluation.scores import (
     score_set,
 )
 
-__all__ = ["Yardstick", "evaluate", "load_yardstick", "points_on", "score_reference", "score_set"]
+__all__ = [
+    "Scored",
+    "Yardstick",
+    "evaluate",
+    "load_yardstick",
+    "points_on",
+    "score_reference",
+    "score_set",
+]

@@ -33,7 +33,7 @@ def training_figure(logs: Sequence[Path], scale: str, out_pdf: Path, out_png: Pa
     Parameters
     ----------
     logs : sequence of Path
-        CSV logs of training. Those in one folder belong to one method, named by the folder.
+        CSV logs of training. Those in one folder ``<method>-<digest>`` belong to one method.
     scale : {"full", "smoke"}
     out_pdf, out_png : Path
 
@@ -44,7 +44,7 @@ def training_figure(logs: Sequence[Path], scale: str, out_pdf: Path, out_png: Pa
     """
     methods: dict[str, list[pd.DataFrame]] = {}
     for path in map(Path, logs):
-        methods.setdefault(path.parent.name, []).append(_read(path))
+        methods.setdefault(path.parent.name.partition("-")[0], []).append(_read(path))
     tables = {name: pd.concat(parts, ignore_index=True) for name, parts in methods.items()}
     counts = sorted({m for table in tables.values() for m in _counts(table)})
     terms = dict.fromkeys(term for table in tables.values() for term in _terms(table))

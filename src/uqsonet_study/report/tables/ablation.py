@@ -6,7 +6,7 @@ by its recipe; the first is what the others are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -17,6 +17,7 @@ from uqsonet_study.config import AblationTable, Config
 from uqsonet_study.report.names import problem_title, smoke
 from uqsonet_study.report.tables.captions import distinct
 from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
+from uqsonet_study.report.tables.costs import Logs
 from uqsonet_study.report.tables.text import Text, bold, plain, text
 
 METRICS = {
@@ -29,17 +30,15 @@ METRICS = {
 COLUMNS = "table experiment scale recipe method metric unit value pm".split()
 
 
-def ablation_table(
-    name: str, config: Config, logs: Mapping[str, Sequence[Path]]
-) -> tuple[Table, pd.DataFrame]:
+def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.DataFrame]:
     """Return a table of validation skills and its numbers in long form.
 
     Parameters
     ----------
     name : str
     config : Config
-    logs : mapping of str to sequence of Path
-        Training logs of each experiment; several may share a training.
+    logs : mapping
+        Case -> method -> training logs; several may share a training.
 
     Raises
     ------
@@ -53,9 +52,10 @@ def ablation_table(
     for experiment in experiments:
         (case,) = config.cases_of([experiment])
         (method,) = case.methods
-        if not logs.get(experiment):
+        files = logs.get(case.name, {}).get(method)
+        if not files:
             raise DataError(f"tables.{name}: no training log of {case.name}/{method}")
-        trials = pd.concat([_trials(path) for path in logs[experiment]])
+        trials = pd.concat([_trials(path) for path in files])
         about = {
             "table": f"tab:{name}",
             "experiment": experiment,

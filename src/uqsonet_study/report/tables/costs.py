@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -29,18 +28,15 @@ METRICS = {
 COLUMNS = "table experiment scale recipe method metric unit value paper".split()
 
 
-@dataclass
-class Measured:
-    """What files tell of a run."""
+Logs = Mapping[str, Mapping[str, Sequence[Path]]]
+"""Case -> method -> training logs; of an ensemble, those of its members."""
 
-    training: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
-    """(case, method trained) -> hours per trial and iterations, one entry per file."""
-    inference: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Case -> what its timing found."""
+Timings = dict[str, dict[str, Any]]
+"""Case -> what its timing found."""
 
 
 def costs_table(
-    name: str, config: Config, logs: Sequence[Path], inference: Sequence[Path]
+    name: str, config: Config, logs: Logs, inference: Sequence[Path]
 ) -> tuple[Table, pd.DataFrame]:
     """Return a table of costs and its numbers in long form.
 
@@ -48,19 +44,18 @@ def costs_table(
     ----------
     name : str
     config : Config
-    logs : sequence of Path
-        Training logs ``.../<case>/<method>/stack_<k>.csv``. A case may use those of another one
-        that trains the same model.
+    logs : mapping
+        Case -> method -> training logs; several may share one.
     inference : sequence of Path
         Timings ``.../<case>.json``.
     """
     declared = config.tables[name]
     assert isinstance(declared, CostTable)
-    measured = _read(logs, inference)
+    timings = _read(inference)
     rows = []
     for experiment in (e for e in declared.experiments if e in config.selected):
         for method in config.experiments[experiment].methods:
-            rows.append(_row(config, experiment, method, measured))
+            rows.append(_row(config, experiment, method, logs, timings))
     panel = Panel(
         plain(
             "Hours of a training (of a stack of trials, divided by their number; mean over files), "
@@ -92,13 +87,13 @@ def costs_table(
         for metric, (_, unit, _) in METRICS.items()
         if row["ours", metric] is not None
     ]
-    caption = _caption(config, measured)
+    caption = _caption(config, timings)
     table = Table(name, "Computational costs", caption, (panel,))
     return table, pd.DataFrame(records, columns=pd.Index(COLUMNS))
 
 
-def _caption(config: Config, measured: Measured) -> Text:
-    found = list(measured.inference.values())
+def _caption(config: Config, timings: Timings) -> Text:
+    found = list(timings.values())
     machines = distinct(f"{x['processor']}, {_threads(x['threads'])}" for x in found)
     answers = distinct(f"{x['samples']:,} latent samples, {x['sensors']} sensors" for x in found)
     return text(
@@ -116,28 +111,31 @@ def _threads(number: int) -> str:
     return "1 thread a job" if number == 1 else f"{number} threads a job"
 
 
-def _read(logs: Sequence[Path], inference: Sequence[Path]) -> Measured:
-    found = Measured()
-    for path in map(Path, logs):
-        try:
-            log = pd.read_csv(path, usecols=["trial", "iteration", "seconds"])
-            seconds, last = float(log["seconds"].to_list()[-1]), int(log["iteration"].to_list()[-1])
-        except (OSError, ValueError, IndexError) as error:
-            raise DataError(f"{path}: not a training log ({error})") from None
-        hours = seconds / 3600 / len(set(log["trial"].to_list()))
-        key = path.parent.parent.name, path.parent.name
-        found.training.setdefault(key, []).append((hours, last))
+def _training(path: Path) -> tuple[float, int]:
+    """Return hours per trial and iterations of a training log."""
+    try:
+        log = pd.read_csv(path, usecols=["trial", "iteration", "seconds"])
+        seconds, last = float(log["seconds"].to_list()[-1]), int(log["iteration"].to_list()[-1])
+    except (OSError, ValueError, IndexError) as error:
+        raise DataError(f"{path}: not a training log ({error})") from None
+    return seconds / 3600 / len(set(log["trial"].to_list())), last
+
+
+def _read(inference: Sequence[Path]) -> Timings:
+    found: Timings = {}
     for path in map(Path, inference):
         try:
             timed = json.loads(path.read_text(encoding="utf-8"))
             timed["seconds"] = {m: float(s) for m, s in timed["seconds"].items()}
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise DataError(f"{path}: not a timing of inference ({error})") from None
-        found.inference[path.stem] = timed
+        found[path.stem] = timed
     return found
 
 
-def _row(config: Config, experiment: str, method: str, measured: Measured) -> dict[Any, Any]:
+def _row(
+    config: Config, experiment: str, method: str, logs: Logs, timings: Timings
+) -> dict[Any, Any]:
     cases = config.cases_of([experiment])
     problem = get_problem(cases[0].problem)
     row: dict[Any, Any] = {"experiment": experiment, "section": problem.section, "method": method}
@@ -149,39 +147,26 @@ def _row(config: Config, experiment: str, method: str, measured: Measured) -> di
     for metric, (_, _, column) in METRICS.items():
         row["paper", metric] = float(printed[0][column]) if printed else None
         row["ours", metric] = None
-    runs = [run for case in cases for run in _trainings(config, case, method, measured)]
+    runs = [run for case in cases for run in _trainings(config, case, method, logs)]
     if runs:
         row["ours", "train_hours"] = fmean(hours for hours, _ in runs)
         row["ours", "iterations"] = runs[0][1]
-    timed = [measured.inference[c.name]["seconds"] for c in cases if c.name in measured.inference]
+    timed = [timings[c.name]["seconds"] for c in cases if c.name in timings]
     seconds = [found[method] for found in timed if method in found]
     if seconds:
         row["ours", "inference_seconds"] = fmean(seconds)
     return row
 
 
-def _trainings(
-    config: Config, case: Case, method: str, measured: Measured
-) -> list[tuple[float, int]]:
+def _trainings(config: Config, case: Case, method: str, logs: Logs) -> list[tuple[float, int]]:
     """Return hours per trial and iterations of a case's trainings; members add up."""
     ensemble = config.ensemble_of(case.experiment, method)
-    base = ensemble.ensemble_of if ensemble else method
     settings = config.method_of(case.name, method)
-    runs = measured.training.get((case.name, base))
-    if runs is None:
-        runs = []
-        for (name, trained), found in measured.training.items():
-            other = config.cases.get(name)
-            same = other is not None and (other.problem, other.training) == (
-                case.problem,
-                case.training,
-            )
-            if same and trained == base and config.method_of(name, base) == settings:
-                runs += found
+    runs = [_training(Path(path)) for path in logs.get(case.name, {}).get(method, [])]
     for _, iterations in runs:
         if iterations != settings.training.iterations:
             raise DataError(
-                f"the log of {base!r} for {case.name} ends at iteration {iterations}, the "
+                f"the log of {method!r} for {case.name} ends at iteration {iterations}, the "
                 f"configuration says {settings.training.iterations}"
             )
     members = ensemble.members if ensemble else 1
