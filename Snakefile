@@ -10,6 +10,7 @@ from snakemake.utils import min_version
 
 from uqsonet_study import locks
 from uqsonet_study.config import load_config
+from uqsonet_study.config.whole import FULL
 from uqsonet.errors import ConfigError
 from uqsonet_study.pipeline import Plan
 
@@ -72,11 +73,13 @@ include: "workflow/rules/report.smk"
 onstart:
     # Several jobs on one terminal would overwrite each other's progress bars.
     os.environ.update(UQSONET_BAR=str(int(workflow.cores == 1)))
-    # What is left, measured on this machine. Advice only: a failure here stops nothing. On a cluster
-    # a job takes one core, and as many run at a time as `jobs` says.
+    # What is left, measured on this machine. Advice only: a failure here stops nothing, and a run
+    # of minutes needs none. On a cluster a job takes one core, and as many run at a time as `jobs`
+    # says.
     slots = workflow.nodes or workflow.cores
-    subprocess.run(
-        ["uqsonet", "estimate", "-", "--cores", str(slots)],
-        input=CONFIG.model_dump_json().encode(),
-        check=False,
-    )
+    if CONFIG.scale == FULL:
+        subprocess.run(
+            ["uqsonet", "estimate", "-", "--cores", str(slots)],
+            input=CONFIG.model_dump_json().encode(),
+            check=False,
+        )

@@ -17,6 +17,7 @@ from uqsonet.errors import DataError
 from uqsonet.storage import (
     ArrayFile,
     Meta,
+    of_any_version,
     provenance,
     remove_debris,
     remove_numbered,
@@ -81,9 +82,9 @@ class ShardStore:
             return None
         try:
             with ArrayFile(path, "shard") as file:
-                meta = dict(file.meta)
+                meta = of_any_version(file.meta)
                 took = float(meta.pop("seconds", 0.0))
-                expected = {**self._identity, **vars(shard), **provenance()}
+                expected = {**self._identity, **vars(shard), **of_any_version(provenance())}
                 changed = sorted(
                     key for key in {*meta, *expected} if meta.get(key) != expected.get(key)
                 )

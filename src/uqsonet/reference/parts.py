@@ -18,7 +18,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.progress import ProgressBar
-from uqsonet.storage import ArrayFile, Meta, provenance, remove_numbered, write_arrays
+from uqsonet.storage import ArrayFile, Meta, of_any_version, provenance, remove_numbered, write_arrays
 
 LOG = logging.getLogger("uqsonet")
 
@@ -85,7 +85,7 @@ class Parts:
         """Return the rows of a finished part, None where it is missing, foreign or damaged."""
         try:
             with ArrayFile(self._path(start), "reference_part") as file:
-                if file.meta != self._identity:
+                if of_any_version(file.meta) != of_any_version(self._identity):
                     return None
                 data = {name: torch.from_numpy(file.read(name)) for name in file.names()}
         except DataError:

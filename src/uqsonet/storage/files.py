@@ -99,6 +99,13 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def of_any_version(meta: Meta) -> Meta:
+    """Return a header without the version of this package: whether it counts, its source tells."""
+    versions = dict(meta.get("versions", {}))
+    versions.pop(FORMAT, None)
+    return {**meta, "versions": versions}
+
+
 def provenance() -> Meta:
     """Return versions and platform: what made a file, without times, so that bytes repeat."""
     packages = ("torch", "numpy", "scipy", "h5py")

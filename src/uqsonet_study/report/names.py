@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from uqsonet.problems import get_problem
 from uqsonet_study.config import Config
 from uqsonet_study.report.tables.text import DASH, EMPTY, ERR_MEAN, ERR_STD, MEAN, STD, Text, plain
 
@@ -54,7 +53,11 @@ def method_title(method: str) -> str:
 
 def problem_title(problem: str) -> str:
     """Return the short name of a problem, the long one where there is none."""
-    return PROBLEMS.get(problem) or get_problem(problem).title
+    if problem in PROBLEMS:
+        return PROBLEMS[problem]
+    from uqsonet.problems import get_problem  # deferred: it imports torch
+
+    return get_problem(problem).title
 
 
 def smoke(config: Config) -> Text:
