@@ -18,7 +18,14 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.progress import ProgressBar
-from uqsonet.storage import ArrayFile, Meta, of_any_version, provenance, remove_numbered, write_arrays
+from uqsonet.storage import (
+    ArrayFile,
+    Meta,
+    of_any_version,
+    provenance,
+    remove_numbered,
+    write_arrays,
+)
 
 LOG = logging.getLogger("uqsonet")
 

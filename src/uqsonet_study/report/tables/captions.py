@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from uqsonet.problems import get_problem
 from uqsonet_study.config import Case, Config
 from uqsonet_study.config.evaluations import TestEvaluation
 from uqsonet_study.report.names import method_title, smoke
@@ -28,8 +29,6 @@ def distinct(values: Iterable) -> list:
 
 def opening(config: Config, cases: Sequence[Case]) -> Text:
     """Return ``Problem (section 4.1; experiment e).``, the beginning of a caption."""
-    from uqsonet.problems import get_problem  # deferred: it imports torch
-
     problems = [get_problem(name) for name in distinct(case.problem for case in cases)]
     experiments = distinct(case.experiment for case in cases)
     return text(

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from uqsonet.errors import DataError
+from uqsonet.problems import get_problem
 from uqsonet_study.config import Case, Config, CostTable
 from uqsonet_study.report.names import method_title, smoke
 from uqsonet_study.report.paper import paper_costs
@@ -136,8 +137,6 @@ def _row(
     config: Config, experiment: str, method: str, logs: Logs, timings: Timings
 ) -> dict[Any, Any]:
     cases = config.cases_of([experiment])
-    from uqsonet.problems import get_problem  # deferred: it imports torch
-
     problem = get_problem(cases[0].problem)
     row: dict[Any, Any] = {"experiment": experiment, "section": problem.section, "method": method}
     printed = [

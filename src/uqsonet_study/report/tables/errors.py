@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from uqsonet.problems import get_problem
 from uqsonet_study.config import Config
 from uqsonet_study.config.evaluations import TestEvaluation
 from uqsonet_study.report.names import BRIEF, FLOOR, METRICS, method_title
@@ -79,8 +80,6 @@ def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
         for key, found in columns.items()
         if found
     ]
-    from uqsonet.problems import get_problem  # deferred: it imports torch
-
     title = get_problem(places.cases[0].problem).title
     return Table(name, title, _caption(places), tuple(panels)), error_records(places)
 
