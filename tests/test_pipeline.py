@@ -206,7 +206,11 @@ def test_all_methods_of_a_case_can_be_scored_in_one_job(plan: Plan) -> None:
 
 def test_people_find_their_files(plan: Plan) -> None:
     rows = list(csv.DictReader(plan.listed().splitlines()))
-    mine = {(r["rule"], r["file"]) for r in rows if r["case"] == "diffusion1d_noise-noise0.5"}
+    mine = {
+        (r["rule"], f"results/{r['file']}")
+        for r in rows
+        if r["case"] == "diffusion1d_noise-noise0.5"
+    }
     name = "diffusion1d_noise-noise0.5"
     assert {file for rule, file in mine if rule == "evaluate"} == set(plan.scores(name))
     assert {file for rule, file in mine if rule == "train"} == {

@@ -12,6 +12,7 @@ import pytest
 from tests.report.conftest import make_config, summary_of
 from uqsonet.errors import DataError
 from uqsonet_study.config import Config
+from uqsonet_study.pipeline.files import Files
 from uqsonet_study.report import publish as publishing
 from uqsonet_study.report.paper import paper_cells
 from uqsonet_study.report.publish import publish
@@ -54,40 +55,45 @@ def test_weights_that_do_not_fit_are_left_out_and_named(
     summary: pd.DataFrame, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, out = finished(tmp_path / "run", summary, config), tmp_path / "out"
-    sizes = {"a/uqsonet": 10, "a/vidon": 20, "b/uqsonet": 4000, "b/vidon": 3000, "c/uqsonet": 9000}
+    sizes = {"a/uqsonet-1": 10, "a/vidon-2": 20, "b/uqsonet-3": 4000}
+    sizes |= {"b/vidon-4": 3000, "c/uqsonet-5": 9000}
     for name, size in sizes.items():
-        path = run / "train" / name / "stack_0.safetensors"
+        path = run / "train" / name / "trial_0.safetensors"
         path.parent.mkdir(parents=True)
         path.write_bytes(bytes(size))
-    stale = out / "train/c/uqsonet/stack_0.safetensors"
+    stale = out / "train/c/uqsonet-5/trial_0.safetensors"
     stale.parent.mkdir(parents=True)
     stale.write_bytes(b"of an earlier run")
     small = sum(path.stat().st_size for path in (run / "config.json", run / "tables/all.tex"))
     monkeypatch.setattr(publishing, "LARGE_BYTES", 1000)
     monkeypatch.setattr(publishing, "MOST_BYTES", small + 5000)
     publish(run, out, "a" * 40, "x")
-    there = {str(p.parent.relative_to(out / "train")) for p in out.glob("train/*/*/stack_0.*")}
-    assert there == {"a/uqsonet", "a/vidon", "b/uqsonet"}
+    there = {str(p.parent.relative_to(out / "train")) for p in out.glob("train/*/*/trial_0.*")}
+    assert there == {"a/uqsonet-1", "a/vidon-2", "b/uqsonet-3"}
     (record,) = json.loads((out / "provenance.json").read_text())["runs"].values()
-    left = [f"train/{name}/stack_0.safetensors" for name in ("b/vidon", "c/uqsonet")]
+    left = [f"train/{name}/trial_0.safetensors" for name in ("b/vidon-4", "c/uqsonet-5")]
     assert record["weights_left_out"] == left
 
 
 def test_weights_to_compare_with_and_trainings_not_asked_for_are_left_out(tmp_path: Path) -> None:
     one = {"problem": "diffusion1d", "sensors": {"counts": [1, 2]}, "methods": ["uqsonet"]}
-    experiments = {"e_1": one, "e_2": one | {"recipe": "other"}, "e_3": one}
-    experiments["e_4"] = one | {"sweep": {"training": [50, 60]}}
+    sweeps = {"e_3": one | {"training": 70}, "e_4": one | {"sweep": {"training": [50, 60]}}}
+    # One more name for the same training changes nothing.
+    experiments = {"e_1": one, "e_2": one | {"recipe": "other"}} | sweeps
     config = make_config(experiments=experiments, tables={}, select=["e_1", "e_2", "e_4"])
     run = finished(tmp_path / "run", summary_of(config, tmp_path / "scores"), config)
-    for name in config.cases:
-        for file in ("stack_0.safetensors", "stack_0.csv"):
-            path = run / "train" / name / "uqsonet" / file
+    plan = Files(config)
+    folders = {name: plan.training_name(name, "uqsonet") for name in config.cases}
+    assert folders["e_1"] == folders["e_2"] and len(set(folders.values())) == 4
+    for name in folders.values():
+        for file in ("trial_0.safetensors", "trial_0.csv"):
+            path = run / "train" / name / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(bytes(10))
     publish(run, tmp_path / "out", "a" * 40, "x")
     there = {str(p.relative_to(tmp_path / "out/train")) for p in tmp_path.glob("out/train/*/*/*")}
-    logs = {f"{name}/uqsonet/stack_0.csv" for name in config.cases if name != "e_3"}
-    assert there == logs | {"e_1/uqsonet/stack_0.safetensors"} and len(logs) == 4
+    logs = {f"{folder}/trial_0.csv" for name, folder in folders.items() if name != "e_3"}
+    assert there == logs | {f"{folders['e_1']}/trial_0.safetensors"} and len(logs) == 3
 
 
 def test_no_finished_run_and_foreign_files_are_refused(

@@ -288,13 +288,13 @@ class Files(Specs):
         return found
 
     def listed(self) -> str:
-        """Return which case reads which file, as CSV: rule, case, evaluation, method, file."""
-        lines = ["rule,case,evaluation,method,file"]
+        """Return which case reads which file, as CSV; files are those of the results folder."""
+        lines, folder = ["rule,case,evaluation,method,file"], f"{self.config.results}/"
         for case in self.config.cases_of(self.config.selected):
             name = case.name
 
             def add(rule: str, label: str, method: str, file: str, name: str = name) -> None:
-                lines.append(",".join((rule, name, label, method, file)))
+                lines.append(",".join((rule, name, label, method, file.removeprefix(folder))))
 
             add("simulate", "", "", self.functions(name))
             add("sensors", "", "", self.layouts(name))

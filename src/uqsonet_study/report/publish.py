@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ import pandas as pd
 from uqsonet.errors import DataError
 from uqsonet.simulation import processor
 from uqsonet.storage import atomic_path, file_digest, provenance, write_text
-from uqsonet_study.config import Config, load_config
+from uqsonet_study.config import Case, Config, load_config
+from uqsonet_study.pipeline.files import Files
 from uqsonet_study.report.provenance import stage_costs
 
 KEPT = (
     "config.json",
+    "jobs.csv",
     "simulate/*.json",
     "tables/*",
     "figures/*",
@@ -61,16 +64,17 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     config = _configuration(results / "config.json")
     # A folder of results may hold trainings that this run did not ask for, finished or not.
     asked = config.cases_of(config.selected)
-    left = set(config.cases) - {case.name for case in asked}
+    left = _trainings(config, config.cases.values()) - _trainings(config, asked)
     files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
-    files = [path for path in files if not (path.match("train/*/*/*") and _case(path) in left)]
+    files = [path for path in files if not (path.match("train/*/*/*") and _training(path) in left)]
     # Sweeps and experiments with a recipe of their own are there to compare: no weights.
-    compared = {
-        case.name
+    shown = [
+        case
         for case in asked
-        if config.recipe_of(case.experiment) != config.recipe
-        or config.experiments[case.experiment].sweep
-    }
+        if config.recipe_of(case.experiment) == config.recipe
+        and not config.experiments[case.experiment].sweep
+    ]
+    compared = _trainings(config, asked) - _trainings(config, shown)
     weights, left_out = _fitting(results, folder, files, left | compared)
     files += weights
     for name in left_out:  # those of an earlier run would not belong to the scores
@@ -119,14 +123,14 @@ def _fitting(
     replaced = {folder / path.relative_to(results) for path in files}
     there = [path for path in folder.rglob("*") if path.is_file() and path not in replaced]
     size = sum(path.stat().st_size for path in files)
-    found = sorted(results.glob("train/*/*/stack_0.safetensors"), key=lambda p: p.stat().st_size)
+    found = sorted(results.glob("train/*/*/trial*_0*.safetensors"), key=lambda p: p.stat().st_size)
     again = {folder / path.relative_to(results) for path in found}
     size += sum(path.stat().st_size for path in there if path not in again)
     kept, left_out = [], []
     for path in found:
         own = path.stat().st_size
-        wanted = own < LARGE_BYTES or path.parent.name == "uqsonet"
-        if wanted and _case(path) not in unwanted and size + own <= MOST_BYTES:
+        wanted = own < LARGE_BYTES or path.parent.name.startswith("uqsonet-")
+        if wanted and _training(path) not in unwanted and size + own <= MOST_BYTES:
             size += own
             kept.append(path)
         else:
@@ -134,9 +138,19 @@ def _fitting(
     return kept, left_out
 
 
-def _case(training: Path) -> str:
-    """Return the case in whose name a file of a training stands."""
-    return training.parts[-3]
+def _trainings(config: Config, cases: Iterable[Case]) -> set[str]:
+    """Return the names of the trainings that some cases ask for."""
+    files = Files(config)
+    return {
+        files.training_name(case.name, files.base(case.name, method))
+        for case in cases
+        for method in case.methods
+    }
+
+
+def _training(path: Path) -> str:
+    """Return the name of the training that a file belongs to."""
+    return "/".join(path.parts[-3:-1])
 
 
 def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
