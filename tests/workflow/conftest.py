@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from uqsonet_study.cli import read_config
+from uqsonet_study.pipeline import Plan
+
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("Snakefile", "config.yaml", "config", "workflow", "profiles", "src", "environment.yml")
 
@@ -64,6 +67,11 @@ class Project:
         table = text.split("Job stats:")[1].split("\n\n")[0]
         counts = {m[1]: int(m[2]) for m in re.finditer(r"^(\w+)\s+(\d+)$", table, re.MULTILINE)}
         return {rule: n for rule, n in counts.items() if rule not in ("total", "all")}
+
+    def plan(self, *overlays: str) -> Plan:
+        """Return the plan of a run at smoke scale, which knows where its files lie."""
+        files = ("config.yaml", "config/smoke.yaml", *overlays)
+        return Plan(read_config([self.path / file for file in files]))
 
     def copy(self, path: Path) -> "Project":
         """Return a copy of the copy, with times kept so that nothing looks newer."""
