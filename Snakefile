@@ -5,12 +5,12 @@ import os
 import subprocess
 from pathlib import Path
 
-from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 from uqsonet_study import locks
 from uqsonet_study.config import load_config
+from uqsonet_study.config.whole import FULL
 from uqsonet.errors import ConfigError
 from uqsonet_study.pipeline import Plan
 
@@ -24,19 +24,6 @@ if workflow.is_main_process:
 
 
 configfile: "config.yaml"
-
-
-# Snakemake puts an overlay's experiments first. The file's own come first here: what an overlay shares
-# with them (layouts, references, trainings) is then theirs, and is not computed twice.
-if isinstance(config.get("experiments"), dict):
-    own = [
-        e
-        for e in load_configfile("config.yaml")["experiments"]
-        if e in config["experiments"]
-    ]
-    config["experiments"] = {e: config["experiments"][e] for e in own} | config[
-        "experiments"
-    ]
 
 
 report: "workflow/report/workflow.rst"
@@ -61,9 +48,8 @@ wildcard_constraints:
     case="|".join(sorted(CONFIG.cases)),
     table="|".join([*TABLES, "none"]),
     figure="|".join([*FIGURES, "none"]),
-    method="[a-z][a-z0-9_]*",
-    evaluation="validation|paper|precise",
-    stack=r"\d+",
+    # Of a job: problem, what it is about, and a digest of what defines it.
+    name=r"\w+(/\w[\w-]*)+",
 
 
 rule all:
@@ -87,11 +73,13 @@ include: "workflow/rules/report.smk"
 onstart:
     # Several jobs on one terminal would overwrite each other's progress bars.
     os.environ.update(UQSONET_BAR=str(int(workflow.cores == 1)))
-    # What is left, measured on this machine. Advice only: a failure here stops nothing. On a cluster
-    # a job takes one core, and as many run at a time as `jobs` says.
+    # What is left, measured on this machine. Advice only: a failure here stops nothing, and a run
+    # of minutes needs none. On a cluster a job takes one core, and as many run at a time as `jobs`
+    # says.
     slots = workflow.nodes or workflow.cores
-    subprocess.run(
-        ["uqsonet", "estimate", "-", "--cores", str(slots)],
-        input=CONFIG.model_dump_json().encode(),
-        check=False,
-    )
+    if CONFIG.scale == FULL:
+        subprocess.run(
+            ["uqsonet", "estimate", "-", "--cores", str(slots)],
+            input=CONFIG.model_dump_json().encode(),
+            check=False,
+        )

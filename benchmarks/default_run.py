@@ -31,7 +31,7 @@ def rows(quick: bool) -> list[Row]:
             files = set(plan.trained(case.name, method, "safetensors")) - counted
             counted |= files
             if files:
-                stacks = plan.stacks(case.name, base).values()
+                stacks = plan.stacks(case.name, base)
                 trainings[kind] += sum(len(stack) for stack in stacks)
                 steps[kind] = meter.step(case.name, base)[0]
     found = [

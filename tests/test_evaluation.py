@@ -10,7 +10,14 @@ from uqsonet.metrics import relative_error
 from uqsonet.posterior import GaussianPosterior
 from uqsonet.seeds import torch_generator
 from uqsonet_study.config import BASELINES
-from uqsonet_study.evaluation import evaluate, load_targets, points_on, score_reference, score_set
+from uqsonet_study.evaluation import (
+    Scored,
+    evaluate,
+    load_targets,
+    points_on,
+    score_reference,
+    score_set,
+)
 from uqsonet_study.evaluation.scores import narrower_share
 from uqsonet_study.references import compute_reference
 
@@ -102,15 +109,15 @@ def with_samples(toy_files, tmp_path_factory):
 
 
 def run(files, config, reference, path, method="baselines", weights=(), **options):
+    chosen = {key: options.pop(key) for key in ("ensemble", "training") if key in options}
     evaluate(
-        method,
+        [Scored(method, weights, **chosen)],
         "paper",
         config,
         files.noise_std,
         files.seed,
         files.functions,
         reference,
-        weights,
         path,
         **options,
     )

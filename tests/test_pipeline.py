@@ -1,15 +1,27 @@
-"""Source digests and the cutting of jobs."""
+"""Which job is the same as which, and what an edit of the sources makes new."""
 
+import csv
 import json
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from uqsonet.errors import ConfigError
 from uqsonet_study.cli import read_config
-from uqsonet_study.pipeline import Plan, method_modules, source_digest
+from uqsonet_study.pipeline import Plan, model_module, source_digest
+from uqsonet_study.pipeline.sources import WITHOUT_INFLUENCE, Sources
+from uqsonet_study.pipeline.specs import RUN_BY
 
 ROOT = Path(__file__).resolve().parents[1]
+PROBLEM = "uqsonet.problems.diffusion1d"
+TRAINER, LOOP = "uqsonet.training.trainer", "uqsonet.training.loop"
+SOLVER = "uqsonet.solvers.elliptic1d"
+ESTIMATOR = "uqsonet.reference.affine"
+FIGURE = "uqsonet_study.report.figures.compare"
+STYLE = "uqsonet_study.report.figures.style"
+MODEL_OF = {name: model_module("uqsonet", name) for name in ("karhunen_loeve", "attention")}
 
 
 @pytest.fixture(scope="module")
@@ -18,37 +30,204 @@ def plan() -> Plan:
 
 
 def test_trials_are_cut_into_stacks(plan: Plan) -> None:
-    assert plan.stacks("diffusion1d", "uqsonet") == {k: [k] for k in range(5)}
+    assert plan.stacks("diffusion1d", "uqsonet") == [[k] for k in range(5)]
     jobs = plan.config.jobs.model_copy(update={"trials_per_job": 2})
     pairs = Plan(plan.config.model_copy(update={"jobs": jobs}))
-    assert pairs.stacks("diffusion1d", "uqsonet") == {0: [0, 1], 1: [2, 3], 2: [4]}
+    assert pairs.stacks("diffusion1d", "uqsonet") == [[0, 1], [2, 3], [4]]
+    files = [Path(file) for file in weights(pairs, "diffusion1d")]
+    assert [file.stem for file in files] == ["trials_0-1", "trials_2-3", "trial_4"]
+    assert {file.parent for file in files} == {Path(weights(plan, "diffusion1d")[0]).parent}
 
 
-def test_methods_are_found_by_name() -> None:
-    assert set(method_modules("vidon")) == {
-        "uqsonet.models.karhunen_loeve_vidon",
-        "uqsonet.models.attention",
+def test_models_are_found_by_method_and_architecture() -> None:
+    found = {
+        model_module(m, a) for m, a in (("vidon", "attention"), ("vidon", "karhunen_loeve_set"))
     }
-    assert set(method_modules("uqsonet")) == {
-        "uqsonet.models.karhunen_loeve",
-        "uqsonet.models.attention",
-    }
+    assert len(found | set(MODEL_OF.values())) == 4
     with pytest.raises(ConfigError, match="there are"):
-        method_modules("perceptron")
+        model_module("perceptron", "karhunen_loeve")
+    with pytest.raises(ConfigError, match="no architecture 'karhunen_loeve'; there are"):
+        model_module("vidon", "karhunen_loeve")
 
 
 def test_a_digest_follows_imports() -> None:
-    assert source_digest(["uqsonet.reference"]) != source_digest(["uqsonet.sensors"])
-    assert source_digest(["uqsonet_study.config"]) == source_digest([])
+    assert source_digest(RUN_BY["reference"]) != source_digest(RUN_BY["sensors"])
+    assert source_digest(["uqsonet_study.config"]) == source_digest(["uqsonet.errors"])
+    with pytest.raises(ModuleNotFoundError, match="elsewhere"):
+        source_digest(["uqsonet.elsewhere"])
+
+
+def test_the_modules_without_influence_are_there() -> None:
+    for module in WITHOUT_INFLUENCE:
+        base = ROOT / "src" / Path(*module.split("."))
+        assert base.with_suffix(".py").is_file() or (base / "__init__.py").is_file(), module
+
+
+class Copy:
+    """The sources in a copy that may be edited."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.before = self.digests()
+
+    def path(self, module: str) -> Path:
+        return self.root.joinpath(*module.split(".")).with_suffix(".py")
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of every kind of job, of training by architecture."""
+        digest = Sources(self.root).digest
+        kinds = {rule: [*modules] for rule, modules in RUN_BY.items() if rule != "train"}
+        for name, model in MODEL_OF.items():
+            kinds[f"train {name}"] = [*RUN_BY["train"], model]
+        found = {job: digest([*modules, PROBLEM]) for job, modules in kinds.items()}
+        return found | {"figure": digest([FIGURE])}
+
+    def changed(self, module: str, edit: Callable[[str], str]) -> set[str]:
+        """Return the jobs that an edit plans; the edit is taken back."""
+        path, before = self.path(module), self.before
+        text = path.read_text()
+        path.write_text(edit(text))
+        assert path.read_text() != text, "the edit changed nothing"
+        after = self.digests()
+        path.write_text(text)
+        return {job for job in before if before[job] != after[job]}
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
+    root = tmp_path_factory.mktemp("sources")
+    for package in ("uqsonet", "uqsonet_study"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "src" / package, root / package, ignore=ignored)
+    yield Copy(root)
+
+
+def first(old: str, new: str) -> Callable[[str], str]:
+    return lambda text: text.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "edit"),
+    [
+        ("uqsonet.version", first('"', '"1.')),
+        (LOOP, first('"the loss of trial', '"in other words: the loss of trial')),
+        (LOOP, first('"starting from scratch', '"anew')),
+        (TRAINER, lambda text: text + "\n# a comment\n"),
+        (TRAINER, first('"""', '"""In other words. ')),
+        (MODEL_OF["karhunen_loeve"], first('"""', '"""In other words. ')),
+        ("uqsonet.training.checkpoint", first("no checkpoint", "none")),
+        ("uqsonet.models.output_basis", first('"""', '"""In other words. ')),
+        ("uqsonet.modes", first("give at most", "allow no more than")),
+        ("uqsonet.storage.arrays", lambda text: text + "\nMORE = 1\n"),
+        ("uqsonet.errors", lambda text: text + "\nMORE = 1\n"),
+        (SOLVER, first("from torch", "\n\nfrom torch")),
+    ],
+)
+def test_words_versions_and_writing_plan_nothing(
+    copy: Copy, module: str, edit: Callable[[str], str]
+) -> None:
+    assert copy.changed(module, edit) == set()
+
+
+def test_a_colour_draws_and_computes_nothing(copy: Copy) -> None:
+    assert copy.changed(STYLE, lambda text: text + "\nMORE = '#123456'\n") == {"figure"}
+
+
+def added(text: str) -> str:
+    return text + "\nMORE = 1\n"
+
+
+def test_an_edit_of_a_model_plans_its_trainings_and_no_others(copy: Copy) -> None:
+    for name, model in MODEL_OF.items():
+        trained = {job for job in copy.changed(model, added) if job.startswith("train")}
+        assert trained == {f"train {name}"}
+
+
+def test_an_edit_of_the_solver_starts_at_the_beginning(copy: Copy) -> None:
+    assert {"simulate", "reference"} <= copy.changed(SOLVER, added)
+
+
+def test_no_name_depends_on_how_the_work_is_done_or_declared(plan: Plan) -> None:
+    config = plan.config
+    jobs = config.jobs.model_copy(update={"trials_per_job": 5, "checkpoint_minutes": 9})
+    experiments = dict(reversed(list(config.experiments.items())))
+    others = [
+        config.model_copy(update={"experiments": experiments}),
+        config.model_copy(update={"experiments": experiments, "select": ["poisson2d"]}),
+        config.model_copy(update={"jobs": jobs}),
+    ]
+    for other in map(Plan, others):
+        for name, case in config.cases.items():
+            assert other.layouts(name) == plan.layouts(name)
+            for method in case.methods:
+                base = plan.base(name, method)
+                assert other.training_name(name, base) == plan.training_name(name, base)
+                assert other.validation_case(name, method) in config.cases
+                judged = [
+                    p.posteriors(p.validation_case(name, method), "validation")
+                    for p in (plan, other)
+                ]
+                assert judged[0] == judged[1]
+            for label in ("validation", *case.evaluations):
+                assert other.posteriors(name, label) == plan.posteriors(name, label)
+        if other.config.jobs == config.jobs:
+            assert {n: other.scores(n) for n in config.cases} == {
+                n: plan.scores(n) for n in config.cases
+            }
+
+
+def test_a_training_is_judged_without_noise_on_the_most_counts(plan: Plan) -> None:
+    for case in ("diffusion1d_noise-noise1", "diffusion1d_size-n10000", "diffusion1d_ensemble"):
+        chosen = plan.config.cases[plan.validation_case(case, "uqsonet")]
+        assert chosen.noise_std == 0 and len(chosen.sensors.counts) == 10
+    (job, *_) = plan.trainings("diffusion1d_noise-noise1", "uqsonet")
+    assert job.parameters["noise_std"] == 0
+    assert plan.job("train", job.name).spec == job.spec
+
+
+def test_an_unknown_job_is_refused_by_name(plan: Plan) -> None:
+    with pytest.raises(ConfigError, match=r"needs no train job 'diffusion1d/uqsonet-0/trial_0'"):
+        plan.job("train", "diffusion1d/uqsonet-0/trial_0")
+
+
+def test_all_methods_of_a_case_can_be_scored_in_one_job(plan: Plan) -> None:
+    jobs = plan.config.jobs.model_copy(update={"methods_together": True})
+    other = Plan(plan.config.model_copy(update={"jobs": jobs}))
+    (job,) = other.evaluations("diffusion1d", "paper")
+    models = [(model["method"], model["weights"]) for model in job.parameters["models"]]
+    assert models == [("baselines", 0), *[("vidon", 1)] * 5, *[("uqsonet", 1)] * 5]
+    found = [
+        weight
+        for part in plan.evaluations("diffusion1d", "paper")
+        for weight in part.inputs["weights"]
+    ]
+    assert job.inputs["weights"] == found
+
+
+def test_people_find_their_files(plan: Plan) -> None:
+    rows = list(csv.DictReader(plan.listed().splitlines()))
+    mine = {
+        (r["rule"], f"results/{r['file']}")
+        for r in rows
+        if r["case"] == "diffusion1d_noise-noise0.5"
+    }
+    name = "diffusion1d_noise-noise0.5"
+    assert {file for rule, file in mine if rule == "evaluate"} == set(plan.scores(name))
+    assert {file for rule, file in mine if rule == "train"} == {
+        *weights(plan, name),
+        *plan.trained(name, "uqsonet", "csv"),
+    }
+    assert ("sensors", plan.layouts(name)) in mine
+    assert {r["case"] for r in rows} == {c.name for c in plan.config.cases_of(plan.config.selected)}
 
 
 def test_training_does_not_depend_on_the_number_of_trials(plan: Plan) -> None:
     changed = plan.config.experiments["diffusion1d"].model_copy(update={"trials": 9})
     experiments = plan.config.experiments | {"diffusion1d": changed}
     other = Plan(plan.config.model_copy(update={"experiments": experiments}))
-    arguments = ("diffusion1d", "uqsonet", 0)
-    assert plan.train(*arguments) == other.train(*arguments)
-    assert json.loads(plan.train(*arguments))["trials"] == [0]
+    ours, theirs = (p.trainings("diffusion1d", "uqsonet") for p in (plan, other))
+    assert ours == theirs[: len(ours)] and len(theirs) == 9
+    assert json.loads(ours[0].spec)["trials"] == [0]
 
 
 def test_what_only_an_ablation_reads_is_not_scored_on_test_sets() -> None:
@@ -91,7 +270,9 @@ def test_cases_share_what_is_the_same(plan: Plan) -> None:
 def test_members_of_an_ensemble_are_the_trials_of_its_method(plan: Plan) -> None:
     members = weights(plan, "diffusion1d_ensemble", "deep_ensemble")
     assert members == weights(plan, "diffusion1d", "vidon") and len(members) == 5
-    assert plan.weights_scored("diffusion1d_ensemble", "deep_ensemble", 0) == members
+    jobs = plan.evaluations("diffusion1d_ensemble", "paper")
+    (job,) = (j for j in jobs if j.parameters["models"][0]["method"] == "deep_ensemble")
+    assert job.inputs["weights"] == members
     ours = {f for f in plan.scores("diffusion1d_ensemble") if "uqsonet" in f}
     assert ours <= set(plan.scores("diffusion1d"))
     assert sum("deep_ensemble" in f for f in plan.scores("diffusion1d_ensemble")) == 2
@@ -123,7 +304,7 @@ def test_one_more_noise_level_changes_no_other_job(plan: Plan) -> None:
     for case in plan.config.cases:
         assert other.scores(case) == plan.scores(case)
         for label in plan.config.cases[case].evaluations:
-            assert other.evaluate(case, label, "uqsonet") == plan.evaluate(case, label, "uqsonet")
+            assert other.evaluations(case, label) == plan.evaluations(case, label)
     assert other.report(
         "uqsonet_study.report.tables.write", ["poisson2d"], table="2d-pde-error"
     ) == (plan.report("uqsonet_study.report.tables.write", ["poisson2d"], table="2d-pde-error"))

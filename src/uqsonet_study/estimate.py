@@ -26,7 +26,7 @@ from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler
 from uqsonet_study.config import Config, Evaluation, EvaluationConfig
 from uqsonet_study.layouts import uniform_layouts
-from uqsonet_study.pipeline import TOGETHER, Plan
+from uqsonet_study.pipeline import UNTRAINED, Plan
 
 CLOSED_FORM_SECONDS = 0.1
 """Exact moments of one set on 101 x 101 points."""
@@ -238,18 +238,13 @@ def estimate(config: Config, root: Path) -> list[Cost]:
         pairs = data.training + data.validation + data.test
         # Jobs that several cases share are one entry here, as they are one file.
         jobs["simulate"][plan.functions(case.name)] = _pair_seconds(case.problem) * pairs
+        needed: list[tuple[str, Evaluation]] = [(case.name, label) for label in case.evaluations]
         for method in case.methods:
-            base = plan.base(case.name, method)
-            stacks = plan.stacks(case.name, base).values()
-            files = plan.trained(case.name, method, "safetensors")
-            each = meter.training(case.name, base)
-            jobs["train"] |= {f: each * len(s) for f, s in zip(files, stacks, strict=True)}
-        judges = {o for m in case.methods for o in plan.trained_in(case.name, m).values()}
-        needed: list[tuple[str, Evaluation]] = []
-        for name in sorted(judges):
-            needed.append((name, "validation"))
-        for label in case.evaluations:
-            needed.append((case.name, label))
+            each = meter.training(case.name, plan.base(case.name, method))
+            for job in plan.trainings(case.name, method):
+                file = plan.file("train", job.name, "safetensors")
+                jobs["train"][file] = each * len(job.parameters["trials"])
+            needed.append((plan.validation_case(case.name, method), "validation"))
         for name, label in needed:
             evaluation = config.evaluation_of(name, label)
             sets = evaluation.sets * len(config.cases[name].sensors.counts)
@@ -261,12 +256,16 @@ def estimate(config: Config, root: Path) -> list[Cost]:
             points = len(get_problem(case.problem).training_grid()[1])
             score = SCORE_SECONDS[0] + SCORE_SECONDS[1] * points
             score += evaluation.wasserstein * WASSERSTEIN_SECONDS
-            for file, method, trials in plan.evaluations(case.name, label):
-                each = score + evaluation.model_samples * 1e-6
-                if method != TOGETHER:
-                    each = score + meter.answer(case.name, method, evaluation.model_samples)
-                fitting = method == TOGETHER and _cokriging_seconds(case.problem) * case.training
-                jobs["evaluate"][file] = sets * each * trials + fitting
+            for job in plan.evaluations(case.name, label):
+                spent = 0.0
+                for scored in job.parameters["models"]:
+                    method = scored["method"]
+                    if method == UNTRAINED:
+                        spent += _cokriging_seconds(case.problem) * case.training + sets * score
+                        continue
+                    answer = meter.answer(case.name, method, evaluation.model_samples)
+                    spent += sets * (score + answer) * scored["predictors"]
+                jobs["evaluate"][plan.file("evaluate", job.name, "csv")] = spent
     return [
         Cost(
             stage,

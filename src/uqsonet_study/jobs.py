@@ -40,9 +40,9 @@ def job(snakemake: Any, threads: int | None = None) -> Iterator[dict[str, Any]]:
 @contextmanager
 def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
     """Do all of `job` for a script without a specification."""
-    import torch
-
-    torch.set_num_threads(max(1, threads or snakemake.threads))
+    torch = sys.modules.get("torch")  # a job that has not imported it has no use for it
+    if torch is not None:
+        torch.set_num_threads(max(1, threads or snakemake.threads))
     handler: logging.Handler | None = None
     start = time.monotonic()
     try:

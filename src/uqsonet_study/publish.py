@@ -24,6 +24,7 @@ from uqsonet_study.report.provenance import stage_costs
 
 KEPT = (
     "config.json",
+    "jobs.csv",
     "simulate/*.json",
     "tables/*",
     "figures/*",

@@ -27,24 +27,32 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.workflow.conftest import Project, fresh_copy
+from tests.workflow.conftest import ROOT, Project, fresh_copy
 from uqsonet_study.check import check_path
+from uqsonet_study.cli import read_config
+from uqsonet_study.pipeline import Plan
 
 HERE = Path(__file__).resolve().parent
 RESULTS = Path("results/tiny")
 CONFIGS = ("--configfile", "config/smoke.yaml", "config/tiny.yaml")
 FINAL = (str(RESULTS / "tables/all.tex"),)
 PHASES = ("open", "write", "sync", "rename", "renamed")
+PLAN = Plan(read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml", HERE / "tiny.yaml"]))
+
+
+def _below(*files: str) -> tuple[str, ...]:
+    return tuple(str(Path(file).relative_to(RESULTS)) for file in files)
+
+
+CASE, METHOD = "diffusion1d", "uqsonet"
 STAGES: dict[str, tuple[str, ...]] = {
-    "simulate": ("simulate/diffusion1d.h5",),
-    "sensors": ("sensors/diffusion1d.h5",),
-    "reference": tuple(f"reference/diffusion1d/{e}.h5" for e in ("validation", "paper", "precise")),
-    "train": ("train/diffusion1d/uqsonet/stack_0.safetensors",),
-    "evaluate": tuple(
-        f"evaluate/diffusion1d/{e}/{m}/stack_0.csv"
-        for e in ("paper", "precise")
-        for m in ("uqsonet", "baselines")
+    "simulate": _below(PLAN.functions(CASE)),
+    "sensors": _below(PLAN.layouts(CASE)),
+    "reference": _below(
+        *(PLAN.posteriors(CASE, label) for label in ("validation", "paper", "precise"))
     ),
+    "train": _below(*PLAN.trained(CASE, METHOD, "safetensors")),
+    "evaluate": _below(*PLAN.scores(CASE)),
     "report": (
         "summary/diffusion1d.csv",
         "scorecard.csv",
@@ -53,7 +61,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     ),
 }
 COLUMNS = ("stage", "target", "phase", "at", "seconds", "moment", "debris", "resumed", "same")
-TIMES = ("simulate/diffusion1d.json", "train/diffusion1d/uqsonet/stack_0.csv")
+TIMES = ("simulate/diffusion1d.json", *_below(*PLAN.trained(CASE, METHOD, "csv")))
 """Hold measured times. The second is compared without them."""
 
 

@@ -76,8 +76,8 @@ def test_the_workflow_reads_tags_as_little(project: Project, tmp_path: Path) -> 
     "target",
     [
         "results/simulate/../../outside.h5",
-        "results/train/diffusion1d/../../../outside/stack_0.safetensors",
-        "results/evaluate/diffusion1d/paper/../../../../outside/stack_0.csv",
+        "results/train/diffusion1d/../../../outside/trial_0.safetensors",
+        "results/evaluate/diffusion1d/paper/../../../../outside/trial_0.csv",
         "results/tables/../../outside.tex",
         "/tmp/simulate/diffusion1d.h5",
         "results/summary/diffusion1d;touch outside.csv",

@@ -52,8 +52,11 @@ def make_config(**changes: Any) -> Config:
     raw |= changes
     methods = {name for e in raw["experiments"].values() for name in e["methods"]}
     entry: dict[str, Any] = dict.fromkeys(methods, method)
+    entry["vidon"] = method | {
+        "network": method["network"] | {"architecture": "karhunen_loeve_set"}
+    }
     if "deep_ensemble" in methods:
-        entry |= {"deep_ensemble": {"ensemble_of": "vidon", "members": 5}, "vidon": method}
+        entry["deep_ensemble"] = {"ensemble_of": "vidon", "members": 5}
     raw["recipes"] = {
         recipe: dict.fromkeys(raw["problems"], entry) for recipe in {raw["recipe"], "other"}
     }

@@ -24,6 +24,7 @@ from uqsonet_study.cli import read_config
 from uqsonet_study.config import Config
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.summary import summarise
+from uqsonet_study.report.tables.costs import Logs
 from uqsonet_study.report.tables.write import all_tables, write_table
 
 NAME = "1d-pde-error"
@@ -35,7 +36,7 @@ def write(
     folder: Path,
     name: str = NAME,
     summary: pd.DataFrame | None = None,
-    logs: dict[str, list[Path]] | None = None,
+    logs: Logs | None = None,
     inference: list[Path] | None = None,
 ) -> str:
     """Write a table from synthetic scores, by default of all its cases; returns the LaTeX."""
@@ -271,7 +272,7 @@ def test_cut_lines_are_columns(tmp_path: Path) -> None:
 def measured(tmp_path: Path) -> Measured:
     """Logs of two stacks of two trials, and a timing, for every case of the cost table."""
     config, timings = whole_config(), []
-    logs: dict[str, list[Path]] = {}
+    logs: dict[str, dict[str, list[Path]]] = {}
     for case in config.cases_of(config.tables["training-cost"].experiments):
         for method in case.methods:
             last = config.method_of(case.name, method).training.iterations
@@ -281,7 +282,7 @@ def measured(tmp_path: Path) -> Measured:
                 rows = [(t, i * last // 2, i * seconds / 2, 0.1) for i in (1, 2) for t in (0, 1)]
                 columns = pd.Index(["trial", "iteration", "seconds", "loss"])
                 pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
-                logs.setdefault(case.experiment, []).append(path)
+                logs.setdefault(case.name, {}).setdefault(method, []).append(path)
         timing = {"seconds": dict.fromkeys(case.methods, 0.0125), "samples": 1000, "sensors": 4}
         path = tmp_path / "inference" / f"{case.name}.json"
         path.parent.mkdir(exist_ok=True)
@@ -314,7 +315,7 @@ def test_costs_without_a_run_are_the_papers(tmp_path: Path) -> None:
 
 def test_a_log_of_another_training_is_refused(measured: Measured, tmp_path: Path) -> None:
     config, logs, _ = measured
-    path = logs["diffusion1d"][0]
+    path = logs["diffusion1d"]["vidon"][0]
     path.write_text(path.read_text().replace(",8000,", ",7000,"))
     with pytest.raises(DataError, match="ends at iteration 7000"):
         write(config, tmp_path, "training-cost", None, logs)
@@ -326,7 +327,7 @@ def test_a_foreign_log_is_refused(tmp_path: Path, content: str) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(content)
     with pytest.raises(DataError, match=r"stack_0\.csv: not a training log"):
-        write(whole_config(), tmp_path, "training-cost", None, {"diffusion1d": [path]})
+        write(whole_config(), tmp_path, "training-cost", None, {"diffusion1d": {"vidon": [path]}})
 
 
 def test_networks_beside_the_papers(tmp_path: Path) -> None:
@@ -493,9 +494,9 @@ def ablation_config() -> Config:
     return read_config([ROOT / "config.yaml", ROOT / "config/ablation.yaml"])
 
 
-def ablation_logs(config: Config, folder: Path) -> dict[str, list[Path]]:
+def ablation_logs(config: Config, folder: Path) -> dict[str, dict[str, list[Path]]]:
     """Logs of two counts; the std of `few_inputs` is worst at m = 2."""
-    logs: dict[str, list[Path]] = {}
+    logs: dict[str, dict[str, list[Path]]] = {}
     for experiment in config.selected:
         for trial in range(3):
             path = folder / "train" / experiment / "uqsonet" / f"stack_{trial}.csv"
@@ -504,7 +505,7 @@ def ablation_logs(config: Config, folder: Path) -> dict[str, list[Path]]:
             rows = [(trial, i, 30.0 * i, 0.5 + trial / 10, 0.9, 0.8, low) for i in (1, 2)]
             names = "trial iteration seconds skill_mean_1 skill_mean_2 skill_std_1 skill_std_2"
             pd.DataFrame(rows, columns=pd.Index(names.split())).to_csv(path, index=False)
-            logs.setdefault(experiment, []).append(path)
+            logs.setdefault(experiment, {}).setdefault("uqsonet", []).append(path)
     return logs
 
 
@@ -521,19 +522,12 @@ def test_an_ablation_averages_the_last_skills_of_each_recipe(tmp_path: Path) -> 
     compiles(config, tmp_path, "ablation")
 
 
-def test_an_ablation_reads_trainings_in_another_name(tmp_path: Path) -> None:
+def test_an_ablation_shares_the_trainings_of_the_default_run() -> None:
     """The recipe itself is trained in the default run; here it has no training of its own."""
-    config = ablation_config()
-    plan = Plan(config)
-    files = plan.logs("ablation")["diffusion1d_tuned"]
+    plan = Plan(ablation_config())
+    files = plan.logs("ablation")["diffusion1d_tuned"]["uqsonet"]
     assert files == plan.trained("diffusion1d", "uqsonet", "csv")[:3]
     assert set(files) < set(plan.table_inputs("ablation")["logs"])
-    logs = ablation_logs(config, tmp_path)
-    moved = logs["diffusion1d_tuned"][0].parents[1].rename(tmp_path / "train" / "diffusion1d")
-    logs["diffusion1d_tuned"] = sorted(moved.glob("*/*.csv"))
-    write(config, tmp_path, "ablation", None, logs)
-    table = pd.read_csv(tmp_path / "ablation.csv").set_index(["experiment", "metric"])
-    assert table.loc[("diffusion1d_tuned", "skill_mean"), "value"] == pytest.approx(0.75)
 
 
 def test_an_ablation_without_a_log_is_refused(tmp_path: Path) -> None:
@@ -543,7 +537,7 @@ def test_an_ablation_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no training log of diffusion1d_tuned/uqsonet"):
         write(config, tmp_path, "ablation", None, logs)
     logs = ablation_logs(config, tmp_path)
-    logs["diffusion1d_tuned"][0].write_text("trial,iteration\n")
+    logs["diffusion1d_tuned"]["uqsonet"][0].write_text("trial,iteration\n")
     with pytest.raises(DataError, match="not a training log"):
         write(config, tmp_path, "ablation", None, logs)
 

@@ -13,16 +13,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from snakemake.utils import update_config
 
 from tests.workflow.conftest import ROOT, Project, fresh_copy
+from uqsonet_study.config import load_config
+from uqsonet_study.pipeline import Plan
 
 SCRIPT = ROOT / "tests/slurm/cluster.sh"
 RESULTS = Path("results/smoke")
-WEIGHTS = RESULTS / "train/diffusion1d/uqsonet/stack_0.safetensors"
-SCORES = RESULTS / "evaluate/diffusion1d/paper/uqsonet/stack_0.csv"
-CHECKPOINT = RESULTS / "state/diffusion1d/uqsonet/stack_0.safetensors"
-TRAIN_LOG = RESULTS / "logs/train/diffusion1d/uqsonet/stack_0.log"
-
 SMALL = {
     "select": ["diffusion1d"],
     "problems": {"diffusion1d": {"training": 2000, "validation": 5, "test": 5}},
@@ -43,6 +41,21 @@ SMALL = {
     "jobs": {"checkpoint_minutes": 0.01},
 }
 """Six jobs from the data to one model's scores."""
+
+
+def _small_plan() -> Plan:
+    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    update_config(raw, yaml.safe_load((ROOT / "config/smoke.yaml").read_text()))
+    update_config(raw, SMALL)
+    return Plan(load_config(raw))
+
+
+PLAN = _small_plan()
+WEIGHTS = Path(PLAN.trained("diffusion1d", "uqsonet", "safetensors")[0])
+SCORES = Path(PLAN.scores("diffusion1d")[0])
+TRAINING = WEIGHTS.relative_to(RESULTS).with_suffix("")
+CHECKPOINT = RESULTS / f"state/{TRAINING}.safetensors"
+TRAIN_LOG = RESULTS / f"logs/{TRAINING}.log"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

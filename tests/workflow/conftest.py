@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from uqsonet_study.cli import read_config
+from uqsonet_study.pipeline import Plan
+
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("Snakefile", "config.yaml", "config", "workflow", "profiles", "src", "environment.yml")
 
@@ -70,6 +73,11 @@ class Project:
         result = self.smoke(*overlays, dry=True)
         jobs = (result.stdout + result.stderr).split("rule figure:")[1:]
         return {found[1] for job in jobs if (found := re.search(r"wildcards: figure=(\S+)", job))}
+
+    def plan(self, *overlays: str) -> Plan:
+        """Return the plan of a run at smoke scale, which knows where its files lie."""
+        files = ("config.yaml", "config/smoke.yaml", *overlays)
+        return Plan(read_config([self.path / file for file in files]))
 
     def copy(self, path: Path) -> "Project":
         """Return a copy of the copy, with times kept so that nothing looks newer."""

@@ -18,7 +18,7 @@ from tests.workflow.conftest import Project, fresh_copy
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 SMOKE = Path("results/smoke")
 SINGLE = "config/single.yaml"
-"""One trial a job, as in the full run."""
+"""One trial of one method a job, as in the full run."""
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -31,7 +31,7 @@ def edit(path: Path, old: str, new: str) -> None:
 def single(request: pytest.FixtureRequest) -> None:
     if "editable" in request.fixturenames:
         path = request.getfixturevalue("editable").path / SINGLE
-        path.write_text("jobs: {trials_per_job: 1}\n")
+        path.write_text("jobs: {trials_per_job: 1, methods_together: false}\n")
 
 
 def overlay(project: Project, values: dict) -> str:
@@ -52,6 +52,7 @@ def test_every_promised_file_is_there(finished: Project) -> None:
         "report.html",
         "scorecard.csv",
         "config.json",
+        "jobs.csv",
         "figures/diffusion1d_data.pdf",
         "figures/diffusion1d_data.png",
         "figures/1d-pde-plot.pdf",
@@ -117,10 +118,12 @@ def test_another_number_of_cores_or_checkpoint_interval_reruns_no_training(
     assert set(editable.planned(extra)) <= {"save_config", "all_tables", "page"}
 
 
-def test_a_comment_or_docstring_reruns_nothing(editable: Project) -> None:
+def test_a_comment_a_message_or_a_version_reruns_nothing(editable: Project) -> None:
     source = editable.path / "src/uqsonet"
     edit(source / "nn/uqsonet.py", "import torch\n", "import torch  # a comment\n")
     edit(source / "nn/kriging.py", '"""UQ-SONet on a', '"""A better word for UQ-SONet on a')
+    edit(source / "training/loop.py", '"the loss of trial', '"in other words: the loss of trial')
+    edit(source / "version.py", '"', '"1.')
     edit(source / "solvers/elliptic1d.py", "from torch", "\n\nfrom torch")
     script = editable.path / "workflow/scripts/train.py"
     script.write_text(script.read_text() + "\n# a comment\n")
@@ -167,7 +170,7 @@ def test_one_more_noise_level_adds_its_reference_and_scores(editable: Project) -
     levels = {"noise_std": [0.1, 0.3, 0.5, 0.7, 1.0, 2.0]}
     extra = overlay(editable, {"experiments": {"diffusion1d_noise": levels}})
     planned = editable.planned(extra)
-    assert planned["reference"] == 2 and planned["evaluate"] == 4
+    assert planned["reference"] == 2 and planned["evaluate"] == 2
     assert not {"train", "simulate", "sensors"} & set(planned)
     assert planned["summary"] == 1 and planned["table"] == 1  # and no other table
     result = editable.smoke(extra)
@@ -206,14 +209,12 @@ def test_clustered_sensors_are_pictured(editable: Project) -> None:
 
 def test_one_and_two_cores_give_the_same_bytes(finished: Project, tmp_path: Path) -> None:
     single = fresh_copy(tmp_path / "single")
-    targets = tuple(
-        str(SMOKE / name)
-        for name in (
-            "simulate/diffusion1d.h5",
-            "sensors/diffusion1d.h5",
-            "reference/diffusion1d/paper.h5",
-            "train/diffusion1d/uqsonet/stack_0.safetensors",
-        )
+    plan = single.plan()
+    targets = (
+        plan.functions("diffusion1d"),
+        plan.layouts("diffusion1d"),
+        plan.posteriors("diffusion1d", "paper"),
+        *plan.trained("diffusion1d", "uqsonet", "safetensors"),
     )
     result = single.smoke(targets=targets, cores=1)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -244,6 +245,14 @@ def test_a_bad_configuration_ends_at_once_with_its_key(
     assert "Traceback" not in result.stdout + result.stderr
 
 
+def test_a_job_that_nothing_needs_is_refused_by_name(editable: Project) -> None:
+    target = str(SMOKE / "train/diffusion1d/uqsonet-00000000/trial_0.safetensors")
+    result = editable.smoke(targets=(target,), dry=True)
+    assert result.returncode != 0
+    message = "needs no train job 'diffusion1d/uqsonet-00000000/trial_0'"
+    assert message in result.stdout + result.stderr
+
+
 def test_more_sensors_than_grid_points_are_refused(editable: Project) -> None:
     values = {"experiments": {"diffusion1d": {"sensors": {"counts": [2, 4, 7, 10, 402]}}}}
     before = (editable.path / SMOKE / "simulate/diffusion1d.h5").read_bytes()
@@ -256,15 +265,16 @@ def test_more_sensors_than_grid_points_are_refused(editable: Project) -> None:
 @pytest.mark.parametrize("damage", ["nan", "truncated"])
 def test_damaged_data_stops_the_jobs_that_read_it(editable: Project, damage: str) -> None:
     path = editable.path / SMOKE / "simulate/diffusion1d.h5"
-    weights = editable.path / SMOKE / "train/diffusion1d/vidon/stack_0.safetensors"
+    plan = editable.plan()
+    weights = editable.path / plan.trained("diffusion1d", "vidon", "safetensors")[0]
     kept = weights.read_bytes()
     if damage == "nan":
         with h5py.File(path, "r+") as file:
             file["training/kappa"][3, 7] = float("nan")
     else:
         path.write_bytes(path.read_bytes()[:100_000])
-    target = str(SMOKE / "train/diffusion1d/uqsonet/stack_0.safetensors")
-    result = editable.smoke(targets=(target,))
+    targets = tuple(plan.trained("diffusion1d", "uqsonet", "safetensors"))
+    result = editable.smoke(targets=targets)
     assert result.returncode != 0
     output = result.stdout + result.stderr
     assert "results/smoke/simulate/diffusion1d.h5" in output
@@ -294,10 +304,11 @@ def test_a_new_problem_and_a_new_method_need_one_file_each(editable: Project) ->
                 "sensors": {"counts": [1, 2], "pool": 100},
                 "methods": ["other"],
                 "trials": 1,
+                "evaluations": ["paper"],
             }
         },
         "recipes": {"tuned": {"reaction1d": {"other": recipe}}},
     }
-    target = str(SMOKE / "evaluate/reaction/paper/other/stack_0.csv")
+    target = str(SMOKE / "summary/reaction.csv")
     result = editable.smoke(overlay(editable, values), targets=(target,))
     assert result.returncode == 0, result.stdout + result.stderr

@@ -1,16 +1,17 @@
-# Scores against the references: learned methods by stack, baselines and the reference itself once.
+# Scores against the references: learned methods by stack, baselines and the reference itself once,
+# or all that a case asks for in one job.
 # And the time of one answer, measured.
 
 
 rule evaluate:
     input:
-        functions=lambda w: PLAN.functions(w.case),
-        reference=lambda w: PLAN.posteriors(w.case, w.evaluation),
-        weights=lambda w: PLAN.weights_scored(w.case, w.method, int(w.stack)),
+        functions=input_of("evaluate", "functions"),
+        reference=input_of("evaluate", "reference"),
+        weights=input_of("evaluate", "weights"),
     output:
-        f"{RESULTS}/evaluate/{{case}}/{{evaluation}}/{{method}}/stack_{{stack}}.csv",
+        f"{RESULTS}/evaluate/{{name}}.csv",
     log:
-        f"{RESULTS}/logs/evaluate/{{case}}/{{evaluation}}/{{method}}/stack_{{stack}}.log",
+        f"{RESULTS}/logs/evaluate/{{name}}.log",
     conda:
         "../../environment.yml"
     threads: 1
@@ -18,14 +19,14 @@ rule evaluate:
         mem_mb=growing(4000),
         runtime=growing(60),
     params:
-        spec=lambda w: PLAN.evaluate(w.case, w.evaluation, w.method),
+        spec=spec_of("evaluate"),
     script:
         "../scripts/evaluate.py"
 
 
 rule inference:
     input:
-        lambda w: PLAN.answering(w.case),
+        input_of("inference", "weights"),
     output:
         f"{RESULTS}/inference/{{case}}.json",
     log:
@@ -37,6 +38,6 @@ rule inference:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=lambda w: PLAN.inference(w.case),
+        spec=spec_of("inference"),
     script:
         "../scripts/inference.py"

@@ -4,20 +4,20 @@
 
 rule reference:
     input:
-        functions=lambda w: PLAN.functions(w.case),
-        sensors=lambda w: PLAN.layouts(w.case),
+        functions=input_of("reference", "functions"),
+        sensors=input_of("reference", "sensors"),
     output:
-        f"{RESULTS}/reference/{{case}}/{{evaluation}}.h5",
+        f"{RESULTS}/reference/{{name}}.h5",
     log:
-        f"{RESULTS}/logs/reference/{{case}}/{{evaluation}}.log",
+        f"{RESULTS}/logs/reference/{{name}}.log",
     conda:
         "../../environment.yml"
-    threads: lambda w: CONFIG.experiments[CONFIG.cases[w.case].experiment].reference_workers
+    threads: lambda w: found("reference")(w).workers
     resources:
         mem_mb=growing(4000),
-        runtime=lambda w, attempt: attempt * (480 if w.evaluation == "precise" else 60),
+        runtime=lambda w, attempt: attempt * (480 if "/precise-" in w.name else 60),
     params:
-        spec=lambda w: PLAN.reference(w.case, w.evaluation),
-        state=f"{RESULTS}/state/reference/{{case}}/{{evaluation}}",
+        spec=spec_of("reference"),
+        state=f"{RESULTS}/state/reference/{{name}}",
     script:
         "../scripts/reference.py"

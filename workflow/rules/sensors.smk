@@ -1,11 +1,11 @@
-# Pregenerated sensor layouts of a case, and of those that need the same.
+# Pregenerated sensor layouts.
 
 
 rule sensors:
     output:
-        f"{RESULTS}/sensors/{{case}}.h5",
+        f"{RESULTS}/sensors/{{name}}.h5",
     log:
-        f"{RESULTS}/logs/sensors/{{case}}.log",
+        f"{RESULTS}/logs/sensors/{{name}}.log",
     conda:
         "../../environment.yml"
     threads: 1
@@ -13,6 +13,6 @@ rule sensors:
         mem_mb=growing(1000),
         runtime=growing(30),
     params:
-        spec=lambda w: PLAN.sensors(w.case),
+        spec=spec_of("sensors"),
     script:
         "../scripts/sensors.py"

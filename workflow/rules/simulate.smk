@@ -1,9 +1,11 @@
-# The merged configuration beside its results, and the functions of every problem.
+# The merged configuration beside its results, which case reads which file, and the functions of
+# every problem.
 
 
 rule save_config:
     output:
-        f"{RESULTS}/config.json",
+        config=f"{RESULTS}/config.json",
+        jobs=f"{RESULTS}/jobs.csv",
     log:
         f"{RESULTS}/logs/save_config.log",
     localrule: True
@@ -14,7 +16,8 @@ rule save_config:
         mem_mb=500,
         runtime=5,
     params:
-        text=CONFIG.model_dump_json(indent=2),
+        config=CONFIG.model_dump_json(indent=2) + "\n",
+        jobs=PLAN.listed(),
     script:
         "../scripts/save_config.py"
 
@@ -35,7 +38,7 @@ rule simulate:
         runtime=growing(60),
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
-        spec=lambda w: PLAN.simulate(w.problem),
+        spec=spec_of("simulate"),
         state=f"{RESULTS}/state/simulate/{{problem}}",
     script:
         "../scripts/simulate.py"

@@ -4,14 +4,14 @@
 
 rule train:
     input:
-        functions=lambda w: PLAN.functions(w.case),
-        sensors=lambda w: PLAN.layouts(w.case),
-        reference=lambda w: PLAN.posteriors(w.case, "validation"),
+        functions=input_of("train", "functions"),
+        sensors=input_of("train", "sensors"),
+        reference=input_of("train", "reference"),
     output:
-        weights=f"{RESULTS}/train/{{case}}/{{method}}/stack_{{stack}}.safetensors",
-        log=f"{RESULTS}/train/{{case}}/{{method}}/stack_{{stack}}.csv",
+        weights=f"{RESULTS}/train/{{name}}.safetensors",
+        log=f"{RESULTS}/train/{{name}}.csv",
     log:
-        f"{RESULTS}/logs/train/{{case}}/{{method}}/stack_{{stack}}.log",
+        f"{RESULTS}/logs/train/{{name}}.log",
     conda:
         "../../environment.yml"
     threads: 1
@@ -20,7 +20,7 @@ rule train:
         runtime=growing(240),
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
-        spec=lambda w: PLAN.train(w.case, w.method, int(w.stack)),
-        state=f"{RESULTS}/state/{{case}}/{{method}}/stack_{{stack}}.safetensors",
+        spec=spec_of("train"),
+        state=f"{RESULTS}/state/train/{{name}}.safetensors",
     script:
         "../scripts/train.py"

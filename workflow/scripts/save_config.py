@@ -1,4 +1,4 @@
-"""Keep the merged configuration beside the results it made."""
+"""Keep beside the results the configuration that made them, and which case reads which file."""
 
 from pathlib import Path
 
@@ -6,4 +6,5 @@ from uqsonet.storage.files import write_text
 from uqsonet_study.jobs import frame
 
 with frame(snakemake):
-    write_text(Path(snakemake.output[0]), snakemake.params.text + "\n")
+    write_text(Path(snakemake.output.config), snakemake.params.config)
+    write_text(Path(snakemake.output.jobs), snakemake.params.jobs)

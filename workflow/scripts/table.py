@@ -16,6 +16,9 @@ with job(snakemake) as spec:
         Path(snakemake.output.csv),
         Path(snakemake.output.json),
         summaries=[pd.read_csv(path) for path in snakemake.input.get("summaries", [])],
-        logs={name: [Path(f) for f in files] for name, files in spec["logs"].items()},
+        logs={
+            case: {method: [Path(f) for f in files] for method, files in of.items()}
+            for case, of in spec["logs"].items()
+        },
         inference=[Path(path) for path in snakemake.input.get("inference", [])],
     )

@@ -7,24 +7,28 @@ import json
 import struct
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import safetensors
-import safetensors.torch
-from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.storage.files import FORMAT, SCHEMA, Meta, array_digest, atomic_path, system_error
 
+if TYPE_CHECKING:
+    from torch import Tensor  # deferred: whoever reads no weights has no use for torch
+
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
     """Write tensors and a JSON header as safetensors, atomically."""
+    from safetensors.torch import save_file
+
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     content = {"schema": SCHEMA, "sha256": _tensors_digest(ready, meta), "meta": meta}
     # One key only: safetensors writes several in an order that differs from run to run.
     header = {FORMAT: json.dumps(content, sort_keys=True)}
     with atomic_path(path) as temporary:
         try:
-            safetensors.torch.save_file(ready, temporary, metadata=header)
+            save_file(ready, temporary, metadata=header)
         except safetensors.SafetensorError as error:  # its way to say that the disk is full
             raise system_error(error) or DataError(f"{path}: {error}") from None
 

@@ -32,6 +32,10 @@ class JobsConfig(Section):
     """How work is cut into jobs."""
 
     trials_per_job: int = Field(default=1, ge=1, le=64, description="Trials stacked in a job.")
+    methods_together: bool = Field(
+        default=False,
+        description="Score all methods of a case in one job: fewer processes, less in parallel.",
+    )
     checkpoint_minutes: float = Field(default=2.0, gt=0, description="Time between checkpoints.")
     device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="Torch device.")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,58 +37,74 @@ LOG_EVERY = 200
 """Observation sets between log lines."""
 
 
+@dataclass(frozen=True)
+class Scored:
+    """What an evaluation scores.
+
+    Attributes
+    ----------
+    method : str
+        ``baselines`` stands for both baselines and, as ``reference``, an independent reference
+        draw.
+    weights : sequence of Path
+        Stacked weights of a learned method; none for baselines.
+    ensemble : bool
+        Take all trials of all weights as one predictor.
+    training : int, optional
+        Pairs that baselines are fitted to, by default all.
+    """
+
+    method: str
+    weights: Sequence[Path] = ()
+    ensemble: bool = False
+    training: int | None = None
+
+
 def evaluate(
-    method: str,
+    models: Sequence[Scored],
     label: str,
     config: EvaluationConfig,
     noise_std: float,
     seed: int,
     functions: Path,
     reference: Path,
-    weights: Sequence[Path],
     path: Path,
     *,
-    ensemble: bool = False,
-    training: int | None = None,
     cut_lines: Sequence[str] = (),
 ) -> None:
-    """Score a method and write its rows as CSV.
+    """Score models and write their rows as CSV.
 
     Parameters
     ----------
-    method, label : str
-        Label is the evaluation, ``paper`` or ``precise``. The method ``baselines`` scores both
-        baselines and, as ``reference``, an independent reference draw.
+    models : sequence of Scored
+    label : str
+        Of the evaluation, ``paper`` or ``precise``.
     config : EvaluationConfig
     noise_std : float
         Of the observations.
     seed : int
     functions, reference : Path
-    weights : sequence of Path
-        Stacked weights of a learned method; none for baselines.
     path : Path
         CSV to write.
-    ensemble : bool
-        Take all trials of all weights as one predictor.
-    training : int, optional
-        Pairs that baselines are fitted to, by default all.
     cut_lines : sequence of str
         Grid lines such as ``x=0.5`` with errors of their own.
     """
     targets = load_targets(functions, reference, config, cut_lines)
     rows: list[dict[str, Any]] = []
-    if method == "baselines":
-        pairs = load_functions(functions, "training", training)
-        for name in BASELINES:
-            model = build_baseline(name, pairs, noise_std)
-            rows += _scored(model, targets, (name, 0, label), noise_std, seed)
-        for s in range(len(targets.reference.function)):
-            head = _head(targets, ("reference", 0, label), s)
-            rows += _rows(head, score_reference(targets, s))
-    else:
-        models = [(0, load_ensemble(weights))] if ensemble else load_trials(weights)
-        for trial, model in models:
-            rows += _scored(model, targets, (method, trial, label), noise_std, seed)
+    for scored in models:
+        if scored.method == "baselines":
+            pairs = load_functions(functions, "training", scored.training)
+            for name in BASELINES:
+                model = build_baseline(name, pairs, noise_std)
+                rows += _scored(model, targets, (name, 0, label), noise_std, seed)
+            for s in range(len(targets.reference.function)):
+                head = _head(targets, ("reference", 0, label), s)
+                rows += _rows(head, score_reference(targets, s))
+            continue
+        weights = scored.weights
+        found = [(0, load_ensemble(weights))] if scored.ensemble else load_trials(weights)
+        for trial, model in found:
+            rows += _scored(model, targets, (scored.method, trial, label), noise_std, seed)
     text = pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_text(path, text)
 

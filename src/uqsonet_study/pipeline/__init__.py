@@ -1,7 +1,7 @@
 """What the workflow needs to know of the package. Imports nothing heavy: every start reads it."""
 
 from uqsonet_study.pipeline.plan import Plan
-from uqsonet_study.pipeline.sources import method_modules, source_digest
-from uqsonet_study.pipeline.specs import TOGETHER
+from uqsonet_study.pipeline.sources import model_module, source_digest
+from uqsonet_study.pipeline.specs import UNTRAINED
 
-__all__ = ["TOGETHER", "Plan", "method_modules", "source_digest"]
+__all__ = ["UNTRAINED", "Plan", "model_module", "source_digest"]

@@ -1,114 +1,312 @@
-"""Files of the jobs, each made once.
+"""Jobs and their files: equal jobs are one job, and have one file.
 
-Cases that ask for the same thing share it. Two jobs are the same if their parameters and their
-inputs are, and then the file of the case that is declared first serves all: layouts and
-references of a sweep, baselines where only d_z varies, one training for every noise level where
-training does not depend on it.
+A job is the same as another if its parameters and its inputs are. A digest of both is part of its
+name, and its name is that of its files below ``results/<rule>/``. So whatever cases ask for the
+same layouts, references, trainings or scores share them, and no file is named after one of these
+cases. ``results/jobs.csv`` says which case reads which file.
+
+What does not define a result is no part of a name: sources, versions, the number of jobs that
+trials are cut into, other experiments and their order.
 """
 
 from __future__ import annotations
 
-import json
-from functools import cache
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any
 
-from uqsonet_study.config import Case, Config, Evaluation
-from uqsonet_study.pipeline.specs import TOGETHER, Specs, as_json
+from uqsonet.errors import ConfigError
+from uqsonet_study.config import Config, Evaluation
+from uqsonet_study.pipeline.specs import UNTRAINED, Parameters, Specs, as_json
+
+DIGITS = 8
+"""Hexadecimal digits of a digest that stand in a name."""
+
+
+Inputs = dict[str, str | list[str]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of the workflow.
+
+    Attributes
+    ----------
+    rule, name : str
+        Its files are ``<results>/<rule>/<name>.<suffix>``.
+    parameters : dict
+        What it is told.
+    code : str
+        Digest of the source that determines its result. Another one means that the job has to be
+        done again, under the same name.
+    inputs : dict of str to str or list of str
+        Files that it reads, by kind: one, or several.
+    workers : int
+        Cores that may share it.
+    """
+
+    rule: str
+    name: str
+    parameters: Parameters
+    code: str
+    inputs: Inputs = field(default_factory=dict)
+    workers: int = 1
+
+    @property
+    def spec(self) -> str:
+        """Parameters and digest of the source, as JSON."""
+        return as_json(**self.parameters, code=self.code)
+
+
+def named(folder: str, what: str, **identity: Any) -> str:
+    """Return a name that is the same where the identity is."""
+    digest = hashlib.sha256(as_json(**identity).encode()).hexdigest()
+    return f"{folder}/{what}-{digest[:DIGITS]}"
+
+
+def trials_named(trials: list[int]) -> str:
+    """Return the file name of some trials."""
+    first, last = trials[0], trials[-1]
+    return f"trial_{first}" if first == last else f"trials_{first}-{last}"
 
 
 class Files(Specs):
-    """Where everything lies."""
+    """The jobs of a configuration, and where their files lie."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self._owner = cache(self._find_owner)
-        self._identity = cache(self._identify)
+        self.sensors_job = cache(self._sensors_job)
+        self.reference_job = cache(self._reference_job)
+        self.training_name = cache(self._training_name)
+
+    def file(self, rule: str, name: str, suffix: str) -> str:
+        """Return the path of a job's file."""
+        return f"{self.config.results}/{rule}/{name}.{suffix}"
 
     def functions(self, case: str) -> str:
         """Return the file of training, validation and test functions."""
-        return f"{self.config.results}/simulate/{self.problem(case)}.h5"
+        return self.file("simulate", self.problem(case), "h5")
 
     def layouts(self, case: str) -> str:
         """Return the file of sensor layouts."""
-        return f"{self.config.results}/sensors/{self._owner('sensors', case)}.h5"
+        return self.file("sensors", self.sensors_job(case).name, "h5")
 
     def posteriors(self, case: str, evaluation: Evaluation) -> str:
         """Return the file of reference posteriors."""
-        owner = self._owner("reference", case, evaluation)
-        return f"{self.config.results}/reference/{owner}/{evaluation}.h5"
-
-    def trained_in(self, case: str, method: str) -> dict[int, str]:
-        """Return stack number -> case in whose name it is trained."""
-        base = self.base(case, method)
-        return {k: self._owner("train", case, base, k) for k in self.stacks(case, base)}
+        return self.file("reference", self.reference_job(case, evaluation).name, "h5")
 
     def trained(self, case: str, method: str, suffix: str) -> list[str]:
         """Return the training outputs of a method, by stack: ``safetensors`` or ``csv``."""
-        folder, base = f"{self.config.results}/train", self.base(case, method)
-        owners = self.trained_in(case, method)
-        return [f"{folder}/{name}/{base}/stack_{k}.{suffix}" for k, name in owners.items()]
-
-    def weights_scored(self, case: str, method: str, stack: int) -> list[str]:
-        """Return the weights that an evaluation reads; baselines have none."""
-        if method == TOGETHER:
-            return []
-        found = self.trained(case, method, "safetensors")
-        return found if self.base(case, method) != method else [found[stack]]
-
-    def answering(self, case: str) -> list[str]:
-        """Return the weights that answer in an `inference` job, one file for each method."""
-        methods = self.config.cases[case].methods
-        return [self.trained(case, method, "safetensors")[0] for method in methods]
-
-    def evaluations(self, case: str, evaluation: Evaluation) -> list[tuple[str, str, int]]:
-        """Return (score file, method, predictors in it) of every job of an evaluation."""
-        found = []
-        for method, stack in self.scored(case):
-            owner = self._owner("evaluate", case, evaluation, method, stack)
-            folder = f"{self.config.results}/evaluate/{owner}/{evaluation}/{method}"
-            single = method == TOGETHER or self.base(case, method) != method
-            size = 1 if single else len(self.stacks(case, method)[stack])
-            found.append((f"{folder}/stack_{stack}.csv", method, size))
-        return found
+        return [self.file("train", job.name, suffix) for job in self.trainings(case, method)]
 
     def scores(self, case: str) -> list[str]:
         """Return the score files of a case, all its evaluations."""
         labels = self.config.cases[case].evaluations
-        return [file for label in labels for file, *_ in self.evaluations(case, label)]
+        jobs = (job for label in labels for job in self.evaluations(case, label))
+        return [self.file("evaluate", job.name, "csv") for job in jobs]
 
     def score_files(self, experiment: str) -> dict[str, list[str]]:
         """Return case -> score files, for the cases of an experiment."""
         return {c.name: self.scores(c.name) for c in self.config.cases_of([experiment])}
 
-    def _has(self, stage: str, case: Case, *what: Any) -> bool:
-        if stage == "train":
-            return what[1] in self.stacks(case.name, what[0])
-        if stage == "evaluate":
-            return what[0] in case.evaluations and what[1:] in self.scored(case.name)
-        return True
+    def simulation_job(self, problem: str) -> Job:
+        """Return the job that makes the functions of a problem."""
+        code = self.code("simulate", problem)
+        return Job("simulate", problem, self.simulation(problem), code)
 
-    def _find_owner(self, stage: str, case: str, *what: Any) -> str:
-        """Return the first case whose job is the same, that case itself if no other is."""
-        wanted = self._identity(stage, case, *what)
-        for other in self.config.cases.values():
-            same_problem = other.problem == self.problem(case)
-            if same_problem and self._has(stage, other, *what):
-                if self._identity(stage, other.name, *what) == wanted:
-                    return other.name
-        return case
+    def _sensors_job(self, case: str) -> Job:
+        problem, parameters = self.problem(case), self.sensors(case)
+        name = named(problem, "layouts", **parameters)
+        return Job("sensors", name, parameters, self.code("sensors", problem))
 
-    def _identify(self, stage: str, case: str, *what: Any) -> str:
-        """Return all that a job's result depends on: its parameters and its input files."""
-        if stage == "sensors":
-            return self.sensors(case)
-        if stage == "reference":
-            return self.reference(case, *what) + self.layouts(case)
-        if stage == "train":
-            method, stack = what
-            spec = json.loads(self.train(case, method, stack))
-            if self.config.method_of(case, method).network.per_sensors:
-                return as_json(**spec) + self.layouts(case) + self.posteriors(case, "validation")
-            return as_json(**{key: value for key, value in spec.items() if key != "noise_std"})
-        evaluation, method, stack = what
-        inputs = [self.posteriors(case, evaluation), *self.weights_scored(case, method, stack)]
-        return self.evaluate(case, evaluation, method) + " ".join(inputs)
+    def _reference_job(self, case: str, evaluation: Evaluation) -> Job:
+        problem, parameters = self.problem(case), self.reference(case, evaluation)
+        return Job(
+            "reference",
+            named(problem, evaluation, sensors=self.sensors_job(case).name, **parameters),
+            parameters,
+            self.code("reference", problem),
+            {"functions": self.functions(case), "sensors": self.layouts(case)},
+            self.config.experiments[self.config.cases[case].experiment].reference_workers,
+        )
+
+    def _training_name(self, case: str, method: str) -> str:
+        """Return the name that all trials of a method share, given by what defines them.
+
+        The validation reference does not: it is there for the log. Sensors and noise do so only
+        where training meets them.
+        """
+        identity = self.training(case, method)
+        if self.config.method_of(case, method).network.per_sensors:
+            identity["sensors"] = self.sensors_job(case).name
+        else:
+            del identity["noise_std"]
+        return named(self.problem(case), method, **identity)
+
+    @cached_property
+    def _validation_cases(self) -> dict[str, str]:
+        """Training name -> the case on whose validation sets it is judged.
+
+        Of the cases that share a training it is one with the least noise, and then with the most
+        sensor counts. It depends neither on the order of experiments nor on their names.
+        """
+
+        def order(case: str) -> tuple[float, int, str]:
+            chosen = self.config.cases[case]
+            reference = self.reference_job(case, "validation").name
+            return chosen.noise_std, -len(chosen.sensors.counts), reference
+
+        found: dict[str, str] = {}
+        for case in self.config.cases.values():
+            for method in case.methods:
+                name = self.training_name(case.name, self.base(case.name, method))
+                found[name] = min(found.get(name, case.name), case.name, key=order)
+        return found
+
+    def validation_case(self, case: str, method: str) -> str:
+        """Return the case on whose validation sets a training of a method is judged."""
+        return self._validation_cases[self.training_name(case, self.base(case, method))]
+
+    def trainings(self, case: str, method: str) -> list[Job]:
+        """Return the jobs that train a method, or the members of an ensemble."""
+        base = self.base(case, method)
+        name, chosen = self.training_name(case, base), self.validation_case(case, method)
+        inputs: Inputs = {
+            "functions": self.functions(chosen),
+            "sensors": self.layouts(chosen),
+            "reference": self.posteriors(chosen, "validation"),
+        }
+        code = self.code("train", self.problem(case), [self.model(case, method)])
+        parameters = self.training(chosen, base)
+        return [
+            Job(
+                "train",
+                f"{name}/{trials_named(trials)}",
+                parameters | {"trials": trials},
+                code,
+                inputs,
+            )
+            for trials in self.stacks(case, base)
+        ]
+
+    def evaluations(self, case: str, evaluation: Evaluation) -> list[Job]:
+        """Return the jobs that score the methods of a case.
+
+        They are as many as stacks of trials, and one for what is not trained; or one for all of
+        it, where the configuration asks for that (`jobs.methods_together`).
+        """
+        problem, shared = self.problem(case), self.evaluation(case, evaluation)
+        reference = self.reference_job(case, evaluation).name
+        inputs: Inputs = {
+            "functions": self.functions(case),
+            "reference": self.posteriors(case, evaluation),
+        }
+
+        def job(name: str, scored: list[Parameters], weights: list[str]) -> Job:
+            models = [self.model(case, s["method"]) for s in scored if s["method"] != UNTRAINED]
+            code = self.code("evaluate", problem, models)
+            files = inputs | {"weights": weights}
+            return Job("evaluate", name, shared | {"models": scored}, code, files)
+
+        found = []
+        for scored, trained, weights in self._scored(case):
+            identity = shared | scored | {"reference": reference, "trained": trained}
+            del identity["weights"], identity["predictors"]  # how trials are cut into jobs
+            name = named(f"{problem}/{evaluation}", scored["method"], **identity)
+            single = scored["training"] is not None or scored["ensemble"]
+            stack = "" if single else "/" + weights[0].rpartition("/")[2].partition(".")[0]
+            found.append((name + stack, scored, weights))
+        if self.config.jobs.methods_together:
+            name = named(f"{problem}/{evaluation}", "all", parts=[part[0] for part in found])
+            return [job(name, [s for _, s, _ in found], [w for *_, ws in found for w in ws])]
+        return [job(name, [scored], weights) for name, scored, weights in found]
+
+    def _scored(self, case: str) -> Iterator[tuple[Parameters, list[str], list[str]]]:
+        """Yield what is scored by itself: parameters, the trainings in it, their weights."""
+        head = {"method": UNTRAINED, "ensemble": False, "weights": 0, "predictors": 1}
+        yield head | {"training": self.config.cases[case].training}, [], []
+        for method in self.config.cases[case].methods:
+            ensemble = self.is_ensemble(case, method)
+            head = {"method": method, "ensemble": ensemble, "training": None}
+            jobs = self.trainings(case, method)
+            name = self.training_name(case, self.base(case, method))
+            members = [len(job.parameters["trials"]) for job in jobs]
+            weights = self.trained(case, method, "safetensors")
+            if ensemble:
+                counts = {"weights": len(weights), "predictors": 1}
+                yield head | counts, [name, str(sum(members))], weights
+                continue
+            for file, size in zip(weights, members, strict=True):
+                yield head | {"weights": 1, "predictors": size}, [name], [file]
+
+    def inference_job(self, case: str) -> Job:
+        """Return the job that times an answer of each method of a case."""
+        methods = self.config.cases[case].methods
+        weights = [self.trained(case, method, "safetensors")[0] for method in methods]
+        code = self.code("inference", self.problem(case))
+        return Job("inference", case, self.inference(case), code, {"weights": weights})
+
+    def _all_jobs(self) -> Iterator[Job]:
+        for problem in self.config.problems:
+            yield self.simulation_job(problem)
+        for case in self.config.cases.values():
+            name = case.name
+            yield self.sensors_job(name)
+            yield self.inference_job(name)
+            yield self.reference_job(name, "validation")
+            for method in case.methods:
+                yield from self.trainings(name, method)
+            for label in case.evaluations:
+                yield self.reference_job(name, label)
+                yield from self.evaluations(name, label)
+
+    @cached_property
+    def _jobs(self) -> dict[tuple[str, str], Job]:
+        found: dict[tuple[str, str], Job] = {}
+        for job in self._all_jobs():
+            there = found.setdefault((job.rule, job.name), job)
+            if job.workers > there.workers:
+                found[job.rule, job.name] = job
+        return found
+
+    def job(self, rule: str, name: str) -> Job:
+        """Return a job by its name.
+
+        Raises
+        ------
+        ConfigError
+            If no case of the configuration needs it.
+        """
+        found = self._jobs.get((rule, name))
+        if found is None:
+            raise ConfigError(
+                f"the configuration needs no {rule} job {name!r}; {self.config.results}/jobs.csv "
+                "lists those that it needs, once it is written"
+            )
+        return found
+
+    def listed(self) -> str:
+        """Return which case reads which file, as CSV; files are those of the results folder."""
+        lines, folder = ["rule,case,evaluation,method,file"], f"{self.config.results}/"
+        for case in self.config.cases_of(self.config.selected):
+            name = case.name
+
+            def add(rule: str, label: str, method: str, file: str, name: str = name) -> None:
+                lines.append(",".join((rule, name, label, method, file.removeprefix(folder))))
+
+            add("simulate", "", "", self.functions(name))
+            add("sensors", "", "", self.layouts(name))
+            for method in case.methods:
+                judged = self.trainings(name, method)[0].inputs["reference"]
+                add("reference", "validation", method, str(judged))
+                for suffix in ("safetensors", "csv"):
+                    for file in self.trained(name, method, suffix):
+                        add("train", "", method, file)
+            for label in case.evaluations:
+                add("reference", label, "", self.posteriors(name, label))
+                for job in self.evaluations(name, label):
+                    methods = " ".join(dict.fromkeys(s["method"] for s in job.parameters["models"]))
+                    add("evaluate", label, methods, self.file("evaluate", job.name, "csv"))
+        return "\n".join(lines) + "\n"

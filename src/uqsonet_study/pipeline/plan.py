@@ -78,30 +78,22 @@ class Plan(Files):
         layout = self.config.tables[name].layout
         if layout == "networks":
             return {}
-        of_each = self.logs(name)
-        if not of_each:
+        if layout not in ("costs", "ablation"):
             return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
-        logs = list(dict.fromkeys(f for files in of_each.values() for f in files))
-        if layout == "ablation":
-            return {"logs": logs}
-        cases = self.config.cases_of(experiments)
-        return {
-            "logs": logs,
-            "inference": [f"{self.config.results}/inference/{case.name}.json" for case in cases],
-        }
+        of_each = self.logs(name).values()
+        found = {"logs": list(dict.fromkeys(f for of in of_each for fs in of.values() for f in fs))}
+        if layout == "costs":
+            cases = self.config.cases_of(experiments)
+            found["inference"] = [f"{self.config.results}/inference/{c.name}.json" for c in cases]
+        return found
 
-    def logs(self, table: str) -> dict[str, list[str]]:
-        """Return experiment -> training logs, in whatever case's name, that a table reads."""
+    def logs(self, table: str) -> dict[str, dict[str, list[str]]]:
+        """Return case -> method -> the training logs that a table reads."""
         if self.config.tables[table].layout not in ("costs", "ablation"):
             return {}
         return {
-            experiment: [
-                file
-                for case in self.config.cases_of([experiment])
-                for method in case.methods
-                for file in self.trained(case.name, method, "csv")
-            ]
-            for experiment in self.tables()[table]
+            case.name: {method: self.trained(case.name, method, "csv") for method in case.methods}
+            for case in self.config.cases_of(self.tables()[table])
         }
 
     def panels(self, name: str) -> list[dict[str, Any]]:
@@ -128,15 +120,21 @@ class Plan(Files):
         if method is None:
             return panel
         weights = self.trained(case.name, method, "safetensors")
-        ensemble = self.base(case.name, method) != method
+        ensemble = self.is_ensemble(case.name, method)
         return panel | {"weights": weights if ensemble else weights[:1], "ensemble": ensemble}
 
     def first_cases(self) -> dict[str, str]:
-        """Return experiment -> first case, for the first selected experiment of each problem."""
+        """Return experiment -> case that pictures of a problem show, one for each problem.
+
+        It has the least noise and then the most sensor counts of all that are selected.
+        """
         found: dict[str, Case] = {}
-        for case in self.config.cases_of(self.config.selected):
+        cases = self.config.cases_of(self.config.selected)
+        for case in sorted(
+            cases, key=lambda c: (c.noise_std, -len(c.sensors.counts), c.experiment, c.name)
+        ):
             found.setdefault(case.problem, case)
-        return {case.experiment: case.name for case in found.values()}
+        return {found[p].experiment: found[p].name for p in self.config.problems if p in found}
 
     def pictures(self) -> list[str]:
         """Return the names of the pictures that come with every problem."""

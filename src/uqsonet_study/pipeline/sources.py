@@ -1,118 +1,223 @@
-"""Digests of the package's sources: what an edit changes, and what it does not."""
+"""Digests of the sources behind a result: what an edit changes, and what it does not.
+
+A digest covers a module and all that it imports from this project, as far as numbers depend on it.
+Comments, docstrings and layout do not count, nor do messages (what is raised or logged) and
+modules that no number comes from.
+"""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from uqsonet.errors import ConfigError
-from uqsonet_study.config import BASELINES
 
 ROOT = Path(__file__).parents[2]
 """The folder of both packages."""
 
+PACKAGES = ("uqsonet", "uqsonet_study")
+
+MODELS = "uqsonet.models"
+"""The package whose modules define models, one each."""
+
 WITHOUT_INFLUENCE = {
-    "uqsonet",
-    "uqsonet.config",
-    "uqsonet.config.networks",
-    "uqsonet.config.recipes",
-    "uqsonet.config.section",
-    "uqsonet_study",
-    "uqsonet_study.config",
-    "uqsonet.errors",
-    "uqsonet.progress",
-    "uqsonet.training.progress",
+    "uqsonet.config": "every configured value reaches a job as a parameter",
+    "uqsonet_study.config": "the same",
+    "uqsonet.errors": "classes of errors",
+    "uqsonet.version": "a number of its own",
+    "uqsonet.devices": "where a job runs, not what it computes",
+    "uqsonet.progress": "shows how far a job is",
+    "uqsonet.training.progress": "the same",
+    "uqsonet.training.checkpoint": "a training that is continued ends with the same weights",
+    "uqsonet_study.parts": "parts that were kept hold the same rows",
+    "uqsonet.storage": "files keep numbers as they are, or refuse them",
 }
-"""Modules that cannot change a result: every configured value reaches a job as a parameter."""
+"""Modules and packages that change no number of a result, and why."""
 
 
-def _path(module: str) -> Path | None:
-    base = ROOT.joinpath(*module.split("."))
-    for path in (base.with_suffix(".py"), base / "__init__.py"):
-        if path.is_file():
-            return path
-    return None
+@dataclass(frozen=True)
+class _Module:
+    """What is known of a module from its text.
+
+    Attributes
+    ----------
+    text : str
+        What counts of it.
+    imports : tuple of (str, str)
+        Module or package of this project, and the name that is taken from it.
+    models : tuple of (str, str)
+        Method and architecture of the models that it registers.
+    """
+
+    text: str
+    imports: tuple[tuple[str, str], ...]
+    models: tuple[tuple[str, str], ...]
 
 
-@cache
-def _parse(module: str) -> tuple[str, tuple[str, ...]]:
-    """Return the module's code without comments, docstrings and layout, and what it imports."""
-    path = _path(module)
-    if path is None:
-        return "", ()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    imports: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("uqsonet"):
-            imports.add(node.module or "")
-            imports.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Import):
-            imports.update(a.name for a in node.names if a.name.startswith("uqsonet"))
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            # Docstrings are bare strings; so are the comments below attributes.
-            kept = [x for x in body if not (isinstance(x, ast.Expr) and _is_text(x.value))]
-            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
-    return ast.dump(tree), tuple(sorted(i for i in imports if _path(i) is not None))
+class Sources:
+    """The sources below a folder, read once.
+
+    Parameters
+    ----------
+    root : Path
+        The folder of the packages.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._path = cache(self._find)
+        self._module = cache(self._read)
+        self._digest = cache(self._summed)
+        self.models = cache(self._find_models)
+
+    def digest(self, modules: Iterable[str]) -> str:
+        """Return a digest of modules and of all that they import within the project."""
+        return self._digest(tuple(sorted(set(modules))))
+
+    def names(self, folder: str) -> list[str]:
+        """Return the modules of a package."""
+        found = self._root.joinpath(*folder.split(".")).glob("*.py")
+        return sorted(path.stem for path in found if path.stem != "__init__")
+
+    def _find(self, module: str) -> Path | None:
+        base = self._root.joinpath(*module.split("."))
+        found = (base.with_suffix(".py"), base / "__init__.py")
+        return next((path for path in found if path.is_file()), None)
+
+    def _read(self, module: str) -> _Module:
+        path = self._path(module)
+        if path is None:
+            raise ModuleNotFoundError(f"no such module: {module}")
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imports: list[tuple[str, str]] = []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+                imports += [(str(node.module), alias.name) for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [a.name for a in node.names if a.name.split(".")[0] in PACKAGES]
+                imports += [(name, "") for name in names]
+        models = _models(tree)
+        return _Module(ast.dump(_Bare().visit(tree)), tuple(imports), models)
+
+    def _defining(self, package: str, name: str) -> str:
+        """Return the module that a name comes from which is imported from a package or module."""
+        if name and self._path(f"{package}.{name}"):
+            return f"{package}.{name}"
+        path = self._path(package)
+        if path is not None and path.name == "__init__.py":
+            for module, imported in self._module(package).imports:
+                if imported == name and module != package:
+                    return self._defining(module, name)
+        return package
+
+    def _summed(self, modules: tuple[str, ...]) -> str:
+        seen: set[str] = set()
+        queue = list(modules)
+        while queue:
+            module = queue.pop()
+            if module not in seen and _counts(module):
+                seen.add(module)
+                queue.extend(self._defining(*found) for found in self._module(module).imports)
+        digest = hashlib.sha256()
+        for module in sorted(seen):
+            digest.update(f"{module}\n{self._module(module).text}\n".encode())
+        return digest.hexdigest()[:16]
+
+    def _find_models(self) -> dict[tuple[str, str], str]:
+        """Return (method, architecture) -> module."""
+        modules = [f"{MODELS}.{name}" for name in self.names(MODELS)]
+        return {model: module for module in modules for model in self._module(module).models}
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+SOURCES = Sources(ROOT)
+
+
+def _counts(module: str) -> bool:
+    """Return whether a module can change a number."""
+    parts = module.split(".")
+    parents = {".".join(parts[:k]) for k in range(1, len(parts) + 1)}
+    return module not in PACKAGES and not parents & set(WITHOUT_INFLUENCE)
+
+
+def _models(tree: ast.Module) -> tuple[tuple[str, str], ...]:
+    """Return method and architecture of the models that a module registers."""
+    found = []
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        values = {
+            ast.unparse(item.targets[0]): getattr(item.value, "value", None)
+            for item in node.body
+            if isinstance(item, ast.Assign)
+        }
+        for call in node.decorator_list:
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "register":
+                architecture = getattr(call.args[0], "value", None)
+                found.append((str(values.get("method")), str(architecture)))
+    return tuple(found)
+
+
+class _Bare(ast.NodeTransformer):
+    """Leaves out what changes no number: docstrings, messages, imports of what has no influence."""
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return ast.Raise(called, None)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            return None  # a docstring, or a comment below an attribute
+        logged = isinstance(node.value, ast.Call) and ast.unparse(node.value.func)
+        return None if logged and logged.startswith("LOG.") else node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        return node if _counts(node.module or "") else None
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        # A text that was put together for a message only is not read any more.
+        names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+        return _Unread({n.id for n in names if isinstance(n.ctx, ast.Load)}).generic_visit(node)
+
+
+class _Unread(ast.NodeTransformer):
+    """Leaves out texts that are assigned to names which nobody reads."""
+
+    def __init__(self, read: set[str]) -> None:
+        self._read = read
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        text = isinstance(node.value, ast.JoinedStr | ast.Constant)
+        unread = all(isinstance(t, ast.Name) and t.id not in self._read for t in node.targets)
+        return None if text and unread else node
 
 
 def source_digest(modules: Iterable[str]) -> str:
-    """Return a digest of modules and of all that they import within the package.
-
-    Comments, docstrings and formatting have no influence.
-    """
-    return _digest(tuple(sorted(set(modules))))
+    """Return a digest of modules and of all that they import within the project."""
+    return SOURCES.digest(modules)
 
 
-@cache
-def _digest(modules: tuple[str, ...]) -> str:
-    seen: set[str] = set()
-    queue = [m for m in modules if m not in WITHOUT_INFLUENCE]
-    while queue:
-        module = queue.pop()
-        if module in seen:
-            continue
-        seen.add(module)
-        queue.extend(m for m in _parse(module)[1] if m not in WITHOUT_INFLUENCE)
-    digest = hashlib.sha256()
-    for module in sorted(seen):
-        digest.update(f"{module}\n{_parse(module)[0]}\n".encode())
-    return digest.hexdigest()[:16]
-
-
-@cache
-def _methods() -> dict[str, list[str]]:
-    """Return method -> modules in `uqsonet.models` that define it, found by their text."""
-    found: dict[str, list[str]] = {}
-    for path in sorted((ROOT / "uqsonet/nn").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "method":
-                name = str(getattr(node.value, "value", None))
-                found.setdefault(name, []).append(f"uqsonet.models.{path.stem}")
-    return found
-
-
-def method_modules(method: str) -> list[str]:
-    """Return the modules in `uqsonet.models` that define a method; none for what is not trained.
+def model_module(method: str, architecture: str) -> str:
+    """Return the module that defines a method in an architecture.
 
     Raises
     ------
     ConfigError
         If no file defines it.
     """
-    if method in BASELINES or method == "reference":
-        return []
-    known = _methods()
-    if method not in known:
-        raise ConfigError(f"method {method!r} is unknown; there are {', '.join(sorted(known))}")
-    return known[method]
+    known = SOURCES.models()
+    found = known.get((method, architecture))
+    if found is not None:
+        return found
+    methods = sorted({m for m, _ in known})
+    if method not in methods:
+        raise ConfigError(f"method {method!r} is unknown; there are {', '.join(methods)}")
+    there = ", ".join(sorted(a for m, a in known if m == method))
+    raise ConfigError(f"method {method!r} has no architecture {architecture!r}; there are {there}")
 
 
 def require_problem(name: str) -> None:
@@ -123,9 +228,9 @@ def require_problem(name: str) -> None:
     ConfigError
         Naming those that have one.
     """
-    known = {p.stem for p in (ROOT / "uqsonet/problems").glob("*.py")} - {"__init__", "base"}
+    known = [problem for problem in SOURCES.names("uqsonet.problems") if problem != "base"]
     if name not in known:
-        raise ConfigError(f"problem {name!r} is unknown; there are {', '.join(sorted(known))}")
+        raise ConfigError(f"problem {name!r} is unknown; there are {', '.join(known)}")
 
 
 def data_digest(suffix: str = "") -> str:

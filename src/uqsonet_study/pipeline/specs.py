@@ -1,15 +1,32 @@
-"""Parameters of the jobs: what each of them is told, as JSON, with a digest of what it runs."""
+"""Parameters of the jobs: what each of them is told."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from uqsonet_study.config import Config, Evaluation
-from uqsonet_study.pipeline.sources import method_modules, require_problem, source_digest
+from uqsonet_study.pipeline.sources import model_module, require_problem, source_digest
 
-TOGETHER = "baselines"
-"""The evaluation job that scores what is not trained: both baselines and the reference itself."""
+UNTRAINED = "baselines"
+"""What is scored without being trained: both baselines and the reference itself."""
+
+RUN_BY = {
+    "simulate": ("uqsonet_study.simulation",),
+    "sensors": ("uqsonet_study.layouts",),
+    "reference": ("uqsonet_study.references",),
+    "train": ("uqsonet.training.trainer", "uqsonet.training.validation"),
+    "evaluate": ("uqsonet_study.evaluation",),
+    "inference": ("uqsonet_study.evaluation.inference",),
+}
+"""Rule -> the modules that its numbers come from, with all that they import."""
+
+OF_A_PROBLEM = ("simulate", "sensors", "reference")
+"""Rules whose jobs run the code of a problem. All others take what they need from their inputs."""
+
+Parameters = dict[str, Any]
 
 
 def as_json(**values: Any) -> str:
@@ -18,7 +35,7 @@ def as_json(**values: Any) -> str:
 
 
 class Specs:
-    """Jobs of a configuration and their parameters.
+    """Parameters of the jobs of a configuration.
 
     Raises
     ------
@@ -28,11 +45,12 @@ class Specs:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self._settings = cache(self._find_settings)
         for experiment in config.experiments.values():
             require_problem(experiment.problem)
         for case in config.cases.values():
             for method in case.methods:
-                method_modules(self.base(case.name, method))
+                self.model(case.name, method)
 
     def problem(self, case: str) -> str:
         """Return the problem of a case."""
@@ -43,6 +61,18 @@ class Specs:
         found = self.config.ensemble_of(self.config.cases[case].experiment, method)
         return method if found is None else found.ensemble_of
 
+    def is_ensemble(self, case: str, method: str) -> bool:
+        """Return whether all trainings of a method answer as one."""
+        return self.base(case, method) != method
+
+    def model(self, case: str, method: str) -> str:
+        """Return the module that defines the model of a method."""
+        architecture = self.config.method_of(case, method).network.architecture
+        return model_module(self.base(case, method), architecture)
+
+    def _find_settings(self, case: str, method: str) -> Parameters:
+        return self.config.method_of(case, method).model_dump(mode="json")
+
     def _trials(self, case: str, method: str) -> int:
         """Return how often a method is trained in a case."""
         chosen = self.config.cases[case]
@@ -50,91 +80,69 @@ class Specs:
         members = [e.members for e in ensembles if e is not None and e.ensemble_of == method]
         return max([*members, chosen.trials if method in chosen.methods else 0])
 
-    def stacks(self, case: str, method: str) -> dict[int, list[int]]:
-        """Return stack number -> trials in it, of a method that is trained."""
+    def stacks(self, case: str, method: str) -> list[list[int]]:
+        """Return the trials of a method that is trained, those of one job together."""
         size, trials = self.config.jobs.trials_per_job, self._trials(case, method)
-        starts = range(0, trials, size)
-        return {k: list(range(s, min(s + size, trials))) for k, s in enumerate(starts)}
+        return [list(range(s, min(s + size, trials))) for s in range(0, trials, size)]
 
-    def scored(self, case: str) -> list[tuple[str, int]]:
-        """Return (method, stack) of every evaluation job of a case."""
-        found = [(TOGETHER, 0)]
-        for method in self.config.cases[case].methods:
-            single = self.base(case, method) != method
-            found += [(method, k) for k in ([0] if single else self.stacks(case, method))]
-        return found
+    def code(self, rule: str, problem: str, models: Iterable[str] = ()) -> str:
+        """Return the digest of what a job runs, for a problem and with the models of modules."""
+        own = [f"uqsonet.problems.{problem}"] if rule in OF_A_PROBLEM else []
+        return source_digest([*RUN_BY[rule], *own, *models])
 
-    def digest(self, *modules: str, case: str | None = None, method: str | None = None) -> str:
-        """Return the source digest of modules, with the problem and the method they run."""
-        extra = [f"uqsonet.problems.{self.problem(case)}"] if case else []
-        return source_digest([*modules, *extra, *(method_modules(method) if method else [])])
+    def simulation(self, problem: str) -> Parameters:
+        """Return the parameters of a `simulate` job."""
+        return {
+            "problem": problem,
+            "config": self.config.problems[problem].model_dump(mode="json"),
+            "seed": self.config.seed,
+        }
 
-    def simulate(self, problem: str) -> str:
-        """Return the parameters of a `simulate` job, as JSON."""
-        return as_json(
-            problem=problem,
-            config=self.config.problems[problem].model_dump(mode="json"),
-            seed=self.config.seed,
-            code=source_digest(["uqsonet.simulation", f"uqsonet.problems.{problem}"]),
-        )
-
-    def sensors(self, case: str) -> str:
-        """Return the parameters of a `sensors` job, as JSON."""
+    def sensors(self, case: str) -> Parameters:
+        """Return the parameters of a `sensors` job."""
         data = self.config.problems[self.problem(case)]
-        return as_json(
-            problem=self.problem(case),
-            config=self.config.cases[case].sensors.model_dump(mode="json"),
-            validation=data.validation,
-            test=data.test,
-            seed=self.config.seed,
-            code=self.digest("uqsonet.layouts", case=case),
-        )
+        return {
+            "problem": self.problem(case),
+            "config": self.config.cases[case].sensors.model_dump(mode="json"),
+            "validation": data.validation,
+            "test": data.test,
+            "seed": self.config.seed,
+        }
 
-    def reference(self, case: str, evaluation: Evaluation) -> str:
-        """Return the parameters of a `reference` job, as JSON."""
+    def reference(self, case: str, evaluation: Evaluation) -> Parameters:
+        """Return the parameters of a `reference` job."""
         config = self.config.evaluation_of(case, evaluation)
-        return as_json(
-            split="validation" if evaluation == "validation" else "test",
-            label=evaluation,
-            config=config.model_dump(mode="json", exclude={"model_samples"}),
-            noise_std=self.config.cases[case].noise_std,
-            seed=self.config.seed,
-            code=self.digest("uqsonet.reference", case=case),
-        )
+        return {
+            "split": "validation" if evaluation == "validation" else "test",
+            "label": evaluation,
+            "config": config.model_dump(mode="json", exclude={"model_samples"}),
+            "noise_std": self.config.cases[case].noise_std,
+            "seed": self.config.seed,
+        }
 
-    def train(self, case: str, method: str, stack: int) -> str:
-        """Return the parameters of a `train` job, as JSON."""
-        return as_json(
-            method=method,
-            problem=self.problem(case),
-            config=self.config.method_of(case, method).model_dump(mode="json"),
-            noise_std=self.config.cases[case].noise_std,
-            training=self.config.cases[case].training,
-            trials=self.stacks(case, method)[stack],
-            seed=self.config.seed,
-            code=self.digest("uqsonet.training.loop", case=case, method=method),
-        )
+    def training(self, case: str, method: str) -> Parameters:
+        """Return the parameters of a `train` job besides its trials."""
+        return {
+            "method": method,
+            "problem": self.problem(case),
+            "config": self._settings(case, method),
+            "noise_std": self.config.cases[case].noise_std,
+            "training": self.config.cases[case].training,
+            "seed": self.config.seed,
+        }
 
-    def evaluate(self, case: str, evaluation: Evaluation, method: str) -> str:
-        """Return the parameters of an `evaluate` job, as JSON."""
+    def evaluation(self, case: str, evaluation: Evaluation) -> Parameters:
+        """Return the parameters of an `evaluate` job besides what it scores."""
         chosen = self.config.cases[case]
-        base = None if method == TOGETHER else self.base(case, method)
-        return as_json(
-            method=method,
-            label=evaluation,
-            config=self.config.evaluation_of(case, evaluation).model_dump(mode="json"),
-            noise_std=chosen.noise_std,
-            ensemble=base not in (None, method),
-            training=chosen.training if method == TOGETHER else None,
-            cut_lines=chosen.cut_lines,
-            seed=self.config.seed,
-            code=self.digest("uqsonet_study.evaluation", case=case, method=base),
-        )
+        return {
+            "label": evaluation,
+            "config": self.config.evaluation_of(case, evaluation).model_dump(mode="json"),
+            "noise_std": chosen.noise_std,
+            "cut_lines": chosen.cut_lines,
+            "seed": self.config.seed,
+        }
 
-    def inference(self, case: str) -> str:
-        """Return the parameters of an `inference` job, as JSON."""
-        return as_json(
-            methods=self.config.cases[case].methods,
-            sensors=self.config.cases[case].sensors.counts[-1],
-            code=self.digest("uqsonet_study.evaluation.inference", case=case),
-        )
+    def inference(self, case: str) -> Parameters:
+        """Return the parameters of an `inference` job."""
+        chosen = self.config.cases[case]
+        return {"methods": chosen.methods, "sensors": chosen.sensors.counts[-1]}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from uqsonet.problems import get_problem
-
 FLOOR = "reference"
 METHODS = {
     "vidon": "VIDON",
@@ -59,4 +57,8 @@ def method_titles(methods: Iterable[str]) -> dict[str, str]:
 
 def problem_title(problem: str) -> str:
     """Return the short name of a problem, the long one where there is none."""
-    return PROBLEMS.get(problem) or get_problem(problem).title
+    if problem in PROBLEMS:
+        return PROBLEMS[problem]
+    from uqsonet.problems import get_problem  # deferred: it imports torch
+
+    return get_problem(problem).title

@@ -35,7 +35,7 @@ def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
     Parameters
     ----------
     files : mapping
-        Of CSV ``logs``. Those in one folder belong to one method, named by the folder.
+        Of CSV ``logs``. Those in one folder ``<method>-<digest>`` belong to one method.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
     """
     methods: dict[str, list[pd.DataFrame]] = {}
     for path in map(Path, files["logs"]):
-        methods.setdefault(path.parent.name, []).append(_read(path))
+        methods.setdefault(path.parent.name.partition("-")[0], []).append(_read(path))
     tables = {name: pd.concat(parts, ignore_index=True) for name, parts in methods.items()}
     counts = sorted({m for table in tables.values() for m in _counts(table)})
     terms = dict.fromkeys(term for table in tables.values() for term in _terms(table))

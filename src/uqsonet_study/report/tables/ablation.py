@@ -6,7 +6,6 @@ by its recipe; the first is what the others are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +15,7 @@ from uqsonet_study.config import Config
 from uqsonet_study.report.names import problem_title
 from uqsonet_study.report.tables.captions import distinct
 from uqsonet_study.report.tables.cells import Cell, Panel, Table, columns_of
+from uqsonet_study.report.tables.costs import Logs
 from uqsonet_study.report.tables.records import shown_cases
 
 METRICS = {
@@ -29,17 +29,15 @@ UPPER = {metric: heads[0] for metric, heads in METRICS.items()}
 LOWER = {metric: heads[1] for metric, heads in METRICS.items()}
 
 
-def ablation_table(
-    name: str, config: Config, logs: Mapping[str, Sequence[Path]]
-) -> tuple[Table, pd.DataFrame]:
+def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.DataFrame]:
     """Return a table of validation skills and its numbers in long form.
 
     Parameters
     ----------
     name : str
     config : Config
-    logs : mapping of str to sequence of Path
-        Training logs of each experiment; several may share a training.
+    logs : mapping
+        Case -> method -> training logs; several may share a training.
 
     Raises
     ------
@@ -50,9 +48,10 @@ def ablation_table(
     records = []
     for case in cases:
         (method,) = case.methods
-        if not logs.get(case.experiment):
+        files = logs.get(case.name, {}).get(method)
+        if not files:
             raise DataError(f"tables.{name}: no training log of {case.name}/{method}")
-        trials = pd.concat([_trials(path) for path in logs[case.experiment]])
+        trials = pd.concat([_trials(path) for path in files])
         about = {
             "table": f"tab:{name}",
             "experiment": case.experiment,

@@ -34,8 +34,12 @@ TITLE = (
 )
 
 
+Logs = Mapping[str, Mapping[str, Sequence[Path]]]
+"""Case -> method -> training logs; of an ensemble, those of its members."""
+
+
 def costs_table(
-    name: str, config: Config, logs: Mapping[str, Sequence[Path]], inference: Sequence[Path]
+    name: str, config: Config, logs: Logs, inference: Sequence[Path]
 ) -> tuple[Table, pd.DataFrame]:
     """Return a table of costs and its numbers in long form.
 
@@ -43,8 +47,8 @@ def costs_table(
     ----------
     name : str
     config : Config
-    logs : mapping of str to sequence of Path
-        Training logs ``.../<method>/stack_<k>.csv`` of each experiment; several may share one.
+    logs : mapping
+        Case -> method -> training logs; several may share one.
     inference : sequence of Path
         Timings ``.../<case>.json``.
     """
@@ -54,7 +58,7 @@ def costs_table(
     for experiment in distinct(case.experiment for case in shown_cases(config, name)):
         problem = get_problem(config.experiments[experiment].problem)
         for method in config.experiments[experiment].methods:
-            ours = _training(config, experiment, method, logs.get(experiment, ()))
+            ours = _training(config, experiment, method, logs)
             ours |= _inference(config, experiment, method, timings)
             labels.append((problem.section, method_title(method)))
             for metric, (_, unit, column) in METRICS.items():
@@ -103,19 +107,15 @@ def _caption(timings: Iterable[dict[str, Any]]) -> str:
     )
 
 
-def _training(
-    config: Config, experiment: str, method: str, logs: Sequence[Path]
-) -> dict[str, float]:
+def _training(config: Config, experiment: str, method: str, logs: Logs) -> dict[str, float]:
     """Return mean hours per trial and iterations; those of an ensemble's members add up."""
-    ensemble = config.ensemble_of(experiment, method)
-    base = ensemble.ensemble_of if ensemble else method
-    runs = [_log(path) for path in map(Path, logs) if path.parent.name == base]
-    cases = config.cases_of([experiment])
+    ensemble, cases = config.ensemble_of(experiment, method), config.cases_of([experiment])
+    runs = [_log(Path(f)) for case in cases for f in logs.get(case.name, {}).get(method, ())]
     allowed = {config.method_of(case.name, method).training.iterations for case in cases}
     for _, iterations in runs:
         if iterations not in allowed:
             raise DataError(
-                f"a log of {base!r} for {experiment} ends at iteration {iterations}, the "
+                f"a log of {method!r} for {experiment} ends at iteration {iterations}, the "
                 f"configuration says {', '.join(map(str, sorted(allowed)))}"
             )
     if not runs:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Config, ScoreMetric
+from uqsonet_study.pipeline.files import Files
 from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.summary import SKILLS
 from uqsonet_study.report.tables.records import KEY, place
@@ -106,12 +107,13 @@ def require_distinct(records: pd.DataFrame, config: Config) -> None:
     Only a mix-up of files explains them, unless everything behind them is the same: experiments
     share trainings and scores where all that these depend on is equal.
     """
+    files = Files(config)
     seen: dict[float, tuple[str, dict[Any, Any]]] = {}
     for row in _scored(records).to_dict("records"):
         case = config.cases[row["case"]]
         if row["method"] not in case.methods or row["metric"].startswith(SHARES):
             continue
-        inputs, value = _inputs(row, config), float(row["value"])
+        inputs, value = _inputs(row, config, files), float(row["value"])
         first, other = seen.setdefault(value, (inputs, row))
         if first != inputs:
             raise DataError(
@@ -120,20 +122,16 @@ def require_distinct(records: pd.DataFrame, config: Config) -> None:
             )
 
 
-def _inputs(row: dict[Any, Any], config: Config) -> str:
+def _inputs(row: dict[Any, Any], config: Config, files: Files) -> str:
     """Return all that a number of a trained model depends on, as text."""
     case, method, m = config.cases[row["case"]], row["method"], int(row["sensors"])
-    settings = config.method_of(case.name, method)
-    ensemble = config.ensemble_of(case.experiment, method)
-    layouts = case.sensors.model_dump()
-    if not settings.network.per_sensors:
-        # Trained without sensors: only the layouts of its own count matter.
-        kept = {k: d for k, d in case.sensors.distances.items() if k == m}
-        layouts |= {"counts": [m], "distances": kept}
-    parts = [
-        (case.problem, case.training, case.noise_std, case.trials, layouts),
-        (method, settings, ensemble),
-        (row["evaluation"], config.evaluation_of(case.name, row["evaluation"])),
-        (row["metric"], m),
-    ]
-    return repr(parts)
+    # Only the layouts of its own count matter; where training meets others, too, its name says so.
+    layouts = case.sensors.model_copy(
+        update={
+            "counts": [m],
+            "distances": {k: d for k, d in case.sensors.distances.items() if k == m},
+        }
+    )
+    trained = files.training_name(case.name, files.base(case.name, method)), case.trials, method
+    evaluation = row["evaluation"], config.evaluation_of(case.name, row["evaluation"])
+    return repr([trained, layouts, case.noise_std, evaluation, row["metric"], m])

@@ -10,7 +10,7 @@ a layout lacks is empty there. Networks have a text in `setting`, all others a n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from uqsonet_study.report.tables import html
 from uqsonet_study.report.tables.ablation import ablation_table
 from uqsonet_study.report.tables.bands import bands_table
 from uqsonet_study.report.tables.cells import Panel, Table
-from uqsonet_study.report.tables.costs import costs_table
+from uqsonet_study.report.tables.costs import Logs, costs_table
 from uqsonet_study.report.tables.errors import errors_table
 from uqsonet_study.report.tables.fitting import fit
 from uqsonet_study.report.tables.guards import check_cells, require_distinct, require_finite
@@ -44,7 +44,7 @@ def write_table(
     out_json: Path,
     *,
     summaries: Sequence[pd.DataFrame] = (),
-    logs: Mapping[str, Sequence[Path]] | None = None,
+    logs: Logs | None = None,
     inference: Sequence[Path] = (),
 ) -> None:
     """Write a declared table.
@@ -63,8 +63,8 @@ def write_table(
         is plain text.
     summaries : sequence of DataFrame
         As `uqsonet_study.report.summary.summarise` returns them (errors, bands, scores).
-    logs : mapping of str to sequence of Path, optional
-        Training logs of each experiment (costs, ablation); several may share one.
+    logs : mapping, optional
+        Case -> method -> training logs (costs, ablation); several may share one.
     inference : sequence of Path
         Timings (costs).
 
