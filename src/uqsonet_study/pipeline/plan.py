@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from uqsonet_study.config import Case, PosteriorFigure, SpectraFigure
+from uqsonet_study.config import Case, Config, PosteriorFigure, SpectraFigure
 from uqsonet_study.pipeline.captions import figure_caption, picture_caption, table_caption
 from uqsonet_study.pipeline.files import Files
-from uqsonet_study.pipeline.sources import data_digest, source_digest
+from uqsonet_study.pipeline.sources import data_digest, require_problem, source_digest
 from uqsonet_study.pipeline.specs import as_json
 
 
@@ -35,7 +35,21 @@ class Figure:
 
 
 class Plan(Files):
-    """Everything that the rules ask for."""
+    """Everything that the rules ask for.
+
+    Raises
+    ------
+    ConfigError
+        If no file defines a problem or a method that the configuration names.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        for experiment in config.experiments.values():
+            require_problem(experiment.problem)
+        for case in config.cases.values():
+            for method in case.methods:
+                self.model(case.name, method)
 
     def tables(self) -> dict[str, list[str]]:
         """Return the tables of this run, each with those of its experiments that are selected.

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from uqsonet_study.config import Config, Evaluation
-from uqsonet_study.pipeline.sources import model_module, require_problem, source_digest
+from uqsonet_study.pipeline.sources import model_module, source_digest
 
 UNTRAINED = "baselines"
 """What is scored without being trained: both baselines and the reference itself."""
@@ -35,22 +35,11 @@ def as_json(**values: Any) -> str:
 
 
 class Specs:
-    """Parameters of the jobs of a configuration.
-
-    Raises
-    ------
-    ConfigError
-        If no file defines a problem or a method that the configuration names.
-    """
+    """Parameters of the jobs of a configuration."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self._settings = cache(self._find_settings)
-        for experiment in config.experiments.values():
-            require_problem(experiment.problem)
-        for case in config.cases.values():
-            for method in case.methods:
-                self.model(case.name, method)
 
     def problem(self, case: str) -> str:
         """Return the problem of a case."""
