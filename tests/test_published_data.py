@@ -41,3 +41,24 @@ def test_a_shard_of_the_full_set_is_made_again(path):
         np.testing.assert_allclose(array[0, :: array.shape[1] // 7], probe, rtol=1e-4, atol=1e-5)
         if record["processor"] == processor():
             assert array_digest(array) == record["arrays"][f"test/{name}"]["sha256"]
+
+
+def test_published_files_are_those_that_the_provenance_names() -> None:
+    folder = ROOT / "published"
+    runs = json.loads((folder / "provenance.json").read_text())["runs"]
+    for run in runs.values():
+        for name, digest in run["sha256"].items():
+            assert file_digest(folder / name) == digest, name
+
+
+def test_published_weights_load_without_the_file_of_a_problem(monkeypatch) -> None:
+    """A model knows its fields: the name of a problem that nobody has is no obstacle."""
+    monkeypatch.setattr(problems, "get_problem", None)
+    monkeypatch.setattr(problems, "problem_names", list)
+    found = sorted((ROOT / "published").rglob("*.safetensors"))
+    assert len(found) >= 5
+    for path in found:
+        model = uqsonet.load(path)
+        points = model.fields.input.grid.points()[[3, -4]]
+        mean = model.condition(points, [0.7, 1.4]).mean()
+        assert mean.shape == (model.fields.output.grid.size,) and mean.isfinite().all()
