@@ -6,12 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import uqsonet
+from uqsonet import problems
 from uqsonet.devices import processor
 from uqsonet.problems import get_problem
-from uqsonet.storage.files import array_digest
+from uqsonet.storage.files import array_digest, file_digest
 from uqsonet_study.simulation import simulate_shard
 
-RECORDS = sorted((Path(__file__).parents[1] / "published" / "simulate").glob("*.json"))
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = sorted((ROOT / "published" / "simulate").glob("*.json"))
 
 
 def test_there_is_a_record_of_every_data_set_at_full_size():

@@ -1,4 +1,4 @@
-"""Pairs of functions: training, validation and test data of an operator, read when they are used."""
+"""Pairs of functions: training, validation and test data, read when they are used."""
 
 from __future__ import annotations
 

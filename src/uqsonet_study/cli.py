@@ -1,33 +1,20 @@
-"""The command line: ``uqsonet check``, ``uqsonet estimate``, ``uqsonet lower-rate`` and others."""
+"""Commands of the study: ``uqsonet check``, ``uqsonet estimate`` and others."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
 from rich.table import Table
 
-from uqsonet.errors import ConfigError, UQSONetError
+from uqsonet.cli import clear_errors, console
+from uqsonet.errors import ConfigError
 from uqsonet_study.config import Config, json_schema, load_config
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="UQ-SONet.")
-console = Console(stderr=True)
-
-
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Print what a user can mend as one message and exit with status 1."""
-    try:
-        yield
-    except UQSONetError as error:
-        console.print(f"error: {error}", style="red", markup=False, highlight=False)
-        sys.exit(1)
 
 
 def read_config(paths: list[Path]) -> Config:
@@ -70,7 +57,7 @@ def estimate(
     """Say what a run will still cost on this machine, measured in a few seconds."""
     from uqsonet_study.estimate import estimate as measure
 
-    with _clear_errors():
+    with clear_errors():
         config = read_config(files)
         costs = measure(config, Path.cwd())
     table = Table(title=f"Work left in {config.results}/ (measured on this machine)")
@@ -105,23 +92,6 @@ def check(
         sys.exit(1)
 
 
-@app.command("lower-rate")
-def lower_rate(
-    checkpoint: Annotated[Path, typer.Argument(help="A file below results/state.")],
-    rate: Annotated[float, typer.Argument(help="As in the configuration from now on.")],
-) -> None:
-    """Let a training that failed go on from its checkpoint at a lower learning rate."""
-    from uqsonet.training.checkpoint import lower_rate as lower
-
-    with _clear_errors():
-        iteration, before = lower(checkpoint, rate)
-    console.print(
-        f"{checkpoint}: from iteration {iteration} on {rate:g} instead of {before:g}. Put "
-        f"learning_rate: {rate:g} into the configuration and run the same command.",
-        highlight=False,
-    )
-
-
 @app.command()
 def schema() -> None:
     """Print the JSON schema of the configuration."""
@@ -138,7 +108,7 @@ def publish(
     """Copy tables, figures, logs and weights of a run, with provenance."""
     from uqsonet_study.publish import publish as copy
 
-    with _clear_errors():
+    with clear_errors():
         copy(results, folder, commit, command)
 
 
@@ -152,7 +122,7 @@ def readme(
     from uqsonet_study.report.markers import replaced
     from uqsonet_study.report.readme import published_tables
 
-    with _clear_errors():
+    with clear_errors():
         for name, tables in published_tables(folder).items():
             text = (root / name).read_text(encoding="utf-8")
             write_text(root / name, replaced(text, tables, name))

@@ -3,8 +3,8 @@
 The expansion is ``u(y) = factor(y) * sum_n b^n t^n(y)`` with the problem's hard boundary factor.
 
 In training u is known by its coefficients c in an orthonormal basis V of the training outputs
-(`uqsonet.models.output_basis`), u = V c, and the squared error of an expansion ``B b``, B being the trunk on
-the grid, is that within the span of V and what B b has outside of it:
+(`uqsonet.models.output_basis`): u = V c. Let B be the trunk on the grid. The squared error of an
+expansion ``B b`` is its error within the span of V plus what B b has outside of that span:
 
     |V c - B b|^2 = |c - V^T B b|^2 + b^T (R^T R) b,    R = B - V V^T B.
 
@@ -193,7 +193,7 @@ class AttentionNetworks(OperatorModel):
     def condition(
         self, locations: object, values: object, mask: object = None, noise_std: float | None = None
     ) -> Posterior:
-        """Return the law of u given sensors, at the noise of training (`OperatorModel.condition`)."""
+        """Return the law of u given sensors, at the noise of training; see `OperatorModel`."""
         observations, single = self.fields.input.observations(locations, values, mask)
         self.level(noise_std)
         return self._posterior(self.embed_observations(observations), single)

@@ -10,11 +10,11 @@ exactly that. With the empirical mean and modes of the (transformed) training in
 - branch b(a): a linear map, started at the least-squares one (that is cokriging), plus a perceptron
   for what linear theory cannot explain;
 - trunk t: empirical modes of the training outputs, interpolated to any query;
-- where the operator itself is random (sections 4.3, 4.4), a second latent variable carries what the
-  input leaves open: residuals of training pairs (`uqsonet.models.random_operator`).
+- where the operator itself is random (sections 4.3, 4.4), a second latent variable carries what
+  the input leaves open: residuals of training pairs (`uqsonet.models.random_operator`).
 
-It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through a. In
-the ELBO the encoder may see the whole input of a training pair, which fixes z; its KL term then no
+It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through a.
+In the ELBO the encoder may see the whole input of a training pair, which fixes z; its KL term then no
 longer depends on the branch, and the reconstruction term is the regression trained here. The
 transformed input is assumed to be Gaussian: docs/model.md says where that matters.
 """

@@ -90,7 +90,7 @@ def train(
     data : Functions
         Training pairs.
     layouts : dict of int to Tensor (P, m), or None
-        Sensor layouts by count, as indices of grid points; only for models whose loss reads sensors.
+        Sensor layouts by count, as indices of grid points, for models whose loss reads sensors.
     reference : Reference
         Validation sets; skill over the sensor-free predictor is measured on them.
     state : Path

@@ -81,7 +81,7 @@ class Trainer:
     data : Functions
         Training pairs.
     layouts : dict of int to Tensor (P, m), or None
-        Sensor layouts by count, as indices of grid points; only for models whose loss reads sensors.
+        Sensor layouts by count, as indices of grid points, for models whose loss reads sensors.
     device : str
     """
 
