@@ -27,6 +27,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.watch import wait_for, written
 from tests.workflow.conftest import Project, fresh_copy
 from uqsonet_study.check import check_path
 
@@ -114,8 +115,12 @@ class Harness:
 
     def finish(self, targets: tuple[str, ...], plan: dict | None = None) -> None:
         """Run the command to its end; it must end well."""
-        if self.start(targets, plan).wait(timeout=600):
+        process = self.start(targets, plan)
+        if wait_for(process.poll, self._sign):
             raise SystemExit("the command failed:\n" + (self.work / "output").read_text())
+
+    def _sign(self) -> object:
+        return written(self.work / "output", self.results)
 
     def measure(self, target: str) -> None:
         """Learn how long a target takes and how many files it writes."""
@@ -154,10 +159,12 @@ class Harness:
         process = self.start((str(RESULTS / target),), plan)
         moment = start + self.random.uniform(0.2, self.seconds[target])
         stopped = folder / "stopped.json"
-        while process.poll() is None and not stopped.exists():
-            if plan is None and time.monotonic() > moment:
-                break
-            time.sleep(0.005)
+
+        def over() -> bool | None:
+            due = plan is None and time.monotonic() > moment
+            return process.poll() is not None or stopped.exists() or due or None
+
+        wait_for(over, self._sign, pause=0.005)
         alive = process.poll() is None
         took = time.monotonic() - start
         if not alive:
@@ -185,12 +192,11 @@ class Harness:
     @staticmethod
     def _require_dead(session: int) -> None:
         """Wait until nothing of a session runs any more."""
-        for _ in range(200):
-            found = [p for p in Path("/proc").glob("[0-9]*") if _session(p) == session]
-            if not found:
-                return
-            time.sleep(0.01)
-        raise SystemExit(f"processes survived the kill: {found}")
+
+        def gone() -> bool | None:
+            return not any(_session(p) == session for p in Path("/proc").glob("[0-9]*")) or None
+
+        wait_for(gone, lambda: None, lambda: "processes survived the kill", pause=0.01)
 
     def debris(self) -> list[Path]:
         """Return temporary files that are there."""

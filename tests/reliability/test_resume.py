@@ -8,20 +8,21 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tests.conftest import DataFiles
 from tests.training.test_loop import ATTENTION, KRIGING
+from tests.watch import wait_for
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.storage import read_weights, write_weights
+from uqsonet.training import loop
 from uqsonet.training.checkpoint import Progress, lower_rate, save_checkpoint
-from uqsonet_study.config import MethodConfig, TrainingConfig
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+from uqsonet.training.optimiser import StackedOptimiser
+from uqsonet_study.config import JobsConfig, MethodConfig, TrainingConfig
 
 PROGRAM = """
 import json, logging, sys
@@ -42,23 +43,35 @@ except UQSONetError as error:
     sys.exit(str(error))
 """
 NETWORKS = {"attention": ATTENTION, "kriging": KRIGING}
-ITERATIONS = {"attention": 400, "kriging": 2000}
+ITERATIONS = {"attention": 300, "kriging": 1500}
+ENDLESS = 10**9
+
+
+def configure(architecture: str, iterations: int) -> MethodConfig:
+    training = TrainingConfig(
+        iterations=iterations,
+        batch_size=20,
+        learning_rate=1e-3,
+        validate_every=min(100, iterations),
+        schedule="cosine",
+        average_decay=0.9,
+    )
+    return MethodConfig(network=NETWORKS[architecture], training=training)
 
 
 class Training:
     """One training that is started, killed and continued as a process of its own."""
 
-    def __init__(self, folder: Path, files: DataFiles, architecture: str, minutes: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        files: DataFiles,
+        architecture: str,
+        minutes: float,
+        iterations: int | None = None,
+    ) -> None:
         folder.mkdir()
-        training = TrainingConfig(
-            iterations=ITERATIONS[architecture],
-            batch_size=20,
-            learning_rate=1e-3,
-            validate_every=100,
-            schedule="cosine",
-            average_decay=0.9,
-        )
-        method = MethodConfig(network=NETWORKS[architecture], training=training)
+        method = configure(architecture, iterations or ITERATIONS[architecture])
         self.folder = folder
         self.spec = {
             "folder": str(folder),
@@ -79,7 +92,7 @@ class Training:
     def finish(self) -> tuple[bytes, str]:
         """Run to the end; return weights and messages."""
         process = self.start()
-        _, messages = process.communicate(timeout=300)
+        _, messages = process.communicate()
         assert process.returncode == 0, messages
         assert not (self.folder / "state").exists()
         assert not list(self.folder.glob(".*.part"))
@@ -88,22 +101,27 @@ class Training:
     def saved(self) -> int:
         """Return the iteration of the checkpoint, 0 without one."""
         state = self.folder / "state"
-        for _ in range(100):
+
+        def read() -> int | None:
             try:
                 return read_weights(state)[1]["iteration"] if state.exists() else 0
             except DataError:  # replaced between two looks at it: it is opened twice
-                time.sleep(0.01)
-        raise AssertionError("the checkpoint cannot be read")
+                return None
+
+        return wait_for(read, lambda: None, pause=0.01)
 
     def wait_for_checkpoint(self, process: subprocess.Popen[str], after: int) -> int:
         """Wait until a later iteration is saved."""
-        limit = time.monotonic() + 120
-        while (found := self.saved()) <= after:
-            assert process.poll() is None and time.monotonic() < limit
-            time.sleep(0.01)
-        return found
+
+        def later() -> int | None:
+            assert process.poll() is None
+            found = self.saved()
+            return found if found > after else None
+
+        return wait_for(later, lambda: None, pause=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["attention", "kriging"])
 def test_killed_again_and_again_it_ends_with_the_same_bytes(
     architecture: str, diffusion_files: DataFiles, tmp_path: Path
@@ -116,7 +134,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
         process = parts.start()
         last = parts.wait_for_checkpoint(process, last)
         process.send_signal(signum)
-        _, messages = process.communicate(timeout=60)
+        _, messages = process.communicate()
         found = parts.saved()
         assert found >= last, "a saved iteration was lost"
         if signum == signal.SIGTERM:
@@ -128,39 +146,48 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
     assert bytes_ == whole
 
 
+@pytest.mark.slow
 def test_sigterm_saves_at_once_though_no_checkpoint_is_due(
     diffusion_files: DataFiles, tmp_path: Path
 ) -> None:
-    training = Training(tmp_path / "run", diffusion_files, "attention", 1e6)
+    training = Training(tmp_path / "run", diffusion_files, "attention", 1e6, ENDLESS)
     process = training.start()
     assert process.stderr is not None
     for line in process.stderr:
-        if "starting from scratch" in line:
+        if "iteration 100" in line:
             break
-    time.sleep(1)
+    assert training.saved() == 0
     process.send_signal(signal.SIGTERM)
-    start = time.monotonic()
-    _, messages = process.communicate(timeout=60)
-    assert time.monotonic() - start < 10
+    _, messages = process.communicate()  # neither the last iteration nor a checkpoint is near
     assert f"stopped by signal 15 at iteration {training.saved()};" in messages
-    assert training.saved() > 0
+    assert training.saved() >= 100
 
 
 def test_what_is_saved_is_at_most_as_old_as_configured(
-    diffusion_files: DataFiles, tmp_path: Path
+    diffusion_files: DataFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = Training(tmp_path / "run", diffusion_files, "attention", 0.2 / 60)
-    process = training.start()
-    training.wait_for_checkpoint(process, 0)
-    ages = []
-    while process.poll() is None and len(ages) < 20:
-        time.sleep(0.1)
-        state = training.folder / "state"
-        if state.exists():
-            ages.append(time.time() - state.stat().st_mtime)
-    process.kill()
-    process.communicate()
-    assert max(ages) < 2.5  # 0.2 s, one iteration and the writing, on a busy machine
+    """By a clock that each iteration moves on by a second: saved is with the first that is due."""
+    now, saved = [0.0], []
+    step, save = StackedOptimiser.step, loop.save_checkpoint
+
+    def timed(self, *arguments):
+        now[0] += 1
+        return step(self, *arguments)
+
+    def noted(*arguments):
+        saved.append(arguments[-1].iteration)
+        save(*arguments)
+
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(StackedOptimiser, "step", timed)
+    monkeypatch.setattr(loop, "save_checkpoint", noted)
+    files = diffusion_files.functions, diffusion_files.sensors, diffusion_files.validation
+    method = configure("attention", 33)
+    job = loop.TrainingJob("uqsonet", "diffusion1d", method, 0.0, [0, 1], 400, 4, *files, "code")
+    jobs = JobsConfig(checkpoint_minutes=5 / 60)
+    outputs = tmp_path / "w.safetensors", tmp_path / "w.csv", tmp_path / "state"
+    loop.train(job, jobs, *outputs, bar=False)
+    assert saved == [6, 12, 18, 24, 30]
 
 
 def checkpoint(path: Path, state: dict[str, torch.Tensor]) -> None:

@@ -83,7 +83,6 @@ def random_layouts(m: int) -> torch.Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_papers_model_recovers_the_exact_posterior():
     """Attention, ELBO, everything trained end to end; the set of sensors has one or two members."""
     network = AttentionNetwork(
