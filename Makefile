@@ -5,7 +5,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 UV ?= uv
-PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
+# In the order of tests/conftest.py: long ones first, one at a time, then files.
+PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 BIN := .venv/bin
 # The lock is the only place that names torch's version; `make lock TORCH=...` changes it.
@@ -18,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env tables test test-slurm test-kill fuzz bench lint format lock pyemma clean
+.PHONY: help env tables test test-fast test-slurm test-kill fuzz bench lint format lock pyemma clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -60,6 +61,9 @@ tables: env ## the whole pipeline in small: data, training, every table and figu
 
 test: lint ## all checks: lint, then the tests
 	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-fast: env ## the tests of minutes: without those that train long, run the pipeline or kill it
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow"
 
 # One test of a cluster is among those of `make test`, if SLURM is installed; the others wait for time
 # limits and cancelled jobs, and are left out there with that reason.

@@ -87,9 +87,7 @@ def test_it_learns_a_mean_that_no_linear_predictor_has():
     u = xi[:, :1] ** 2 * shape
     functions = Functions(toy, "training", (1 + xi @ ToyLinear.shapes(grid).T).float(), u.float())
     network = KrigingSetNetwork(input_modes=2, output_modes=1, branch=[32, 32])
-    training = TrainingConfig(
-        iterations=2000, batch_size=500, learning_rate=5e-3, schedule="cosine"
-    )
+    training = TrainingConfig(iterations=400, batch_size=500, learning_rate=1e-2, schedule="cosine")
     layouts = {m: random_layouts(m) for m in (1, 3)}
     model = fit(network, training, functions, layouts, method="vidon")
     for m, layout in layouts.items():

@@ -72,18 +72,14 @@ class Harness:
         self.random = random.Random(time.time_ns())
         self.seconds: dict[str, float] = {}
         self.writes: dict[str, int] = {}
+        self.project = Project(work / "project")
         if not (self.whole / "done").exists():
             shutil.rmtree(work, ignore_errors=True)
-            self.project = fresh_copy(work / "project")
+            fresh_copy(self.project.path)
             shutil.copy(HERE / "tiny.yaml", self.project.path / "config/tiny.yaml")
-            # The estimate at the start of a run is advice and writes nothing: not in these runs.
-            (work / "bin").mkdir()
-            (work / "bin/uqsonet").write_text("#!/bin/sh\nexit 0\n")
-            (work / "bin/uqsonet").chmod(0o755)
             self.finish(FINAL)
             shutil.copytree(self.results, self.whole)
             (self.whole / "done").touch()
-        self.project = Project(work / "project")
 
     @property
     def results(self) -> Path:
@@ -93,7 +89,11 @@ class Harness:
     def start(self, targets: tuple[str, ...], plan: dict | None = None) -> subprocess.Popen[bytes]:
         """Start the command in a process group of its own."""
         paths = [str(HERE / "hook"), str(self.project.path / "src")]
-        bins = [str(self.work / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        bins = [
+            str(self.project.path / "bin"),
+            str(Path(sys.executable).parent),
+            os.environ["PATH"],
+        ]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
             "PATH": os.pathsep.join(bins),

@@ -38,13 +38,15 @@ class Project:
 
     path: Path
     select: tuple[str, ...] | None = ("diffusion1d", "diffusion1d_noise")
+    estimates: bool = False
+    """Whether a run begins with an estimate of its time; that is advice and takes seconds."""
 
     def snakemake(self, *arguments: str, cores: int = CORES) -> subprocess.CompletedProcess[str]:
         """Run Snakemake in the copy, with the copy's package."""
-        binaries = Path(sys.executable).parent
+        paths = [*([] if self.estimates else [self.path / "bin"]), Path(sys.executable).parent]
         environment = os.environ | {
             "PYTHONPATH": str(self.path / "src"),
-            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([*map(str, paths), os.environ["PATH"]]),
             "OMP_NUM_THREADS": "1",
             "MPLBACKEND": "Agg",
         }
@@ -98,16 +100,23 @@ def fresh_copy(path: Path) -> Project:
             shutil.copytree(source, path / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(source, path / name, follow_symlinks=False)
+    (path / "bin").mkdir()
+    (path / "bin/uqsonet").write_text("#!/bin/sh\nexit 0\n")
+    (path / "bin/uqsonet").chmod(0o755)
     return Project(path)
 
 
 def targets_of(problem: str) -> tuple[str, ...]:
     """Return what the whole run makes of one problem: scores, times, tables, figures."""
     mine = {e for e, experiment in CONFIG.experiments.items() if experiment.problem == problem}
+
+    def alone(outputs: dict[str, list[str]]) -> list[str]:
+        return [name for name, shown in outputs.items() if shown and mine.issuperset(shown)]
+
     return (
         *(f"summary/{e}.csv" for e in PLAN.summarised() if e in mine),
-        *(f"tables/{name}.csv" for name, kept in PLAN.tables().items() if mine.issuperset(kept)),
-        *(f"figures/{name}.pdf" for name, kept in PLAN.figures().items() if mine.issuperset(kept)),
+        *(f"tables/{name}.csv" for name in alone(PLAN.tables())),
+        *(f"figures/{name}.pdf" for name in alone(PLAN.figures())),
         *(f"figures/{name}.pdf" for name in PLAN.pictures() if name.rpartition("_")[0] in mine),
     )
 
@@ -129,7 +138,7 @@ class Parts:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.two = Project(folder / "two")
+        self.two = Project(folder / "two", estimates=True)
         self.whole = Project(folder / "whole", select=None)
 
     def _once(self, name: str, action: Callable[[], str]) -> None:

@@ -36,6 +36,19 @@ def single(request: pytest.FixtureRequest) -> None:
         path.write_text("jobs: {trials_per_job: 1}\n")
 
 
+IDLE = """from pathlib import Path
+
+for path in (*snakemake.output, *snakemake.log):
+    Path(path).touch()
+"""
+
+
+def let_jobs_idle(project: Project) -> None:
+    """Replace what jobs compute by empty files, where only their number matters."""
+    for script in (project.path / "workflow/scripts").glob("*.py"):
+        script.write_text(IDLE)
+
+
 def overlay(project: Project, values: dict) -> str:
     path = project.path / "config" / "extra.yaml"
     path.write_text(yaml.safe_dump(values))
@@ -154,7 +167,8 @@ def test_an_edit_of_the_solver_starts_at_the_beginning(editable: Project) -> Non
 
 
 def test_one_more_trial_adds_one_training_a_method(editable: Project) -> None:
-    assert (editable.smoke(SINGLE)).returncode == 0
+    let_jobs_idle(editable)
+    assert editable.smoke(SINGLE).returncode == 0
     trials = {"diffusion1d": {"trials": 3}, "diffusion1d_noise": {"trials": 3}}
     extra = overlay(editable, {"experiments": trials})
     planned = editable.planned(SINGLE, extra)
