@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env tables test test-fast test-slurm test-kill fuzz bench lint format lock pyemma clean
+.PHONY: help env tables test pytest test-fast test-slurm test-kill fuzz bench lint format lock pyemma clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -59,17 +59,19 @@ tables: env ## the whole pipeline in small: data, training, every table and figu
 	  'Full scale:' \
 	  '  source $(BIN)/activate && snakemake --cores 8 results/tables/all.tex'
 
-test: lint ## all checks: lint, then the tests
-	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_ARGS)
+test: lint pytest ## all checks: lint, then the tests
 
-test-fast: env ## the tests of minutes: without those that train long, run the pipeline or kill it
-	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow"
+PYTEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
+pytest: env ## the tests alone
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-fast: env ## minutes: without tests that train long, run the pipeline or kill it
+	$(PYTEST) $(PYTEST_ARGS) -m "not slow"
 
 # One test of a cluster is among those of `make test`, if SLURM is installed; the others wait for time
 # limits and cancelled jobs, and are left out there with that reason.
 test-slurm: env ## all tests that submit to a SLURM (tests/slurm/cluster.sh install)
-	UQSONET_REQUIRE_SLURM=1 OMP_NUM_THREADS=1 MPLBACKEND=Agg \
-	  $(BIN)/python -m pytest tests/slurm -m "slurm or not slurm" -n 0 --durations=0
+	UQSONET_REQUIRE_SLURM=1 $(PYTEST) tests/slurm -m "slurm or not slurm" -n 0 --durations=0
 
 KILLS ?= 204
 test-kill: env ## kill the pipeline KILLS times at any moment; resumes, log in results/kills.csv

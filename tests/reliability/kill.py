@@ -70,16 +70,17 @@ class Harness:
     def __init__(self, work: Path) -> None:
         self.work, self.whole = work, work / "whole"
         self.random = random.Random(time.time_ns())
-        self.seconds: dict[str, float] = {}
-        self.writes: dict[str, int] = {}
         self.project = Project(work / "project")
         if not (self.whole / "done").exists():
             shutil.rmtree(work, ignore_errors=True)
             fresh_copy(self.project.path)
             shutil.copy(HERE / "tiny.yaml", self.project.path / "config/tiny.yaml")
-            self.finish(FINAL)
+            (work / "measured.json").write_text(json.dumps(self.measure()))
             shutil.copytree(self.results, self.whole)
             (self.whole / "done").touch()
+        measured = json.loads((work / "measured.json").read_text())
+        self.seconds: dict[str, float] = measured["seconds"]
+        self.writes: dict[str, int] = measured["writes"]
 
     @property
     def results(self) -> Path:
@@ -122,15 +123,16 @@ class Harness:
     def _sign(self) -> object:
         return written(self.work / "output", self.results)
 
-    def measure(self, target: str) -> None:
-        """Learn how long a target takes and how many files it writes."""
-        self.finish((str(RESULTS / target),))  # earlier stages are up to date
-        folder = self._signals()
-        self.remove(target)
-        start = time.monotonic()
-        self.finish((str(RESULTS / target),), {"phase": "", "number": 0, "folder": str(folder)})
-        self.seconds[target] = time.monotonic() - start
-        self.writes[target] = (folder / "writes").stat().st_size
+    def measure(self) -> dict[str, dict[str, float]]:
+        """Run everything undisturbed; return how long each target takes and how often it writes."""
+        seconds, writes = {}, {}
+        for target in (target for targets in STAGES.values() for target in targets):
+            folder, start = self._signals(), time.monotonic()
+            self.finish((str(RESULTS / target),), {"phase": "", "number": 0, "folder": str(folder)})
+            seconds[target] = time.monotonic() - start
+            writes[target] = (folder / "writes").stat().st_size
+        self.finish(FINAL)
+        return {"seconds": seconds, "writes": writes}
 
     def _signals(self) -> Path:
         folder = self.work / "signals"
@@ -147,8 +149,6 @@ class Harness:
     def kill(self, stage: str, phase: str) -> dict[str, object] | None:
         """Do one round; return its row of the log, None if the command ended before the kill."""
         target = self.random.choice(STAGES[stage])
-        if target not in self.seconds:
-            self.measure(target)
         folder = self._signals()
         self.remove(target)
         plan = None
@@ -260,12 +260,12 @@ def phases(kills: int) -> list[str]:
 def run(work: Path, log: Path, kills: int, stages: list[str]) -> int:
     """Do the rounds that the log does not have yet; return how many files the end compares.
 
-    Stages are killed one after another, so that those before the target stay finished.
+    Stages are killed one after another, the last one first: all before a target stays finished.
     """
     harness = Harness(work)
     if not log.exists():
         log.write_text(",".join(COLUMNS) + "\n")
-    for stage, share in zip(stages, shares(kills, len(stages)), strict=True):
+    for stage, share in reversed([*zip(stages, shares(kills, len(stages)), strict=True)]):
         with log.open() as file:
             done = sum(row["stage"] == stage for row in csv.DictReader(file))
         for phase in phases(share)[done:]:

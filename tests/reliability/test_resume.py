@@ -3,11 +3,10 @@
 `tests/training/test_loop.py` has the same inside one process; here the process really dies.
 """
 
-import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ import pytest
 import torch
 
 from tests.conftest import DataFiles
+from tests.reliability.training import work
 from tests.training.test_loop import ATTENTION, KRIGING
 from tests.watch import wait_for
 from uqsonet.errors import DataError, TrainingError
@@ -24,42 +24,9 @@ from uqsonet.training.checkpoint import Progress, lower_rate, save_checkpoint
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet_study.config import JobsConfig, MethodConfig, TrainingConfig
 
-PROGRAM = """
-import json, logging, sys, time
-from contextlib import contextmanager
-from pathlib import Path
-from uqsonet_study.config import JobsConfig, MethodConfig
-from uqsonet.errors import UQSONetError
-from uqsonet.training import loop
-from uqsonet.training.loop import TrainingJob, train
-from uqsonet.training.optimiser import StackedOptimiser
-logging.basicConfig(level=logging.INFO)
-spec = json.loads(sys.argv[1])
-folder = Path(spec["folder"])
-method = MethodConfig.model_validate(spec["method"])
-files = [Path(path) for path in spec["files"]]
-job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, [0, 1], 400, 4, *files, "code")
-jobs = JobsConfig(checkpoint_minutes=spec["minutes"])
-step, flag, signals = StackedOptimiser.step, loop.termination_flag, []
-
-@contextmanager
-def known_flag():
-    with flag() as received:
-        signals.append(received)
-        yield received
-
-def held(self, index, *arguments):
-    found = step(self, index, *arguments)
-    while index + 1 >= spec["hold"] and not signals[0]:  # so that every kill finds it at work
-        time.sleep(0.01)
-    return found
-
-loop.termination_flag, StackedOptimiser.step = known_flag, held
-try:
-    train(job, jobs, folder / "w.safetensors", folder / "w.csv", folder / "state", bar=False)
-except UQSONetError as error:
-    sys.exit(str(error))
-"""
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Each training is a process that is forked from one that has imported everything."""
+PROCESSES.set_forkserver_preload(["tests.reliability.training"])
 NETWORKS = {"attention": ATTENTION, "kriging": KRIGING}
 ITERATIONS, ENDLESS = 150, 10**7
 
@@ -90,27 +57,27 @@ class Training:
         folder.mkdir()
         method = configure(architecture, iterations)
         self.folder = folder
-        self.spec = {
-            "folder": str(folder),
-            "method": method.model_dump(mode="json"),
-            "files": [str(files.functions), str(files.sensors), str(files.validation)],
-            "minutes": minutes,
-        }
-
-    def start(self, hold: int = ENDLESS + 1) -> subprocess.Popen[str]:
-        """Start, or continue; stand still at an iteration until a signal comes."""
-        return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, json.dumps(self.spec | {"hold": hold})],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
+        self.messages = folder / "messages"
+        self.arguments = (
+            folder,
+            method.model_dump(mode="json"),
+            [files.functions, files.sensors, files.validation],
+            minutes,
         )
+
+    def start(self, hold: int | None = None) -> BaseProcess:
+        """Start, or continue; stand still at an iteration until a signal comes."""
+        self.messages.unlink(missing_ok=True)
+        process = PROCESSES.Process(target=work, args=(*self.arguments, hold))
+        process.start()
+        return process
 
     def finish(self) -> tuple[bytes, str]:
         """Run to the end; return weights and messages."""
         process = self.start()
-        _, messages = process.communicate()
-        assert process.returncode == 0, messages
+        process.join()
+        messages = self.messages.read_text()
+        assert process.exitcode == 0, messages
         assert not (self.folder / "state").exists()
         assert not list(self.folder.glob(".*.part"))
         return (self.folder / "w.safetensors").read_bytes(), messages
@@ -127,15 +94,22 @@ class Training:
 
         return wait_for(read, lambda: None, pause=0.01)
 
-    def wait_for_checkpoint(self, process: subprocess.Popen[str], after: int) -> int:
+    def wait_for_checkpoint(self, process: BaseProcess, after: int) -> int:
         """Wait until a later iteration is saved."""
 
         def later() -> int | None:
-            assert process.poll() is None
+            assert process.exitcode is None, self.messages.read_text()
             found = self.saved()
             return found if found > after else None
 
         return wait_for(later, lambda: None, pause=0.01)
+
+
+def stop(process: BaseProcess, signum: int) -> None:
+    """Send a signal and wait for the end."""
+    assert process.pid is not None
+    os.kill(process.pid, signum)
+    process.join()
 
 
 @pytest.mark.slow
@@ -150,13 +124,13 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
     for signum in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         process = parts.start(hold=last + 40)
         last = parts.wait_for_checkpoint(process, last)
-        process.send_signal(signum)
-        _, messages = process.communicate()
+        stop(process, signum)
+        messages = parts.messages.read_text()
         found = parts.saved()
         assert found >= last, "a saved iteration was lost"
         if signum == signal.SIGTERM:
             assert f"stopped by signal 15 at iteration {found}" in messages
-            assert "Traceback" not in messages and process.returncode == 1
+            assert "Traceback" not in messages and process.exitcode == 1
         last = found
     bytes_, messages = parts.finish()
     assert f"continuing at iteration {last}" in messages
@@ -169,13 +143,17 @@ def test_sigterm_saves_at_once_though_no_checkpoint_is_due(
 ) -> None:
     training = Training(tmp_path / "run", diffusion_files, "attention", 1e6, ENDLESS)
     process = training.start()
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "iteration 50/" in line:
-            break
+
+    def at_work() -> bool | None:
+        assert process.exitcode is None
+        return (
+            training.messages.exists() and "iteration 50/" in training.messages.read_text()
+        ) or None
+
+    wait_for(at_work, lambda: None)
     assert training.saved() == 0
-    process.send_signal(signal.SIGTERM)
-    _, messages = process.communicate()  # neither the last iteration nor a checkpoint is near
+    stop(process, signal.SIGTERM)  # neither the last iteration nor a checkpoint is near
+    messages = training.messages.read_text()
     assert f"stopped by signal 15 at iteration {training.saved()};" in messages
     assert training.saved() >= 50
 
