@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from torch import Tensor
@@ -28,6 +29,10 @@ from uqsonet.layouts import generate_layouts
 from uqsonet.problems.base import Problem
 from uqsonet.reference import compute_reference
 from uqsonet.simulation import simulate
+
+# The same examples in every run, as many as were seen to be enough, however slow the machine is.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("fixed")
 
 SEED = 11
 NOISE = 0.5

@@ -107,7 +107,7 @@ def test_attention(compiled, sets, sensors, inputs, widths, masked):
 
 
 @needs_compiler
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 1000),
     heads=st.integers(1, 3),
