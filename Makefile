@@ -6,7 +6,7 @@ PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 UV ?= uv
 # In the order of tests/conftest.py: long ones first, one at a time, then files.
-PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+PYTEST_ARGS ?= -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 BIN := .venv/bin
 # The lock is the only place that names torch's version; `make lock TORCH=...` changes it.

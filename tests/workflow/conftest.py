@@ -22,7 +22,8 @@ from uqsonet_study.pipeline import Plan
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("Snakefile", "config.yaml", "config", "workflow", "profiles", "src", "environment.yml")
 SMOKE = Path("results/smoke")
-CORES = max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+CORES = max(1, (os.cpu_count() or 1) // WORKERS)
 """Cores of one run: this worker's share of the machine."""
 CONFIG = read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml"])
 PLAN = Plan(CONFIG)
