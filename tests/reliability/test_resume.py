@@ -28,7 +28,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 """Each training is a process that is forked from one that has imported everything."""
 PROCESSES.set_forkserver_preload(["tests.reliability.training"])
 NETWORKS = {"attention": ATTENTION, "kriging": KRIGING}
-ITERATIONS, ENDLESS = 150, 10**7
+ITERATIONS, ENDLESS = 100, 10**7
 
 
 def configure(architecture: str, iterations: int) -> MethodConfig:
@@ -122,7 +122,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
     parts = Training(tmp_path / "parts", diffusion_files, architecture, 1e-9)
     last = 0
     for signum in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-        process = parts.start(hold=last + 40)
+        process = parts.start(hold=last + 25)
         last = parts.wait_for_checkpoint(process, last)
         stop(process, signum)
         messages = parts.messages.read_text()
