@@ -88,7 +88,8 @@ class Project:
 
     def copy(self, path: Path) -> Project:
         """Return a copy of the copy, with times kept so that nothing looks newer."""
-        shutil.copytree(self.path, path, symlinks=True)
+        passing = shutil.ignore_patterns("log", "locks")  # of dry runs that others may do
+        shutil.copytree(self.path, path, symlinks=True, ignore=passing)
         return Project(path)
 
 

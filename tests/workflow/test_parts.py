@@ -12,9 +12,8 @@ def test_a_part_runs_with_one_command(parts: Parts, name: str) -> None:
     parts.run(name)
 
 
-def test_the_report_needs_all_parts_and_no_more_of_them(complete: Project) -> None:
-    """What is asked of the parts is up to date when the report is there."""
+def test_the_report_comes_after_all_parts(complete: Project) -> None:
+    """All that is asked of the parts is there when the report is."""
     for problem in Parts.NAMES[1:]:
         for target in targets_of(problem):
-            assert (complete.path / SMOKE / target).stat().st_size > 0
-    assert complete.planned() == {}
+            assert (complete.path / SMOKE / target).stat().st_size > 0, target
