@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from torch import Tensor
@@ -15,7 +16,10 @@ from torch import Tensor
 from jaxtyping import install_import_hook
 
 # Array shapes in signatures are checked while the tests run (set up before the first import).
-CHECKED = ("gaussian_process", "metrics", "solvers", "nn.set_embedding", "nn.uqsonet")
+CHECKED = (
+    *("fields", "gaussian", "gaussian_process", "metrics", "posterior", "solvers"),
+    *("models.attention", "models.random_operator", "models.set_embedding"),
+)
 with install_import_hook([f"uqsonet.{name}" for name in CHECKED], "beartype.beartype"):
     import uqsonet.problems
 from uqsonet_study.config import EvaluationConfig, ProblemConfig, SensorsConfig
@@ -26,8 +30,35 @@ from uqsonet.problems.base import Problem
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate
 
+# The same examples in every run, as many as were seen to be enough, however slow the machine is.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("fixed")
+
 SEED = 11
 NOISE = 0.5
+
+
+def turn(item: pytest.Item) -> int:
+    """Return when a test's turn comes: first what takes long, last what waits for it.
+
+    The parts of the whole DAG, other slow tests, the report of the whole, all files, and the tests
+    of the whole.
+    """
+    whole = "complete" in getattr(item, "fixturenames", ())
+    if item.path.name == "test_parts.py":
+        return 2 if whole else 0
+    if whole:
+        return 4
+    return 1 if item.get_closest_marker("slow") else 3
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the tests; a worker takes a slow test at a time, and of the others a file at a time."""
+    for item in items:
+        if not item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    items.sort(key=turn)
 
 
 class ToyLinear(Problem):

@@ -218,7 +218,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from(places(BASE)), JUNK), min_size=1, max_size=3))
 def test_whatever_stands_in_the_file_only_a_config_error_comes_out(mutations):
     raw = copy.deepcopy(BASE)
@@ -236,7 +236,7 @@ def test_whatever_stands_in_the_file_only_a_config_error_comes_out(mutations):
         assert "configuration is not valid" in str(error)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(JUNK)
 def test_whatever_the_whole_file_is_only_a_config_error_comes_out(raw):
     with pytest.raises(ConfigError):

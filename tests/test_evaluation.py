@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
+from uqsonet.data import load_functions
 from uqsonet.errors import DataError
 from uqsonet.fields import Grid
 from uqsonet.metrics import relative_error
@@ -87,14 +88,22 @@ def test_the_reference_scores_itself_by_its_repetition(targets):
     assert found["err_std"] < 0.06 and "w2" not in found
 
 
-def test_truth_belongs_to_the_function_that_was_observed(targets):
-    o, truth = targets.reference.observations, targets.truth
-    for s in range(8, 12):  # four sensors with noise 0.5 pin the line roughly
-        mean = targets.reference.mean[s]
-        own = (truth[s] - mean).norm()
-        others = [(truth[t] - mean).norm() for t in range(8, 12) if t != s]
-        assert own < 1.5 * max(others)
-    assert torch.equal(truth[0], truth[4]) and o.counts[0] != o.counts[4]
+def test_truth_belongs_to_the_function_that_was_observed(yardstick, toy_files):
+    o, toy = yardstick.reference.observations, yardstick.problem
+    functions = load_functions(toy_files.functions, "test").kappa.double()
+    kappa = functions[yardstick.reference.function]
+    assert (yardstick.truth - toy.solve(kappa)).abs().max() < 1e-5
+
+    def misfit(kappa):
+        """Chi square of what is seen minus what is there, with a degree for each sensor."""
+        pairs = zip(kappa, o.locations, strict=True)
+        there = torch.stack([toy.grid.interpolate(k[:, None], x)[:, 0] for k, x in pairs])
+        return float(((o.values - there)[o.mask] / toy_files.noise_std).square().sum())
+
+    assert o.mask.sum() == 4 * (1 + 2 + 4)
+    assert 9 < misfit(kappa) < 57  # 0.1 % lie outside, either way
+    assert misfit(kappa.roll(1, 0)) > 2 * 57
+    assert torch.equal(yardstick.truth[0], yardstick.truth[4]) and o.counts[0] != o.counts[4]
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def test_interpolation_is_of_sixth_order():
     assert abs(order - 6) < 0.2, (order, errors)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(
     st.lists(st.floats(-2, 2), min_size=6, max_size=6),
     st.lists(st.floats(-1, 1), min_size=1, max_size=8),

@@ -135,7 +135,7 @@ def test_the_expected_energy_score_is_the_mean_over_outcomes():
 
 
 @given(st.floats(-1, 1), st.floats(0.3, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_expected_crps_is_least_for_the_law_of_the_outcomes(shift, factor):
     """Between Gaussians the excess is the Cramer distance, here to the error of both samples."""
     normal = torch.special.ndtri((torch.arange(4000) + 0.5).double() / 4000)[None]

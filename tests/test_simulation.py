@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import uqsonet
+from tests.watch import wait_for
 from uqsonet import blocks
 from uqsonet.baselines import Cokriging
 from uqsonet.data import Functions, load_functions
@@ -271,20 +272,21 @@ def child(code: str, *arguments: object) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": str(Path(uqsonet.__file__).parents[1])}
     environment["OMP_NUM_THREADS"] = "1"
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(command, **pipes, env=environment, text=True)
 
 
 KILLED = """
-import sys, time
+import sys
 from pathlib import Path
 from uqsonet import simulation
 from uqsonet_study.config import ProblemConfig
 config = ProblemConfig(training=90, validation=7, test=11, shard=6)
 make = simulation.simulate_shard
-def slow(*arguments):
-    time.sleep(0.01)  # so that kills find it at work
+def allowed(*arguments):
+    sys.stdin.readline()  # so that kills find it at work; at the end all are allowed
     return make(*arguments)
-simulation.simulate_shard = slow
+simulation.simulate_shard = allowed
 print("ready", flush=True)
 folder = Path(sys.argv[1])
 simulation.simulate("diffusion1d", config, 3, folder / "f.h5", folder / "state")
@@ -296,19 +298,27 @@ print("done", flush=True)
 def test_kill_dash_nine_at_random_moments_changes_no_byte(tmp_path):
     config = ProblemConfig(training=90, validation=7, test=11, shard=6)
     simulate("diffusion1d", config, 3, tmp_path / "whole.h5")
-    chance, kills, finished = random.Random(5), 0, False
-    found: list[int] = []
-    while not finished:
+    chance, found = random.Random(5), [0]
+
+    def shards() -> int:
+        return len(list((tmp_path / "state").glob("training*.h5")))
+
+    for kill in range(6):
         with child(KILLED, tmp_path) as process:
-            assert process.stdout is not None and process.stdout.readline() == "ready\n"
-            if kills < 6:
-                time.sleep(chance.uniform(0.0, 0.25))
-                process.kill()
-                kills += 1
-            finished = "done" in process.stdout.read()
-        found.append(len(list((tmp_path / "state").glob("training*.h5"))))
-        assert (tmp_path / "f.h5").exists() == finished or (tmp_path / "state").exists()
-    assert max(found) > 0, "no kill came after a finished shard"
+            assert process.stdin is not None and process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            process.stdin.write("\n\n")  # two of the 15 shards
+            process.stdin.flush()
+            if kill % 2:  # after the first of them; the other kills come at any moment
+                wait_for(lambda: shards() > found[-1] or None, lambda: None, pause=0.001)
+            time.sleep(chance.uniform(0.0, 0.02))
+            process.kill()
+        found.append(shards())
+        assert not (tmp_path / "f.h5").exists()
+    with child(KILLED, tmp_path) as process:
+        output, _ = process.communicate()
+    assert output == "ready\ndone\n"
+    assert found == sorted(found) and found[-1] >= 3, found
     assert file_digest(tmp_path / "f.h5") == file_digest(tmp_path / "whole.h5")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["f.h5", "whole.h5"]
 
@@ -362,7 +372,7 @@ print(*run(20_000, "large"), flush=True)
 def test_memory_grows_by_much_less_than_the_data(tmp_path):
     """Twenty times the data of first, small runs; what those took is there already."""
     with child(MEMORY, tmp_path) as process:
-        output, _ = process.communicate(timeout=200)
+        output, _ = process.communicate()
     assert process.returncode == 0
     *_, (_, small), (made, fitted) = (
         [float(x) for x in line.split()] for line in output.split("\n") if line

@@ -342,7 +342,7 @@ def test_kill_dash_nine_during_a_write_leaves_the_old_file(path):
         "import sys, time; from pathlib import Path; from uqsonet.storage import atomic_path\n"
         "with atomic_path(Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_bytes(b'half of a new file'); print('writing', flush=True)\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(3600)\n"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(uqsonet.__file__).parents[1])}
     command = [sys.executable, "-c", code, str(path)]

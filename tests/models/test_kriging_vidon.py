@@ -1,5 +1,7 @@
 """VIDON on the kriged input starts at cokriging and learns a mean that is not linear."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -48,13 +50,12 @@ def test_it_has_no_spread_and_one_noise_level(model):
 
 
 def test_order_and_padding_of_sensors_have_no_influence(model):
+    model = deepcopy(model)
     with torch.no_grad():
         model.network.layers[-1].weight.normal_(generator=torch.Generator().manual_seed(0))
     whole = model.condition(PLACES, VALUES).mean()
     turned = model.condition(PLACES[::-1], VALUES[::-1]).mean()
     padded = model.condition([*PLACES, [0.9]], [*VALUES, 5.0], [True] * 3 + [False]).mean()
-    with torch.no_grad():
-        model.network.layers[-1].weight.zero_()
     assert (turned - whole).abs().max() < 1e-5 * whole.abs().max()
     assert (padded - whole).abs().max() < 1e-5 * whole.abs().max()
 
@@ -87,9 +88,7 @@ def test_it_learns_a_mean_that_no_linear_predictor_has():
         toy.fields, "training", (1 + xi @ ToyLinear.shapes(grid).T).float(), u.float()
     )
     network = KarhunenLoeveSetNetwork(input_modes=2, output_modes=1, branch=[32, 32])
-    training = TrainingConfig(
-        iterations=2000, batch_size=500, learning_rate=5e-3, schedule="cosine"
-    )
+    training = TrainingConfig(iterations=400, batch_size=500, learning_rate=1e-2, schedule="cosine")
     layouts = {m: random_layouts(m) for m in (1, 3)}
     model = fit(network, training, functions, layouts, method="vidon")
     for m, layout in layouts.items():

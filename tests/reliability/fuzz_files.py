@@ -3,9 +3,10 @@
     python -m tests.reliability.fuzz_files --count 6000 --log docs/fuzz-files.csv      (make fuzz)
 
 Files of every kind are written by the real code, then damaged (`mutations.py`) and given to
-`uqsonet check` in batches of subprocesses with a time and a memory limit, so that a crash of HDF5
-and a hang are seen. A damaged file must be refused with a `UQSONetError`, unless all its arrays and
-its header are still equal, as after a bit that nothing reads. Outcomes are counted by mutation.
+`uqsonet check` in batches of subprocesses with a memory limit, watched while they announce file
+after file, so that a crash of HDF5 and a hang are seen. A damaged file must be refused with a
+`UQSONetError`, unless all its arrays and its header are still equal, as after a bit that nothing
+reads. Outcomes are counted by mutation.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import random
 import resource
 import shutil
@@ -25,6 +27,7 @@ from pathlib import Path
 import torch
 
 from tests.reliability import mutations
+from tests.watch import wait_for
 from uqsonet.errors import UQSONetError
 from uqsonet.models.base import build_model
 from uqsonet.problems import get_problem
@@ -45,7 +48,7 @@ from uqsonet_study.parts import PartStore, cut
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate, simulate_shard
 
-BATCH, SECONDS, MEMORY = 250, 300, 6 << 30
+BATCH, MEMORY = 250, 6 << 30
 FINE = ("refused", "equal")
 """Allowed outcomes; others are `silent`, `raised <type>`, `crash <signal>` and `hang`."""
 
@@ -148,8 +151,8 @@ def run_batch(folder: Path, first: int, count: int) -> tuple[list[tuple], int]:
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=out, stderr=errors)
         try:
-            process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
+            wait_for(process.poll, lambda: os.fstat(out.fileno()).st_size)
+        except AssertionError:
             process.kill()
             process.wait()
             end = "hang"

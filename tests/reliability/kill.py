@@ -27,6 +27,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.watch import wait_for, written
 from tests.workflow.conftest import ROOT, Project, fresh_copy
 from uqsonet_study.check import check_path
 from uqsonet_study.cli import read_config
@@ -77,20 +78,17 @@ class Harness:
     def __init__(self, work: Path) -> None:
         self.work, self.whole = work, work / "whole"
         self.random = random.Random(time.time_ns())
-        self.seconds: dict[str, float] = {}
-        self.writes: dict[str, int] = {}
+        self.project = Project(work / "project")
         if not (self.whole / "done").exists():
             shutil.rmtree(work, ignore_errors=True)
-            self.project = fresh_copy(work / "project")
+            fresh_copy(self.project.path)
             shutil.copy(HERE / "tiny.yaml", self.project.path / "config/tiny.yaml")
-            # The estimate at the start of a run is advice and writes nothing: not in these runs.
-            (work / "bin").mkdir()
-            (work / "bin/uqsonet").write_text("#!/bin/sh\nexit 0\n")
-            (work / "bin/uqsonet").chmod(0o755)
-            self.finish(FINAL)
+            (work / "measured.json").write_text(json.dumps(self.measure()))
             shutil.copytree(self.results, self.whole)
             (self.whole / "done").touch()
-        self.project = Project(work / "project")
+        measured = json.loads((work / "measured.json").read_text())
+        self.seconds: dict[str, float] = measured["seconds"]
+        self.writes: dict[str, int] = measured["writes"]
 
     @property
     def results(self) -> Path:
@@ -100,7 +98,11 @@ class Harness:
     def start(self, targets: tuple[str, ...], plan: dict | None = None) -> subprocess.Popen[bytes]:
         """Start the command in a process group of its own."""
         paths = [str(HERE / "hook"), str(self.project.path / "src")]
-        bins = [str(self.work / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        bins = [
+            str(self.project.path / "bin"),
+            str(Path(sys.executable).parent),
+            os.environ["PATH"],
+        ]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
             "PATH": os.pathsep.join(bins),
@@ -122,18 +124,23 @@ class Harness:
 
     def finish(self, targets: tuple[str, ...], plan: dict | None = None) -> None:
         """Run the command to its end; it must end well."""
-        if self.start(targets, plan).wait(timeout=600):
+        process = self.start(targets, plan)
+        if wait_for(process.poll, self._sign):
             raise SystemExit("the command failed:\n" + (self.work / "output").read_text())
 
-    def measure(self, target: str) -> None:
-        """Learn how long a target takes and how many files it writes."""
-        self.finish((str(RESULTS / target),))  # earlier stages are up to date
-        folder = self._signals()
-        self.remove(target)
-        start = time.monotonic()
-        self.finish((str(RESULTS / target),), {"phase": "", "number": 0, "folder": str(folder)})
-        self.seconds[target] = time.monotonic() - start
-        self.writes[target] = (folder / "writes").stat().st_size
+    def _sign(self) -> object:
+        return written(self.work / "output", self.results)
+
+    def measure(self) -> dict[str, dict[str, float]]:
+        """Run everything undisturbed; return how long each target takes and how often it writes."""
+        seconds, writes = {}, {}
+        for target in (target for targets in STAGES.values() for target in targets):
+            folder, start = self._signals(), time.monotonic()
+            self.finish((str(RESULTS / target),), {"phase": "", "number": 0, "folder": str(folder)})
+            seconds[target] = time.monotonic() - start
+            writes[target] = (folder / "writes").stat().st_size
+        self.finish(FINAL)
+        return {"seconds": seconds, "writes": writes}
 
     def _signals(self) -> Path:
         folder = self.work / "signals"
@@ -150,8 +157,6 @@ class Harness:
     def kill(self, stage: str, phase: str) -> dict[str, object] | None:
         """Do one round; return its row of the log, None if the command ended before the kill."""
         target = self.random.choice(STAGES[stage])
-        if target not in self.seconds:
-            self.measure(target)
         folder = self._signals()
         self.remove(target)
         plan = None
@@ -162,10 +167,12 @@ class Harness:
         process = self.start((str(RESULTS / target),), plan)
         moment = start + self.random.uniform(0.2, self.seconds[target])
         stopped = folder / "stopped.json"
-        while process.poll() is None and not stopped.exists():
-            if plan is None and time.monotonic() > moment:
-                break
-            time.sleep(0.005)
+
+        def over() -> bool | None:
+            due = plan is None and time.monotonic() > moment
+            return process.poll() is not None or stopped.exists() or due or None
+
+        wait_for(over, self._sign, pause=0.005)
         alive = process.poll() is None
         took = time.monotonic() - start
         if not alive:
@@ -193,12 +200,11 @@ class Harness:
     @staticmethod
     def _require_dead(session: int) -> None:
         """Wait until nothing of a session runs any more."""
-        for _ in range(200):
-            found = [p for p in Path("/proc").glob("[0-9]*") if _session(p) == session]
-            if not found:
-                return
-            time.sleep(0.01)
-        raise SystemExit(f"processes survived the kill: {found}")
+
+        def gone() -> bool | None:
+            return not any(_session(p) == session for p in Path("/proc").glob("[0-9]*")) or None
+
+        wait_for(gone, lambda: None, lambda: "processes survived the kill", pause=0.01)
 
     def debris(self) -> list[Path]:
         """Return temporary files that are there."""
@@ -262,12 +268,12 @@ def phases(kills: int) -> list[str]:
 def run(work: Path, log: Path, kills: int, stages: list[str]) -> int:
     """Do the rounds that the log does not have yet; return how many files the end compares.
 
-    Stages are killed one after another, so that those before the target stay finished.
+    Stages are killed one after another, the last one first: all before a target stays finished.
     """
     harness = Harness(work)
     if not log.exists():
         log.write_text(",".join(COLUMNS) + "\n")
-    for stage, share in zip(stages, shares(kills, len(stages)), strict=True):
+    for stage, share in reversed([*zip(stages, shares(kills, len(stages)), strict=True)]):
         with log.open() as file:
             done = sum(row["stage"] == stage for row in csv.DictReader(file))
         for phase in phases(share)[done:]:

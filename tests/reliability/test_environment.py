@@ -183,7 +183,6 @@ def refused(project: Project, *arguments: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_workflow_says_what_is_refused(project: Project) -> None:
     place = project.path / "results/tiny"
     for options, message in (

@@ -3,84 +3,82 @@
 `tests/training/test_loop.py` has the same inside one process; here the process really dies.
 """
 
-import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tests.conftest import DataFiles
+from tests.reliability.training import work
 from tests.training.test_loop import ATTENTION, KRIGING
+from tests.watch import wait_for
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet.training import loop
 from uqsonet.training.checkpoint import Progress, lower_rate, save_checkpoint
-from uqsonet_study.config import MethodConfig, TrainingConfig
+from uqsonet.training.optimiser import StackedOptimiser
+from uqsonet_study.config import JobsConfig, MethodConfig, TrainingConfig
+from uqsonet_study.training import TrainingJob, train
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-PROGRAM = """
-import json, logging, sys
-from pathlib import Path
-from uqsonet_study.config import JobsConfig, MethodConfig
-from uqsonet.errors import UQSONetError
-from uqsonet.training.loop import TrainingJob, train
-logging.basicConfig(level=logging.INFO)
-spec = json.loads(sys.argv[1])
-folder = Path(spec["folder"])
-method = MethodConfig.model_validate(spec["method"])
-files = [Path(path) for path in spec["files"]]
-job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, [0, 1], 400, 4, *files, "code")
-jobs = JobsConfig(checkpoint_minutes=spec["minutes"])
-try:
-    train(job, jobs, folder / "w.safetensors", folder / "w.csv", folder / "state", bar=False)
-except UQSONetError as error:
-    sys.exit(str(error))
-"""
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Each training is a process that is forked from one that has imported everything."""
+PROCESSES.set_forkserver_preload(["tests.reliability.training"])
 NETWORKS = {"attention": ATTENTION, "karhunen_loeve": KRIGING}
-ITERATIONS = {"attention": 400, "karhunen_loeve": 2000}
+ITERATIONS, ENDLESS = 100, 10**7
+
+
+def configure(architecture: str, iterations: int) -> MethodConfig:
+    training = TrainingConfig(
+        iterations=iterations,
+        batch_size=20,
+        learning_rate=1e-3,
+        validate_every=min(50, iterations),
+        schedule="cosine",
+        average_decay=0.9,
+    )
+    return MethodConfig(network=NETWORKS[architecture], training=training)
 
 
 class Training:
     """One training that is started, killed and continued as a process of its own."""
 
-    def __init__(self, folder: Path, files: DataFiles, architecture: str, minutes: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        files: DataFiles,
+        architecture: str,
+        minutes: float,
+        iterations: int = ITERATIONS,
+    ) -> None:
         folder.mkdir()
-        training = TrainingConfig(
-            iterations=ITERATIONS[architecture],
-            batch_size=20,
-            learning_rate=1e-3,
-            validate_every=100,
-            schedule="cosine",
-            average_decay=0.9,
-        )
-        method = MethodConfig(network=NETWORKS[architecture], training=training)
+        method = configure(architecture, iterations)
         self.folder = folder
-        self.spec = {
-            "folder": str(folder),
-            "method": method.model_dump(mode="json"),
-            "files": [str(files.functions), str(files.sensors), str(files.validation)],
-            "minutes": minutes,
-        }
-
-    def start(self) -> subprocess.Popen[str]:
-        """Start, or continue."""
-        return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, json.dumps(self.spec)],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
+        self.messages = folder / "messages"
+        self.arguments = (
+            folder,
+            method.model_dump(mode="json"),
+            [files.functions, files.sensors, files.validation],
+            minutes,
         )
+
+    def start(self, hold: int | None = None) -> BaseProcess:
+        """Start, or continue; stand still at an iteration until a signal comes."""
+        self.messages.unlink(missing_ok=True)
+        process = PROCESSES.Process(target=work, args=(*self.arguments, hold))
+        process.start()
+        return process
 
     def finish(self) -> tuple[bytes, str]:
         """Run to the end; return weights and messages."""
         process = self.start()
-        _, messages = process.communicate(timeout=300)
-        assert process.returncode == 0, messages
+        process.join()
+        messages = self.messages.read_text()
+        assert process.exitcode == 0, messages
         assert not (self.folder / "state").exists()
         assert not list(self.folder.glob(".*.part"))
         return (self.folder / "w.safetensors").read_bytes(), messages
@@ -88,79 +86,104 @@ class Training:
     def saved(self) -> int:
         """Return the iteration of the checkpoint, 0 without one."""
         state = self.folder / "state"
-        for _ in range(100):
+
+        def read() -> int | None:
             try:
                 return read_weights(state)[1]["iteration"] if state.exists() else 0
             except DataError:  # replaced between two looks at it: it is opened twice
-                time.sleep(0.01)
-        raise AssertionError("the checkpoint cannot be read")
+                return None
 
-    def wait_for_checkpoint(self, process: subprocess.Popen[str], after: int) -> int:
+        return wait_for(read, lambda: None, pause=0.01)
+
+    def wait_for_checkpoint(self, process: BaseProcess, after: int) -> int:
         """Wait until a later iteration is saved."""
-        limit = time.monotonic() + 120
-        while (found := self.saved()) <= after:
-            assert process.poll() is None and time.monotonic() < limit
-            time.sleep(0.01)
-        return found
+
+        def later() -> int | None:
+            assert process.exitcode is None, self.messages.read_text()
+            found = self.saved()
+            return found if found > after else None
+
+        return wait_for(later, lambda: None, pause=0.01)
 
 
+def stop(process: BaseProcess, signum: int) -> None:
+    """Send a signal and wait for the end."""
+    assert process.pid is not None
+    os.kill(process.pid, signum)
+    process.join()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["attention", "karhunen_loeve"])
 def test_killed_again_and_again_it_ends_with_the_same_bytes(
     architecture: str, diffusion_files: DataFiles, tmp_path: Path
 ) -> None:
     whole, _ = Training(tmp_path / "whole", diffusion_files, architecture, 10).finish()
-    # A checkpoint every 0.05 s: kills meet its writing often.
-    parts = Training(tmp_path / "parts", diffusion_files, architecture, 0.05 / 60)
+    # A checkpoint with every iteration: kills meet its writing often.
+    parts = Training(tmp_path / "parts", diffusion_files, architecture, 1e-9)
     last = 0
     for signum in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-        process = parts.start()
+        process = parts.start(hold=last + 25)
         last = parts.wait_for_checkpoint(process, last)
-        process.send_signal(signum)
-        _, messages = process.communicate(timeout=60)
+        stop(process, signum)
+        messages = parts.messages.read_text()
         found = parts.saved()
         assert found >= last, "a saved iteration was lost"
         if signum == signal.SIGTERM:
             assert f"stopped by signal 15 at iteration {found}" in messages
-            assert "Traceback" not in messages and process.returncode == 1
+            assert "Traceback" not in messages and process.exitcode == 1
         last = found
     bytes_, messages = parts.finish()
     assert f"continuing at iteration {last}" in messages
     assert bytes_ == whole
 
 
+@pytest.mark.slow
 def test_sigterm_saves_at_once_though_no_checkpoint_is_due(
     diffusion_files: DataFiles, tmp_path: Path
 ) -> None:
-    training = Training(tmp_path / "run", diffusion_files, "attention", 1e6)
+    training = Training(tmp_path / "run", diffusion_files, "attention", 1e6, ENDLESS)
     process = training.start()
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "starting from scratch" in line:
-            break
-    time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    start = time.monotonic()
-    _, messages = process.communicate(timeout=60)
-    assert time.monotonic() - start < 10
+
+    def at_work() -> bool | None:
+        assert process.exitcode is None
+        return (
+            training.messages.exists() and "iteration 50/" in training.messages.read_text()
+        ) or None
+
+    wait_for(at_work, lambda: None)
+    assert training.saved() == 0
+    stop(process, signal.SIGTERM)  # neither the last iteration nor a checkpoint is near
+    messages = training.messages.read_text()
     assert f"stopped by signal 15 at iteration {training.saved()};" in messages
-    assert training.saved() > 0
+    assert training.saved() >= 50
 
 
 def test_what_is_saved_is_at_most_as_old_as_configured(
-    diffusion_files: DataFiles, tmp_path: Path
+    diffusion_files: DataFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = Training(tmp_path / "run", diffusion_files, "attention", 0.2 / 60)
-    process = training.start()
-    training.wait_for_checkpoint(process, 0)
-    ages = []
-    while process.poll() is None and len(ages) < 20:
-        time.sleep(0.1)
-        state = training.folder / "state"
-        if state.exists():
-            ages.append(time.time() - state.stat().st_mtime)
-    process.kill()
-    process.communicate()
-    assert max(ages) < 2.5  # 0.2 s, one iteration and the writing, on a busy machine
+    """By a clock that each iteration moves on by a second: saved is with the first that is due."""
+    now, saved = [0.0], []
+    step, save = StackedOptimiser.step, loop.save_checkpoint
+
+    def timed(self, *arguments):
+        now[0] += 1
+        return step(self, *arguments)
+
+    def noted(*arguments):
+        saved.append(arguments[-1].iteration)
+        save(*arguments)
+
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(StackedOptimiser, "step", timed)
+    monkeypatch.setattr(loop, "save_checkpoint", noted)
+    files = diffusion_files.functions, diffusion_files.sensors, diffusion_files.validation
+    method = configure("attention", 33)
+    job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, [0, 1], 400, 4, *files, "code")
+    jobs = JobsConfig(checkpoint_minutes=5 / 60)
+    outputs = tmp_path / "w.safetensors", tmp_path / "w.csv", tmp_path / "state"
+    train(job, jobs, *outputs, bar=False)
+    assert saved == [6, 12, 18, 24, 30]
 
 
 def checkpoint(path: Path, state: dict[str, torch.Tensor]) -> None:

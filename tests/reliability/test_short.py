@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(0)  # what takes time is watched
 def test_ten_kills_change_no_byte(tmp_path: Path) -> None:
     log = tmp_path / "kills.csv"
     assert kill.run(tmp_path / "work", log, 10, list(kill.STAGES)) >= 15

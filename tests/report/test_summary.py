@@ -116,7 +116,7 @@ def test_intervals_cover(trials: int, sets: int) -> None:
     assert 0.90 <= covered <= 0.98
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SCORES)
 def test_estimates_stay_within_the_scores(scores: np.ndarray) -> None:
     found = estimate(scores)
@@ -127,7 +127,7 @@ def test_estimates_stay_within_the_scores(scores: np.ndarray) -> None:
     assert scores.min() - slack <= row["low"] <= row["high"] <= scores.max() + slack
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SCORES, st.floats(0.1, 10))
 def test_skill_has_no_unit(scores: np.ndarray, factor: float) -> None:
     over = np.full((1, scores.shape[1]), 0.7)

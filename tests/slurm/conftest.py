@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import yaml
 from snakemake.utils import update_config
 
+from tests.watch import wait_for, written
 from tests.workflow.conftest import ROOT, Project, fresh_copy
 from uqsonet_study.config import load_config
 from uqsonet_study.pipeline import Plan
@@ -84,7 +84,7 @@ class Cluster:
     def command(self, *arguments: str) -> str:
         """Return what a SLURM command prints."""
         return subprocess.run(
-            arguments, env=self.environment, capture_output=True, text=True, check=True, timeout=60
+            arguments, env=self.environment, capture_output=True, text=True, check=True
         ).stdout
 
     def jobs(self, path: Path, states: str = "pending,running") -> dict[str, str]:
@@ -114,14 +114,15 @@ class Run:
     def submitted(self) -> int:
         return self.text.count("has been submitted with SLURM jobid")
 
-    def wait(self, seconds: float = 600) -> int:
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise AssertionError(f"Snakemake did not end:\n{self.text}") from None
+    def sign(self) -> object:
+        """Return what changes while there is progress."""
+        return written(self.output, self.project.path / RESULTS)
 
-    def hold_training(self, seconds: float = 240) -> str:
+    def wait(self) -> int:
+        """Wait for the end; the fixture that started Snakemake clears away what hangs."""
+        return wait_for(self.process.poll, self.sign, lambda: self.text)
+
+    def hold_training(self) -> str:
         """Stop the training in its tracks after its first checkpoint; return the SLURM job.
 
         A stopped process is a running job to SLURM, which hangs for as long as a test likes.
@@ -134,7 +135,7 @@ class Run:
             jobs = self.cluster.jobs(self.project.path, "running")
             return next((j for j, rule in jobs.items() if rule.startswith("rule_train")), None)
 
-        job = wait_for(training, seconds, lambda: self.text)
+        job = wait_for(training, self.sign, lambda: self.text, pause=0.1)
         rows = self.cluster.command("scontrol", "listpids", job).splitlines()[1:]
         pids = [int(row.split()[0]) for row in rows if row.split()[2] != "batch"]
         assert pids, rows
@@ -142,19 +143,6 @@ class Run:
             os.kill(pid, signal.SIGSTOP)
         assert not (self.project.path / WEIGHTS).exists(), "the training was over already"
         return job
-
-
-def wait_for(
-    found: Callable[[], str | None], seconds: float, explain: Callable[[], str] = str
-) -> str:
-    """Return what a function finds, as soon as it does."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        result = found()
-        if result is not None:
-            return result
-        time.sleep(0.1)
-    raise AssertionError(f"waited {seconds} s in vain\n{explain()}")
 
 
 Submit = Callable[..., Run]

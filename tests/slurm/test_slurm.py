@@ -23,11 +23,11 @@ from tests.slurm.conftest import (
     Submit,
     same_bytes,
     small_project,
-    wait_for,
 )
+from tests.watch import wait_for
 from tests.workflow.conftest import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]  # what takes time is watched
 DATA = RESULTS / "simulate/diffusion1d.h5"
 
 
@@ -132,7 +132,7 @@ def test_a_killed_snakemake_leaves_an_orphan_and_continues(
         subprocess.run(command, shell=True, cwd=untrained.path, env=cluster.environment, check=True)
 
     step("squeue --me")
-    wait_for(lambda: None if cluster.jobs(untrained.path) else "gone", 60)
+    wait_for(lambda: None if cluster.jobs(untrained.path) else "gone", lambda: None)
     unlocked = submit(untrained, "--unlock")
     assert unlocked.wait() == 0, unlocked.text
 
@@ -147,7 +147,7 @@ def test_a_killed_snakemake_leaves_an_orphan_and_continues(
 def test_a_report_is_one_job(local: Project, submit: Submit, tmp_path: Path) -> None:
     project = local.copy(tmp_path / "project")
     run = submit(project, "--jobs", "2", targets=())
-    assert run.wait(900) == 0, run.text
+    assert run.wait() == 0, run.text
     # The precise reference, three more scores, the time of an answer, and all the rest as one.
     assert run.submitted == 6, run.text
     assert run.text.count("Group job report") == 1

@@ -82,7 +82,6 @@ def random_layouts(m: int) -> torch.Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_papers_model_recovers_the_exact_posterior():
     """Attention, ELBO, everything trained end to end; the set of sensors has one or two members."""
     network = AttentionNetwork(
@@ -103,9 +102,9 @@ def test_the_papers_model_recovers_the_exact_posterior():
         count_feature=True,
     )
     training = TrainingConfig(
-        iterations=20_000,
-        batch_size=256,
-        learning_rate=5e-3,
+        iterations=5000,
+        batch_size=1024,  # costs little more a step than 256
+        learning_rate=1e-2,
         schedule="cosine",
         gradient_clip=10.0,
         average_decay=0.995,

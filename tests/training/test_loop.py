@@ -22,6 +22,7 @@ from uqsonet_study.config import (
     MethodConfig,
     TrainingConfig,
 )
+from uqsonet_study.training import TrainingJob, train
 
 ATTENTION = AttentionNetwork(
     embedding_dim=2,
@@ -49,7 +50,7 @@ def make_job(toy_files):
     def make(architecture="attention", trials=(0,), method=None, seed=4, **changes):
         options = {"iterations": 12, "batch_size": 20, "learning_rate": 1e-3, "validate_every": 4}
         training = TrainingConfig(**(options | changes))
-        return loop.TrainingJob(
+        return TrainingJob(
             method or METHODS[architecture],
             toy_files.problem,
             MethodConfig(network=NETWORKS[architecture], training=training),
@@ -68,7 +69,7 @@ def make_job(toy_files):
 
 def run(job, folder: Path, name: str = "run", jobs: JobsConfig = JOBS) -> Path:
     weights = folder / f"{name}.safetensors"
-    loop.train(job, jobs, weights, folder / f"{name}.csv", folder / f"{name}.state", bar=False)
+    train(job, jobs, weights, folder / f"{name}.csv", folder / f"{name}.state", bar=False)
     return weights
 
 

@@ -1,11 +1,11 @@
-"""Reference posteriors of an evaluation: see `uqsonet.reference.compute_reference`."""
+"""Reference posteriors of an evaluation: see `uqsonet_study.references.compute_reference`."""
 
 import os
 from pathlib import Path
 
-from uqsonet_study.references import compute_reference
 from uqsonet_study.config import ReferenceConfig
 from uqsonet_study.jobs import job
+from uqsonet_study.references import compute_reference
 
 with job(snakemake, threads=1) as spec:  # a process for each core instead
     compute_reference(

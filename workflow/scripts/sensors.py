@@ -1,10 +1,10 @@
-"""Sensor layouts of an experiment: see `uqsonet.layouts.generate_layouts`."""
+"""Sensor layouts of an experiment: see `uqsonet_study.layouts.generate_layouts`."""
 
 from pathlib import Path
 
-from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.config import SensorsConfig
 from uqsonet_study.jobs import job
+from uqsonet_study.layouts import generate_layouts
 
 with job(snakemake) as spec:
     generate_layouts(

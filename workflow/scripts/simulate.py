@@ -1,11 +1,11 @@
-"""Functions of a problem: see `uqsonet.simulation.simulate`."""
+"""Functions of a problem: see `uqsonet_study.simulation.simulate`."""
 
 import os
 from pathlib import Path
 
-from uqsonet_study.simulation import simulate
 from uqsonet_study.config import JobsConfig, ProblemConfig
 from uqsonet_study.jobs import job
+from uqsonet_study.simulation import simulate
 
 with job(snakemake) as spec:
     simulate(

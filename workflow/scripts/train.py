@@ -1,11 +1,11 @@
-"""A stack of trials: see `uqsonet.training.loop.train`."""
+"""A stack of trials: see `uqsonet_study.training.train`."""
 
 import os
 from pathlib import Path
 
-from uqsonet_study.training import TrainingJob, train
 from uqsonet_study.config import JobsConfig, MethodConfig
 from uqsonet_study.jobs import job
+from uqsonet_study.training import TrainingJob, train
 
 with job(snakemake) as spec:
     train(

@@ -14,8 +14,8 @@ exactly that. With the empirical mean and modes of the (transformed) training in
   the input leaves open: residuals of training pairs (`uqsonet.models.random_operator`).
 
 It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through a.
-In the ELBO the encoder may see the whole input of a training pair, which fixes z; its KL term then no
-longer depends on the branch, and the reconstruction term is the regression trained here. The
+In the ELBO the encoder may see the whole input of a training pair, which fixes z. The KL term then
+no longer depends on the branch, and the reconstruction term is the regression trained here. The
 transformed input is assumed to be Gaussian: docs/model.md says where that matters.
 """
 

@@ -20,7 +20,7 @@ def stop(phase: str, path: object) -> None:
     report = Path(PLAN["folder"]) / "stopped.new"
     report.write_text(json.dumps({"phase": phase, "path": str(path)}))
     report.rename(report.with_suffix(".json"))
-    time.sleep(600)
+    time.sleep(3600)
 
 
 def half(target: object, content: bytes) -> None:
