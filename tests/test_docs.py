@@ -16,7 +16,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from uqsonet.config import networks, recipes
+from uqsonet_study import config
 from uqsonet_study.cli import app
 from uqsonet_study.config import Config, json_schema, load_config
 
@@ -152,9 +152,9 @@ def test_the_page_of_the_configuration_names_every_key() -> None:
 def test_architectures_that_see_sensors_in_training_are_named() -> None:
     text = DOCUMENTS["docs/configuration.md"]
     for kind in (
-        networks.AttentionNetwork,
-        networks.KarhunenLoeveNetwork,
-        networks.KarhunenLoeveSetNetwork,
+        config.AttentionNetwork,
+        config.KarhunenLoeveNetwork,
+        config.KarhunenLoeveSetNetwork,
     ):
         architecture = kind.model_fields["architecture"].default
         before, _, _ = text.partition("The architecture `kriging` ")
