@@ -115,11 +115,13 @@ def test_posteriors_in_the_plane_repeat_byte_by_byte(
     assert saved(show(planes["toy_torus"], [3]), tmp_path) == first
 
 
-def test_three_dimensions_are_refused(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    cube = Field("f", Grid((0.0,) * 3, (1.0,) * 3, (1, 3, 11)))
+def test_three_dimensions_are_refused(
+    planes: dict[str, Inputs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cube = Field("f", Grid((0.0,) * 3, (1.0,) * 3, (3, 3, 9)))
     change_fields(monkeypatch, lambda fields: replace(fields, input=cube, output=cube))
     with pytest.raises(DataError, match="one or two dimensions"):
-        show(inputs)
+        show(planes["toy_field"], [3])
 
 
 def test_maps_of_periodic_functions_reach_the_end() -> None:
