@@ -61,10 +61,10 @@ def elliptic1d(repeats: int) -> Row:
 def elliptic2d(repeats: int) -> Row:
     """Preconditioned conjugate gradients in batches against a sparse factorisation for each k."""
     problem, size = get_problem("elliptic_sde2d"), 16
-    assert problem.intrinsic is not None
-    xi = torch.randn(size, problem.intrinsic.rank, dtype=torch.float64)
+    assert problem.unobserved is not None
+    xi = torch.randn(size, problem.unobserved.rank, dtype=torch.float64)
     side, spacing = problem.grid.shape[0], problem.grid.spacing()[0]
-    k = problem.intrinsic.field(xi).exp().reshape(-1, side, side)
+    k = problem.unobserved.field(xi).exp().reshape(-1, side, side)
     f = torch.ones(1, side, side, dtype=torch.float64)
 
     def factorised() -> None:

@@ -29,7 +29,7 @@ def residual_elliptic(u, k, f):
     return residual_elliptic2d(square(u), square(k), square(f), 0.01), f
 
 
-RESIDUALS = {  # name: (u, kappa, intrinsic) -> residual and right-hand side
+RESIDUALS = {  # name: (u, kappa, unobserved) -> residual and right-hand side
     "diffusion1d": residual_diffusion,
     "elliptic_sde1d": lambda u, k, f: (residual_elliptic1d(u, k, f, 0.005, 0.1), f),
     "poisson2d": lambda u, f, _: (residual_poisson2d(square(u), square(f), 0.01, 0.1), f),
@@ -42,9 +42,9 @@ def drawn(name, seed, size=3):
     """Both inputs and u, each (size, n)."""
     problem = get_problem(name)
     xi, other = problem.normals(np.random.default_rng(seed), size)
-    kappa, u = problem.respond(xi, other)
-    if problem.intrinsic is not None:
-        other = problem.intrinsic_transform.inverse(problem.intrinsic.field(other))
+    kappa, u = problem.pairs(xi, other)
+    if problem.unobserved is not None:
+        other = problem.unobserved_transform.inverse(problem.unobserved.field(other))
     return kappa, other, u
 
 
@@ -110,7 +110,7 @@ def test_respond_affine_is_the_solution_for_every_pair_and_is_affine(name):
     kappa, other, _ = drawn(name, 5, 2)
     sources, fixed = (kappa, other) if problem.affine == "kappa" else (other, kappa)
     sources = torch.cat([sources, 0.3 * sources[:1] + 0.7 * sources[1:], 0 * sources[:1]])
-    u = problem.respond_affine(fixed, sources)
+    u = problem.solve_affine(fixed, sources)
     assert u.shape == (1 if fixed is None else 2, 4, problem.grid.size)
     scale = float(u.abs().max())
     for b, r in itertools.product(range(len(u)), range(4)):
@@ -130,7 +130,7 @@ def test_respond_affine_is_the_solution_for_every_pair_and_is_affine(name):
 def test_other_problems_refuse_to_respond_affinely(name):
     problem = get_problem(name)
     with pytest.raises(NotImplementedError, match=f"{name} is not declared affine"):
-        problem.respond_affine(None, problem.prior.mean[None])
+        problem.solve_affine(None, problem.prior.mean[None])
 
 
 def test_both_readings_of_section_4_4_are_one_equation_with_its_inputs_exchanged():
@@ -160,7 +160,7 @@ def test_symmetries_move_solutions_along_and_leave_the_law_of_the_coefficient(nu
     p = problem.symmetries()[number]
     torch.testing.assert_close(problem.solve(f[:, p], k[:, p]), u[:, p], rtol=0, atol=1e-7)
     some = torch.from_numpy(np.random.default_rng(0).choice(problem.grid.size, 200, replace=False))
-    points, law = problem.grid.points(), problem.intrinsic
+    points, law = problem.grid.points(), problem.unobserved
     mean, rows = law.rows(points[some])
     moved_mean, moved = law.rows(points[p[some]])
     torch.testing.assert_close(moved @ moved.T, rows @ rows.T, rtol=0, atol=1e-12)

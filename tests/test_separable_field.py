@@ -193,15 +193,15 @@ PRINTED = {  # name: (law of, its mean, its covariance of the squared distance) 
     "diffusion1d": ("prior", lambda x: torch.sin(2 * math.pi * x[:, 0]), se(0.5, 0.1)),
     "elliptic_sde1d": ("prior", lambda x: torch.sin(math.pi * x[:, 0] + 1), se(0.3, 0.05)),
     "elliptic_sde1d f": (
-        "intrinsic",
+        "unobserved",
         lambda x: torch.sin(2 * math.pi * x[:, 0]) + 0.1,
         se(0.1, 0.1),
     ),
     "poisson2d": ("prior", waves, se(1.0, 0.1, 2.0)),
     "elliptic_sde2d": ("prior", waves, se(1.0, 0.1, 2.0)),
-    "elliptic_sde2d k": ("intrinsic", zero, se(1.0, 0.1, 2.0)),
+    "elliptic_sde2d k": ("unobserved", zero, se(1.0, 0.1, 2.0)),
     "elliptic_sde2d_k": ("prior", zero, se(1.0, 0.1, 2.0)),
-    "elliptic_sde2d_k f": ("intrinsic", waves, se(1.0, 0.1, 2.0)),
+    "elliptic_sde2d_k f": ("unobserved", waves, se(1.0, 0.1, 2.0)),
 }
 
 

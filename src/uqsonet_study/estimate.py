@@ -160,7 +160,7 @@ def _reference_seconds(problem_name: str, evaluation: EvaluationConfig, sets: in
     if problem.affine is None:
         solved = sets * samples + control_samples(sets * samples)
         return solved * _pair_seconds(problem_name) + sets * CONTROL_SECONDS
-    if problem.intrinsic is None:
+    if problem.unobserved is None:
         return sets * CLOSED_FORM_SECONDS
     return _sources_seconds(problem_name) * samples * (1 if problem.affine == "kappa" else sets)
 

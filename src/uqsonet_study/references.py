@@ -185,7 +185,7 @@ def _reduced(
     parts: PartStore,
 ) -> Rows:
     """Return moments by the best estimator that the problem allows, with their own error."""
-    if problem.affine == "kappa" and problem.intrinsic is None:
+    if problem.affine == "kappa" and problem.unobserved is None:
         exact = ClosedForm(problem, vectors)
         found = [exact.moments(law) for law in laws]
         return [_row(moments, moments) for moments in found]

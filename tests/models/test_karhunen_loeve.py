@@ -43,7 +43,7 @@ def test_untrained_and_without_slopes_it_samples_the_law_of_cokriging(functions,
     assert ((sample.std(0) / std)[inside] - 1).abs().max() < 4.5 / (2 * 40_000) ** 0.5
 
 
-def test_without_the_intrinsic_latent_the_band_would_be_too_narrow(functions, model):
+def test_without_the_unobserved_latent_the_band_would_be_too_narrow(functions, model):
     x, y = [[-0.6], [0.1]], [1.4, 2.0]
     queries = functions.fields.training_grid()[0].points()
     whole = model.condition(x, y).std(queries)
@@ -54,7 +54,7 @@ def test_without_the_intrinsic_latent_the_band_would_be_too_narrow(functions, mo
 
 
 def test_sample_functions_have_the_skewness_of_the_operators_own_randomness(functions):
-    """An intrinsic factor that is lognormal: u = e^w g(x), whatever kappa is."""
+    """An unobserved factor that is lognormal: u = e^w g(x), whatever kappa is."""
     generator = torch.Generator().manual_seed(6)
     grid = functions.fields.training_grid()[0].points()
     amplitude = (0.5 * torch.randn(functions.size, 1, generator=generator)).exp()
@@ -86,7 +86,7 @@ def test_where_k_is_small_the_operator_leaves_more_open(functions, model):
     assert wide > 1.2 * narrow
 
 
-def test_fixed_operators_have_no_intrinsic_latent():
+def test_fixed_operators_have_no_unobserved_latent():
     network = KarhunenLoeveNetwork(input_modes=4, output_modes=3, branch=[2])
     state = KarhunenLoeveModel(get_problem("diffusion1d").fields, network, 0.0).state_dict()
     assert not [name for name in state if name.startswith("residual")]

@@ -35,7 +35,7 @@ class ToySDE2D(EllipticSDE2D):
     def __init__(self) -> None:
         self.grid = Grid((0.0, 0.0), (1.0, 1.0), (13, 13))
         self.prior = SeparableField(self.grid.axes(), waves, KERNEL)
-        self.intrinsic = SeparableField(self.grid.axes(), lambda x: 0 * x[:, 0], KERNEL)
+        self.unobserved = SeparableField(self.grid.axes(), lambda x: 0 * x[:, 0], KERNEL)
 
 
 register(ToySDE2D)

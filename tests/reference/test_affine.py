@@ -101,13 +101,13 @@ EXACTNESS = [
 
 def brute_force(law, vectors, seed, size):
     """Average over coefficients and their eight images, moved and solved one by one."""
-    xi = torch.from_numpy(np.random.default_rng(seed).standard_normal((size, SDE.intrinsic.rank)))
-    coefficients = SDE.intrinsic.field(xi).exp()
+    xi = torch.from_numpy(np.random.default_rng(seed).standard_normal((size, SDE.unobserved.rank)))
+    coefficients = SDE.unobserved.field(xi).exp()
     factor = law.spread(SDE.prior.factor).T
     sources = torch.cat([SDE.prior.field(law.mean)[None], factor])
     means, seconds = [], []
     for places in SDE.symmetries():
-        u = SDE.respond_affine(coefficients[:, places], sources)
+        u = SDE.solve_affine(coefficients[:, places], sources)
         means.append(u[:, 0])
         seconds.append(u.transpose(1, 2) @ u)  # E[u u^T | k]: mean and factor
     mean = torch.cat(means).mean(0)
@@ -166,8 +166,8 @@ def test_closed_sources_span_all_images_and_know_how_these_act():
     closed, own, maps = _closed_sources(sources, symmetries)
     torch.testing.assert_close(closed @ closed.T, torch.eye(len(closed)).double())
     torch.testing.assert_close(own @ closed, sources, rtol=0, atol=1e-4)
-    k = SDE.intrinsic.field(torch.ones(1, SDE.intrinsic.rank).double() * 0.3).exp()
-    u = SDE.respond_affine(k, closed)[0]
+    k = SDE.unobserved.field(torch.ones(1, SDE.unobserved.rank).double() * 0.3).exp()
+    u = SDE.solve_affine(k, closed)[0]
     for places, mixing in maps:
-        moved = SDE.respond_affine(k[:, places], closed)[0]
+        moved = SDE.solve_affine(k[:, places], closed)[0]
         torch.testing.assert_close(mixing.double() @ u[:, places], moved, rtol=0, atol=1e-6)

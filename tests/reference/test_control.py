@@ -64,7 +64,7 @@ def test_a_quadratic_problem_is_exact_from_any_two_samples(noise_std):
     law = toy.prior.condition(toy.grid.points()[[5]], torch.tensor([1.8]).double(), noise_std)
     found = sampler.moments(law, np.random.default_rng(1), 2)
     xi, weights = nodes(law)
-    mean, covariance = averages(toy.respond(xi, None)[1], weights)
+    mean, covariance = averages(toy.pairs(xi, None)[1], weights)
     torch.testing.assert_close(found.mean, mean, rtol=0, atol=1e-9)
     torch.testing.assert_close(found.variance, covariance.diagonal(), rtol=0, atol=1e-9)
     modal = vectors.T @ covariance @ vectors
@@ -76,7 +76,7 @@ def test_the_control_does_not_depend_on_how_its_samples_are_cut():
     toy = ToySquare()
     generator = np.random.default_rng(3)
     xi = torch.from_numpy(generator.standard_normal((900, 2)))
-    u = toy.respond(xi, None)[1] + 0.1 * torch.from_numpy(generator.standard_normal((900, 33)))
+    u = toy.pairs(xi, None)[1] + 0.1 * torch.from_numpy(generator.standard_normal((900, 33)))
     index, vectors = torch.tensor([0, 1]), modes_of(u, 2)
     one, other = (
         Control(zip(xi.split(size), u.split(size), strict=True), index, vectors).of(xi[:5])

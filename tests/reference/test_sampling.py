@@ -89,9 +89,9 @@ def test_given_the_coefficient_mean_and_spread_are_those_of_the_gaussian_u():
     u, within = sampler._outcome(xi, None)
     assert within is not None
     kappa = problem.transform.inverse(problem.prior.field(xi))
-    source = problem.intrinsic
+    source = problem.unobserved
     torch.testing.assert_close(u, problem.solve(kappa, source.mean), rtol=0, atol=1e-12)
-    root = problem.respond_affine(kappa, source.factor.T)  # (2, r, n)
+    root = problem.solve_affine(kappa, source.factor.T)  # (2, r, n)
     variance = root.square().sum(1).mean(0)
     assert (within.variance - variance).norm() < 2e-4 * variance.norm()
     covariance = (root @ vectors).transpose(1, 2) @ (root @ vectors)
@@ -107,11 +107,11 @@ def test_directions_leave_out_no_more_than_the_stated_share_and_are_as_few_as_th
 ):
     problem = get_problem(name)
     directions = Directions(problem, neglected)
-    field, other = problem.intrinsic, problem.transform.inverse(problem.prior.mean)
+    field, other = problem.unobserved, problem.transform.inverse(problem.prior.mean)
     if problem.affine == "kappa":
-        field, other = problem.prior, problem.intrinsic_transform.inverse(problem.intrinsic.mean)
+        field, other = problem.prior, problem.unobserved_transform.inverse(problem.unobserved.mean)
     assert directions.field is field
-    total = problem.respond_affine(other[None], field.factor.T)[0].square().sum()
+    total = problem.solve_affine(other[None], field.factor.T)[0].square().sum()
     kept = directions.responses(other[None])[0, 1:].square().sum(1)
     assert -1e-12 < 1 - kept.sum() / total <= neglected
     assert 1 - kept[:-1].sum() / total > neglected  # one direction fewer would not do

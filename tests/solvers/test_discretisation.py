@@ -51,8 +51,8 @@ def test_the_discretisation_error_is_the_one_stated(name):
     for grid in (problem.grid, finer(problem.grid)):
         kappa = problem.transform.inverse(on(problem.prior, grid, xi))
         other = None
-        if problem.intrinsic is not None:
-            other = problem.intrinsic_transform.inverse(on(problem.intrinsic, grid, second))
+        if problem.unobserved is not None:
+            other = problem.unobserved_transform.inverse(on(problem.unobserved, grid, second))
         found.append(solve(name, grid, kappa, other))
     _, kept = finer(problem.grid).subgrid(2)
     coarse, fine = found[0], found[1][:, kept]
@@ -60,4 +60,4 @@ def test_the_discretisation_error_is_the_one_stated(name):
     median, worst = STATED[name]
     assert float(error.median()) == pytest.approx(median, rel=0.05)
     assert float(error.max()) == pytest.approx(worst, rel=0.05)
-    torch.testing.assert_close(coarse, problem.respond(xi, second)[1])
+    torch.testing.assert_close(coarse, problem.pairs(xi, second)[1])

@@ -75,7 +75,7 @@ def random_source(seed: int, *shape: int) -> torch.Tensor:
 
 def prior_pairs(seed: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     f, k = PROBLEM.normals(np.random.default_rng(seed), size)
-    k, f = PROBLEM.intrinsic.field(k).exp(), PROBLEM.prior.field(f)
+    k, f = PROBLEM.unobserved.field(k).exp(), PROBLEM.prior.field(f)
     return k.reshape(-1, 101, 101), f.reshape(-1, 101, 101)
 
 

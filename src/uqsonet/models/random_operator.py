@@ -76,9 +76,9 @@ def standardised_residuals(
 ) -> Float[Tensor, "k p"]:
     """Return `KEPT` residuals of the first pairs, with mean zero and covariance I, float64.
 
-    They are whitened by the symmetric root of their covariance, which moves them least, so the
-    symmetric root of another covariance gives each its own place back. Directions in which
-    nothing is left open stay zero.
+    Each is multiplied by the inverse of the symmetric root of their covariance. Of all roots this
+    one changes them least. So a residual that is multiplied by the root of a similar covariance
+    comes out close to what it was. Directions in which nothing is left open stay zero.
     """
     rows = torch.arange(KEPT) % len(a)
     r = c[rows].double() - a[rows].double() @ weight.double().T

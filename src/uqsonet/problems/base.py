@@ -20,14 +20,14 @@ from uqsonet.operator_fields import OperatorFields
 GPU_BLOCK = 2048
 """Functions solved at a time on a GPU: enough to fill it."""
 
-Affine = Literal["kappa", "intrinsic"]
+Affine = Literal["kappa", "unobserved"]
 
 
 class Problem(ABC):
     """An operator kappa -> u with a random input.
 
     Where the operator itself is random (sections 4.3 and 4.4) a second input, which no sensor
-    sees, enters the equation: the `intrinsic` one.
+    sees, enters the equation: the `unobserved` one.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class Problem(ABC):
     transform: Transform = Transform()
     grid: Grid
     prior: GaussianField
-    intrinsic: GaussianField | None = None
+    unobserved: GaussianField | None = None
     """Law of the (transformed) second input, independent of kappa; None: the operator is fixed."""
-    intrinsic_transform: Transform = Transform()
+    unobserved_transform: Transform = Transform()
     affine: Affine | None = None
     """The untransformed Gaussian input that u depends on affinely while the other is held fixed:
     moments of u given the other are then known in closed form."""
@@ -62,13 +62,13 @@ class Problem(ABC):
     """Functions drawn and solved at a time: they stay in the processor's cache."""
 
     @abstractmethod
-    def solve(self, kappa: Tensor, intrinsic: Tensor | None = None) -> Tensor:
+    def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Map inputs (B, n) on the grid to outputs (B, n) on the grid.
 
         Parameters
         ----------
         kappa : Tensor, shape (B, n)
-        intrinsic : Tensor, shape (B, n) or (1, n), optional
+        unobserved : Tensor, shape (B, n) or (1, n), optional
             The second input, where there is one.
         """
 
@@ -81,11 +81,11 @@ class Problem(ABC):
         are solved on `device`, in larger blocks where that is a GPU.
         """
         block = self.block if torch.device(device).type == "cpu" else max(self.block, GPU_BLOCK)
-        xi, intrinsic = self.normals(generator, size)
+        xi, unobserved = self.normals(generator, size)
         pairs = [
-            self.respond(
+            self.pairs(
                 xi[start : start + block],
-                None if intrinsic is None else intrinsic[start : start + block],
+                None if unobserved is None else unobserved[start : start + block],
                 device,
             )
             for start in range(0, size, block)
@@ -94,25 +94,25 @@ class Problem(ABC):
         return kappa, u
 
     def normals(self, generator: np.random.Generator, size: int) -> tuple[Tensor, Tensor | None]:
-        """Draw the coordinates of `size` pairs: those of kappa, then the intrinsic ones."""
+        """Draw the coordinates of `size` pairs: those of kappa, then the unobserved ones."""
         xi = torch.from_numpy(generator.standard_normal((size, self.prior.rank)))
-        if self.intrinsic is None:
+        if self.unobserved is None:
             return xi, None
-        return xi, torch.from_numpy(generator.standard_normal((size, self.intrinsic.rank)))
+        return xi, torch.from_numpy(generator.standard_normal((size, self.unobserved.rank)))
 
-    def respond(
-        self, xi: Tensor, intrinsic: Tensor | None = None, device: torch.device | str = "cpu"
+    def pairs(
+        self, xi: Tensor, unobserved: Tensor | None = None, device: torch.device | str = "cpu"
     ) -> tuple[Tensor, Tensor]:
         """Map coordinates of both inputs to pairs (kappa, u), each (B, n), float64, on the CPU."""
         kappa = self.transform.inverse(self.prior.field(xi))
         ready = kappa.to(device, self.solve_dtype)
-        if self.intrinsic is None:
+        if self.unobserved is None:
             return kappa, self.solve(ready).cpu().double()
-        assert intrinsic is not None
-        second = self.intrinsic_transform.inverse(self.intrinsic.field(intrinsic))
+        assert unobserved is not None
+        second = self.unobserved_transform.inverse(self.unobserved.field(unobserved))
         return kappa, self.solve(ready, second.to(device, self.solve_dtype)).cpu().double()
 
-    def respond_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
+    def solve_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
         """Return u for many values of the affine input at once.
 
         Parameters
@@ -131,7 +131,7 @@ class Problem(ABC):
     def symmetries(self) -> list[Tensor]:
         """Return permutations (n,) of the grid under which the law of the operator is invariant.
 
-        The identity comes first. They act on the intrinsic input and on u together.
+        The identity comes first. They act on the unobserved input and on u together.
         """
         return [torch.arange(self.grid.size)]
 
@@ -144,7 +144,7 @@ class Problem(ABC):
             Field(self.output_symbol, self.grid),
             self.output_stride,
             self.zero_boundary,
-            self.intrinsic is not None,
+            self.unobserved is not None,
         )
 
     def training_grid(self) -> tuple[Grid, Tensor]:

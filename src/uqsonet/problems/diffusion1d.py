@@ -38,7 +38,7 @@ class Diffusion1D(Problem):
         )
         self.source = 2.0 * torch.sin(2 * pi * points[:, 0])
 
-    def solve(self, kappa: Tensor, intrinsic: Tensor | None = None) -> Tensor:
+    def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the second-order finite-difference system exactly, in bulk."""
         (spacing,) = self.grid.spacing()
         return solve_elliptic1d(kappa, self.source.to(kappa), spacing, self.coefficient)

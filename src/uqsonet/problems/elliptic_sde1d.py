@@ -25,7 +25,7 @@ class EllipticSDE1D(Problem):
     title = "One-dimensional elliptic stochastic differential equation"
     section = "4.3"
     transform = Transform("log")
-    affine = "intrinsic"
+    affine = "unobserved"
     output_stride = 4
     zero_boundary = True
     coefficient = 0.1
@@ -38,19 +38,19 @@ class EllipticSDE1D(Problem):
             mean=lambda x: torch.sin(pi * x[:, 0] + 1),
             kernel=squared_exponential(std=0.3, length=0.05),
         )
-        self.intrinsic = GaussianField(
+        self.unobserved = GaussianField(
             points,
             mean=lambda x: torch.sin(2 * pi * x[:, 0]) + 0.1,
             kernel=squared_exponential(std=0.1, length=0.1),
         )
 
-    def solve(self, kappa: Tensor, intrinsic: Tensor | None = None) -> Tensor:
+    def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the second-order finite-difference system exactly, in bulk."""
-        assert intrinsic is not None
+        assert unobserved is not None
         (spacing,) = self.grid.spacing()
-        return solve_elliptic1d(kappa, intrinsic, spacing, self.coefficient)
+        return solve_elliptic1d(kappa, unobserved, spacing, self.coefficient)
 
-    def respond_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
+    def solve_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
         """Return u for every pair of a coefficient (B, n) and a source (R, n): (B, R, n)."""
         assert other is not None
         return self.solve(other[:, None], sources)

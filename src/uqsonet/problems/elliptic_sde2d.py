@@ -38,7 +38,7 @@ class EllipticSDE2D(Problem):
     section = "4.4"
     input_symbol = "f"
     affine = "kappa"
-    intrinsic_transform = Transform("log")
+    unobserved_transform = Transform("log")
     output_stride = 2
     zero_boundary = True
     block = 16
@@ -46,12 +46,12 @@ class EllipticSDE2D(Problem):
     def __init__(self) -> None:
         self.grid = Grid((0.0, 0.0), (1.0, 1.0), (101, 101))
         self.prior = source_field(self.grid)
-        self.intrinsic = coefficient_field(self.grid)
+        self.unobserved = coefficient_field(self.grid)
 
-    def solve(self, kappa: Tensor, intrinsic: Tensor | None = None) -> Tensor:
+    def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the second-order central-difference system for pairs of f and k."""
-        assert intrinsic is not None
-        return self.solve_pairs(intrinsic, kappa)
+        assert unobserved is not None
+        return self.solve_pairs(unobserved, kappa)
 
     def solve_pairs(self, k: Tensor, f: Tensor) -> Tensor:
         """Return u (B, n) for coefficients (B, n) and sources (B, n) or (1, n)."""
@@ -59,7 +59,7 @@ class EllipticSDE2D(Problem):
         k, f = k.reshape(-1, *shape), f.reshape(-1, *shape)
         return solve_elliptic2d(k, f, spacing).flatten(1)
 
-    def respond_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
+    def solve_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
         """Return u for every pair of a coefficient (B, n) and a source (R, n): (B, R, n)."""
         assert other is not None
         shape, (spacing, _) = self.grid.shape, self.grid.spacing()

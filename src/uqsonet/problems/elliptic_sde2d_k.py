@@ -20,17 +20,17 @@ class EllipticSDE2DObservedK(EllipticSDE2D):
     title = "Two-dimensional elliptic stochastic differential equation, k observed"
     input_symbol = "k"
     transform = Transform("log")
-    affine = "intrinsic"
-    intrinsic_transform = Transform()
+    affine = "unobserved"
+    unobserved_transform = Transform()
 
     def __init__(self) -> None:
         super().__init__()
-        self.prior, self.intrinsic = coefficient_field(self.grid), source_field(self.grid)
+        self.prior, self.unobserved = coefficient_field(self.grid), source_field(self.grid)
 
-    def solve(self, kappa: Tensor, intrinsic: Tensor | None = None) -> Tensor:
+    def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the second-order central-difference system for pairs of k and f."""
-        assert intrinsic is not None
-        return self.solve_pairs(kappa, intrinsic)
+        assert unobserved is not None
+        return self.solve_pairs(kappa, unobserved)
 
     def symmetries(self) -> list[Tensor]:
         """Return the identity: the mean of f is not symmetric."""

@@ -44,7 +44,7 @@ class NavierStokes(Problem):
         phase = 2 * pi * self.grid.points().sum(-1)
         self.forcing = 0.1 * (torch.sin(phase) + torch.cos(phase)).reshape(self.grid.shape)
 
-    def solve(self, kappa: Tensor, intrinsic: Tensor | None = None) -> Tensor:
+    def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Integrate to time 10 (spectral in space, error-controlled in time)."""
         w0 = kappa.reshape(-1, *self.grid.shape)
         forcing = self.forcing.to(w0)

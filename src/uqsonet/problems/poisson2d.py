@@ -43,11 +43,11 @@ class Poisson2D(Problem):
         self.grid = Grid((0.0, 0.0), (1.0, 1.0), (101, 101))
         self.prior = source_field(self.grid)
 
-    def solve(self, kappa: Tensor, intrinsic: Tensor | None = None) -> Tensor:
+    def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the five-point system exactly by sine transforms."""
         f = kappa.reshape(-1, *self.grid.shape)
         return solve_poisson2d(f, self.grid.spacing()[0], self.coefficient).flatten(1)
 
-    def respond_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
+    def solve_affine(self, other: Tensor | None, sources: Tensor) -> Tensor:
         """Return u of every source, shape (1, R, n)."""
         return torch.cat([self.solve(f) for f in sources.split(self.block)])[None]

@@ -36,7 +36,7 @@ class ClosedForm:
     Parameters
     ----------
     problem : Problem
-        Affine in kappa, without an intrinsic input.
+        Affine in kappa, without an unobserved input.
     vectors : Tensor, shape (n, k)
         Test vectors of the modes.
     """
@@ -44,7 +44,7 @@ class ClosedForm:
     def __init__(self, problem: Problem, vectors: Tensor) -> None:
         field = problem.prior
         every = torch.cat([field.mean[None], field.fluctuation(torch.eye(field.rank).double())])
-        u = problem.respond_affine(None, every)[0]
+        u = problem.solve_affine(None, every)[0]
         self._response, self._vectors = u[1:], vectors
         self._prior = gaussian_moments(u[0], self._response.T, vectors)
 
@@ -61,7 +61,7 @@ class OperatorMoments:
     Parameters
     ----------
     problem : Problem
-        Affine in kappa, with an intrinsic input.
+        Affine in kappa, with an unobserved input.
     vectors : Tensor, shape (n, k)
         Test vectors of the modes.
     generator : numpy.random.Generator
@@ -94,10 +94,10 @@ class OperatorMoments:
     def _add(self, generator: np.random.Generator, size: int) -> None:
         """Take in `size` sampled coefficients."""
         problem = self._problem
-        assert problem.intrinsic is not None
-        xi = torch.from_numpy(generator.standard_normal((size, problem.intrinsic.rank)))
-        other = problem.intrinsic_transform.inverse(problem.intrinsic.field(xi)).to(SOLVE_DTYPE)
-        u = problem.respond_affine(other, self._sources.to(SOLVE_DTYPE))  # (B, q, n)
+        assert problem.unobserved is not None
+        xi = torch.from_numpy(generator.standard_normal((size, problem.unobserved.rank)))
+        other = problem.unobserved_transform.inverse(problem.unobserved.field(xi)).to(SOLVE_DTYPE)
+        u = problem.solve_affine(other, self._sources.to(SOLVE_DTYPE))  # (B, q, n)
         by_point = u.permute(2, 1, 0).contiguous()  # (n, q, B)
         self._first += by_point.sum(2)
         self._recent.baddbmm_(by_point, by_point.transpose(1, 2))

@@ -35,15 +35,15 @@ class Directions:
 
     def __init__(self, problem: Problem, neglected: float = NEGLECTED) -> None:
         self._problem = problem
-        field, other = problem.prior, problem.intrinsic
-        transform = problem.intrinsic_transform
-        if problem.affine == "intrinsic":
+        field, other = problem.prior, problem.unobserved
+        transform = problem.unobserved_transform
+        if problem.affine == "unobserved":
             field, other, transform = other, field, problem.transform
         assert field is not None
         self.field: GaussianField = field
         every = field.fluctuation(torch.eye(field.rank, dtype=torch.float64))
         self.typical = None if other is None else transform.inverse(other.mean)[None]
-        u = problem.respond_affine(self.typical, every)[0]
+        u = problem.solve_affine(self.typical, every)[0]
         values, vectors = torch.linalg.eigh(u @ u.T)
         values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
         left_out = 1 - values.cumsum(0) / values.sum()
@@ -58,4 +58,4 @@ class Directions:
 
     def responses(self, other: Tensor | None) -> Tensor:
         """Return u for every source, (B, 1 + J, n), given B values of the other input (B, n)."""
-        return self._problem.respond_affine(other, self.sources)
+        return self._problem.solve_affine(other, self.sources)

@@ -43,7 +43,7 @@ def sample_reference(
     mask: Tensor,
     noise_std: float,
     normals: Tensor,
-    intrinsic: Tensor | None = None,
+    unobserved: Tensor | None = None,
 ) -> Tensor:
     """Map standard normals to posterior samples of u for one observation set.
 
@@ -55,7 +55,7 @@ def sample_reference(
     mask : Tensor of bool, shape (m,)
     noise_std : float
     normals : Tensor, shape (n, rank of the prior)
-    intrinsic : Tensor, shape (n, rank of the intrinsic law), optional
+    unobserved : Tensor, shape (n, rank of the unobserved law), optional
         Where the problem has a second random input.
 
     Returns
@@ -63,7 +63,7 @@ def sample_reference(
     Tensor, shape (n, grid size)
     """
     law = posterior_law(problem, locations, values, mask, noise_std)
-    return problem.respond(law.coordinates(normals), intrinsic)[1]
+    return problem.pairs(law.coordinates(normals), unobserved)[1]
 
 
 def posterior_law(
@@ -79,8 +79,8 @@ def plain_draws(
 ) -> list[Tensor]:
     """Return blocks of posterior samples of u, `size` rows in all."""
     return [
-        problem.respond(law.coordinates(normals), intrinsic)[1]
-        for normals, intrinsic in _normals(problem, generator, size)
+        problem.pairs(law.coordinates(normals), unobserved)[1]
+        for normals, unobserved in _normals(problem, generator, size)
     ]
 
 
@@ -109,7 +109,7 @@ class ControlledSampler:
         self, problem: Problem, vectors: Tensor, generator: np.random.Generator, samples: int
     ) -> None:
         self._problem, self._vectors = problem, vectors
-        self._directions = Directions(problem) if problem.affine == "intrinsic" else None
+        self._directions = Directions(problem) if problem.affine == "unobserved" else None
         index = problem.prior.leading(COORDINATES)
         self._control = Control(self._samples(generator, control_samples(samples)), index, vectors)
 
@@ -117,9 +117,9 @@ class ControlledSampler:
         """Return moments of u under a law of the coordinates from `size` samples."""
         outcome, control = SampleMoments(self._vectors), SampleMoments(self._vectors)
         within: Moments | None = None
-        for normals, intrinsic in self._blocks(generator, size):
+        for normals, unobserved in self._blocks(generator, size):
             xi = law.coordinates(normals)
-            u, given = self._outcome(xi, intrinsic)
+            u, given = self._outcome(xi, unobserved)
             outcome.add(u)
             control.add(self._control.of(xi))
             if given is not None:
@@ -140,10 +140,10 @@ class ControlledSampler:
             shape = (min(block, size - start), self._problem.prior.rank)
             yield torch.from_numpy(generator.standard_normal(shape)), None
 
-    def _outcome(self, xi: Tensor, intrinsic: Tensor | None) -> tuple[Tensor, Moments | None]:
+    def _outcome(self, xi: Tensor, unobserved: Tensor | None) -> tuple[Tensor, Moments | None]:
         """Return u, or its mean given the first input with the average of the spread around it."""
         if self._directions is None:
-            return self._problem.respond(xi, intrinsic)[1], None
+            return self._problem.pairs(xi, unobserved)[1], None
         problem = self._problem
         kappa = problem.transform.inverse(problem.prior.field(xi))
         responses = self._directions.responses(kappa)  # (B, 1 + J, n)
@@ -162,5 +162,5 @@ class ControlledSampler:
         self, generator: np.random.Generator, size: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield blocks of prior samples that the control is fitted on."""
-        for xi, intrinsic in self._blocks(generator, size):
-            yield xi, self._outcome(xi, intrinsic)[0]
+        for xi, unobserved in self._blocks(generator, size):
+            yield xi, self._outcome(xi, unobserved)[0]

@@ -69,9 +69,9 @@ def by_count(batch: Batch, normals: Tensor) -> tuple[Batch, Tensor]:
 class Workers:
     """Threads that take the groups of a batch; if there is only one, the caller does it all.
 
-    Within the context each works with one of torch's own threads. To share blocks needs one meeting
-    a step, to share each operation needs hundreds, and whoever waits for a core that is busy holds
-    up all.
+    Within the context each works with one of torch's own threads. Threads that share blocks wait
+    for one another once a step. Threads that share each operation wait hundreds of times, and one
+    busy core then delays all.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class Plan(Files):
     def summarised(self) -> list[str]:
         """Return the selected experiments whose test scores are wanted.
 
-        Those that stand in tables of ablations alone are not: these read training logs.
+        Tables of ablations read training logs. An experiment of no other table needs no scores.
         """
         ablations, others = set[str](), set[str]()
         for name, experiments in self.tables().items():
