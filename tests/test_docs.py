@@ -16,7 +16,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from uqsonet.config import networks, recipes
+from uqsonet_study import config
 from uqsonet_study.cli import app
 from uqsonet_study.config import Config, json_schema, load_config
 
@@ -152,14 +152,14 @@ def test_the_page_of_the_configuration_names_every_key() -> None:
 def test_architectures_that_see_sensors_in_training_are_named() -> None:
     text = DOCUMENTS["docs/configuration.md"]
     for kind in (
-        networks.AttentionNetwork,
-        networks.KarhunenLoeveNetwork,
-        networks.KarhunenLoeveSetNetwork,
+        config.AttentionNetwork,
+        config.KarhunenLoeveNetwork,
+        config.KarhunenLoeveSetNetwork,
     ):
         architecture = kind.model_fields["architecture"].default
-        before, _, _ = text.partition("The architecture `kriging` ")
+        before, _, _ = text.partition("The architecture `karhunen_loeve` ")
         assert (f"`{architecture}`" in before) == kind.per_sensors, architecture
-    assert "protocol" in recipes.TrainingConfig.model_fields
+    assert "protocol" in config.TrainingConfig.model_fields
 
 
 def rows_of(document: str, marker: str) -> dict[str, list[str]]:
