@@ -16,8 +16,9 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from uqsonet.cli import app as library
 from uqsonet_study import config
-from uqsonet_study.cli import app
+from uqsonet_study.cli import app as study
 from uqsonet_study.config import Config, json_schema, load_config
 
 ROOT = Path(__file__).parents[1]
@@ -79,7 +80,7 @@ def test_files_that_are_named_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_commands_exist(name: str) -> None:
-    known = set(get_command(app).commands)  # type: ignore[attr-defined]
+    known = {word for app in (library, study) for word in get_command(app).commands}  # type: ignore[attr-defined]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for command in commands(DOCUMENTS[name]):
         for word in re.findall(r"^uqsonet ([a-z-]+)", command):
