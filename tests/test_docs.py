@@ -78,6 +78,14 @@ def test_files_that_are_named_exist(name: str) -> None:
     assert set(missing) - NAMES == set()
 
 
+def test_names_on_the_walk_through_the_code_are_in_the_files_it_links() -> None:
+    text = DOCUMENTS["docs/reading-the-code.md"]
+    files = [ROOT / "docs" / link for link in links(text) if link.endswith(".py")]
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    words = {word for found in code(text) for word in re.findall(r"[A-Za-z_]{3,}", found)}
+    assert words - set(re.findall(r"\w+", source)) - {"tuned"} == set()
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_commands_exist(name: str) -> None:
     known = {word for app in (library, study) for word in get_command(app).commands}  # type: ignore[attr-defined]
