@@ -9,6 +9,7 @@ from uqsonet.errors import DataError
 from uqsonet.fields import Grid
 from uqsonet.metrics import relative_error
 from uqsonet.posterior import GaussianPosterior
+from uqsonet.problems import get_problem
 from uqsonet.seeds import torch_generator
 from uqsonet_study.config import BASELINES
 from uqsonet_study.evaluation import (
@@ -30,7 +31,7 @@ def targets(toy_files):
 
 def exact_law(targets, s, noise_std, shift=0.0, stretch=1.0):
     """The exact posterior of a set, as a method could return it."""
-    toy, o = targets.problem, targets.reference.observations
+    toy, o = get_problem("toy_linear"), targets.reference.observations
     keep = o.mask[s]
     a = toy.shapes(o.locations[s][keep][:, 0])
     gain = torch.linalg.solve(a @ a.T + noise_std**2 * torch.eye(len(a)), a).T
@@ -73,7 +74,7 @@ def test_every_score_sees_a_wrong_law(targets, toy_files):
 
 
 def test_w2_gaussian_equals_the_distance_of_shifted_laws(targets, toy_files):
-    toy = targets.problem
+    toy = get_problem("toy_linear")
     response = toy.responses(toy.grid.points()[:, 0])
     shift = response.sum(1)
     expected = float((toy.grid.quadrature() * shift**2).sum().sqrt())
@@ -88,11 +89,11 @@ def test_the_reference_scores_itself_by_its_repetition(targets):
     assert found["err_std"] < 0.06 and "w2" not in found
 
 
-def test_truth_belongs_to_the_function_that_was_observed(yardstick, toy_files):
-    o, toy = yardstick.reference.observations, yardstick.problem
+def test_truth_belongs_to_the_function_that_was_observed(targets, toy_files):
+    o, toy = targets.reference.observations, get_problem("toy_linear")
     functions = load_functions(toy_files.functions, "test").kappa.double()
-    kappa = functions[yardstick.reference.function]
-    assert (yardstick.truth - toy.solve(kappa)).abs().max() < 1e-5
+    kappa = functions[targets.reference.function]
+    assert (targets.truth - toy.solve(kappa)).abs().max() < 1e-5
 
     def misfit(kappa):
         """Chi square of what is seen minus what is there, with a degree for each sensor."""
@@ -103,7 +104,7 @@ def test_truth_belongs_to_the_function_that_was_observed(yardstick, toy_files):
     assert o.mask.sum() == 4 * (1 + 2 + 4)
     assert 9 < misfit(kappa) < 57  # 0.1 % lie outside, either way
     assert misfit(kappa.roll(1, 0)) > 2 * 57
-    assert torch.equal(yardstick.truth[0], yardstick.truth[4]) and o.counts[0] != o.counts[4]
+    assert torch.equal(targets.truth[0], targets.truth[4]) and o.counts[0] != o.counts[4]
 
 
 @pytest.fixture(scope="module")

@@ -137,9 +137,9 @@ def test_stored_samples_and_their_floor(toy_files, tmp_path):
 
 
 def test_without_wasserstein_no_samples_are_stored(toy_files):
-    reference, problem, noise_std = load_reference(toy_files.test)
+    reference, fields, noise_std = load_reference(toy_files.test)
     assert reference.samples is None and reference.floor_w2 is None
-    assert problem is TOY and noise_std == toy_files.noise_std
+    assert fields == TOY.fields and noise_std == toy_files.noise_std
     assert reference.function.tolist() == [0, 1, 2, 3] * 3
     assert reference.observations.counts.tolist() == [1] * 4 + [2] * 4 + [4] * 4
 

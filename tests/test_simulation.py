@@ -279,7 +279,7 @@ def child(code: str, *arguments: object) -> subprocess.Popen[str]:
 KILLED = """
 import sys
 from pathlib import Path
-from uqsonet import simulation
+from uqsonet_study import simulation
 from uqsonet_study.config import ProblemConfig
 config = ProblemConfig(training=90, validation=7, test=11, shard=6)
 make = simulation.simulate_shard
@@ -327,11 +327,13 @@ MEMORY = """
 import re, sys
 from pathlib import Path
 import torch
-from uqsonet import blocks, problems, simulation
-from uqsonet_study.config import ProblemConfig
+from uqsonet import blocks
+from uqsonet.data import load_functions
+from uqsonet.fields import Grid
 from uqsonet.gaussian_process import GaussianField
-from uqsonet.grids import Grid
 from uqsonet.problems.base import Problem
+from uqsonet_study import simulation
+from uqsonet_study.config import ProblemConfig
 
 class Wide(Problem):
     name = "wide"
@@ -344,9 +346,7 @@ class Wide(Problem):
         return kappa.square()
 
 wide = Wide()
-problems.get_problem = simulation.get_problem = lambda name: wide
-from uqsonet.models import base
-base.get_problem = simulation.get_problem
+simulation.get_problem = lambda name: wide
 from uqsonet.baselines import Cokriging
 
 def peak():
@@ -358,7 +358,7 @@ def run(size, name):
     config = ProblemConfig(training=size, validation=2, test=2, shard=500)
     simulation.simulate("wide", config, 0, folder / f"{name}.h5")
     made = peak()
-    Cokriging(simulation.load_functions(folder / f"{name}.h5", "training"), 0.1)
+    Cokriging(load_functions(folder / f"{name}.h5", "training"), 0.1)
     return made, peak()
 
 for name in ("first", "small"):

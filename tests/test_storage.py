@@ -339,7 +339,8 @@ def test_a_new_version_never_shows_in_a_file_that_is_open(path):
 def test_kill_dash_nine_during_a_write_leaves_the_old_file(path):
     before = path.read_bytes()
     code = (
-        "import sys, time; from pathlib import Path; from uqsonet.storage import atomic_path\n"
+        "import sys, time\nfrom pathlib import Path\n"
+        "from uqsonet.storage.files import atomic_path\n"
         "with atomic_path(Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_bytes(b'half of a new file'); print('writing', flush=True)\n"
         "    time.sleep(3600)\n"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -14,11 +16,13 @@ from torch import Tensor
 from tests.conftest import register
 from tests.report.conftest import COUNTS, make_config
 from uqsonet.data import load_functions
-from uqsonet.fields import Grid
+from uqsonet.fields import Grid, Transform
 from uqsonet.gaussian_process import GaussianField, squared_exponential
 from uqsonet.models.base import build_model
+from uqsonet.operator_fields import OperatorFields
 from uqsonet.problems import get_problem
 from uqsonet.problems.base import Problem
+from uqsonet.storage.reading import ArrayFile
 from uqsonet.storage.weights import write_weights
 from uqsonet_study.config import (
     Config,
@@ -27,7 +31,9 @@ from uqsonet_study.config import (
     ReferenceConfig,
     SensorsConfig,
 )
+from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.references import compute_reference
+from uqsonet_study.report.figures.panels import Panel
 from uqsonet_study.report.figures.style import save
 from uqsonet_study.simulation import simulate
 
@@ -100,7 +106,8 @@ def make_inputs(problem: str, folder: Path) -> Inputs:
         f"parameter/{k}" if k in names else f"buffer/{k}": v[None] if k in names else v
         for k, v in model.state_dict().items()
     }
-    meta = {"method": "uqsonet", "problem": problem, "noise_std": NOISE, "trials": [0]}
+    meta = {"method": "uqsonet", "noise_std": NOISE, "trials": [0]}
+    meta["fields"] = get_problem(problem).fields.as_dict()
     write_weights(weights, tensors, meta | {"config": method.model_dump(mode="json")})
     return Inputs(config, functions, reference, weights)
 
@@ -127,3 +134,18 @@ def saved(figure: Figure, folder: Path, scale: str = "full") -> tuple[bytes, byt
     assert found[0].startswith(b"%PDF") and found[1].startswith(b"\x89PNG")
     assert b"/Type3" not in found[0] and b"CreationDate" not in found[0]
     return found
+
+
+def use_logarithm(monkeypatch: pytest.MonkeyPatch, panel: Panel) -> None:
+    """Let the input of a panel be one whose logarithm is Gaussian."""
+    fields = panel.fields
+    logarithmic = replace(fields, input=replace(fields.input, transform=Transform("log")))
+    monkeypatch.setattr(panel.data, "fields", logarithmic)
+
+
+def change_fields(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[OperatorFields], OperatorFields]
+) -> None:
+    """Let files of arrays describe other fields than they do."""
+    plain = ArrayFile.fields
+    monkeypatch.setattr(ArrayFile, "fields", lambda file: change(plain(file)))

@@ -11,11 +11,19 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from tests.report.conftest import COUNTS
-from tests.report.fields import NOISE, Inputs, make_inputs, panel_files, saved
+from tests.report.fields import (
+    NOISE,
+    Inputs,
+    change_fields,
+    make_inputs,
+    panel_files,
+    saved,
+    use_logarithm,
+)
 from uqsonet.errors import DataError
-from uqsonet.fields import Grid, Transform
-from uqsonet.gaussian_process import GaussianField
+from uqsonet.fields import Field, Grid
 from uqsonet.problems import get_problem
+from uqsonet.storage.reading import ArrayFile
 from uqsonet_study.report.figures.data import draw, noise_bars
 from uqsonet_study.report.figures.panels import read_panels
 from uqsonet_study.report.figures.style import styled
@@ -63,9 +71,7 @@ def test_panels(made: dict[str, Inputs], problem: str, panels: int) -> None:
 def test_a_random_operator_is_called_so(
     made: dict[str, Inputs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = get_problem("toy_field")
-    assert isinstance(problem.prior, GaussianField)
-    monkeypatch.setitem(vars(problem), "intrinsic", problem.prior)
+    change_fields(monkeypatch, lambda fields: dataclasses.replace(fields, random_operator=True))
     assert "random operator" in words(show(made["toy_field"]))
 
 
@@ -73,7 +79,7 @@ def test_bars_follow_the_noise(made: dict[str, Inputs], monkeypatch: pytest.Monk
     (panel,) = read_panels(panel_files(made["toy_linear"], [3]))
     low, high = noise_bars(panel)
     np.testing.assert_allclose([panel.values - low, high - panel.values], 2 * NOISE)
-    monkeypatch.setattr(type(panel.problem), "transform", Transform("log"))
+    use_logarithm(monkeypatch, panel)
     low, high = noise_bars(panel)
     np.testing.assert_allclose([panel.values / low, high / panel.values], np.exp(2 * NOISE))
 
@@ -87,8 +93,8 @@ def test_files_of_two_problems_are_refused(made: dict[str, Inputs]) -> None:
 def test_more_than_two_dimensions_are_refused(
     made: dict[str, Inputs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cube = Grid((0.0,) * 3, (1.0,) * 3, (3, 3, 9))
-    monkeypatch.setitem(vars(get_problem("toy_field")), "grid", cube)
+    cube = Field("f", Grid((0.0,) * 3, (1.0,) * 3, (3, 3, 9)))
+    change_fields(monkeypatch, lambda f: dataclasses.replace(f, input=cube, output=cube))
     with pytest.raises(DataError, match="one or two dimensions"):
         show(made["toy_field"])
 
@@ -96,15 +102,13 @@ def test_more_than_two_dimensions_are_refused(
 def test_the_training_split_is_not_read(
     made: dict[str, Inputs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import uqsonet.storage
-
     read: list[str] = []
-    plain = uqsonet.storage.ArrayFile.read
+    plain = ArrayFile.read
 
-    def spy(file: uqsonet.storage.ArrayFile, name: str, *rest: object) -> np.ndarray:
+    def spy(file: ArrayFile, name: str, *rest: object) -> np.ndarray:
         read.append(name)
         return plain(file, name, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(uqsonet.storage.ArrayFile, "read", spy)
+    monkeypatch.setattr(ArrayFile, "read", spy)
     show(made["toy_linear"])
     assert read and not any(name.startswith("training") for name in read)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from colorsys import rgb_to_hsv
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,6 +15,7 @@ from tests.report.conftest import COUNTS, make_config
 from tests.report.fields import (
     NOISE,
     Inputs,
+    change_fields,
     make_inputs,
     panel_files,
     posterior_config,
@@ -22,7 +24,7 @@ from tests.report.fields import (
 from tests.report.inside import require_tidy
 from uqsonet.data import load_functions
 from uqsonet.errors import DataError
-from uqsonet.fields import Grid
+from uqsonet.fields import Field, Grid
 from uqsonet.problems import get_problem
 from uqsonet_study.report.figures import posterior, training
 from uqsonet_study.report.figures.colours import WORDS
@@ -113,11 +115,13 @@ def test_posteriors_in_the_plane_repeat_byte_by_byte(
     assert saved(show(planes["toy_torus"], [3]), tmp_path) == first
 
 
-def test_three_dimensions_are_refused(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    cube = Grid((0, 0, 0), (1, 1, 1), (1, 3, 11))
-    monkeypatch.setitem(vars(get_problem("toy_linear")), "grid", cube)
+def test_three_dimensions_are_refused(
+    planes: dict[str, Inputs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cube = Field("f", Grid((0.0,) * 3, (1.0,) * 3, (3, 3, 9)))
+    change_fields(monkeypatch, lambda fields: replace(fields, input=cube, output=cube))
     with pytest.raises(DataError, match="one or two dimensions"):
-        show(inputs)
+        show(planes["toy_field"], [3])
 
 
 def test_maps_of_periodic_functions_reach_the_end() -> None:
@@ -140,7 +144,7 @@ def test_colour_scales() -> None:
     assert scale(fields[1], positive=True).vmin == 0.0
     flat = scale(np.zeros(3), positive=True)
     assert flat.vmax is not None and flat.vmax > 0
-    positive = input_scale(get_problem("diffusion1d"), fields[1])
+    positive = input_scale(get_problem("diffusion1d").fields, fields[1])
     assert type(positive).__name__ == "LogNorm" and positive.vmin == 0.5
 
 

@@ -11,6 +11,7 @@ from uqsonet.errors import DataError
 from uqsonet.fields import Grid
 from uqsonet.problems import get_problem
 from uqsonet_study.config import SensorsConfig
+from uqsonet_study.layouts import candidates, generate_layouts
 from uqsonet_study.report.figures.layouts import Pool, _edges, _relative_density, draw
 from uqsonet_study.report.figures.style import styled
 

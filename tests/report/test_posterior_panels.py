@@ -12,10 +12,16 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tests.report.fields import NOISE, Inputs, make_inputs, panel_files, posterior_config
+from tests.report.fields import (
+    NOISE,
+    Inputs,
+    make_inputs,
+    panel_files,
+    posterior_config,
+    use_logarithm,
+)
 from tests.report.inside import require_tidy
 from uqsonet.errors import DataError
-from uqsonet.fields import Transform
 from uqsonet_study.config import ReferenceConfig
 from uqsonet_study.references import compute_reference
 from uqsonet_study.report.figures import posterior
@@ -152,8 +158,8 @@ def test_noise_on_a_logarithm_is_shown_on_a_logarithmic_axis(
     with styled():
         plain = posterior.draw_lines(panels, [law] * 4, "A")
     assert {axes.get_yscale() for axes in plain.axes} == {"linear"}
-    monkeypatch.setattr(type(panels[0].problem), "transform", Transform("log"))
     for panel in panels:
+        use_logarithm(monkeypatch, panel)
         panel.data.kappa.clamp_(min=0.2)
         panel.observations.values.abs_().mul_(50)
     with styled():

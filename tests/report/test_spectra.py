@@ -16,6 +16,7 @@ from tests.report.inside import require_tidy
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Grid
 from uqsonet_study.config import ReferenceConfig
+from uqsonet_study.references import compute_reference
 from uqsonet_study.report.figures.colours import PREDICTION, REFERENCE
 from uqsonet_study.report.figures.spectra import draw, power
 from uqsonet_study.report.figures.style import styled

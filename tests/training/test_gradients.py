@@ -6,6 +6,7 @@ import torch
 
 from uqsonet.blocks import RowBlocks
 from uqsonet.data import Functions
+from uqsonet.models import attention_networks
 from uqsonet.models.base import build_model
 from uqsonet.models.output_basis import TOLERANCE, output_basis
 from uqsonet.problems import get_problem
@@ -56,7 +57,7 @@ def batch_of(data: Functions, targets, counts: list[int], seed: int = 1):
     locations, values = data.fields.input.read(data.kappa[rows], layout)
     number = torch.tensor(counts).repeat(SIZE)[:SIZE, None]
     mask = torch.arange(max(counts)) < number
-    found = {"layout": layout, "locations": locations, "values": values, "mask": mask}
+    found = {"index": layout, "locations": locations, "values": values, "mask": mask}
     return found | {name: value[rows] for name, value in targets.items()}, data.u[rows]
 
 
@@ -103,7 +104,7 @@ def plain_loss(model, batch, u, normals):
 def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, monkeypatch):
     """In float64; data, span and coefficients keep their float32."""
     if blocks == "blocks":
-        monkeypatch.setattr(attention, "BLOCK_VALUES", 700)
+        monkeypatch.setattr(attention_networks, "BLOCK_VALUES", 700)
     model = prepared(data, method)
     if data.fields.name == "poisson2d":
         assert model.output_basis is not None and model.output_basis.shape[1] < 310
@@ -203,7 +204,7 @@ def test_blocks_of_mixed_counts_are_padded_to_their_own_fullest_set(data, monkey
 
 @pytest.mark.parametrize("counts", [[4], [1, 2, 5]])
 def test_threads_change_no_bit(data, counts, monkeypatch):
-    monkeypatch.setattr(attention, "BLOCK_VALUES", 700)
+    monkeypatch.setattr(attention_networks, "BLOCK_VALUES", 700)
     found = []
     for number in (1, 2, 3):
         model = prepared(data)
@@ -222,7 +223,7 @@ def test_padding_is_cut_and_a_mask_that_hides_nothing_dropped(data):
     assert full["mask"].shape == (SIZE, 5) and not full["mask"].all()
     batch["mask"] = torch.arange(5).expand(SIZE, 5) < 3
     cut = without_padding(batch)
-    assert "mask" not in cut and cut["values"].shape == cut["layout"].shape == (SIZE, 3)
+    assert "mask" not in cut and cut["values"].shape == cut["index"].shape == (SIZE, 3)
 
 
 def test_the_span_leaves_out_no_more_than_rounding():

@@ -61,7 +61,7 @@ def fit(network, training: TrainingConfig, functions: Functions, layouts, method
     initial = {k: v.detach().clone() for k, v in model.named_parameters()}
     optimiser = StackedOptimiser(model, [initial], training)
     sampler = BatchSampler(
-        TOY,
+        TOY.fields,
         training,
         functions.kappa,
         model.targets(functions),

@@ -2,7 +2,9 @@
 
 import csv
 import logging
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.storage.files import file_digest
 from uqsonet.storage.weights import read_weights
 from uqsonet.training import loop
-from uqsonet.training.checkpoint import fingerprint, termination_flag
+from uqsonet.training.checkpoint import Progress, termination_flag
 from uqsonet.training.optimiser import StackedOptimiser, learning_rate
 from uqsonet_study.config import (
     AttentionNetwork,
@@ -221,13 +223,17 @@ def test_a_stale_checkpoint_is_refused_with_the_reason(
     assert same(stale, fresh)
 
 
-def test_a_checkpoint_of_other_code_or_data_is_refused(make_job, toy_files, tmp_path):
-    from dataclasses import replace
-
-    job = make_job()
-    other = replace(job, code="code-2"), replace(job, functions=toy_files.test)
-    assert len({fingerprint(j.identity()) for j in (job, *other)}) == 3
-    assert fingerprint(job.identity()) == fingerprint(make_job().identity())
+@pytest.mark.parametrize(
+    ("change", "reason"), [("code", "code changed"), ("data", "inputs changed")]
+)
+def test_a_checkpoint_of_other_code_or_data_is_refused(
+    make_job, toy_files, tmp_path, monkeypatch, caplog, change, reason
+):
+    stopped_state(make_job(), tmp_path, monkeypatch)
+    other = {"code": {"code": "code-2"}, "data": {"reference": toy_files.test}}[change]
+    with caplog.at_level(logging.INFO, "uqsonet"):
+        run(replace(make_job(), **other), tmp_path)
+    assert "belongs to another run" in caplog.text and reason in caplog.text
 
 
 def test_a_damaged_checkpoint_starts_anew(make_job, tmp_path, monkeypatch, caplog):
@@ -327,7 +333,8 @@ def test_missing_skill_and_a_collapsed_latent_space_are_said_aloud(make_job, tmp
         run(make_job(iterations=1, learning_rate=1e-9), tmp_path)
     assert "trial 0 has no skill over the sensor-free predictor" in caplog.text
     caplog.clear()
-    loop._warn([{"trial": 0, "iteration": 1, "kl": 0.01}], make_job())
+    history = [{"trial": 0, "iteration": 1, "kl": 0.01}]
+    loop._Run._warn(SimpleNamespace(progress=Progress(1, 0.0, history)))
     assert "latent space collapsed" in caplog.text
 
 

@@ -23,7 +23,7 @@ def sampler(protocol="redraw", seeds=(0,), noise_std=0.0, layouts=LAYOUTS, laten
     config = TrainingConfig(iterations=1, batch_size=SIZE, protocol=protocol)
     generators = [torch.Generator().manual_seed(s) for s in seeds]
     return BatchSampler(
-        TOY, config, KAPPA, TARGETS, layouts, noise_std, latent_dim, seed, generators
+        TOY.fields, config, KAPPA, TARGETS, layouts, noise_std, latent_dim, seed, generators
     )
 
 

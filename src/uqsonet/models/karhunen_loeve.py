@@ -193,7 +193,7 @@ class KarhunenLoeveModel(OperatorModel):
             self.register_buffer("residual_covariance", torch.zeros(p, p, dtype=torch.float64))
             self.register_buffer("residual_slopes", torch.zeros(r, p, p))
             self.register_buffer("residuals", torch.zeros(KEPT, p))
-        self._left_open: tuple[object, Tensor, Tensor] | None = None
+        self._kept_law: tuple[object, Tensor, Tensor] | None = None
         self.linear = nn.Linear(r, p) if config.linear_skip else None
         if self.linear is not None:
             nn.init.zeros_(self.linear.weight)
@@ -279,7 +279,7 @@ class KarhunenLoeveModel(OperatorModel):
         """
         fitted = *self.parameters(), self.residual_covariance, self.residual_slopes
         weights = tuple((id(tensor), tensor._version) for tensor in fitted)
-        if self._left_open is None or self._left_open[0] != weights:
+        if self._kept_law is None or self._kept_law[0] != weights:
             start = self.bases.linear_weight
             generator = torch.Generator().manual_seed(MOMENT_SEED)
             a = torch.randn(PRIOR_SAMPLES, self.config.input_modes, generator=generator).to(start)
@@ -288,8 +288,8 @@ class KarhunenLoeveModel(OperatorModel):
             explained = residual_covariance(a, added, torch.zeros_like(start))
             along = residual_slopes(a, added, torch.zeros_like(start))
             left = self.residual_covariance - explained.to(self.residual_covariance)
-            self._left_open = weights, left, self.residual_slopes.double() - along.to(left)
-        return self._left_open[1:]
+            self._kept_law = weights, left, self.residual_slopes.double() - along.to(left)
+        return self._kept_law[1:]
 
     def fit_constants(self, functions: Functions) -> None:
         """Set both bases, and the linear branch by least squares (training data only)."""

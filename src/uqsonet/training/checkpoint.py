@@ -94,7 +94,10 @@ def load_checkpoint(
         return f"{path} holds weights, not a checkpoint"
     if fingerprint(meta["identity"]) != fingerprint(identity):
         old, keys = meta["identity"], sorted(set(identity) | set(meta["identity"]))
-        changed = [key for key in keys if old.get(key) != identity.get(key)]
+        before, now = (
+            {key: fingerprint({key: d.get(key)}) for key in keys} for d in (old, identity)
+        )
+        changed = [key for key in keys if before[key] != now[key]]
         return f"{path} belongs to another run: {', '.join(changed)} changed"
     for i, generator in enumerate(generators):
         generator.set_state(state.pop(f"generator/{i}").cpu())

@@ -77,7 +77,7 @@ def test_sample_functions_have_the_skewness_of_the_operators_own_randomness(func
 
 def test_where_k_is_small_the_operator_leaves_more_open(functions, model):
     queries = functions.fields.training_grid()[0].points()
-    problem = functions.problem
+    problem = get_problem("elliptic_sde1d")
     typical = problem.transform.inverse(problem.prior.mean[::20])
     x = problem.grid.points()[::20]
     narrow, wide = (
@@ -88,8 +88,8 @@ def test_where_k_is_small_the_operator_leaves_more_open(functions, model):
 
 def test_fixed_operators_have_no_intrinsic_latent():
     network = KarhunenLoeveNetwork(input_modes=4, output_modes=3, branch=[2])
-    state = KarhunenLoeveModel("diffusion1d", network, 0.0).state_dict()
-    assert not [name for name in state if name.startswith("intrinsic")]
+    state = KarhunenLoeveModel(get_problem("diffusion1d").fields, network, 0.0).state_dict()
+    assert not [name for name in state if name.startswith("residual")]
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_what_training_explains_is_no_longer_left_open(nonlinear):
     a = torch.randn(size, 64, generator=torch.Generator().manual_seed(9))
     with torch.no_grad():
         added = (nonlinear.linear(a) + nonlinear.network(a)).double()
-        left, slopes = nonlinear._left_open()
+        left, slopes = nonlinear._residual_law()
     explained = added.T @ added / size
     total = nonlinear.residual_covariance
     assert (left + explained - total).norm() < 0.05 * explained.norm()
@@ -140,10 +140,10 @@ def test_what_training_explains_is_no_longer_left_open(nonlinear):
 
 
 def test_changed_weights_are_noticed(nonlinear):
-    before = nonlinear._left_open()[0].clone()
+    before = nonlinear._residual_law()[0].clone()
     with torch.no_grad():
         nonlinear.network.layers[-1].weight.mul_(2)
-    assert not torch.equal(nonlinear._left_open()[0], before)
+    assert not torch.equal(nonlinear._residual_law()[0], before)
 
 
 def test_without_the_skip_the_perceptron_starts_at_the_mean_of_u(functions):
@@ -156,6 +156,6 @@ def test_without_the_skip_the_perceptron_starts_at_the_mean_of_u(functions):
     mean, covariance = (value[0] for value in law.coefficient_moments(64))
     assert mean.abs().max() == 0
     # All of u counts as left open, so the band is the prior's up to the slopes.
-    std = covariance.diagonal().sqrt() * model.scale.double()
-    coefficients = model.targets(functions)["c"].double() * model.scale.double()
+    std = covariance.diagonal().sqrt() * model.bases.output_scale.double()
+    coefficients = model.bases.targets(functions)["c"].double() * model.bases.output_scale.double()
     assert (std / coefficients.std(0) - 1).abs().max() < 0.5

@@ -244,7 +244,7 @@ def test_vidon_has_a_mean_and_no_spread():
     posterior = MODELS["vidon"].condition([0.2], [1.3])
     for ask in (
         posterior.std,
-        posterior.moments,
+        posterior.coefficient_moments,
         lambda: posterior.sample(3),
         lambda: posterior.quantile([0.5]),
     ):
