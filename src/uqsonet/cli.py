@@ -86,5 +86,5 @@ def main() -> None:
         try:
             app.registered_commands += point.load().registered_commands
         except ModuleNotFoundError as error:  # an extra that is not installed
-            app.info.epilog = f"More commands: pip install 'uqsonet[study]' (no {error.name} here)."
+            app.info.epilog = f"More commands: pip install 'uqsonet\\[study]' (no {error.name} here)."
     app()
