@@ -16,8 +16,9 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from uqsonet.cli import app as library
 from uqsonet_study import config
-from uqsonet_study.cli import app
+from uqsonet_study.cli import app as study
 from uqsonet_study.config import Config, json_schema, load_config
 
 ROOT = Path(__file__).parents[1]
@@ -77,9 +78,17 @@ def test_files_that_are_named_exist(name: str) -> None:
     assert set(missing) - NAMES == set()
 
 
+def test_names_on_the_walk_through_the_code_are_in_the_files_it_links() -> None:
+    text = DOCUMENTS["docs/reading-the-code.md"]
+    files = [ROOT / "docs" / link for link in links(text) if link.endswith(".py")]
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    words = {word for found in code(text) for word in re.findall(r"[A-Za-z_]{3,}", found)}
+    assert words - set(re.findall(r"\w+", source)) - {"tuned"} == set()
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_commands_exist(name: str) -> None:
-    known = set(get_command(app).commands)  # type: ignore[attr-defined]
+    known = {word for app in (library, study) for word in get_command(app).commands}  # type: ignore[attr-defined]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for command in commands(DOCUMENTS[name]):
         for word in re.findall(r"^uqsonet ([a-z-]+)", command):
@@ -157,9 +166,9 @@ def test_architectures_that_see_sensors_in_training_are_named() -> None:
         config.KarhunenLoeveSetNetwork,
     ):
         architecture = kind.model_fields["architecture"].default
-        before, _, _ = text.partition("The architecture `kriging` ")
+        before, _, _ = text.partition("The architecture `karhunen_loeve` ")
         assert (f"`{architecture}`" in before) == kind.per_sensors, architecture
-    assert "protocol" in recipes.TrainingConfig.model_fields
+    assert "protocol" in config.TrainingConfig.model_fields
 
 
 def rows_of(document: str, marker: str) -> dict[str, list[str]]:

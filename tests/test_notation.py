@@ -11,20 +11,25 @@ import pytest
 from pydantic import BaseModel
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "uqsonet"
+PACKAGES = ("uqsonet", "uqsonet_study")
+FOLDERS = [ROOT, *(ROOT / "src" / package for package in PACKAGES)]
 TEXT = (ROOT / "docs" / "notation.md").read_text(encoding="utf-8")
 ROWS = [line for line in TEXT.splitlines() if line.startswith("| ") and "|---" not in line]
 CITED = sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", row.rsplit("|", 2)[1])})
-WORDS = {"queries", "train", "recipes.paper", "err_mean", "err_std"}
+WORDS = {"queries", "training", "recipes.paper", "err_mean", "err_std"}
 """What stands in code letters and is neither a file nor a Python name."""
 
 
 def found(name: str) -> bool:
-    """Whether a dotted name below `uqsonet` exists; attributes may be set in `__init__`."""
+    """Whether a dotted name exists below a package; attributes may be set in `__init__`."""
+    return any(found_below(package, name) for package in PACKAGES)
+
+
+def found_below(package: str, name: str) -> bool:
     parts = name.split(".")
     for k in range(len(parts), 0, -1):
         try:
-            thing = importlib.import_module("uqsonet." + ".".join(parts[:k]))
+            thing = importlib.import_module(".".join([package, *parts[:k]]))
         except ModuleNotFoundError:
             continue
         for i, part in enumerate(parts[k:]):
@@ -47,13 +52,19 @@ def has_attribute(cls: type, name: str) -> bool:
 @pytest.mark.parametrize("name", [name for name in CITED if name not in WORDS])
 def test_what_is_cited_exists(name: str) -> None:
     if "/" in name or name.endswith((".py", ".yaml", ".md")):
-        assert (ROOT / name).exists() or (SOURCE / name).exists()
+        assert any((folder / name).exists() for folder in FOLDERS)
     else:
         assert found(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["nn.attention.AttentionModel.stem", "config.TrainingConfig.m", "no"]
+    "name",
+    [
+        "models.attention.AttentionModel.stem",
+        "nn.attention.AttentionModel",
+        "config.TrainingConfig.m",
+        "no",
+    ],
 )
 def test_what_does_not_exist_is_noticed(name: str) -> None:
     assert not found(name)
