@@ -42,7 +42,8 @@ def load(path: Path | str, trial: int | None = None) -> OperatorModel:
         fields = OperatorFields.from_dict(meta["fields"])
         model = build_model(meta["method"], fields, config.network, meta["noise_std"])
     except (KeyError, TypeError, ValidationError, ConfigError, DataError) as error:
-        raise DataError(f"{path}: header cannot be read ({error})") from None
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise DataError(f"{path}: header cannot be read ({reason})") from None
     if trial is not None and trial not in trials:
         raise DataError(f"{path}: has trials {trials}, asked for {trial}")
     index = 0 if trial is None else trials.index(trial)
