@@ -15,7 +15,7 @@ rule reference:
     threads: lambda w: found("reference")(w).workers
     resources:
         mem_mb=growing(4000),
-        runtime=lambda w, attempt: attempt * (480 if "/precise-" in w.name else 60),
+        runtime=lambda w, attempt: attempt * (480 if "precise-" in w.name else 60),
     params:
         spec=spec_of("reference"),
         state=f"{RESULTS}/state/reference/{{name}}",
