@@ -137,6 +137,11 @@ def added(text: str) -> str:
     return text + "\nMORE = 1\n"
 
 
+def test_an_edit_of_the_iterations_plans_all_trainings_and_nothing_else(copy: Copy) -> None:
+    jobs = copy.changed(LOOP, first("progress.iteration += 1", "progress.iteration += 2"))
+    assert jobs == {job for job in copy.before if job.startswith("train")} != set()
+
+
 def test_an_edit_of_a_model_plans_its_trainings_and_no_others(copy: Copy) -> None:
     for name, model in MODEL_OF.items():
         trained = {job for job in copy.changed(model, added) if job.startswith("train")}

@@ -17,7 +17,7 @@ RUN_BY = {
     "simulate": ("uqsonet_study.simulation",),
     "sensors": ("uqsonet_study.layouts",),
     "reference": ("uqsonet_study.references",),
-    "train": ("uqsonet.training.trainer", "uqsonet.training.validation"),
+    "train": ("uqsonet_study.training",),
     "evaluate": ("uqsonet_study.evaluation",),
     "inference": ("uqsonet_study.evaluation.inference",),
 }
