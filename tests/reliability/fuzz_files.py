@@ -71,11 +71,11 @@ def make_files(folder: Path) -> None:
     parts = cut({"test": 10}, 10)
     PartStore(folder, {"problem": name}).complete(parts, lambda _: arrays, "functions")
     network = KarhunenLoeveNetwork(input_modes=4, output_modes=3, branch=[6])
-    model = build_model("uqsonet", get_problem(name).fields, network, 0.0)
+    model = build_model("uqsonet", problem.fields, network, 0.0)
     training = TrainingConfig(iterations=2, batch_size=2, learning_rate=1e-3, validate_every=1)
     meta = {
         "method": "uqsonet",
-        "problem": name,
+        "fields": problem.fields.as_dict(),
         "config": MethodConfig(network=network, training=training).model_dump(mode="json"),
         "noise_std": 0.0,
         "trials": [0, 1],
