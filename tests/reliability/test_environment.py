@@ -46,7 +46,9 @@ PROGRAM = """
 import sys, numpy as np, torch
 from pathlib import Path
 from uqsonet.errors import DataError
-from uqsonet.storage import write_arrays, write_text, write_weights
+from uqsonet.storage.arrays import write_arrays
+from uqsonet.storage.files import write_text
+from uqsonet.storage.weights import write_weights
 folder, sizes = Path(sys.argv[1]), map(int, sys.argv[2:])
 for size in sizes:
     try:
@@ -94,7 +96,7 @@ def as_nobody(code: str, *arguments: str) -> list[str]:
     if os.geteuid() != 0:
         pytest.skip("giving up root's rights needs them")
     imports = "import os, sys\nfrom pathlib import Path\nimport h5py, torch, uqsonet_study.check\n"
-    imports += "from uqsonet import storage\nfrom uqsonet.errors import DataError\n"
+    imports += "from uqsonet.storage import files\nfrom uqsonet.errors import DataError\n"
     source = imports + "os.setgid(65534); os.setuid(65534)\n" + code
     result = subprocess.run(
         [sys.executable, "-c", source, *arguments], capture_output=True, text=True, check=False
@@ -120,7 +122,7 @@ def test_missing_permission_names_the_file(public: Path) -> None:
     code = """
 folder = Path(sys.argv[1])
 try:
-    storage.write_text(folder / "results" / "t.csv", "x")
+    files.write_text(folder / "results" / "t.csv", "x")
 except DataError as error:
     print(error)
 for name in ("a.h5", "a.safetensors", "a.csv", "a.json", "closed"):
