@@ -28,3 +28,7 @@ class TrainingError(UQSONetError):
 
 class NoUncertaintyError(UQSONetError):
     """A deterministic method was asked for a spread, samples or quantiles."""
+
+
+class ObservationWarning(UserWarning):
+    """Sensors that a model can answer, but that are unlike those it has learned from."""

@@ -17,6 +17,7 @@ from uqsonet.storage.weights import write_weights
 from uqsonet.training import loop
 from uqsonet.training.loop import RunOptions
 from uqsonet.training.trainer import TrialStack
+from uqsonet.training.validation import ReferenceValidator
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.layouts import load_layouts
 
@@ -85,11 +86,12 @@ def train(
     files = {
         name: file_digest(getattr(job, name)) for name in ("functions", "sensors", "reference")
     }
+    reference, _, _ = load_reference(job.reference)
     trained = loop.train(
         TrialStack(job.method, job.config, job.noise_std, job.trials, job.seed),
         data,
         load_layouts(job.sensors, "training"),
-        load_reference(job.reference)[0],
+        ReferenceValidator(reference, data.u_rows, data.fields.training_grid()[1]),
         state,
         RunOptions(jobs.device, jobs.checkpoint_minutes, bar),
         {"inputs": files, "code": job.code},

@@ -40,7 +40,7 @@ class DeepEnsemble:
         self.members, self.fields = list(members), members[0].fields
 
     def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the law of u given sensors: each member's answer with equal weight.
 

@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
+from torch import Tensor
 
 from uqsonet.config import MethodConfig
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.operator_fields import OperatorFields
+from uqsonet.storage.files import Meta
 from uqsonet.storage.weights import read_weights
 
 
 def load(path: Path | str, trial: int | None = None) -> OperatorModel:
-    """Return a trained model, ready for `condition`.
+    """Return a trained operator model, ready for `condition`.
 
     Parameters
     ----------
@@ -28,6 +30,19 @@ def load(path: Path | str, trial: int | None = None) -> OperatorModel:
     ------
     DataError
         If the file is missing, damaged, foreign, or does not fit the networks it describes.
+    """
+    model, _, others = read_model(path, trial)
+    if wrong := sorted(name for name in others if not name.startswith("emulator/")):
+        raise DataError(f"{path}: tensors do not fit the networks described ({', '.join(wrong)})")
+    return model
+
+
+def read_model(
+    path: Path | str, trial: int | None = None
+) -> tuple[OperatorModel, Meta, dict[str, Tensor]]:
+    """Return a model with the header of its file and the tensors that are not the model's own.
+
+    Parameters and errors are those of `load`.
     """
     path = Path(path)
     if path.is_dir():
@@ -47,15 +62,20 @@ def load(path: Path | str, trial: int | None = None) -> OperatorModel:
     if trial is not None and trial not in trials:
         raise DataError(f"{path}: has trials {trials}, asked for {trial}")
     index = 0 if trial is None else trials.index(trial)
-    state = {}
+    state, others = {}, {}
     for name, tensor in tensors.items():
         kind, _, key = name.partition("/")
-        state[key] = tensor[index] if kind == "parameter" else tensor
+        if kind == "parameter":
+            state[key] = tensor[index]
+        elif kind == "buffer":
+            state[key] = tensor
+        else:
+            others[name] = tensor
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise DataError(f"{path}: tensors do not fit the networks described ({error})") from None
-    return model.eval()
+    return model.eval(), meta, others
 
 
 def load_trials(paths: Iterable[Path]) -> Iterator[tuple[int, OperatorModel]]:

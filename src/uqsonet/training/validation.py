@@ -8,7 +8,8 @@ the prior of z, as in use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -23,16 +24,16 @@ from uqsonet.reference.files import Reference
 SAMPLES = 512
 
 
-@dataclass(frozen=True)
-class Skill:
-    """Skill of mean and std at each sensor count (None where a method has no std)."""
+class Validator(Protocol):
+    """What training asks to see whether a model has skill."""
 
-    mean: dict[int, float]
-    std: dict[int, float] | None
+    def columns(self, model: OperatorModel) -> dict[str, float]:
+        """Return columns of the log; those called ``skill_...`` should be well above zero."""
+        ...
 
 
-class Validator:
-    """Scores models on fixed validation sets.
+class ReferenceValidator:
+    """Scores models on fixed validation sets with reference posteriors.
 
     Parameters
     ----------
@@ -56,30 +57,27 @@ class Validator:
         counts = self._counts.unique().tolist()
         return {int(m): float(errors[self._counts == m].mean()) for m in counts}
 
-    def score(self, model: OperatorModel) -> Skill:
-        """Return the skill of a model at every sensor count."""
+    def columns(self, model: OperatorModel) -> dict[str, float]:
+        """Return ``skill_mean_<m>`` and, where a method has a std, ``skill_std_<m>``."""
         queries = model.fields.training_grid()[0].points()
         o = self._observations
         posterior = model.condition(o.locations, o.values, o.mask)
         if not model.probabilistic:
             error = self._by_count(relative_error(posterior.mean(queries), self._mean))
-            return Skill({m: 1 - e / self._free_mean[m] for m, e in error.items()}, None)
+            return skill_columns("skill_mean", error, self._free_mean)
         mean, covariance = posterior.coefficient_moments(SAMPLES)
         offset, basis = posterior.basis(queries)
         error = self._by_count(relative_error(offset + mean @ basis.T, self._mean))
         error_std = self._by_count(relative_error(spread(basis, covariance), self._std))
-        return Skill(
-            {m: 1 - e / self._free_mean[m] for m, e in error.items()},
-            {m: 1 - e / self._free_std[m] for m, e in error_std.items()},
-        )
+        columns = skill_columns("skill_mean", error, self._free_mean)
+        return columns | skill_columns("skill_std", error_std, self._free_std)
 
 
-def skill_columns(skill: Skill) -> dict[str, float]:
-    """Flatten skills to log columns ``skill_mean_<m>`` and ``skill_std_<m>``."""
-    columns = {f"skill_mean_{m}": value for m, value in skill.mean.items()}
-    if skill.std is not None:
-        columns |= {f"skill_std_{m}": value for m, value in skill.std.items()}
-    return columns
+def skill_columns(
+    name: str, error: Mapping[int, float], base: Mapping[int, float]
+) -> dict[str, float]:
+    """Return ``1 - error / base`` by sensor count, as columns ``<name>_<m>``."""
+    return {f"{name}_{m}": 1 - e / base[m] for m, e in error.items()}
 
 
 def no_skill(columns: dict[str, float], threshold: float = 0.02) -> list[str]:

@@ -1,0 +1,1 @@
+"""From files to runs: npz, HDF5, NetCDF (`open_runs`)."""
