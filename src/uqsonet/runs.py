@@ -525,9 +525,8 @@ def describe(runs: Runs) -> Description:
             total = modes.std.square().sum() + rows.shape[1] * modes.remainder**2
             kept = (modes.std.square().cumsum(0) / total).clamp_max(1)
             counts = {share: int((kept < share).sum()) + 1 for share in SHARES}
-            distance = distance_from_gaussian(
-                modes.coefficients(rows) / modes.std.clamp_min(1e-300)
-            )
+            some = modes.coefficients(forward(values[:5000].double()))
+            distance = distance_from_gaussian(some / modes.std.clamp_min(1e-300))
             found.append(
                 FieldDescription(
                     name, side, field.units, transform, field.domain.shape,
