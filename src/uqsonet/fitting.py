@@ -40,7 +40,7 @@ from uqsonet.modes import empirical_modes
 from uqsonet.named_fields import NamedField
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import spread
-from uqsonet.runs import Runs, named_fields, proposed_transform, rows_of
+from uqsonet.runs import Runs, may_log, named_fields, rows_of
 from uqsonet.scoring import score_rows
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.files import array_digest
@@ -463,9 +463,9 @@ def _choose_linear(
     """Return the linear model of the transforms and sizes that score best, and what was tried."""
     options = []
     for name, field in runs.inputs.items():
-        proposed = proposed_transform(field)
-        may_log = field.transform is None and float(field.values.min()) > 0 and proposed == "log"
-        options.append([(name, t) for t in (["log", "identity"] if may_log else [proposed])])
+        given = [field.transform] if field.transform else ["log", "identity"]
+        possible = field.transform or may_log(field)
+        options.append([(name, t) for t in (given if possible else ["identity"])])
     tried: list[dict[str, Any]] = []
     best: tuple[float, tuple[_Data, SensorPlan, _HeldOut, _Candidate]] | None = None
     for combination in itertools.product(*options):
