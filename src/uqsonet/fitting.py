@@ -33,7 +33,7 @@ from uqsonet.domains import join
 from uqsonet.emulator import Emulator, Operator
 from uqsonet.errors import ConfigError
 from uqsonet.fields import Field, Observations
-from uqsonet.metrics import gaussian_crps, relative_error
+from uqsonet.metrics import gaussian_crps
 from uqsonet.models.base import OperatorModel
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.modes import empirical_modes
@@ -219,11 +219,11 @@ class _HeldOut:
         return torch.stack(rows)
 
     def errors(self, model: Operator) -> dict[int, float]:
-        """Return the mean relative error of the mean by sensor count."""
+        """Return the root mean square error of the mean by sensor count."""
         found = {}
         for count in self._sets:
             mean, _ = self.moments(model, count, 128)
-            found[count] = float(relative_error(mean, self._truth).mean())
+            found[count] = float((mean - self._truth).square().mean().sqrt())
         return found
 
 
