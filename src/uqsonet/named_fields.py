@@ -8,7 +8,7 @@ none of them outweighs the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -38,7 +38,7 @@ class NamedField:
 
     name: str
     domain: Domain
-    transform: Transform = Transform()
+    transform: Transform = field(default_factory=Transform)
     scale: float = 1.0
     units: str = ""
     lowest: float = float("-inf")

@@ -164,9 +164,7 @@ class FieldRuns:
             raise DataError(f"{name}: no runs")
         common = clouds[0] if onto is None else _points_of(onto, name)
         target = common.points()
-        values = [
-            cloud.interpolate(y, target)[:, 0] for cloud, y in zip(clouds, rows, strict=True)
-        ]
+        values = [cloud.interpolate(y, target)[:, 0] for cloud, y in zip(clouds, rows, strict=True)]
         errors = [_left_out_error(c, y) for c, y in zip(clouds[:20], rows[:20], strict=True)]
         found = cls.of(torch.stack(values).numpy(), common, transform, units, name=name)
         relative = float(np.sqrt(np.mean(errors)) / found.values.std())
@@ -282,7 +280,7 @@ def _without_missing(
     every = np.ones(len(values), dtype=bool)
     if not absent.any():
         return values, every
-    runs, first = absent.any(1), np.argwhere(absent)[0].tolist()
+    runs, first = np.any(absent, axis=1), np.argwhere(absent)[0].tolist()
     if missing == "error":
         raise DataError(
             f"{name}: {int(absent.sum())} values of {int(runs.sum())} of {len(values)} runs are "
@@ -290,7 +288,7 @@ def _without_missing(
             "runs out, missing='fill' interpolates from other points of the run"
         )
     if missing == "drop":
-        return values, ~runs
+        return values, np.logical_not(runs)
     filled, points = values.copy(), domain.points().numpy()
     for run in np.flatnonzero(runs):
         there = ~absent[run]
@@ -362,7 +360,9 @@ class Runs:
 
     def __repr__(self) -> str:
         def side(fields: Mapping[str, FieldRuns]) -> str:
-            return ", ".join(f"{k} ({' x '.join(map(str, f.domain.shape))})" for k, f in fields.items())
+            return ", ".join(
+                f"{k} ({' x '.join(map(str, f.domain.shape))})" for k, f in fields.items()
+            )
 
         return f"Runs({len(self)} runs: {side(self.inputs)} -> {side(self.outputs)})"
 
