@@ -59,8 +59,12 @@ INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
 
 MOST_OUTPUT_MODES = 192
 
-KEPT_VARIANCE = 0.999
-"""Share of the outputs' variance that their modes keep, if runs allow it."""
+INPUT_VARIANCE = 0.999999
+"""Share of the inputs' variance that modes keep at most."""
+
+KEPT_VARIANCE = 0.99999
+"""Share of the outputs' variance that their modes keep, if runs allow it: 0.3 % of the outputs
+themselves are left out."""
 
 TOLERANCE = 0.005
 """A larger linear model is taken if its score is at most this much worse, relatively."""
@@ -474,9 +478,13 @@ def _choose_linear(
         plan = _plan(data, sensors, noise_std)
         held_out = _HeldOut(data, split.validation, plan, seed)
         functions, held = data.functions(split.training), data.functions(split.validation)
-        most = min(functions.size - 1, data.kappa.shape[1])
-        sizes = [r for r in INPUT_MODES if r < most] + ([most] if most < INPUT_MODES[-1] else [])
-        full = _linear(functions, sizes[-1], _output_modes(functions))
+        most = min(functions.size - 1, data.kappa.shape[1], INPUT_MODES[-1])
+        full = _linear(functions, most, _output_modes(functions))
+        variance = full.bases.input_factor.double().square().sum(0).cumsum(0)
+        total = variance[-1] + len(full.bases.input_mean) * full.bases.input_remainder**2
+        # Beyond these, coefficients are the rounding of stored values.
+        most = min(most, int((variance < INPUT_VARIANCE * total).sum()) + 1)
+        sizes = [r for r in INPUT_MODES if r < most] + [most]
         found = []
         for count in sizes:
             candidate = _assessed(_truncated(full, count), held)
