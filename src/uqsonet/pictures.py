@@ -87,7 +87,10 @@ def _save(figure: Any, path: Path) -> None:
     kinds = (".png", ".pdf", ".svg")
     if path.suffix.lower() not in kinds:
         raise DataError(f"{path}: pictures end in {', '.join(kinds)}")
-    figure.savefig(path, dpi=150)
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def _draw_line(figure: Any, posterior: FieldPosterior, level: float, truth: Any = None) -> None:
