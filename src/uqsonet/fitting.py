@@ -59,7 +59,7 @@ INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
 
 MOST_OUTPUT_MODES = 192
 
-INPUT_VARIANCE = 0.999999
+INPUT_VARIANCE = 1 - 1e-9
 """Share of the inputs' variance that modes keep at most."""
 
 KEPT_VARIANCE = 0.99999
