@@ -75,7 +75,7 @@ SCORED_POINTS = 400
 SCORED_RUNS = 100
 """Validation runs that a size is scored on."""
 
-OPERATIONS = 1e10
+OPERATIONS = 2e10
 """Floating-point operations that a core is taken to do in a second of training. Fixed, so that the
 same call gives the same model on a slow machine."""
 
