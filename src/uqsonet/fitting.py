@@ -60,7 +60,7 @@ INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
 
 MOST_OUTPUT_MODES = 192
 
-INPUT_VARIANCE = 0.999999
+INPUT_VARIANCE = 1 - 1e-9
 """Share of the inputs' variance that modes keep at most."""
 
 KEPT_VARIANCE = 0.99999
@@ -76,7 +76,7 @@ SCORED_POINTS = 400
 SCORED_RUNS = 100
 """Validation runs that a size is scored on."""
 
-OPERATIONS = 1e10
+OPERATIONS = 2e10
 """Floating-point operations that a core is taken to do in a second of training. Fixed, so that the
 same call gives the same model on a slow machine."""
 
