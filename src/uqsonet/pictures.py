@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from uqsonet.errors import ObservationError
+from uqsonet.errors import ObservationError, library
 from uqsonet.fields import Grid
 from uqsonet.sensors import AXES
 
@@ -26,19 +26,9 @@ SHOWN = 5
 """Sample functions in a picture of one dimension."""
 
 
-def _library(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = name.split(".")[0]
-        raise ImportError(f"this needs {package}: pip install 'uqsonet[runs]'") from None
-
-
 def as_dataset(posterior: FieldPosterior, level: float) -> Any:
     """Return mean, std and band as an xarray.Dataset (`FieldPosterior.to_xarray`)."""
-    xarray = _library("xarray")
+    xarray = library("xarray")
     field, domain = posterior.field, posterior.field.domain
     lower, upper = posterior.band(level)
     values = {"mean": posterior.mean(), "std": posterior.std(), "lower": lower, "upper": upper}
@@ -65,7 +55,7 @@ def draw(posterior: FieldPosterior, path: object, level: float, title: str | Non
     """Draw an answer (`FieldPosterior.plot`)."""
     if not posterior.single:
         raise ObservationError("a picture shows one set of sensors, found a batch")
-    figure = _library("matplotlib.figure").Figure(layout="constrained")
+    figure = library("matplotlib.figure").Figure(layout="constrained")
     dim = posterior.field.domain.dim
     if dim == 1:
         _draw_line(figure, posterior, level)
@@ -227,7 +217,7 @@ def _png(figure: Any) -> str:
 
 
 def _figure(width: float, height: float) -> Any:
-    return _library("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+    return library("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
 
 
 def _example(report: Report) -> Any:
