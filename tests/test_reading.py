@@ -181,7 +181,7 @@ def own_file(path: Path) -> Path:
     fields = OperatorFields("toy", Field("k", grid, Transform("log")), Field("u", grid), 2)
     arrays = {"training/kappa": np.exp(U), "training/u": U[:, ::2]}
     arrays |= {"test/kappa": np.exp(U[:4]), "test/u": U[:4]}
-    ready = {name: array.astype(np.float32) for name, array in arrays.items()}
+    ready = {name: [array.astype(np.float32)] for name, array in arrays.items()}
     write_arrays(path, "functions", {"fields": fields.as_dict()}, ready)
     return path
 

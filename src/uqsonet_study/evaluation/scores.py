@@ -11,7 +11,7 @@ from torch import Tensor
 
 from uqsonet.data import load_functions
 from uqsonet.errors import DataError, NoUncertaintyError
-from uqsonet.fields import Grid
+from uqsonet.fields import Domain, Grid
 from uqsonet.metrics import (
     ascending,
     bures_wasserstein2,
@@ -71,7 +71,7 @@ def load_targets(
     """
     found, fields, _ = load_reference(reference)
     truth = load_functions(functions, "test").u.double()[found.function]
-    lines = {line: points_on(fields.output.grid, line) for line in cut_lines}
+    lines = {line: points_on(fields.output.uniform_grid, line) for line in cut_lines}
     return ScoringTargets(fields, found, truth, config, lines)
 
 
@@ -170,7 +170,9 @@ def score_set(
     return scores
 
 
-def _against_truth(samples: Tensor, ordered: Tensor, truth: Tensor, grid: Grid) -> dict[str, float]:
+def _against_truth(
+    samples: Tensor, ordered: Tensor, truth: Tensor, grid: Domain
+) -> dict[str, float]:
     """Return proper scores, the share of truths inside central bands, and the rank histogram."""
     found = coverage(ordered, truth, LEVELS)
     ranks = rank_shares(ordered, truth, RANK_BINS)

@@ -63,7 +63,7 @@ def _samples(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
 def draw_lines(panels: Sequence[Panel]) -> Figure:
     """Return the figure of functions of one variable: below the samples a column a count."""
     fields = panels[0].fields
-    x = fields.output.grid.axes()[0].numpy()
+    x = fields.output.uniform_grid.axes()[0].numpy()
     figure = new_figure(5.6)
     top, bottom = figure.add_gridspec(2, 1, height_ratios=(1.1, 2))
     pairs = top.subgridspec(1, 2).subplots(squeeze=False)[0]
@@ -145,7 +145,7 @@ def _draw_samples(figure: SubFigure, panel: Panel) -> None:
     titles = _titles(panel.fields)
     for row, title, functions, norm in zip(grid, titles, (inputs, outputs), norms, strict=True):
         meshes = [
-            draw_map(axes, panel.fields.output.grid, function, norm, FIELD_MAP)
+            draw_map(axes, panel.fields.output.uniform_grid, function, norm, FIELD_MAP)
             for axes, function in zip(row, functions, strict=False)
         ]
         # The text runs over panels to its right: an empty title keeps its room in the layout.
@@ -174,7 +174,7 @@ def _draw_posteriors(figure: SubFigure, panels: Sequence[Panel]) -> None:
             (mean, of_output, FIELD_MAP),
             (std, of_std, STD_MAP),
         )
-        places = fields.output.grid
+        places = fields.output.uniform_grid
         meshes = [draw_map(axes, places, *one) for axes, one in zip(row, shown, strict=True)]
         look: dict[str, Any] = filled | {"edgecolors": ORANGE, "linewidths": 1.2, "zorder": 5}
         row[0].scatter(*panel.sensors.T, c=panel.values, **look)

@@ -148,7 +148,7 @@ def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: st
 
 def _draw_panel(axes: Axes, twin: Axes, panel: Panel, predicted: Moments) -> None:
     """Draw laws and the true output on the left axis, the input and its sensors on the right."""
-    x, (kappa, u) = panel.fields.output.grid.axes()[0].numpy(), panel.truth
+    x, (kappa, u) = panel.fields.output.uniform_grid.axes()[0].numpy(), panel.truth
     for (mean, std), look in ((panel.reference, OF_REFERENCE), (predicted, OF_PREDICTION)):
         low, high = mean - BAND * std, mean + BAND * std
         axes.fill_between(x, low, high, color=look["color"], alpha=SHADE, linewidth=0)
@@ -187,7 +187,9 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
     fields, (kappa, u) = panel.fields, panel.truth
     figure = new_figure(4.7)
     grid = figure.subplots(2, 4)
-    mesh = draw_map(grid[0, 0], fields.input.grid, kappa, input_scale(fields, kappa), FIELD_MAP)
+    mesh = draw_map(
+        grid[0, 0], fields.input.uniform_grid, kappa, input_scale(fields, kappa), FIELD_MAP
+    )
     draw_sensors(grid[0, 0], panel.sensors)
     noise = f", noise $\\sigma = {panel.noise_std:g}$" if panel.noise_std else ""
     title = f"true input ${fields.input.symbol}$"
@@ -197,17 +199,17 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
         scale(panel.reference[0], predicted[0], u),
         scale(panel.reference[1], predicted[1], positive=True),
     )
-    mesh = draw_map(grid[1, 0], fields.output.grid, u, scales[0], FIELD_MAP)
+    mesh = draw_map(grid[1, 0], fields.output.uniform_grid, u, scales[0], FIELD_MAP)
     grid[1, 0].set_title(f"true output ${fields.output.symbol}$")
     draw_bar(figure, mesh, [grid[1, 0]], "bottom")
     for i, (name, colors) in enumerate((("mean", FIELD_MAP), ("std", STD_MAP))):
         row, laws = grid[i, 1:], (panel.reference[i], predicted[i])
         difference = np.abs(laws[1] - laws[0])
         for axes, values in zip(row, laws, strict=False):
-            mesh = draw_map(axes, fields.output.grid, values, scales[i], colors)
+            mesh = draw_map(axes, fields.output.uniform_grid, values, scales[i], colors)
         draw_bar(figure, mesh, row[:2], "bottom", aspect=40)
         norm = scale(difference, positive=True)
-        mesh = draw_map(row[2], fields.output.grid, difference, norm, ERROR_MAP)
+        mesh = draw_map(row[2], fields.output.uniform_grid, difference, norm, ERROR_MAP)
         draw_bar(figure, mesh, row[2:], "bottom")
         row[0].set_title(f"reference {name}")
         row[1].set_title(fill(f"{method} {name}", TITLE))
