@@ -26,7 +26,7 @@ from uqsonet.named_fields import NamedField, part_columns
 LEAST_RUNS = 20
 """Runs below which nothing can be learned, chosen and calibrated."""
 
-SKEWED = 1.0
+SKEWED = 0.5
 """Skewness of positive values above which their logarithm is proposed."""
 
 Missing = Literal["error", "drop", "fill"]
@@ -392,13 +392,19 @@ def _field_runs(name: str, value: object) -> FieldRuns:
     return FieldRuns.of(value, name=name)
 
 
+def may_log(field: FieldRuns) -> bool:
+    """Return whether a logarithm is possible: positive values, more than two of them."""
+    return float(field.values.min()) > 0 and np.unique(field.values[:50]).size > 2
+
+
 def proposed_transform(field: FieldRuns) -> str:
-    """Return ``log`` where the values are positive and skewed and their logarithm is less so."""
-    if field.transform is not None:
-        return field.transform
+    """Return ``log`` where the values are positive and skewed and their logarithm is less so.
+
+    `uqsonet.fit` tries both and takes the one with the better scores.
+    """
+    if field.transform is not None or not may_log(field):
+        return field.transform or "identity"
     values = field.values.astype(np.float64)
-    if values.min() <= 0 or np.unique(values[:50]).size <= 2:
-        return "identity"
     plain, logged = _skewness(values), _skewness(np.log(values))
     return "log" if plain > SKEWED and abs(logged) < plain else "identity"
 
@@ -525,8 +531,9 @@ def describe(runs: Runs) -> Description:
             total = modes.std.square().sum() + rows.shape[1] * modes.remainder**2
             kept = (modes.std.square().cumsum(0) / total).clamp_max(1)
             counts = {share: int((kept < share).sum()) + 1 for share in SHARES}
-            some = modes.coefficients(forward(values[:5000].double()))
-            distance = distance_from_gaussian(some / modes.std.clamp_min(1e-300))
+            real = modes.std > 1e-6 * modes.std[0]  # others are the rounding of stored values
+            some = modes.coefficients(forward(values[:5000].double()))[:, real]
+            distance = distance_from_gaussian(some / modes.std[real])
             found.append(
                 FieldDescription(
                     name, side, field.units, transform, field.domain.shape,

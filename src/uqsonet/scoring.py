@@ -333,7 +333,7 @@ def score(
                 for part, some in sets:
                     given = _blank(some) if method == "sensor_free" else some
                     posterior = _posterior(model, given, number)
-                    bands = conformal and method == "uqsonet" and model.calibration is not None
+                    bands = conformal and model.calibration is not None
                     tally.add(posterior, x, truth[part], bands)
                 scores.append(tally.score())
         if place == len(layouts) // 2:
