@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -218,29 +217,39 @@ def test_what_a_user_can_mend_is_one_message(
     assert result.stderr.count("error: ") == 1
 
 
+def fitting(folder: Path, out: Path) -> list[str]:
+    """Return a command that trains for seconds."""
+    words = ["fit", str(folder / "runs.npz"), "--input", "k", "--output", "u", "--minutes", "0.1"]
+    return [sys.executable, "-m", "uqsonet", *words, "--sensors", "3", "-o", str(out)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    out = tmp_path_factory.mktemp("whole") / "whole.safetensors"
+    subprocess.run(fitting(folder, out), capture_output=True, check=True)
+    return out.read_bytes()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_fit_goes_on_with_the_same_command(
-    folder: Path, tmp_path: Path, number: signal.Signals
+    folder: Path, tmp_path: Path, number: signal.Signals, undisturbed: bytes
 ) -> None:
-    command = [sys.executable, "-m", "uqsonet", "fit", str(folder / "runs.npz"), "--input", "k"]
-    command += ["--output", "u", "--minutes", "0.3", "--sensors", "3", "-o"]
-    stopped, whole = tmp_path / "stopped.safetensors", tmp_path / "whole.safetensors"
-    process = subprocess.Popen([*command, str(stopped)], stderr=subprocess.PIPE, text=True)
+    out = tmp_path / "stopped.safetensors"
+    process = subprocess.Popen(fitting(folder, out), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
         lines.append(line)
-        if "iteration" in line and not process.poll():
-            time.sleep(0.1)
+        found = re.search(r"iteration (\d+)/(\d+)", line)
+        if found and int(found[2]) > 500 and int(found[1]) < 0.5 * int(found[2]):
             process.send_signal(number)
             break
     rest = process.stderr.read()
     assert process.wait() == 1, "".join(lines) + rest
     assert "the same command continues" in flat(rest) and "Traceback" not in rest
-    assert not stopped.exists() and list(tmp_path.glob("stopped.safetensors.state/*"))
-    again = subprocess.run([*command, str(stopped)], capture_output=True, text=True, check=True)
+    assert not out.exists() and list(tmp_path.glob("stopped.safetensors.state/*"))
+    again = subprocess.run(fitting(folder, out), capture_output=True, text=True, check=True)
     assert "continuing at iteration" in again.stderr
     assert not list(tmp_path.glob("*.state"))
-    subprocess.run([*command, str(whole)], capture_output=True, check=True)
-    assert stopped.read_bytes() == whole.read_bytes()
+    assert out.read_bytes() == undisturbed
