@@ -44,6 +44,8 @@ def read_model(
 
     Parameters and errors are those of `load`.
     """
+    if not isinstance(path, str | Path):
+        raise DataError(f"a path is needed, found {type(path).__name__}")
     path = Path(path)
     if path.is_dir():
         files = sorted(path.glob("*.safetensors"))
