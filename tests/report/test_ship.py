@@ -48,8 +48,6 @@ def test_the_weights_of_the_package_are_made_again(name: str, made: Path) -> Non
         read_weights(path) for path in (shipped()[name], made / f"{name}.safetensors")
     )
     comparison = header["card"].pop("difference"), again["card"].pop("difference")
-    for key in ("typical_input",):
-        assert again["card"].pop(key) == pytest.approx(header["card"].pop(key), rel=0.1)
     assert header == again
     assert ours.keys() == found.keys()
     for key, tensor in ours.items():
