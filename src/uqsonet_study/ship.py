@@ -117,7 +117,7 @@ def _factors(tensor: Tensor) -> dict[str, Tensor]:
     """Return a core and factors of orthonormal columns (Tucker's form), to `TOLERANCE`.
 
     Axis by axis, the leading left singular vectors that leave out no more than its share. An axis
-    that would keep more than half of its size stays as it is.
+    that needs all of them stays as it is.
     """
     core, factors = tensor.double(), {}
     allowed = TOLERANCE * core.norm() / core.ndim**0.5
@@ -126,7 +126,7 @@ def _factors(tensor: Tensor) -> dict[str, Tensor]:
         vectors, values, _ = torch.linalg.svd(rows.flatten(1), full_matrices=False)
         left = values.square().flip(0).cumsum(0).flip(0).sqrt()
         kept = vectors[:, : max(1, int((left > allowed).sum()))]
-        if 2 * kept.shape[1] < size:
+        if kept.shape[1] < size:
             factors[str(axis)] = kept.to(tensor.dtype)
             core = torch.tensordot(kept.T, rows, 1).movedim(0, axis)
     return {"core": core.to(tensor.dtype), **factors}

@@ -23,7 +23,7 @@ from uqsonet.storage.files import FORMAT, SCHEMA, Meta, array_digest, atomic_pat
 if TYPE_CHECKING:
     from torch import Tensor  # deferred: whoever reads no weights has no use for torch
 
-MOST_NUMBERS = 2**28
+MOST_NUMBERS = 2**27
 """Of a factored tensor: a short file must not ask for all of the memory."""
 
 
