@@ -17,7 +17,6 @@ from torch import Tensor
 from uqsonet.errors import DataError
 from uqsonet.models.base import OperatorModel
 from uqsonet.models.weights import load
-from uqsonet.posterior import Posterior
 from uqsonet.problems import Problem, get_problem
 from uqsonet.storage.files import file_digest
 from uqsonet.storage.weights import read_weights, write_weights
@@ -163,7 +162,8 @@ def compared(full: OperatorModel, small: OperatorModel, problem: Problem) -> dic
             y = problem.transform.inverse(field[:, 0])
             theirs, ours = (model.condition(x, y) for model in (full, small))
             std = theirs.std()
-            pairs = (ours.mean(), theirs.mean()), (ours.std(), std), (_drawn(ours), _drawn(theirs))
+            drawn = ours.sample(SAMPLES), theirs.sample(SAMPLES)
+            pairs = (ours.mean(), theirs.mean()), (ours.std(), std), drawn
             for kept, (a, b) in zip(away, pairs, strict=True):
                 kept.append(((a - b).abs() / std)[..., std > SEEN * std.max()].flatten())
         found[kind] = {
@@ -171,7 +171,3 @@ def compared(full: OperatorModel, small: OperatorModel, problem: Problem) -> dic
             for what, values in zip(("mean", "std", "sample"), map(torch.cat, away), strict=True)
         }
     return {"typical_input": [rounded(end, 2) for end in ends], "difference": found}
-
-
-def _drawn(posterior: Posterior) -> Tensor:
-    return posterior.sample(SAMPLES)
