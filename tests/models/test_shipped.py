@@ -82,6 +82,14 @@ def test_answers_differ_little_from_those_of_the_full_file(name: str) -> None:
             assert difference[kind][what]["largest"] < 1e-2
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_line_of_use_in_the_documents_runs(name: str) -> None:
+    text = (Path(__file__).parents[2] / "docs/api.md").read_text(encoding="utf-8")
+    (line,) = [line for line in text.splitlines() if f'load("{name}").condition' in line]
+    std = eval(line.strip(), {"uqsonet": uqsonet})
+    assert std.shape == (get_problem(name).grid.size,) and std.max() > 0
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("navier", True), ("Navier-Stokes", True), ("navier_stoke", True), ("xyz", False)],
