@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from uqsonet.storage.files import file_digest
 from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet_study.config import Config
 from uqsonet_study.pipeline import Plan
-from uqsonet_study.report.cards import OPERATORS, card, rounded
+from uqsonet_study.report.cards import OPERATORS, card, is_published, rounded
 
 TOLERANCE = 1e-5
 """Of a factored tensor: norm of what is left out, relative to the tensor's own."""
@@ -72,6 +73,8 @@ def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) ->
             tensors, meta = shrunk(there[0])
             meta["source"] = {"file": str(file), "sha256": file_digest(there[0])}
             about = card(name, config, published, meta)
+            if not is_published(meta["source"], published):
+                about["repeated"] = _skills(there[0], published / file)
             with tempfile.TemporaryDirectory() as folder:
                 small = Path(folder) / "small.safetensors"
                 write_weights(small, tensors, meta)
@@ -79,6 +82,13 @@ def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) ->
             write_weights(out / f"{name}.safetensors", tensors, meta | {"card": about})
             done.append(name)
     return done
+
+
+def _skills(repeated: Path, first: Path) -> dict[str, list[float]]:
+    """Return the last validation skills of a repeated training and of the published one."""
+    logs = [pd.read_csv(path.with_suffix(".csv")).iloc[-1] for path in (repeated, first)]
+    names = [str(key) for key in logs[0].index if str(key).startswith("skill_")]
+    return {name: [rounded(log[name], 4) for log in logs] for name in names}
 
 
 def training_of(name: str, config: Config) -> Path:

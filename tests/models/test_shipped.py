@@ -67,6 +67,10 @@ def test_a_card_says_what_it_must(name: str) -> None:
     for word in ("Domain: [", "Noise:", "Sensors:", "Gaussian field", "no conformal band"):
         assert word in limits
     assert ("log k" in limits) == problem.transform.positive
+    # Weights whose full file is not published repeat a published training, and do as well.
+    assert ("repetition" in card["recipe"]) == ("repeated" in card)
+    for ours, published in card.get("repeated", {}).values():
+        assert ours == pytest.approx(published, abs=0.01)
     low, high = card["typical_input"]
     values = problem.sample(np.random.default_rng(1), 40)[0]
     inside = ((values > low) & (values < high)).double().mean()

@@ -5,6 +5,7 @@ Numbers come from the configuration, the published summaries and the header of t
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, SupportsFloat
@@ -94,7 +95,7 @@ def card(name: str, config: Config, published: Path, meta: dict[str, Any]) -> di
     published : Path
         Folder of published results.
     meta : dict
-        Header of the weights.
+        Header of the weights, with its `source`.
 
     Raises
     ------
@@ -108,21 +109,34 @@ def card(name: str, config: Config, published: Path, meta: dict[str, Any]) -> di
         "title": problem.title,
         "data": f"{operator.equation}. Input: {operator.law}. {meta['training']:,} training pairs, "
         f"seed {meta['seed']}.",
-        "recipe": _recipe(config.recipe, meta, scores),
+        "recipe": _recipe(config.recipe, meta, scores, is_published(meta["source"], published)),
         "scores": scores,
         "limits": _limits(problem, operator, cases),
     }
 
 
-def _recipe(recipe: str, meta: dict[str, Any], scores: list[dict[str, float]]) -> str:
+def is_published(source: dict[str, str], published: Path) -> bool:
+    """Return whether a published run made the very file that weights come from."""
+    path = published / "provenance.json"
+    try:
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"].values()
+        return source["sha256"] in {run["sha256"].get(source["file"]) for run in runs}
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: not the provenance of published runs ({error!r})") from None
+
+
+def _recipe(
+    recipe: str, meta: dict[str, Any], scores: list[dict[str, float]], published: bool
+) -> str:
     network, training = meta["config"]["network"], meta["config"]["training"]
     widths = "-".join(map(str, network["branch"]))
+    trials = max(int(row["trials"]) for row in scores)
     return (
         f"Recipe {recipe}: Karhunen-Loeve model with {network['input_modes']} input modes, "
         f"{network['output_modes']} output modes, a linear map and a perceptron {widths}; "
-        f"{training['iterations']:,} steps with batches of {training['batch_size']:,}. Training "
-        f"number {meta['trials'][0]} of {max(int(row['trials']) for row in scores)}; the scores "
-        "are averages over all of them."
+        f"{training['iterations']:,} steps with batches of {training['batch_size']:,}. The scores "
+        f"are averages over {trials} published trainings. "
+        + ("This is the first of them." if published else "This is a repetition of the first.")
     )
 
 
