@@ -497,6 +497,11 @@ def test_a_factored_tensor_is_read_whole(tmp_path):
     expected = torch.einsum("abc,ia,kc->ibk", core, first, last).reshape(15, 6)
     assert tensors["w"].dtype == torch.float32
     torch.testing.assert_close(tensors["w"], expected)
+    for dtype, found in ((torch.float16, torch.float32), (torch.float64, torch.float64)):
+        write_factored(tmp_path / "g.safetensors", core.to(dtype), [15, 6], _0=first, _2=last)
+        whole = read_weights(tmp_path / "g.safetensors")[0]["w"]
+        assert whole.dtype == found
+        torch.testing.assert_close(whole.float(), expected, rtol=0, atol=0.02)
 
 
 @pytest.mark.parametrize(

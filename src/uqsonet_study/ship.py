@@ -1,7 +1,7 @@
 """From full trainings to the small weight files that the library brings along, each with a card.
 
-Modes on a grid of two axes and slopes are stored factored, to `TOLERANCE`, and standardised
-residuals in half precision. What this changes in answers is measured and stands in the card.
+Modes on a grid of two axes and slopes are stored factored, to `TOLERANCE`, and `HALVED` tensors in
+half precision. What this changes in answers is measured and stands in the card.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ from uqsonet_study.report.cards import OPERATORS, card, is_published, rounded
 
 TOLERANCE = 1e-5
 """Of a factored tensor: norm of what is left out, relative to the tensor's own."""
+
+SMALLER = 0.75
+"""Share of a tensor's size above which factors of it are not worth it."""
+
+HALVED = ("buffer/residuals", "buffer/residual_slopes")
+"""Tensors stored in half precision: what random operators leave open, known from samples only."""
 
 INPUTS = 200
 """Functions that show what values an input has, and that the sensors of a comparison read."""
@@ -114,11 +120,12 @@ def shrunk(source: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     small, factored = {}, {}
     for name, tensor in tensors.items():
         parts = _factors(tensor.view(views[name])) if name in views else {}
-        if parts and 2 * sum(part.numel() for part in parts.values()) < tensor.numel():
-            small |= {f"{name}/{part}": value for part, value in parts.items()}
+        if parts and sum(part.numel() for part in parts.values()) < SMALLER * tensor.numel():
+            stored = {f"{name}/{part}": value for part, value in parts.items()}
             factored[name] = list(tensor.shape)
         else:
-            small[name] = tensor.half() if name == "buffer/residuals" else tensor
+            stored = {name: tensor}
+        small |= {key: value.half() if name in HALVED else value for key, value in stored.items()}
     return small, meta | {"factored": factored}
 
 

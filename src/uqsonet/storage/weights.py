@@ -97,7 +97,8 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
 def _multiplied_out(tensors: dict[str, Tensor], name: str, shape: list[int]) -> Tensor:
     """Take ``name/core`` (k_0, k_1, ...) and factors ``name/i`` (n_i, k_i) out; return the product.
 
-    An axis without a factor stays as it is in the core. The product is reshaped to `shape`.
+    An axis without a factor stays as it is in the core. The product is reshaped to `shape`, in
+    double precision where the core is, else in single.
     """
     core = tensors.pop(f"{name}/core")
     factors = [tensors.pop(f"{name}/{axis}", None) for axis in range(core.ndim)]
@@ -110,7 +111,7 @@ def _multiplied_out(tensors: dict[str, Tensor], name: str, shape: list[int]) -> 
     for factor in factors:  # each turn moves the first axis to the end: all of them, once round
         turned = product.movedim(0, -1)
         product = turned if factor is None else turned @ factor.double().T
-    found = product.to(core.dtype)
+    found = product if core.dtype.itemsize == 8 else product.float()
     if not bool(found.isfinite().all()):
         raise ValueError(f"{name}: a product is not finite")
     return found.reshape(shape)
