@@ -38,7 +38,7 @@ OVERLAY = {
     },
     "evaluations": {
         "validation": {"sets": 20},
-        "precise": {"sets": 50, "model_samples": 400},
+        "precise": {"sets": 30, "model_samples": 300},
     },
     "tables": {
         "mine": {
