@@ -48,7 +48,11 @@ def card_text(emulator: Emulator) -> str:
             lines.append(f"{key:9}{value}")
     rows = card.get("scores") or []
     if rows:
-        lines += ["", "scores on runs that it has not seen (errors in percent):", *table_lines(rows)]
+        lines += [
+            "",
+            "scores on runs that it has not seen (errors in percent):",
+            *table_lines(rows),
+        ]
     if card.get("limits"):
         lines += ["", "limits", *(f"- {text}" for text in card["limits"])]
     return "\n".join(lines)
@@ -70,8 +74,8 @@ def limits(emulator: Emulator, runs: Runs, card: Mapping[str, Any]) -> list[str]
         if one.side == "input" and one.distance > one.chance:
             found.append(
                 f"The coefficients of {one.name} are not Gaussian (Kolmogorov distance "
-                f"{one.distance:.3f}, chance {one.chance:.3f}), and the model takes them to be: the "
-                "shape of its plain bands may be wrong. Conformal bands hold what they promise."
+                f"{one.distance:.3f}, chance {one.chance:.3f}), and the model takes them to be: "
+                "the shape of its plain bands may be wrong. Conformal bands hold what they promise."
             )
         if one.interpolation_error:
             found.append(

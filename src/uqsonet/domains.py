@@ -186,7 +186,7 @@ class JointDomain:
     parts : tuple of Grid or PointCloud
     """
 
-    parts: tuple[Grid | PointCloud, ...]
+    parts: tuple[Domain, ...]
     periodic: bool = field(default=False, init=False)
 
     @property
@@ -262,7 +262,7 @@ class JointDomain:
         return found.reshape(*locations.shape[:-1], values.shape[-1])
 
 
-def join(parts: Sequence[Grid | PointCloud]) -> Domain:
+def join(parts: Sequence[Domain]) -> Domain:
     """Return the domain of fields taken as one: that of a single field is its own."""
     return parts[0] if len(parts) == 1 else JointDomain(tuple(parts))
 
@@ -290,7 +290,7 @@ def domain_from_dict(stored: dict[str, Any]) -> Domain:
         parts = [domain_from_dict(part) for part in stored["parts"]]
         if not 1 <= len(parts) <= 100 or any(isinstance(part, JointDomain) for part in parts):
             raise ValueError(f"{len(parts)} parts of a joint domain")
-        return JointDomain(tuple(p for p in parts if not isinstance(p, JointDomain)))
+        return JointDomain(tuple(parts))
     if "cloud" in stored:
         text, dim = str(stored["cloud"]), int(stored["dim"])
         if not 1 <= dim <= 3 or len(text) > 11 * dim * MOST_SCATTERED:

@@ -1,4 +1,4 @@
-"""What a user holds: a trained operator with the names, units, limits and calibration of its fields.
+"""What a user holds: a trained operator with names, units, limits and calibration of its fields.
 
 `uqsonet.fit` and `uqsonet.load` return an `Emulator`; `Emulator.condition` takes sensors as people
 have them and returns a `FieldPosterior`.
@@ -6,24 +6,23 @@ have them and returns a `FieldPosterior`.
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
+from uqsonet.domains import PointCloud
 from uqsonet.errors import DataError, ObservationError, ObservationWarning
 from uqsonet.field_posterior import FieldPosterior
-from uqsonet.fields import Transform
 from uqsonet.named_fields import NamedField, part_columns, part_locations
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
-from uqsonet.sensors import AXES, SensorSets, read_sensors
+from uqsonet.sensors import SensorSets, read_sensors
 
 if TYPE_CHECKING:
     from uqsonet.calibration import Calibration
@@ -91,11 +90,11 @@ class Emulator:
     def around(cls, operator: Operator, card: Mapping[str, Any] | None = None) -> Emulator:
         """Return an operator of the paper, or any `OperatorModel`, as an emulator."""
         fields = operator.fields
-        sides = [
+        inputs, outputs = (
             [NamedField(side.symbol, side.grid, side.transform)]
             for side in (fields.input, fields.output)
-        ]
-        return cls(operator, *sides, encoded=False, noise_std=None, card=dict(card or {}))
+        )
+        return cls(operator, inputs, outputs, encoded=False, noise_std=None, card=dict(card or {}))
 
     @property
     def fields(self) -> OperatorFields:
@@ -203,7 +202,7 @@ class Emulator:
                 among = here[row]
                 one.domain.require_inside(
                     sets.locations[row][among][:, : one.domain.dim],
-                    f"sensor" if len(self.inputs) == 1 else f"sensor of {one.name}",
+                    "sensor" if len(self.inputs) == 1 else f"sensor of {one.name}",
                 )
                 self._require_consistent(sets, row, among, one)
 
@@ -250,7 +249,7 @@ class Emulator:
                     f"sensor {k} of {one.name} reads {float(values[row, k]):g}{more}; training saw "
                     f"{one.lowest:g} to {one.highest:g}"
                 )
-            if hasattr(one.domain, "typical_distance") and bool(here.any()):
+            if isinstance(one.domain, PointCloud) and bool(here.any()):
                 x = sets.locations[here][:, : one.domain.dim]
                 nearest = torch.cdist(x, one.domain.points()).amin(1)
                 typical = one.domain.typical_distance()
@@ -320,10 +319,7 @@ class Emulator:
         """Return the calibration runs observed with the sensors of one set, noise included."""
         assert self.calibration is not None and self.encoded
         keep = one.mask[0]
-        compact = SensorSets(
-            *(t[:, keep] for t in (one.field, one.locations, one.values, one.noise_std, one.mask)),
-            one.labels, True, one.kind,
-        )  # fmt: skip
+        compact = one.each(lambda t: t[:, keep])
         n, m = len(self.calibration), int(keep.sum())
         x = self._joint_locations(compact)[0]
         rows = self.calibration.inputs.double()
@@ -337,9 +333,8 @@ class Emulator:
         for number, one_field in enumerate(self.inputs):
             here = compact.field[0] == number
             values[:, here] = one_field.decode(read[:, here])
-        every = [t.expand(n, *t.shape[1:]) for t in (compact.field, compact.locations)]
-        level, mask = compact.noise_std.expand(n, m), torch.ones(n, m, dtype=torch.bool)
-        return SensorSets(*every, values, level, mask, [""] * n, False, "torch")
+        every = compact.each(lambda t: t.expand(n, *t.shape[1:]))
+        return replace(every, values=values, labels=[""] * n, single=False, kind="torch")
 
     def validate(
         self,
@@ -470,7 +465,9 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
 
     try:
         extra = meta["emulator"]
-        sides = [[NamedField.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")]
+        inputs, outputs = (
+            [NamedField.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
+        )
         noise_std = float(extra["noise_std"])
         kept = [others.get(f"emulator/calibration/{n}") for n in ("inputs", "outputs", "columns")]
         calibration = None if kept[0] is None else Calibration(*kept)  # type: ignore[arg-type]
@@ -480,6 +477,6 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
     if "emulator/cokriging" in others:
         cokriging = Cokriging.on(operator.bases, others["emulator/cokriging"])  # type: ignore[union-attr]
     return Emulator(
-        operator, *sides, noise_std=noise_std, card=card, remainder=others.get("emulator/remainder"),
-        calibration=calibration, cokriging=cokriging,
+        operator, inputs, outputs, noise_std=noise_std, card=card,
+        remainder=others.get("emulator/remainder"), calibration=calibration, cokriging=cokriging,
     )  # fmt: skip

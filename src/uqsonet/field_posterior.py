@@ -123,7 +123,9 @@ class FieldPosterior:
                 )
             points = points[wanted].to_numpy()  # type: ignore[index]
         try:
-            found = torch.as_tensor(np.asarray(points) if not isinstance(points, Tensor) else points)
+            found = torch.as_tensor(
+                np.asarray(points) if not isinstance(points, Tensor) else points
+            )
             found = found.detach().cpu().double()
         except (TypeError, ValueError, RuntimeError) as error:
             raise ObservationError(f"points must be a numeric array ({error})") from None
@@ -328,8 +330,8 @@ class FieldPosterior:
         calibrated = self._emulator.calibration is not None
         if (kind == "conformal" or whole) and not calibrated:
             raise ObservationError(
-                "this model has no calibration runs, so it has no conformal band, and none of whole "
-                "functions; kind='plain' gives the band of its law"
+                "this model has no calibration runs, so it has no conformal band and none of "
+                "whole functions; kind='plain' gives the band of its law"
             )
         if whole and kind == "plain":
             raise ObservationError("a band of whole functions is conformal; leave out kind='plain'")

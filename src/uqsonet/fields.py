@@ -279,7 +279,7 @@ class Observations:
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its symbol, its grid (or other domain), and the transform that its law is stated in."""
+    """One field: its symbol, its domain, and the transform that its law is stated in."""
 
     symbol: str
     grid: Domain
@@ -295,7 +295,9 @@ class Field:
             If the field lives on scattered points.
         """
         if not isinstance(self.grid, Grid):
-            raise DataError(f"{self.symbol} lives on scattered points, and a uniform grid is needed")
+            raise DataError(
+                f"{self.symbol} lives on scattered points, and a uniform grid is needed"
+            )
         return self.grid
 
     def observations(

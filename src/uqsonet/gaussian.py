@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-
 LEAST_NOISE = 1e-6
 """Noise of a sensor relative to the noisiest one's below which it counts as that."""
 

@@ -8,10 +8,9 @@ none of them outweighs the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from uqsonet.domains import JointDomain, domain_as_dict, domain_from_dict
@@ -38,7 +37,7 @@ class NamedField:
 
     name: str
     domain: Domain
-    transform: Transform = Transform()
+    transform: Transform = field(default_factory=Transform)
     scale: float = 1.0
     units: str = ""
     lowest: float = float("-inf")
@@ -91,8 +90,3 @@ def part_columns(fields: Sequence[NamedField], number: int) -> slice:
     """Return the columns of field `number` in rows of all fields side by side."""
     first = sum(field.domain.size for field in fields[:number])
     return slice(first, first + fields[number].domain.size)
-
-
-def encoded_rows(fields: Sequence[NamedField], values: Mapping[str, Tensor]) -> Tensor:
-    """Return functions of several fields as rows (N, n) of all of them side by side."""
-    return torch.cat([field.encode(values[field.name].double()) for field in fields], dim=1)

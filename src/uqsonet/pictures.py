@@ -46,7 +46,9 @@ def as_dataset(posterior: FieldPosterior, level: float) -> Any:
     lead: tuple[str, ...] = () if posterior.single else ("set",)
     if isinstance(domain, Grid):
         dims, shape = names, domain.shape
-        coordinates = {n: axis.numpy() for n, axis in zip(names, domain.axes(), strict=True)}
+        coordinates: dict[str, Any] = {
+            n: axis.numpy() for n, axis in zip(names, domain.axes(), strict=True)
+        }
     else:
         dims, shape = ("point",), (domain.size,)
         points = domain.points().numpy()

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.blocks import RowBlocks
+from uqsonet.blocks import RowBlocks, column_moments
 from uqsonet.domains import PointCloud
 from uqsonet.errors import DataError
 from uqsonet.fields import Domain, Grid, Transform
 from uqsonet.modes import empirical_modes
-from uqsonet.named_fields import NamedField, encoded_rows
+from uqsonet.named_fields import NamedField, part_columns
 
 LEAST_RUNS = 20
 """Runs below which nothing can be learned, chosen and calibrated."""
@@ -164,9 +164,7 @@ class FieldRuns:
             raise DataError(f"{name}: no runs")
         common = clouds[0] if onto is None else _points_of(onto, name)
         target = common.points()
-        values = [
-            cloud.interpolate(y, target)[:, 0] for cloud, y in zip(clouds, rows, strict=True)
-        ]
+        values = [cloud.interpolate(y, target)[:, 0] for cloud, y in zip(clouds, rows, strict=True)]
         errors = [_left_out_error(c, y) for c, y in zip(clouds[:20], rows[:20], strict=True)]
         found = cls.of(torch.stack(values).numpy(), common, transform, units, name=name)
         relative = float(np.sqrt(np.mean(errors)) / found.values.std())
@@ -282,7 +280,7 @@ def _without_missing(
     every = np.ones(len(values), dtype=bool)
     if not absent.any():
         return values, every
-    runs, first = absent.any(1), np.argwhere(absent)[0].tolist()
+    runs, first = np.any(absent, axis=1), np.argwhere(absent)[0].tolist()
     if missing == "error":
         raise DataError(
             f"{name}: {int(absent.sum())} values of {int(runs.sum())} of {len(values)} runs are "
@@ -290,7 +288,7 @@ def _without_missing(
             "runs out, missing='fill' interpolates from other points of the run"
         )
     if missing == "drop":
-        return values, ~runs
+        return values, np.logical_not(runs)
     filled, points = values.copy(), domain.points().numpy()
     for run in np.flatnonzero(runs):
         there = ~absent[run]
@@ -362,7 +360,9 @@ class Runs:
 
     def __repr__(self) -> str:
         def side(fields: Mapping[str, FieldRuns]) -> str:
-            return ", ".join(f"{k} ({' x '.join(map(str, f.domain.shape))})" for k, f in fields.items())
+            return ", ".join(
+                f"{k} ({' x '.join(map(str, f.domain.shape))})" for k, f in fields.items()
+            )
 
         return f"Runs({len(self)} runs: {side(self.inputs)} -> {side(self.outputs)})"
 
@@ -414,21 +414,28 @@ def named_fields(
     """Return what a model has to know of fields, with the transforms named or proposed."""
     found = []
     for name, field in fields.items():
-        chosen = (transforms or {}).get(name) or field.transform or "identity"
-        transform = Transform(chosen)
-        values = torch.from_numpy(np.asarray(field.values)).double()
-        scale = float(transform.forward(values).sub(transform.forward(values).mean(0)).std())
+        transform = Transform((transforms or {}).get(name) or field.transform or "identity")
+        rows = RowBlocks.of(torch.from_numpy(field.values))
+        _, std = column_moments(rows.map(lambda v, t=transform: t.forward(v.double())))
+        scale = float(std.square().mean().sqrt())
         if not scale > 0:
             raise DataError(f"{name}: the same in all runs: nothing to learn")
-        low, high = float(values.min()), float(values.max())
+        low, high = float(field.values.min()), float(field.values.max())
         found.append(NamedField(name, field.domain, transform, scale, field.units, low, high))
     return found
 
 
 def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[NamedField]) -> Tensor:
-    """Return the runs of several fields as rows (N, n), as a model sees them, float32."""
-    values = {name: torch.from_numpy(np.asarray(field.values)) for name, field in fields.items()}
-    return encoded_rows(named, values).float()
+    """Return the runs of several fields side by side (N, n), as a model sees them, float32."""
+    size = len(next(iter(fields.values())))
+    found = torch.empty(size, sum(one.domain.size for one in named))
+    for number, one in enumerate(named):
+        rows, first = RowBlocks.of(torch.from_numpy(fields[one.name].values)), 0
+        for block in rows.blocks():
+            part = slice(first, first + len(block))
+            found[part, part_columns(named, number)] = one.encode(block.double()).float()
+            first += len(block)
+    return found
 
 
 @dataclass(frozen=True)
@@ -511,19 +518,21 @@ def describe(runs: Runs) -> Description:
         for name, field in fields.items():
             transform = proposed_transform(field) if side == "input" else "identity"
             forward = Transform(transform).forward
-            rows = forward(torch.from_numpy(np.asarray(field.values)).double())
+            values = torch.from_numpy(field.values)
+            rows = RowBlocks.of(values).map(lambda v, f=forward: f(v.double()))
             count = min(len(runs) - 1, rows.shape[1], 400)
-            modes = empirical_modes(RowBlocks.of(rows), count, "modes")
+            modes = empirical_modes(rows, count, "modes")
             total = modes.std.square().sum() + rows.shape[1] * modes.remainder**2
             kept = (modes.std.square().cumsum(0) / total).clamp_max(1)
             counts = {share: int((kept < share).sum()) + 1 for share in SHARES}
-            distance = distance_from_gaussian(modes.coefficients(rows) / modes.std.clamp_min(1e-300))
+            some = modes.coefficients(forward(values[:5000].double()))
+            distance = distance_from_gaussian(some / modes.std.clamp_min(1e-300))
             found.append(
                 FieldDescription(
                     name, side, field.units, transform, field.domain.shape,
                     float(field.values.min()), float(field.values.max()),
                     min(3, np.unique(field.values[:50]).size), counts,
-                    distance, 1.73 / math.sqrt(len(runs)), field.interpolation_error,
+                    distance, 1.73 / math.sqrt(len(some)), field.interpolation_error,
                 )
             )  # fmt: skip
     return Description(runs.name, len(runs), tuple(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +93,8 @@ class Score:
         }
         for kind in ("plain", "conformal", "whole"):
             bands = getattr(self, kind)
-            for level in LEVELS if bands is not None else ():
-                found[f"{kind}_{100 * level:.0f}"] = round(bands[level], 4)
+            for level, share in (bands or {}).items():
+                found[f"{kind}_{100 * level:.0f}"] = round(share, 4)
         return found
 
     def calibration_p(self) -> float:
@@ -324,7 +324,12 @@ def score(
             methods.append(("sensor_free", emulator))
         for number, (x, truth) in enumerate(found.outputs):
             for method, model in methods:
-                tally = _Tally(method, emulator.outputs[number].name, count)
+                name = emulator.outputs[number].name
+                if method == "sensor_free" and place > 0:  # the same without sensors
+                    known = next(s for s in scores if (s.method, s.field) == (method, name))
+                    scores.append(replace(known, sensors=count))
+                    continue
+                tally = _Tally(method, name, count)
                 for part, some in sets:
                     given = _blank(some) if method == "sensor_free" else some
                     posterior = _posterior(model, given, number)
@@ -332,11 +337,7 @@ def score(
                     tally.add(posterior, x, truth[part], bands)
                 scores.append(tally.score())
         if place == len(layouts) // 2:
-            one = sets[0][1][:1]
-            single = SensorSets(
-                *(getattr(one, n) for n in ("field", "locations", "values", "noise_std", "mask")),
-                one.labels, True, "torch",
-            )  # fmt: skip
+            single = replace(sets[0][1][:1], single=True)
             x, truth = found.outputs[0]
             example = _posterior(emulator, single, 0), truth[0], x
     assert example is not None
@@ -351,9 +352,7 @@ def _posterior(emulator: Emulator, sets: SensorSets, number: int) -> FieldPoster
 
 def _blank(sets: SensorSets) -> SensorSets:
     """Return the same sets without their sensors."""
-    names = ("field", "locations", "values", "noise_std", "mask")
-    empty = (getattr(sets, name)[:, :0] for name in names)
-    return SensorSets(*empty, sets.labels, sets.single, sets.kind)
+    return sets.each(lambda t: t[:, :0])
 
 
 class _Tally:
@@ -400,9 +399,7 @@ class _Tally:
                 inside = inside | ~free
                 counted = inside.double()
                 counted[~free] = torch.nan
-                shares.append(
-                    inside.all(1).double() if whole else counted.nanmean(1)
-                )
+                shares.append(inside.all(1).double() if whole else counted.nanmean(1))
             self._held["whole" if whole else "conformal"] += torch.stack(shares, 1).tolist()
 
     def score(self) -> Score:
@@ -420,7 +417,9 @@ class _Tally:
             *self._what,
             runs=len(errors),
             err_mean=float(errors.mean()),
-            err_mean_se=float(errors.std(ddof=1) / math.sqrt(len(errors))) if len(errors) > 1 else 0.0,
+            err_mean_se=float(errors.std(ddof=1) / math.sqrt(len(errors)))
+            if len(errors) > 1
+            else 0.0,
             crps=mean(self._crps),
             energy=mean(self._energy),
             plain=bands("plain") or {},
@@ -432,19 +431,14 @@ class _Tally:
 
 
 def _one(posterior: FieldPosterior, k: int) -> FieldPosterior:
-    sets = posterior.sensors[k : k + 1]
-    names = ("field", "locations", "values", "noise_std", "mask")
-    one = SensorSets(*(getattr(sets, n) for n in names), sets.labels, True, "torch")
-    return posterior.given(one)
+    return posterior.given(replace(posterior.sensors[k : k + 1], single=True))
 
 
 def score_rows(
     emulator: Emulator, held_out: Runs, sensors: object, *, noise_std: float, seed: int
 ) -> list[dict[str, Any]]:
     """Return rows for a model's card: scores with plain bands."""
-    found, *_ = score(
-        emulator, held_out, sensors, noise_std=noise_std, seed=seed, conformal=False
-    )
+    found, *_ = score(emulator, held_out, sensors, noise_std=noise_std, seed=seed, conformal=False)
     return [one.row() for one in found]
 
 

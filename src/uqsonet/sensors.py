@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +63,12 @@ class SensorSets:
 
     def __getitem__(self, part: slice) -> SensorSets:
         """Return some of the sets."""
-        tensors = (self.field, self.locations, self.values, self.noise_std, self.mask)
-        return SensorSets(*(t[part] for t in tensors), self.labels[part], self.single, self.kind)
+        return replace(self.each(lambda t: t[part]), labels=self.labels[part])
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> SensorSets:
+        """Return the sets with every tensor changed in the same way."""
+        names = ("field", "locations", "values", "noise_std", "mask")
+        return replace(self, **{name: change(getattr(self, name)) for name in names})
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,7 @@ def read_sensors(
     if named and sensors is not None:
         raise ObservationError("give sensors by field name or as one table, not both")
     if named:
-        sets = [
-            _one_field(fields, name, value, noise_std, kind) for name, value in named.items()
-        ]
+        sets = [_one_field(fields, name, value, noise_std, kind) for name, value in named.items()]
         return _side_by_side(sets)
     if sensors is None:
         return _padded([[]], fields, ["0"], True, kind)
@@ -170,9 +172,7 @@ def _one_field(
     number = field_number(fields, name)
     if isinstance(value, str | Path) or hasattr(value, "columns"):
         found = read_sensors([fields[number]], value, noise_std=noise_std)
-        field = torch.full_like(found.field, number)
-        parts = found.locations, found.values, found.noise_std, found.mask
-        return SensorSets(field, *parts, found.labels, found.single, kind)
+        return replace(found, field=torch.full_like(found.field, number), kind=kind)
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):
         raise ObservationError(
             f"{name}: (locations, values) or (locations, values, noise_std) expected, found "
@@ -395,20 +395,23 @@ def _stacked(found: Sequence[SensorSets]) -> SensorSets:
     most = max(one.values.shape[1] for one in found)
     dim = max(one.locations.shape[2] for one in found)
 
-    def pad(name: str) -> Tensor:
-        parts = []
-        for one in found:
-            tensor = getattr(one, name)
-            wide = [0, dim - one.locations.shape[2]] if name == "locations" else []
-            parts.append(
-                torch.nn.functional.pad(tensor, [*wide, 0, most - one.values.shape[1]])
-            )
-        return torch.cat(parts)
+    def padded(one: SensorSets) -> SensorSets:
+        short, narrow = most - one.values.shape[1], dim - one.locations.shape[2]
+        pad = torch.nn.functional.pad
+        return one.each(lambda t: pad(t, [0, narrow, 0, short] if t.ndim == 3 else [0, short]))
 
-    names = ("field", "locations", "values", "noise_std", "mask")
-    labels = [str(k) for k in range(len(found))]
+    ready = [padded(one) for one in found]
     kind = "torch" if any(one.kind == "torch" for one in found) else "numpy"
-    return SensorSets(*map(pad, names), labels, False, kind)
+    return SensorSets(
+        field=torch.cat([one.field for one in ready]),
+        locations=torch.cat([one.locations for one in ready]),
+        values=torch.cat([one.values for one in ready]),
+        noise_std=torch.cat([one.noise_std for one in ready]),
+        mask=torch.cat([one.mask for one in ready]),
+        labels=[str(k) for k in range(len(found))],
+        single=False,
+        kind=kind,
+    )
 
 
 def _side_by_side(sets: Sequence[SensorSets]) -> SensorSets:
@@ -423,4 +426,7 @@ def _side_by_side(sets: Sequence[SensorSets]) -> SensorSets:
     field = torch.cat([s.field for s in sets], 1)
     kind = "torch" if any(s.kind == "torch" for s in sets) else "numpy"
     first = sets[0]
-    return SensorSets(field, torch.cat(pads, 1), values, noise, mask, first.labels, first.single, kind)
+    return replace(
+        first, field=field, locations=torch.cat(pads, 1), values=values, noise_std=noise, mask=mask,
+        kind=kind,
+    )  # fmt: skip

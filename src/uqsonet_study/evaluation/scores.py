@@ -80,7 +80,7 @@ def load_targets(
     """
     found, fields, _ = load_sets(reference)
     truth = load_functions(functions, "test").u.double()[found.function]
-    lines = {line: points_on(fields.output.grid, line) for line in cut_lines}
+    lines = {line: points_on(fields.output.uniform_grid, line) for line in cut_lines}
     return ScoringTargets(fields, found, truth, config, lines)
 
 
