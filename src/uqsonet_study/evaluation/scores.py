@@ -84,7 +84,7 @@ def load_targets(
     return ScoringTargets(fields, found, truth, config, lines)
 
 
-def points_on(grid: Domain, line: str) -> Tensor:
+def points_on(grid: Grid, line: str) -> Tensor:
     """Return the indices of the grid points on a line such as ``x=0.5``.
 
     Raises
@@ -94,7 +94,7 @@ def points_on(grid: Domain, line: str) -> Tensor:
     """
     axis, _, value = line.partition("=")
     k = "xy".index(axis)
-    if k < grid.dim and isinstance(grid, Grid):
+    if k < grid.dim:
         distance = (grid.points()[:, k] - float(value)).abs()
         found = (distance < 1e-6 * grid.spacing()[k]).nonzero()[:, 0]
         if len(found):
