@@ -11,7 +11,9 @@ import re
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from uqsonet.data import Functions
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Field, Transform
 from uqsonet.operator_fields import OperatorFields
@@ -109,6 +111,16 @@ def symbol(name: str) -> str:
         return name
     words = r"\ ".join(re.findall("[A-Za-z0-9]+", name))
     return rf"\mathrm{{{words}}}"
+
+
+def training_functions(name: str, config: ProblemConfig, seed: int, most: int) -> Functions:
+    """Return at most so many training pairs of own data."""
+    fields, splits = open_splits(name, config, seed)
+    runs, data = splits["training"][:most], config.data
+    assert data is not None
+    kappa, u = runs.inputs[data.input].values, runs.outputs[data.output].values
+    rows = (torch.from_numpy(_rows(values)) for values in (kappa, u))
+    return Functions(fields, "training", *rows)
 
 
 def read_own_data(name: str, config: ProblemConfig, seed: int, path: Path, record: Path) -> None:

@@ -96,7 +96,7 @@ def train(
         if isinstance(sets, Reference)
         else TruthValidator(sets, held.u[sets.function][:, kept], data.u_rows)
     )
-    config = _within(job.config, data)
+    config = within_data(job.config, data)
     stack = TrialStack(job.method, config, job.noise_std, job.trials, job.seed)
     trained = loop.train(
         stack,
@@ -115,7 +115,7 @@ def train(
     state.unlink(missing_ok=True)
 
 
-def _within(config: MethodConfig, data: Functions) -> MethodConfig:
+def within_data(config: MethodConfig, data: Functions) -> MethodConfig:
     """Return a method without more modes than own data have points and pairs."""
     network = config.network
     if not getattr(network, "held_out_residuals", False):

@@ -14,6 +14,9 @@ from uqsonet.reference.files import Reference, load_sets
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
 
 POINTS, RUNS, COUNTS = 33, 400, [2, 4, 12]
+UNSEEN = 0.3
+"""Size of a second load that no sensor reads: the operator is random."""
+
 RESULTS = Path("results/own")
 OVERLAY = {
     "results": str(RESULTS),
@@ -64,9 +67,11 @@ def write_runs(path: Path) -> None:
     x, covariance, green = membrane()
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.clip(values, 0, None))
-    load = 1 + np.random.default_rng(7).standard_normal((RUNS, POINTS)) @ root.T
+    generator = np.random.default_rng(7)
+    load, unseen = (generator.standard_normal((RUNS, POINTS)) @ root.T for _ in range(2))
+    w = (1 + load + UNSEEN * unseen) @ green
     path.parent.mkdir(exist_ok=True)
-    np.savez(path, load=load.astype(np.float32), w=(load @ green).astype(np.float32), x=x)
+    np.savez(path, load=(1 + load).astype(np.float32), w=w.astype(np.float32), x=x)
 
 
 def exact_errors(project: Project) -> pd.Series:
@@ -127,8 +132,9 @@ def test_own_data_are_scored_against_truths_and_close_to_the_exact_posterior(own
         # Nobody does better than the exact mean by more than chance, nor much worse.
         assert scores["uqsonet", "err_mean", m] == pytest.approx(exact[m], rel=0.15, abs=0.5)
         assert scores["uqsonet", "crps", m] < 0.8 * scores["sensor_free", "crps", m]
-        assert 80 <= scores["uqsonet", "coverage_90", m] <= 97
-    assert exact[12] < 0.2 * exact[2]
+        # With many sensors only the unseen load is left, which residuals alone put into the band.
+        assert 82 <= scores["uqsonet", "coverage_90", m] <= 97
+    assert exact[12] < 0.8 * exact[2]
 
 
 def test_no_score_needs_a_reference_and_the_page_says_so(own: Project) -> None:
@@ -147,7 +153,7 @@ def test_no_score_needs_a_reference_and_the_page_says_so(own: Project) -> None:
     for figure in ("mine-plot", "membrane_data", "membrane_training"):
         assert (results / f"figures/{figure}.pdf").stat().st_size > 0
     log = pd.read_csv(next((results / "train/membrane").rglob("*.csv")))
-    assert (log.iloc[-1][[f"skill_mean_{m}" for m in COUNTS]] > 0.3).all()
+    assert (log.iloc[-1][[f"skill_mean_{m}" for m in COUNTS]] > 0.1).all()
     record = json.loads((results / "simulate/membrane.json").read_text())
     assert set(record["read"]) == {"mine/runs.npz"}
 
@@ -177,7 +183,7 @@ def data(**changes: object) -> dict:
 @pytest.mark.parametrize(
     ("overlay", "message"),
     [
-        (data(file="mine/run.npz"), "problems.membrane.data: mine/run.npz: No such file"),
+        (data(file="mine/run.npz"), "problems.membrane.data: mine/run.npz: "),
         (data(input="loads"), "problems.membrane.data: mine/runs.npz"),
         (data(transform="log"), "must be positive under log"),
         (
