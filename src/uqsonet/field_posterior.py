@@ -87,6 +87,11 @@ class FieldPosterior:
         """The output field."""
         return self._emulator.outputs[self._which()]
 
+    @property
+    def inputs(self) -> list[NamedField]:
+        """The input fields."""
+        return self._emulator.inputs
+
     def given(self, sets: SensorSets) -> FieldPosterior:
         """Return the law of the same field given other sensors, unchecked."""
         return FieldPosterior(self._emulator, sets, self._number)
@@ -373,24 +378,32 @@ class FieldPosterior:
 
     def to_xarray(self, level: float = 0.9) -> Any:
         """Return mean, std and band at the field's own points as an xarray.Dataset."""
-        from uqsonet.pictures import as_dataset
+        from uqsonet.exports import as_dataset
 
         return as_dataset(self, level)
 
-    def plot(self, path: object = None, level: float = 0.9, title: str | None = None) -> Any:
+    def plot(
+        self,
+        path: object = None,
+        level: float = 0.9,
+        title: str | None = None,
+        truth: object = None,
+    ) -> Any:
         """Draw mean, band or std, and sensors; returns the matplotlib figure.
 
         Parameters
         ----------
         path : path, optional
-            Where to save the picture, PNG or PDF.
+            Where to save the picture: PNG, PDF or SVG.
         level : float
             Of the band.
         title : str, optional
+        truth : array, optional
+            What the output is in truth, at the field's own points; or ``(points, values)``.
         """
         from uqsonet.pictures import draw
 
-        return draw(self, path, level, title)
+        return draw(self, path, level, title, truth)
 
 
 def _generator(seed: object) -> torch.Generator:

@@ -467,3 +467,19 @@ def _side_by_side(sets: Sequence[SensorSets]) -> SensorSets:
         first, field=field, locations=torch.cat(pads, 1), values=values, noise_std=noise, mask=mask,
         kind=kind,
     )  # fmt: skip
+
+
+def read_points(path: Path, dim: int) -> Tensor:
+    """Return points (M, dim) from the columns x[, y[, z]] of a CSV file; others are left alone.
+
+    Raises
+    ------
+    DataError or ObservationError
+        If the file cannot be read or lacks a column.
+    """
+    table = _read_csv(path)
+    for axis in AXES[:dim]:
+        if axis not in table:
+            raise ObservationError(f"{path}: no column {axis!r}; there are {', '.join(table)}")
+    columns = [_column(table[axis], f"{path}, column {axis!r}") for axis in AXES[:dim]]
+    return torch.stack(columns, -1)
