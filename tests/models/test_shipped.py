@@ -83,7 +83,7 @@ def test_answers_differ_little_from_those_of_the_full_file(name: str) -> None:
     for kind in ("random", "clustered"):
         for what in ("mean", "std", "sample"):
             assert difference[kind][what]["median"] < 1e-3
-            assert difference[kind][what]["largest"] < 1e-2
+            assert difference[kind][what]["largest"] < 5e-3
 
 
 @pytest.mark.parametrize("name", NAMES)
