@@ -1,10 +1,12 @@
 """UQ-SONet: operators from sparse sensors, with the whole conditional distribution of the output.
 
 >>> import uqsonet
->>> model = uqsonet.load("weights.safetensors")
->>> posterior = model.condition(locations, values)  # (m, d), (m,)
->>> posterior.mean(queries), posterior.std(queries)  # (M,)
->>> posterior.sample(1000, queries)  # (1000, M), coherent functions
+>>> runs = uqsonet.open_runs("runs.nc", input="k", output="u")  # your own pairs
+>>> model = uqsonet.fit(runs, minutes=5)
+>>> posterior = model.condition(locations, values)  # (m, d), (m,); or a DataFrame, or a CSV file
+>>> posterior.mean(points), posterior.std(points)  # (M,)
+>>> lower, upper = posterior.band(0.9)
+>>> posterior.sample(1000, points)  # (1000, M), coherent functions
 """
 
 from __future__ import annotations
@@ -15,21 +17,47 @@ from typing import TYPE_CHECKING, Any
 from uqsonet.version import __version__
 
 if TYPE_CHECKING:
+    from uqsonet.emulator import Emulator, load
+    from uqsonet.errors import ObservationWarning, UQSONetError
+    from uqsonet.field_posterior import FieldPosterior
     from uqsonet.fields import Field, Grid, Transform
-    from uqsonet.models.weights import load
+    from uqsonet.fitting import fit
     from uqsonet.operator_fields import OperatorFields
-    from uqsonet.posterior import Posterior
+    from uqsonet.reading import open_runs
+    from uqsonet.runs import FieldRuns, Runs
 
 _HOMES = {
+    "Emulator": "emulator",
     "Field": "fields",
+    "FieldPosterior": "field_posterior",
+    "FieldRuns": "runs",
     "Grid": "fields",
+    "ObservationWarning": "errors",
     "OperatorFields": "operator_fields",
-    "Posterior": "posterior",
+    "Runs": "runs",
     "Transform": "fields",
-    "load": "models.weights",
+    "UQSONetError": "errors",
+    "fit": "fitting",
+    "load": "emulator",
+    "open_runs": "reading",
 }
 
-__all__ = ["Field", "Grid", "OperatorFields", "Posterior", "Transform", "__version__", "load"]
+__all__ = [
+    "Emulator",
+    "Field",
+    "FieldPosterior",
+    "FieldRuns",
+    "Grid",
+    "ObservationWarning",
+    "OperatorFields",
+    "Runs",
+    "Transform",
+    "UQSONetError",
+    "__version__",
+    "fit",
+    "load",
+    "open_runs",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -38,10 +38,11 @@ class SensorFree:
         return values[:, 0], values[:, 1:]
 
     def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the prior law of u, once per observation set."""
-        observations, single = self.fields.input.observations(locations, values, mask)
+        given = self.fields.input
+        observations, single = given.observations(locations, values, mask, empty=True)
         size = len(observations.values)
         mean = torch.zeros(size, len(self._root), dtype=torch.float64)
         root = self._root.expand(size, -1, -1)
@@ -53,31 +54,46 @@ class Cokriging:
 
     def __init__(self, functions: Functions, noise_std: float) -> None:
         most = functions.size - 1
-        self.fields, self._noise_std = functions.fields, noise_std
-        self._bases = KarhunenLoeveBases(
+        bases = KarhunenLoeveBases(
             functions.fields,
             min(INPUT_MODES, most, functions.kappa_rows.shape[1]),
             min(OUTPUT_MODES, most, functions.u_rows.shape[1]),
         )
-        self._bases.fit(functions)
-        targets = self._bases.targets(functions)
-        self._bases.forget()
-        self._weight = self._bases.linear_weight.double()
-        unexplained = residual_covariance(targets["a"], targets["c"], self._weight)
-        self._remainder = covariance_root(unexplained)
+        bases.fit(functions)
+        self._set(bases, unexplained_root(bases, functions), noise_std)
+
+    @classmethod
+    def on(cls, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float = 0.0) -> Cokriging:
+        """Return cokriging on bases that are fitted already, with `unexplained_root` of them."""
+        found = cls.__new__(cls)
+        found._set(bases, remainder, noise_std)
+        return found
+
+    def _set(self, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float) -> None:
+        self.fields, self._bases, self._noise_std = bases.fields, bases, noise_std
+        self._weight, self.remainder = bases.linear_weight.double(), remainder.double()
 
     def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the Gaussian law of u given sensors."""
-        observations, single = self.fields.input.observations(locations, values, mask)
-        level = self._noise_std if noise_std is None else noise_std
+        given = self.fields.input
+        observations, single = given.observations(locations, values, mask, empty=True)
+        level = self.fields.input.noise(noise_std, observations, self._noise_std)
         law = self._bases.input_law(observations, level)
         mean = law.mean @ self._weight.T
         explained = law.spread(self._weight)
-        root = torch.cat([explained, self._remainder.expand(len(mean), -1, -1)], dim=-1)
+        root = torch.cat([explained, self.remainder.expand(len(mean), -1, -1)], dim=-1)
         basis = self._bases.output_basis
         return GaussianPosterior(self.fields.output.grid, basis, single, mean, root)
+
+
+def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
+    """Return a root (p, p) of the covariance that the linear operator leaves of training pairs."""
+    targets = bases.targets(functions)
+    bases.forget()
+    weight = bases.linear_weight.double()
+    return covariance_root(residual_covariance(targets["a"], targets["c"], weight))
 
 
 def build_baseline(name: str, functions: Functions, noise_std: float) -> SensorFree | Cokriging:

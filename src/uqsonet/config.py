@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 """Of a problem, an experiment, a method or a recipe."""
@@ -65,13 +65,29 @@ class KarhunenLoeveNetwork(Section):
     architecture: Literal["karhunen_loeve"] = "karhunen_loeve"
     input_modes: int = Field(default=56, ge=1, le=2000, description="d_z: KL modes of kappa.")
     output_modes: int = Field(default=40, ge=1, le=2000, description="p: empirical modes of u.")
-    branch: Sizes = Field(default=[256] * 3, description="Hidden layers of the branch.")
+    branch: list[Annotated[int, Field(ge=1, le=4096)]] = Field(
+        default=[256] * 3,
+        max_length=12,
+        description="Hidden layers of the branch's perceptron; none leave the linear map alone.",
+    )
     linear_skip: bool = Field(
         default=True,
         description="A linear map beside the perceptron, started at the least-squares operator "
         "(cokriging); without it the perceptron learns all of the operator.",
     )
     activation: Literal["tanh", "silu", "gelu"] = Field(default="silu", description="Activation.")
+
+    held_out_residuals: bool = Field(
+        default=False,
+        description="What the operator leaves over of held-out pairs is part of the law "
+        "(`uqsonet.fit` sets it).",
+    )
+
+    @model_validator(mode="after")
+    def _some_branch(self) -> KarhunenLoeveNetwork:
+        if not (self.branch or self.linear_skip):
+            raise ValueError("a branch without hidden layers needs linear_skip: true")
+        return self
 
     def with_latent_dim(self, size: int) -> KarhunenLoeveNetwork:
         """Return the same networks with another d_z."""

@@ -5,6 +5,9 @@ Messages follow one form: which file or key, what was found, what is allowed.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 
 class UQSONetError(ValueError):
     """Base class; the command line and the workflow print its message without a traceback."""
@@ -28,3 +31,28 @@ class TrainingError(UQSONetError):
 
 class NoUncertaintyError(UQSONetError):
     """A deterministic method was asked for a spread, samples or quantiles."""
+
+
+class MissingLibraryError(UQSONetError, ImportError):
+    """A library of an extra is not installed."""
+
+
+class ObservationWarning(UserWarning):
+    """Sensors that a model can answer, but that are unlike those it has learned from."""
+
+
+def library(name: str) -> Any:
+    """Return a library that only the extra ``runs`` brings along.
+
+    Raises
+    ------
+    MissingLibraryError
+        If it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise MissingLibraryError(
+            f"this needs {package}: pip install 'uqsonet[runs]', or {package} alone"
+        ) from None

@@ -8,16 +8,67 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from uqsonet.errors import ObservationError
+from uqsonet.errors import DataError, ObservationError
 
 POINTS = 6
 """Grid points along an axis that an interpolated value comes from."""
+
+
+@runtime_checkable
+class Domain(Protocol):
+    """Where a field lives: a `Grid`, or a domain of `uqsonet.domains`, with the same meanings."""
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        ...
+
+    @property
+    def lower(self) -> tuple[float, ...]:
+        """Lower corner."""
+        ...
+
+    @property
+    def upper(self) -> tuple[float, ...]:
+        """Upper corner."""
+        ...
+
+    def points(self) -> Tensor:
+        """Return all points, shape (size, dim), float64."""
+        ...
+
+    def quadrature(self) -> Tensor:
+        """Return weights, shape (size,)."""
+        ...
+
+    def subgrid(self, stride: int) -> tuple[Domain, Tensor]:
+        """Return every `stride`-th point and the numbers of those points."""
+        ...
+
+    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
+        """Refuse locations (..., dim) outside the domain."""
+        ...
+
+    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+        """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -228,14 +279,29 @@ class Observations:
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its symbol, its grid, and the transform that its law is stated in."""
+    """One field: its symbol, its domain, and the transform that its law is stated in."""
 
     symbol: str
-    grid: Grid
+    grid: Domain
     transform: Transform = Transform()
 
+    @property
+    def uniform_grid(self) -> Grid:
+        """The grid, where it is a uniform one.
+
+        Raises
+        ------
+        DataError
+            If the field lives on scattered points.
+        """
+        if not isinstance(self.grid, Grid):
+            raise DataError(
+                f"{self.symbol} lives on scattered points, and a uniform grid is needed"
+            )
+        return self.grid
+
     def observations(
-        self, locations: object, values: object, mask: object = None
+        self, locations: object, values: object, mask: object = None, empty: bool = False
     ) -> tuple[Observations, bool]:
         """Check what a user passed and bring it to batch form, float64.
 
@@ -246,6 +312,8 @@ class Field:
         values : array, shape (m,) or (B, m)
             Of the field itself, not transformed.
         mask : array of bool, shape of `values`, or None for no padding
+        empty : bool
+            Allow sets without any sensor.
 
         Returns
         -------
@@ -265,7 +333,7 @@ class Field:
         except (TypeError, ValueError, RuntimeError) as error:
             message = f"locations and values must be numeric arrays ({error})"
             raise ObservationError(message) from None
-        x = x[:, None] if x.ndim == 1 else x
+        x = x.reshape(-1, self.grid.dim if not x.numel() else 1) if x.ndim == 1 else x
         single = y.ndim == 1
         if single:
             x, y = x[None], y[None]
@@ -278,7 +346,7 @@ class Field:
                 "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
                 f"found {tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
             )
-        if not bool(m.any(-1).all()):
+        if not empty and not bool(m.any(-1).all()):
             raise ObservationError("an observation set is empty: at least one sensor is needed")
         if not bool(torch.isfinite(y[m]).all() and torch.isfinite(x[m]).all()):
             raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
@@ -292,6 +360,49 @@ class Field:
         # Padding gets harmless values, so that nothing a caller left there can spread.
         x = torch.where(m[..., None], x, torch.zeros_like(x))
         return Observations(x, torch.where(m, y, torch.ones_like(y)), m), single
+
+    def noise(
+        self, noise_std: object, observations: Observations, default: float = 0.0
+    ) -> float | Tensor:
+        """Check the noise that a user states.
+
+        Parameters
+        ----------
+        noise_std : float, array (m,) or (B, m), or None
+            Of each sensor, in the transformed field: under ``log`` it is the relative error.
+        observations : Observations
+        default : float
+            What None stands for.
+
+        Returns
+        -------
+        float, or Tensor of shape (B, m)
+
+        Raises
+        ------
+        ObservationError
+            If a level is negative, not finite or no number, or the shape does not fit.
+        """
+        try:
+            found = torch.as_tensor(default if noise_std is None else noise_std).double()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ObservationError(f"noise_std must be numbers ({error})") from None
+        values = observations.values
+        if found.ndim and found.shape != values.shape[2 - found.ndim :]:
+            raise ObservationError(
+                f"noise_std must be a number or of shape {tuple(values.shape)}, "
+                f"found {tuple(found.shape)}"
+            )
+        used = found if found.ndim < 2 else found[observations.mask]
+        if not bool((torch.isfinite(used) & (used >= 0)).all()):
+            wrong = used.reshape(-1)[~(torch.isfinite(used) & (used >= 0)).reshape(-1)]
+            raise ObservationError(
+                f"noise_std must be finite and not negative, found {float(wrong[0])}"
+            )
+        if not found.ndim:
+            return float(found)
+        every = found.expand_as(values)
+        return torch.where(observations.mask, every, torch.ones_like(every))
 
     def read(
         self,

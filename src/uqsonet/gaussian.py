@@ -11,6 +11,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+LEAST_NOISE = 1e-6
+"""Noise of a sensor relative to the noisiest one's below which it counts as that."""
+
 
 @dataclass(frozen=True)
 class GaussianLaw:
@@ -63,7 +66,7 @@ def covariance_root(covariance: Float[Tensor, "*batch k k"]) -> Float[Tensor, "*
 def condition(
     rows: Float[Tensor, "*batch m r"],
     residuals: Float[Tensor, "*batch m"],
-    noise_std: float,
+    noise_std: float | Float[Tensor, "*batch m"],
     mask: Bool[Tensor, "*batch m"] | None,
 ) -> GaussianLaw:
     """Condition ``xi ~ N(0, I_r)`` on ``residuals = rows @ xi + noise``.
@@ -78,8 +81,9 @@ def condition(
         Row i holds the response of sensor i to each coordinate of `xi`.
     residuals : Tensor, shape (..., m)
         Observed value minus prior mean at each sensor.
-    noise_std : float
-        Standard deviation of independent Gaussian observation noise; zero is allowed.
+    noise_std : float or Tensor, shape (..., m)
+        Standard deviation of independent Gaussian observation noise; zero is allowed. Where
+        sensors differ, those below `LEAST_NOISE` times the largest level count as that.
     mask : Tensor of bool, shape (..., m), or None
         False marks padding, which has no influence.
 
@@ -95,6 +99,15 @@ def condition(
     root is ``I - V diag(1 - sigma / sqrt(S**2 + sigma**2)) V^T``. Applied to prior normals it
     gives posterior samples at the cost of prior ones (as Matheron's rule does, in coordinates).
     """
+    if rows.shape[-2] == 0:
+        return GaussianLaw(rows.sum(-2), rows, residuals)
+    if isinstance(noise_std, Tensor):  # whitened: every sensor then has unit noise
+        largest = noise_std.amax(-1, keepdim=True)
+        noisy = largest > 0
+        level = torch.maximum(noise_std, LEAST_NOISE * largest)
+        level = torch.where(noisy, level, torch.ones_like(level))
+        rows, residuals = rows / level[..., None], residuals / level
+        noise_std = noisy.to(rows)
     if mask is not None:
         rows = rows * mask[..., None].to(rows.dtype)
         residuals = torch.where(mask, residuals, torch.zeros_like(residuals))

@@ -91,6 +91,20 @@ def crps(ordered: Float[Tensor, "M n"], truth: Float[Tensor, " M"]) -> float:
     return float(((ordered - truth[:, None]).abs().mean(1) - apart).mean())
 
 
+def gaussian_crps(
+    mean: Float[Tensor, "*batch"], std: Float[Tensor, "*batch"], truth: Float[Tensor, "*batch"]
+) -> Float[Tensor, "*batch"]:
+    """Return the CRPS of normal laws against outcomes, elementwise.
+
+    In closed form (Gneiting & Raftery 2007, equation 21); without spread it is the distance.
+    """
+    distance = (truth - mean).abs()
+    z = distance / std.clamp_min(1e-300)
+    density = torch.exp(-z.square() / 2) * (2 / torch.pi) ** 0.5
+    found = std * (z * (2 * torch.special.ndtr(z) - 1) + density - torch.pi**-0.5)
+    return torch.where(std > 0, found, distance)
+
+
 def expected_crps(ordered: Float[Tensor, "M n"], outcomes: Float[Tensor, "M k"]) -> float:
     """Return the CRPS of `ascending` samples expected under the law of outcomes, over points.
 

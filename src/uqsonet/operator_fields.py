@@ -6,19 +6,16 @@ where no problem of that name exists.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from uqsonet.domains import domain_as_dict, domain_from_dict
 from uqsonet.errors import DataError
-from uqsonet.fields import Field, Grid, Transform
-
-MOST_POINTS = 100_000_000
-"""Points of a grid that a file may ask for."""
+from uqsonet.fields import Domain, Field, Transform
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class OperatorFields:
     zero_boundary: bool = False
     random_operator: bool = False
 
-    def training_grid(self) -> tuple[Grid, Tensor]:
+    def training_grid(self) -> tuple[Domain, Tensor]:
         """Return the grid of outputs seen in training and its flat indices in the full grid."""
         return self.output.grid.subgrid(self.output_stride)
 
@@ -62,9 +59,11 @@ class OperatorFields:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as they are stored in the header of a file."""
-        found = asdict(self)
-        for side in ("input", "output"):
-            found[side]["transform"] = found[side]["transform"]["name"]
+        names = ("name", "output_stride", "zero_boundary", "random_operator")
+        found = {name: getattr(self, name) for name in names}
+        for side, field in (("input", self.input), ("output", self.output)):
+            grid, transform = domain_as_dict(field.grid), field.transform.name
+            found[side] = {"symbol": field.symbol, "grid": grid, "transform": transform}
         return found
 
     @classmethod
@@ -89,10 +88,5 @@ class OperatorFields:
 
 def _field(stored: Mapping[str, Any]) -> Field:
     """Return a field from a header; nothing is allocated for what it only promises."""
-    grid = stored["grid"]
-    ends = [tuple(float(x) for x in grid[key]) for key in ("lower", "upper")]
-    shape = tuple(int(n) for n in grid["shape"])
-    if not 1 <= len(shape) <= 3 or math.prod(shape) > MOST_POINTS:
-        raise ValueError(f"a grid of {shape} points")
-    made = Grid(ends[0], ends[1], shape, bool(grid["periodic"]))
-    return Field(str(stored["symbol"]), made, Transform(stored["transform"]))
+    grid = domain_from_dict(stored["grid"])
+    return Field(str(stored["symbol"]), grid, Transform(stored["transform"]))

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.fields import Grid
+from uqsonet.fields import Domain
 
 Basis = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Maps queries (M, d) to offset (M,) and basis (M, p)."""
@@ -33,7 +33,7 @@ class Posterior(ABC):
     `sample` is (n, M) or (B, n, M), `quantile` is (Q, M) or (B, Q, M). Units are those of u.
     """
 
-    def __init__(self, grid: Grid, basis: Basis, single: bool) -> None:
+    def __init__(self, grid: Domain, basis: Basis, single: bool) -> None:
         self._grid, self._basis, self.single = grid, basis, single
 
     @abstractmethod
@@ -136,7 +136,7 @@ class LatentPosterior(Posterior):
 
     def __init__(
         self,
-        grid: Grid,
+        grid: Domain,
         basis: Basis,
         single: bool,
         draw: Callable[[int, torch.Generator], Tensor],
@@ -169,7 +169,9 @@ class LatentPosterior(Posterior):
 class GaussianPosterior(Posterior):
     """A Gaussian law of the coefficients, in closed form."""
 
-    def __init__(self, grid: Grid, basis: Basis, single: bool, mean: Tensor, root: Tensor) -> None:
+    def __init__(
+        self, grid: Domain, basis: Basis, single: bool, mean: Tensor, root: Tensor
+    ) -> None:
         super().__init__(grid, basis, single)
         self._mean, self._root = mean, root
 
@@ -189,7 +191,7 @@ class GaussianPosterior(Posterior):
 class PointPosterior(Posterior):
     """A prediction without uncertainty: everything but the mean raises `NoUncertaintyError`."""
 
-    def __init__(self, grid: Grid, basis: Basis, single: bool, mean: Tensor, method: str) -> None:
+    def __init__(self, grid: Domain, basis: Basis, single: bool, mean: Tensor, method: str) -> None:
         super().__init__(grid, basis, single)
         self._mean, self._method = mean, method
 

@@ -11,7 +11,7 @@ class Predictor(Protocol):
     """A model, an ensemble or a baseline: whatever can be conditioned on sensors."""
 
     def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the law of u given a batch of observations with noise of that level."""
         ...

@@ -191,7 +191,7 @@ class AttentionNetworks(OperatorModel):
 
     @torch.no_grad()
     def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the law of u given sensors, at the noise of training; see `OperatorModel`."""
         observations, single = self.fields.input.observations(locations, values, mask)

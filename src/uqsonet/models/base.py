@@ -59,7 +59,7 @@ class OperatorModel(nn.Module, ABC):
         locations: object,
         values: object,
         mask: object = None,
-        noise_std: float | None = None,
+        noise_std: object = None,
     ) -> Posterior:
         """Return the law of u given sensors.
 
@@ -71,7 +71,7 @@ class OperatorModel(nn.Module, ABC):
             Observed values of the input (of k, not of its logarithm).
         mask : array of bool, shape of `values`, optional
             False marks padding.
-        noise_std : float, optional
+        noise_std : float or array (shape of `values`), optional
             Observation noise; by default that of training. Models whose networks were trained at
             one level refuse another.
 
@@ -82,7 +82,7 @@ class OperatorModel(nn.Module, ABC):
             coefficient) not positive, or a sensor stands outside the domain.
         """
 
-    def level(self, noise_std: float | None) -> float:
+    def level(self, noise_std: object) -> float:
         """Return the noise that a model trained on sensors of one noise level is asked about.
 
         Raises

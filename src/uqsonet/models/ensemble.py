@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields import Grid
+from uqsonet.fields import Domain
 from uqsonet.models.base import OperatorModel
 from uqsonet.models.weights import load_trials
 from uqsonet.posterior import MOMENT_SAMPLES, Basis, PointPosterior, Posterior
@@ -40,7 +40,7 @@ class DeepEnsemble:
         self.members, self.fields = list(members), members[0].fields
 
     def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the law of u given sensors: each member's answer with equal weight.
 
@@ -62,7 +62,7 @@ class EnsemblePosterior(Posterior):
     are zero outside its own part.
     """
 
-    def __init__(self, grid: Grid, answers: Sequence[Posterior]) -> None:
+    def __init__(self, grid: Domain, answers: Sequence[Posterior]) -> None:
         points = [answer for answer in answers if isinstance(answer, PointPosterior)]
         if len(points) < len(answers):
             raise ObservationError("members of an ensemble must be deterministic")

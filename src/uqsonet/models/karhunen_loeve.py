@@ -149,15 +149,22 @@ class KarhunenLoeveBases(nn.Module):
         values = self._training_grid.interpolate(stacked, queries)
         return values[:, 0], values[:, 1:]
 
-    def input_law(self, observations: Observations, noise_std: float) -> GaussianLaw:
-        """Return h(O): the law of the input's coefficients given observations, float64."""
+    def input_law(self, observations: Observations, noise_std: float | Tensor) -> GaussianLaw:
+        """Return h(O): the law of the input's coefficients given observations, float64.
+
+        Parameters
+        ----------
+        observations : Observations
+        noise_std : float or Tensor, shape (B, m)
+        """
         ready = observations.to(torch.float64, self.input_mean.device)
         stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
         at_sensors = self.fields.input.grid.interpolate(stacked, ready.locations)
         residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
         # What the modes leave out acts as observation noise; without it, close sensors would
         # ask the leading modes to explain rounding.
-        level = float((noise_std**2 + self.input_remainder**2) ** 0.5)
+        level = (noise_std**2 + self.input_remainder**2) ** 0.5
+        level = float(level) if not level.ndim else level.to(residual)
         return condition(at_sensors[..., 1:], residual, level, ready.mask)
 
 
@@ -189,24 +196,32 @@ class KarhunenLoeveModel(OperatorModel):
         self.config: KarhunenLoeveNetwork = config
         r, p = config.input_modes, config.output_modes
         self.bases = KarhunenLoeveBases(fields, r, p)
-        if fields.random_operator:
+        if fields.random_operator or config.held_out_residuals:
             self.register_buffer("residual_covariance", torch.zeros(p, p, dtype=torch.float64))
-            self.register_buffer("residual_slopes", torch.zeros(r, p, p))
             self.register_buffer("residuals", torch.zeros(KEPT, p))
+        if fields.random_operator:
+            self.register_buffer("residual_slopes", torch.zeros(r, p, p))
         self._kept_law: tuple[object, Tensor, Tensor] | None = None
         self.linear = nn.Linear(r, p) if config.linear_skip else None
         if self.linear is not None:
             nn.init.zeros_(self.linear.weight)
             nn.init.zeros_(self.linear.bias)
-        self.network = correction(r, config)
+        self.network = correction(r, config) if config.branch else None
 
     @torch.no_grad()
     def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
-        """Return the law of u given sensors, of any noise level (`OperatorModel.condition`)."""
-        observations, single = self.fields.input.observations(locations, values, mask)
-        law = self.bases.input_law(observations, self.noise_std if noise_std is None else noise_std)
+        """Return the law of u given sensors, of any noise level (`OperatorModel.condition`).
+
+        A set without sensors is answered by the law of u before any measurement, and noise may
+        differ from sensor to sensor: an array of the shape of `values`.
+        """
+        given_field = self.fields.input
+        observations, single = given_field.observations(locations, values, mask, empty=True)
+        law = self.bases.input_law(
+            observations, given_field.noise(noise_std, observations, self.noise_std)
+        )
         mean = law.mean.float()
         given = GaussianLaw(mean, law.directions.float(), law.std_reduction.float())
         root = self._residual_root(law.mean)
@@ -229,11 +244,14 @@ class KarhunenLoeveModel(OperatorModel):
         def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
             # The linear part has exact moments. It is the control variate of the sampled ones, so
             # that only the perceptron's part keeps the error of sampling.
-            a = inputs(size, generator)
-            straight = self._straight(a)
-            sampled = moments_of(straight + self.network(a))
-            control, exact = moments_of(straight), self._straight_moments(law)
-            found = [s - c + e for s, c, e in zip(sampled, control, exact, strict=True)]
+            found = self._straight_moments(law)
+            if self.network is not None:
+                a = inputs(size, generator)
+                straight = self._straight(a)
+                sampled = moments_of(straight + self.network(a))
+                both = zip(sampled, moments_of(straight), found, strict=True)
+                mean, covariance = (s - c + e for s, c, e in both)
+                found = mean, covariance
             left_open = 0.0 if root is None else root @ root.transpose(-1, -2)
             return found[0], found[1] + left_open
 
@@ -242,7 +260,8 @@ class KarhunenLoeveModel(OperatorModel):
 
     def branch(self, a: Tensor) -> Tensor:
         """Map coefficients of the input (..., r) to scaled coefficients of the output (..., p)."""
-        return self._straight(a) + self.network(a)
+        straight = self._straight(a)
+        return straight if self.network is None else straight + self.network(a)
 
     def _straight(self, a: Tensor) -> Tensor:
         start = nn.functional.linear(a, self.bases.linear_weight)
@@ -258,13 +277,15 @@ class KarhunenLoeveModel(OperatorModel):
         return mean, root @ root.transpose(-1, -2)
 
     def _residual_root(self, mean: Tensor) -> Tensor | None:
-        """Return a root (B, p, p) of what the input leaves open, None for a fixed operator.
+        """Return a root (B, p, p) of what the input leaves open, None where that is nothing.
 
         Parameters
         ----------
         mean : Tensor, shape (B, r)
             Of the input's coefficients given the observations.
         """
+        if self.config.held_out_residuals:
+            return covariance_root(self.residual_covariance).expand(len(mean), -1, -1)
         if not self.fields.random_operator:
             return None
         covariance, slopes = self._residual_law()
@@ -290,6 +311,48 @@ class KarhunenLoeveModel(OperatorModel):
             left = self.residual_covariance - explained.to(self.residual_covariance)
             self._kept_law = weights, left, self.residual_slopes.double() - along.to(left)
         return self._kept_law[1:]
+
+    @torch.no_grad()
+    def fit_residuals(self, residuals: Tensor, input_remainder: float) -> None:
+        """Take what the trained branch leaves over of held-out pairs (`held_out_residuals`).
+
+        Residuals of training pairs are too small, by as much as the branch has fitted them. Of
+        hundreds of pairs their covariance is taken as the same for all inputs.
+
+        Parameters
+        ----------
+        residuals : Tensor, shape (N, p)
+            Scaled coefficients of held-out outputs less the branch's answer.
+        input_remainder : float
+            Root mean square of what r modes leave out of held-out (transformed) inputs.
+        """
+        nothing = torch.zeros(residuals.shape[1], 1)
+        none = torch.zeros(len(residuals), 1)
+        self.residual_covariance.copy_(residual_covariance(none, residuals, nothing))
+        self.residuals.copy_(standardised_residuals(none, residuals, nothing))
+        self.bases.input_remainder.fill_(input_remainder)
+
+    def fit_held_out(self, held: Functions) -> tuple[str, ...]:
+        """Take what the trained branch leaves over of pairs that it has not seen.
+
+        Parameters
+        ----------
+        held : Functions
+            Outputs on the training grid.
+
+        Returns
+        -------
+        tuple of str
+            Buffers that depend on the trained branch.
+        """
+        bases = self.bases
+        a, c = (torch.cat(part) for part in zip(*bases.coefficients(held), strict=True))
+        field = held.transformed_inputs().whole() - bases.input_mean
+        left = field - a @ bases.input_factor.double().T
+        with torch.no_grad():
+            residuals = c.float() - self.branch(a.float())
+        self.fit_residuals(residuals, float(left.square().mean().sqrt()))
+        return "residual_covariance", "residuals", "bases.input_remainder"
 
     def fit_constants(self, functions: Functions) -> None:
         """Set both bases, and the linear branch by least squares (training data only)."""

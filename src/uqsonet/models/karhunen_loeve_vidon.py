@@ -42,7 +42,7 @@ class KarhunenLoeveVIDON(OperatorModel):
 
     @torch.no_grad()
     def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: float | None = None
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the conditional mean of u given sensors (`OperatorModel.condition`)."""
         observations, single = self.fields.input.observations(locations, values, mask)

@@ -8,11 +8,13 @@ from importlib import resources
 from pathlib import Path
 
 from pydantic import ValidationError
+from torch import Tensor
 
 from uqsonet.config import MethodConfig
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.operator_fields import OperatorFields
+from uqsonet.storage.files import Meta
 from uqsonet.storage.weights import read_weights
 
 
@@ -57,7 +59,7 @@ def weight_path(name_or_path: Path | str) -> Path:
 
 
 def load(path: Path | str, trial: int | None = None) -> OperatorModel:
-    """Return a trained model, ready for `condition`.
+    """Return a trained operator model, ready for `condition`.
 
     Parameters
     ----------
@@ -72,6 +74,21 @@ def load(path: Path | str, trial: int | None = None) -> OperatorModel:
     DataError
         If the file is missing, damaged, foreign, or does not fit the networks it describes.
     """
+    model, _, others = read_model(path, trial)
+    if wrong := sorted(name for name in others if not name.startswith("emulator/")):
+        raise DataError(f"{path}: tensors do not fit the networks described ({', '.join(wrong)})")
+    return model
+
+
+def read_model(
+    path: Path | str, trial: int | None = None
+) -> tuple[OperatorModel, Meta, dict[str, Tensor]]:
+    """Return a model with the header of its file and the tensors that are not the model's own.
+
+    Parameters and errors are those of `load`.
+    """
+    if not isinstance(path, str | Path):
+        raise DataError(f"a path is needed, found {type(path).__name__}")
     path = weight_path(path)
     tensors, meta = read_weights(path)
     try:
@@ -85,15 +102,20 @@ def load(path: Path | str, trial: int | None = None) -> OperatorModel:
     if trial is not None and trial not in trials:
         raise DataError(f"{path}: has trials {trials}, asked for {trial}")
     index = 0 if trial is None else trials.index(trial)
-    state = {}
+    state, others = {}, {}
     for name, tensor in tensors.items():
         kind, _, key = name.partition("/")
-        state[key] = tensor[index] if kind == "parameter" else tensor
+        if kind == "parameter":
+            state[key] = tensor[index]
+        elif kind == "buffer":
+            state[key] = tensor
+        else:
+            others[name] = tensor
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise DataError(f"{path}: tensors do not fit the networks described ({error})") from None
-    return model.eval()
+    return model.eval(), meta, others
 
 
 def load_trials(paths: Iterable[Path]) -> Iterator[tuple[int, OperatorModel]]:

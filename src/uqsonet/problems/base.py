@@ -149,4 +149,4 @@ class Problem(ABC):
 
     def training_grid(self) -> tuple[Grid, Tensor]:
         """Return the grid of outputs seen in training and its flat indices in `grid`."""
-        return self.fields.training_grid()
+        return self.grid.subgrid(self.output_stride)

@@ -17,7 +17,6 @@ from uqsonet.data import Functions
 from uqsonet.devices import keep_freed_memory, require_device
 from uqsonet.errors import TrainingError
 from uqsonet.models.base import OperatorModel
-from uqsonet.reference.files import Reference
 from uqsonet.storage.files import remove_debris
 from uqsonet.training.checkpoint import (
     Progress,
@@ -30,7 +29,7 @@ from uqsonet.training.checkpoint import (
 from uqsonet.training.optimiser import learning_rate
 from uqsonet.training.progress import ProgressDisplay
 from uqsonet.training.trainer import Trainer, TrialStack
-from uqsonet.training.validation import Validator, load_trial, no_skill, skill_columns
+from uqsonet.training.validation import Validator, load_trial, no_skill
 
 LOG = logging.getLogger("uqsonet")
 
@@ -77,7 +76,7 @@ def train(
     stack: TrialStack,
     data: Functions,
     layouts: dict[int, Tensor] | None,
-    reference: Reference,
+    validator: Validator,
     state: Path,
     options: RunOptions | None = None,
     origin: Mapping[str, Any] | None = None,
@@ -91,8 +90,8 @@ def train(
         Training pairs.
     layouts : dict of int to Tensor (P, m), or None
         Sensor layouts by count, as indices of grid points, for models whose loss reads sensors.
-    reference : Reference
-        Validation sets; skill over the sensor-free predictor is measured on them.
+    validator : Validator
+        Measures skill over the sensor-free predictor on sets that training does not see.
     state : Path
         Checkpoint; continued if it belongs to this training. The caller removes it when the result
         is stored.
@@ -110,7 +109,6 @@ def train(
     device = require_device(options.device)
     keep_freed_memory()
     trainer = Trainer(stack, data, layouts, device)
-    validator = Validator(reference, data.u_rows, data.fields.training_grid()[1])
     meta = {
         "method": stack.method,
         "fields": data.fields.as_dict(),
@@ -207,7 +205,7 @@ class _Run:
             "seconds": round(progress.seconds, 3),
             "learning_rate": learning_rate(settings, progress.iteration - 1),
             **{key: float(value[index]) for key, value in terms.items()},
-            **skill_columns(self.validator.score(self.validated)),
+            **self.validator.columns(self.validated),
         }
 
     def _require_finite(self, losses: Tensor) -> None:

@@ -2,13 +2,14 @@
 
 A falling loss proves nothing; a conditional VAE can explain u through z and ignore the sensors.
 Skill is ``1 - error / error of the sensor-free predictor``, for mean and std, per sensor count, on
-validation sets whose reference posteriors were computed beforehand. Posteriors are sampled from
-the prior of z, as in use.
+validation sets whose reference posteriors were computed beforehand. Where there are none, the mean
+is compared with the true functions. Posteriors are sampled from the prior of z, as in use.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,21 +19,65 @@ from uqsonet.fields import Observations
 from uqsonet.metrics import relative_error
 from uqsonet.models.base import OperatorModel
 from uqsonet.posterior import spread
-from uqsonet.reference.files import Reference
+from uqsonet.reference.files import ObservationSets, Reference
 
 SAMPLES = 512
 
 
-@dataclass(frozen=True)
-class Skill:
-    """Skill of mean and std at each sensor count (None where a method has no std)."""
+class Validator(Protocol):
+    """What training asks to see whether a model has skill."""
 
-    mean: dict[int, float]
-    std: dict[int, float] | None
+    def columns(self, model: OperatorModel) -> dict[str, float]:
+        """Return columns of the log; those called ``skill_...`` should be well above zero."""
+        ...
 
 
-class Validator:
-    """Scores models on fixed validation sets.
+class TruthValidator:
+    """Scores models on fixed validation sets by the functions that sensors read.
+
+    Parameters
+    ----------
+    sets : ObservationSets
+    truth : Tensor, shape (S, M)
+        Output behind each set, on the training grid.
+    u : Tensor or RowBlocks, shape (N, M)
+        Training outputs on the training grid, which give the sensor-free predictor.
+    """
+
+    _std: Tensor | None = None
+
+    def __init__(self, sets: ObservationSets, truth: Tensor, u: Tensor | RowBlocks) -> None:
+        self._observations: Observations = sets.observations
+        self._counts = sets.observations.counts
+        self._mean = truth.double()
+        self._free, self._free_spread = column_moments(RowBlocks.of(u))
+        self._free_mean = self._by_count(relative_error(self._free.expand_as(truth), self._mean))
+        self._free_std: dict[int, float] = {}
+
+    def _by_count(self, errors: Tensor) -> dict[int, float]:
+        counts = self._counts.unique().tolist()
+        return {int(m): float(errors[self._counts == m].mean()) for m in counts}
+
+    def columns(self, model: OperatorModel) -> dict[str, float]:
+        """Return ``skill_mean_<m>`` and, where a std is known, ``skill_std_<m>``."""
+        queries = model.fields.training_grid()[0].points()
+        o = self._observations
+        posterior = model.condition(o.locations, o.values, o.mask)
+        if not model.probabilistic:
+            error = self._by_count(relative_error(posterior.mean(queries), self._mean))
+            return skill_columns("skill_mean", error, self._free_mean)
+        mean, covariance = posterior.coefficient_moments(SAMPLES)
+        offset, basis = posterior.basis(queries)
+        error = self._by_count(relative_error(offset + mean @ basis.T, self._mean))
+        columns = skill_columns("skill_mean", error, self._free_mean)
+        if self._std is None:
+            return columns
+        error_std = self._by_count(relative_error(spread(basis, covariance), self._std))
+        return columns | skill_columns("skill_std", error_std, self._free_std)
+
+
+class ReferenceValidator(TruthValidator):
+    """Scores models on fixed validation sets with reference posteriors.
 
     Parameters
     ----------
@@ -45,41 +90,18 @@ class Validator:
     """
 
     def __init__(self, reference: Reference, u: Tensor | RowBlocks, kept: Tensor) -> None:
-        self._observations: Observations = reference.observations
-        self._counts = reference.observations.counts
-        self._mean, self._std = reference.mean[:, kept], reference.std[:, kept]
-        mean, std = column_moments(RowBlocks.of(u))
-        self._free_mean = self._by_count(relative_error(mean.expand_as(self._mean), self._mean))
-        self._free_std = self._by_count(relative_error(std.expand_as(self._std), self._std))
-
-    def _by_count(self, errors: Tensor) -> dict[int, float]:
-        counts = self._counts.unique().tolist()
-        return {int(m): float(errors[self._counts == m].mean()) for m in counts}
-
-    def score(self, model: OperatorModel) -> Skill:
-        """Return the skill of a model at every sensor count."""
-        queries = model.fields.training_grid()[0].points()
-        o = self._observations
-        posterior = model.condition(o.locations, o.values, o.mask)
-        if not model.probabilistic:
-            error = self._by_count(relative_error(posterior.mean(queries), self._mean))
-            return Skill({m: 1 - e / self._free_mean[m] for m, e in error.items()}, None)
-        mean, covariance = posterior.coefficient_moments(SAMPLES)
-        offset, basis = posterior.basis(queries)
-        error = self._by_count(relative_error(offset + mean @ basis.T, self._mean))
-        error_std = self._by_count(relative_error(spread(basis, covariance), self._std))
-        return Skill(
-            {m: 1 - e / self._free_mean[m] for m, e in error.items()},
-            {m: 1 - e / self._free_std[m] for m, e in error_std.items()},
+        super().__init__(reference, reference.mean[:, kept], u)
+        self._std = reference.std[:, kept]
+        self._free_std = self._by_count(
+            relative_error(self._free_spread.expand_as(self._std), self._std)
         )
 
 
-def skill_columns(skill: Skill) -> dict[str, float]:
-    """Flatten skills to log columns ``skill_mean_<m>`` and ``skill_std_<m>``."""
-    columns = {f"skill_mean_{m}": value for m, value in skill.mean.items()}
-    if skill.std is not None:
-        columns |= {f"skill_std_{m}": value for m, value in skill.std.items()}
-    return columns
+def skill_columns(
+    name: str, error: Mapping[int, float], base: Mapping[int, float]
+) -> dict[str, float]:
+    """Return ``1 - error / base`` by sensor count, as columns ``<name>_<m>``."""
+    return {f"{name}_{m}": 1 - e / base[m] for m, e in error.items()}
 
 
 def no_skill(columns: dict[str, float], threshold: float = 0.02) -> list[str]:

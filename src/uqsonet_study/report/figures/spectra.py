@@ -82,7 +82,8 @@ def _draw_column(column: np.ndarray, one: PanelFiles) -> None:
     first = next((s for s in sets if int(reference.function[s]) == FUNCTION), None)
     if first is None:
         raise DataError(f"{path}: no observation set with {count} sensors")
-    model, (grid, kept) = load_predictor(one), data.fields.training_grid()
+    model, (_, kept) = load_predictor(one), data.fields.training_grid()
+    grid, _ = data.fields.output.uniform_grid.subgrid(data.fields.output_stride)
     spectra = np.zeros((2, min(grid.shape) - 1))
     line = _middle(grid)
     places = grid.points()[line, 0].numpy()

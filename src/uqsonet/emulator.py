@@ -1,0 +1,481 @@
+"""What a user holds: a trained operator with names, units, limits and calibration of its fields.
+
+`uqsonet.fit` and `uqsonet.load` return an `Emulator`; `Emulator.condition` takes sensors as people
+have them and returns a `FieldPosterior`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from uqsonet.domains import PointCloud
+from uqsonet.errors import DataError, ObservationError, ObservationWarning
+from uqsonet.field_posterior import FieldPosterior
+from uqsonet.named_fields import NamedField, part_columns, part_locations
+from uqsonet.operator_fields import OperatorFields
+from uqsonet.posterior import Posterior
+from uqsonet.sensors import SensorSets, read_sensors
+
+if TYPE_CHECKING:
+    from uqsonet.calibration import Calibration
+    from uqsonet.runs import Runs
+    from uqsonet.scoring import Report
+
+IMPROBABLE = 1e-4
+"""Probability of sensors below which a warning is given."""
+
+LEAST_LEVEL = 0.02
+"""Noise, relative to a field's standard deviation, that the test of sensors allows at least."""
+
+FAR = 3.0
+"""Distance to the nearest point, relative to the typical one, above which a warning is given."""
+
+
+class Operator(Protocol):
+    """A trained operator model, or a baseline."""
+
+    fields: OperatorFields
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Posterior:
+        """Return the law of the output given sensors."""
+        ...
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """An operator that has been learned, ready for sensors.
+
+    Attributes
+    ----------
+    operator : OperatorModel or baseline
+        Answers in the coordinates that it was trained in.
+    inputs, outputs : list of NamedField
+    encoded : bool
+        The operator works on fields that `NamedField.encode` has transformed and scaled. False for
+        the paper's operators, which transform by themselves.
+    noise_std : float or None
+        Default of `condition`; None leaves it to the operator.
+    card : dict
+        What it was made from, how, how good it is, and its limits.
+    remainder : Tensor, shape (n,), or None
+        Standard deviation of what the operator's output modes leave out, at the output's points.
+    calibration : Calibration or None
+    cokriging : Operator or None
+        The best linear predictor from the same runs, to compare with.
+    """
+
+    operator: Operator
+    inputs: list[NamedField]
+    outputs: list[NamedField]
+    encoded: bool = True
+    noise_std: float | None = 0.0
+    card: dict[str, Any] = field(default_factory=dict)
+    remainder: Tensor | None = None
+    calibration: Calibration | None = None
+    cokriging: Operator | None = None
+    kept_ratios: dict[Any, Tensor] = field(default_factory=dict, repr=False, compare=False)
+    """What `FieldPosterior.band` remembers of the calibration runs."""
+
+    @classmethod
+    def around(cls, operator: Operator, card: Mapping[str, Any] | None = None) -> Emulator:
+        """Return an operator of the paper, or any `OperatorModel`, as an emulator."""
+        fields = operator.fields
+        inputs, outputs = (
+            [NamedField(side.symbol, side.grid, side.transform)]
+            for side in (fields.input, fields.output)
+        )
+        return cls(operator, inputs, outputs, encoded=False, noise_std=None, card=dict(card or {}))
+
+    @property
+    def fields(self) -> OperatorFields:
+        """Input and output as the operator has them."""
+        return self.operator.fields
+
+    def condition(
+        self,
+        sensors: object = None,
+        values: object = None,
+        mask: object = None,
+        noise_std: object = None,
+        **named: object,
+    ) -> FieldPosterior:
+        """Return the law of the output fields given sensors of the input fields.
+
+        Without sensors it is the law before any measurement.
+
+        Parameters
+        ----------
+        sensors : optional
+            One of: a DataFrame, the path of a CSV file or a mapping of columns
+            ``x[,y[,z]],value[,field][,noise_std][,set]``; a tuple ``(locations, values)`` or
+            ``(locations, values, noise_std)``; a list of any of these, one for each set; or, with
+            `values`, an array of locations (m, d) or (B, m, d), anywhere in the domain.
+        values : array, shape (m,) or (B, m), optional
+            Of the field itself, not transformed.
+        mask : array of bool, shape of `values`, optional
+            False marks padding.
+        noise_std : float or array, optional
+            Standard deviation of each sensor's noise in the transformed field: in the field's own
+            units, or under ``log`` the relative error (0.05 is 5 %). By default what the model
+            was fitted for.
+        **named
+            Sensors by field: ``condition(k=(locations, values), f=...)``.
+
+        Raises
+        ------
+        ObservationError
+            If sensors cannot be used; the message names the sensor, column or field.
+
+        Warns
+        -----
+        ObservationWarning
+            If sensors are unlike those that the model has learned from: outside the range of its
+            values, far from its points, or improbable under its law.
+        """
+        sets = read_sensors(self.inputs, sensors, values, mask, noise_std, named or None)
+        self._require_usable(sets)
+        self._warn(sets)
+        return FieldPosterior(self, sets)
+
+    def answer(self, sets: SensorSets) -> Posterior:
+        """Return the operator's own posterior, in the coordinates that it was trained in."""
+        default = self.noise_std
+        stated = sets.mask & ~sets.noise_std.isnan()
+        noise: object = None
+        if self.encoded or bool(stated.any()):
+            fallback = getattr(self.operator, "noise_std", 0.0) if default is None else default
+            level = sets.noise_std.nan_to_num(nan=float(fallback))
+            if self.encoded:
+                scale = torch.tensor([f.scale for f in self.inputs], dtype=torch.float64)
+                level = level / scale[sets.field]
+            used = level[sets.mask]
+            same = not used.numel() or bool((used == used[0]).all())
+            noise = (float(used[0]) if used.numel() else 0.0) if same else level
+        values = sets.values
+        if self.encoded:
+            values = torch.ones_like(sets.values)
+            for number, one in enumerate(self.inputs):
+                here = (sets.field == number) & sets.mask
+                values[here] = one.encode(sets.values[here])
+        x = self._joint_locations(sets)
+        return self.operator.condition(x, values, sets.mask, noise)
+
+    def _joint_locations(self, sets: SensorSets) -> Tensor:
+        joint = self.fields.input.grid
+        if len(self.inputs) == 1:
+            return sets.locations[..., : self.inputs[0].domain.dim]
+        found = sets.locations.new_zeros(*sets.values.shape, joint.dim)
+        found[..., 0] = sets.field
+        width = min(sets.locations.shape[-1], joint.dim - 1)
+        found[..., 1 : 1 + width] = sets.locations[..., :width]
+        return found
+
+    def _require_usable(self, sets: SensorSets) -> None:
+        """Refuse sensors that no law can be conditioned on."""
+        used = sets.mask
+        level = sets.noise_std[used & ~sets.noise_std.isnan()]
+        if not bool((level.isfinite() & (level >= 0)).all()):
+            wrong = level[~(level.isfinite() & (level >= 0))][0]
+            raise ObservationError(
+                f"noise_std must be finite and not negative, found {float(wrong):g}"
+            )
+        if not bool(sets.values[used].isfinite().all() & sets.locations[used].isfinite().all()):
+            raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
+        for number, one in enumerate(self.inputs):
+            here = used & (sets.field == number)
+            values = sets.values[here]
+            if one.transform.positive and not bool((values > 0).all()):
+                raise ObservationError(
+                    f"sensor values of {one.name} must be positive, found {float(values.min()):g}"
+                )
+            for row in range(len(sets)):
+                among = here[row]
+                one.domain.require_inside(
+                    sets.locations[row][among][:, : one.domain.dim],
+                    "sensor" if len(self.inputs) == 1 else f"sensor of {one.name}",
+                )
+                self._require_consistent(sets, row, among, one)
+
+    def _require_consistent(
+        self, sets: SensorSets, row: int, among: Tensor, one: NamedField
+    ) -> None:
+        """Refuse exact sensors at one place that disagree."""
+        level = sets.noise_std[row].nan_to_num(nan=self.noise_std or 0.0)
+        exact = (among & (level == 0)).nonzero()[:, 0]
+        if len(exact) < 2:
+            return
+        x = sets.locations[row][exact]
+        _, group = x.unique(dim=0, return_inverse=True)
+        if int(group.max()) + 1 == len(exact):
+            return
+        values = sets.values[row][exact]
+        for g in range(int(group.max()) + 1):
+            same = group == g
+            found = values[same]
+            if float(found.max() - found.min()) > 1e-6 * float(found.abs().max()):
+                first, second = exact[same][:2].tolist()
+                raise ObservationError(
+                    f"sensors {first} and {second} of {one.name} stand at the same place "
+                    f"{x[same][0, : one.domain.dim].tolist()} and read {found[0]:g} and "
+                    f"{found[1]:g}: give noise_std, or leave one out"
+                )
+
+    def _warn(self, sets: SensorSets) -> None:
+        for text in self._doubts(sets):
+            warnings.warn(text, ObservationWarning, stacklevel=3)
+
+    def _doubts(self, sets: SensorSets) -> list[str]:
+        """Return what is unusual about sensors, in words with numbers."""
+        found = []
+        for number, one in enumerate(self.inputs):
+            here = sets.mask & (sets.field == number)
+            margin = 0.1 * (one.highest - one.lowest)
+            values = sets.values
+            out = here & ((values < one.lowest - margin) | (values > one.highest + margin))
+            if bool(out.any()):
+                row, k = out.nonzero()[0].tolist()
+                more = f" (and {int(out.sum()) - 1} more)" if int(out.sum()) > 1 else ""
+                found.append(
+                    f"sensor {k} of {one.name} reads {float(values[row, k]):g}{more}; training saw "
+                    f"{one.lowest:g} to {one.highest:g}"
+                )
+            if isinstance(one.domain, PointCloud) and bool(here.any()):
+                x = sets.locations[here][:, : one.domain.dim]
+                nearest = torch.cdist(x, one.domain.points()).amin(1)
+                typical = one.domain.typical_distance()
+                if float(nearest.max()) > FAR * typical:
+                    found.append(
+                        f"a sensor of {one.name} at {x[int(nearest.argmax())].tolist()} is "
+                        f"{float(nearest.max()):.3g} from the nearest point that training saw; "
+                        f"these are {typical:.3g} apart"
+                    )
+        return found + self._improbable(sets)
+
+    def _improbable(self, sets: SensorSets) -> list[str]:
+        """Return a doubt where sensors do not fit the law of the input."""
+        distance = self._distances(sets)
+        if distance is None or not len(distance):
+            return []
+        count = sets.mask.sum(1)
+        p = torch.special.gammaincc(count / 2, distance / 2)
+        row = int(p.argmin())
+        if float(p[row]) > IMPROBABLE or int(count[row]) == 0:
+            return []
+        label = "" if sets.single else f" of set {sets.labels[row]}"
+        text = (
+            f"the sensors{label} are improbable under the model: squared distance "
+            f"{float(distance[row]):.3g} from its mean where about {int(count[row])} is expected "
+            f"(probability {float(p[row]):.1g})"
+        )
+        if self.calibration is not None:
+            among = self._distances(self.calibration_sets(sets[row : row + 1]))
+            assert among is not None
+            above = int((among >= distance[row]).sum())
+            if above:  # a law that is not Gaussian has such sensors among its own runs
+                return []
+            text += f"; none of {len(among)} calibration runs is as far"
+        return [text + ". The band need not hold here"]
+
+    def _distances(self, sets: SensorSets) -> Tensor | None:
+        """Return squared Mahalanobis distances (B,) of sensors from the law of the input."""
+        bases = getattr(self.operator, "bases", None)
+        if bases is None or sets.values.shape[1] == 0:
+            return None
+        given = self.fields.input
+        x = self._joint_locations(sets)
+        stacked = torch.cat([bases.input_mean[:, None], bases.input_factor], dim=1)
+        rows = given.grid.interpolate(stacked, x)
+        values = torch.ones_like(sets.values)
+        for number, one in enumerate(self.inputs):
+            here = (sets.field == number) & sets.mask
+            if self.encoded:
+                values[here] = one.encode(sets.values[here])
+            else:
+                values[here] = given.transform.forward(sets.values[here])
+        residual = torch.where(sets.mask, values - rows[..., 0], 0.0)
+        noise = sets.noise_std.nan_to_num(nan=float(self.noise_std or 0.0))
+        scale = torch.tensor([f.scale if self.encoded else 1.0 for f in self.inputs])
+        spread = float(bases.input_factor.double().square().sum(1).mean().sqrt())
+        level = (noise / scale.double()[sets.field]).square() + float(bases.input_remainder) ** 2
+        level = level + (LEAST_LEVEL * spread) ** 2
+        seen = rows[..., 1:] * sets.mask[..., None]
+        # Directions without sensors have a residual of zero: they add nothing.
+        covariance = seen @ seen.transpose(1, 2) + torch.diag_embed(level)
+        factor = torch.linalg.cholesky(covariance)
+        white = torch.linalg.solve_triangular(factor, residual[..., None], upper=False)[..., 0]
+        return white.square().sum(1)
+
+    def calibration_sets(self, one: SensorSets, seed: int = 0) -> SensorSets:
+        """Return the calibration runs observed with the sensors of one set, noise included."""
+        assert self.calibration is not None and self.encoded
+        keep = one.mask[0]
+        compact = one.each(lambda t: t[:, keep])
+        n, m = len(self.calibration), int(keep.sum())
+        x = self._joint_locations(compact)[0]
+        rows = self.calibration.inputs.double()
+        read = self.fields.input.grid.interpolate(rows.T.contiguous(), x).T
+        level = compact.noise_std.nan_to_num(nan=float(self.noise_std or 0.0))[0]
+        scale = torch.tensor([f.scale for f in self.inputs], dtype=torch.float64)[compact.field[0]]
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randn(n, m, generator=generator, dtype=torch.float64)
+        read = read + drawn * level / scale
+        values = torch.empty_like(read)
+        for number, one_field in enumerate(self.inputs):
+            here = compact.field[0] == number
+            values[:, here] = one_field.decode(read[:, here])
+        every = compact.each(lambda t: t.expand(n, *t.shape[1:]))
+        return replace(every, values=values, labels=[""] * n, single=False, kind="torch")
+
+    def validate(
+        self,
+        held_out: Runs,
+        sensors: object = None,
+        *,
+        noise_std: float | None = None,
+        seed: int = 0,
+    ) -> Report:
+        """Score the model on runs that it has not seen.
+
+        Parameters
+        ----------
+        held_out : Runs
+            With the model's field names. Their points may differ from those of training.
+        sensors : int, sequence of int, or array (m, d), optional
+            Numbers of sensors at random points of the held-out inputs, or places; by default those
+            that the model was fitted for.
+        noise_std : float, optional
+            Noise that is added to the sensors and stated to the model.
+        seed : int
+            Of layouts and noise.
+
+        Returns
+        -------
+        Report
+            Prints as a table; `Report.save` writes an HTML page with pictures.
+        """
+        from uqsonet.scoring import validate
+
+        return validate(self, held_out, sensors, noise_std=noise_std, seed=seed)
+
+    def output_columns(self, number: int) -> slice:
+        """Return the columns of an output field in rows of all of them."""
+        return part_columns(self.outputs, number)
+
+    def output_locations(self, number: int, x: Tensor) -> Tensor:
+        """Return locations (..., d) of an output field as the operator has them."""
+        return part_locations(self.outputs, number, x, self.fields.output.grid)
+
+    def with_operator(self, operator: Operator) -> Emulator:
+        """Return the same fields answered by another operator, a baseline for example."""
+        return replace(self, operator=operator, remainder=None, cokriging=None, kept_ratios={})
+
+    def save(self, path: Path | str) -> None:
+        """Write the model to a file that `uqsonet.load` reads: weights, fields, card, calibration.
+
+        Raises
+        ------
+        DataError
+            If it is no fitted model, or the file cannot be written.
+        """
+        from uqsonet.storage.weights import write_weights
+
+        model: Any = self.operator
+        if not self.encoded or not hasattr(model, "state_dict"):
+            raise DataError(f"{path}: only models of uqsonet.fit are saved this way")
+        parameters = dict(model.named_parameters())
+        tensors = {f"parameter/{k}": v[None] for k, v in parameters.items()}
+        state = model.state_dict()
+        tensors |= {f"buffer/{k}": v for k, v in state.items() if k not in parameters}
+        extra: dict[str, Any] = {"noise_std": self.noise_std}
+        for side in ("inputs", "outputs"):
+            extra[side] = [one.as_dict() for one in getattr(self, side)]
+        if self.remainder is not None:
+            tensors["emulator/remainder"] = self.remainder
+        if self.calibration is not None:
+            for name in ("inputs", "outputs", "columns"):
+                tensors[f"emulator/calibration/{name}"] = getattr(self.calibration, name)
+        if self.cokriging is not None:
+            tensors["emulator/cokriging"] = self.cokriging.remainder  # type: ignore[attr-defined]
+        meta = {
+            "method": model.method,
+            "fields": self.fields.as_dict(),
+            "config": {
+                "network": model.config.model_dump(mode="json"),
+                "training": {"iterations": max(1, self.card["recipe"]["iterations"])},
+            },
+            "noise_std": model.noise_std,
+            "trials": [0],
+            "emulator": extra,
+            "card": self.card,
+        }
+        write_weights(Path(path), tensors, meta)
+
+    @cached_property
+    def summary(self) -> str:
+        """What `print` shows: fields, data, recipe, scores and limits."""
+        from uqsonet.card import card_text
+
+        return card_text(self)
+
+    def __str__(self) -> str:
+        return self.summary
+
+    def __repr__(self) -> str:
+        ins, outs = (", ".join(f.name for f in side) for side in (self.inputs, self.outputs))
+        return f"Emulator({ins} -> {outs}, {self.fields.name})"
+
+
+def load(path: Path | str, trial: int | None = None) -> Emulator:
+    """Return a trained model, ready for `condition`.
+
+    Parameters
+    ----------
+    path : path or str
+        A weight file, a folder that holds exactly one, or the name of an operator that comes with
+        the package.
+    trial : int, optional
+        Number of the trial in a stacked file; by default its first.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged, foreign, or does not fit the networks it describes.
+    """
+    from uqsonet.models.weights import load as load_operator
+    from uqsonet.models.weights import read_model
+
+    operator, meta, others = read_model(path, trial)
+    card = meta.get("card")
+    card = card if isinstance(card, dict) else {}
+    if "emulator" not in meta:
+        return Emulator.around(load_operator(path, trial), card)
+    from uqsonet.baselines import Cokriging
+    from uqsonet.calibration import Calibration
+
+    try:
+        extra = meta["emulator"]
+        inputs, outputs = (
+            [NamedField.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
+        )
+        noise_std = float(extra["noise_std"])
+        kept = [others.get(f"emulator/calibration/{n}") for n in ("inputs", "outputs", "columns")]
+        calibration = None if kept[0] is None else Calibration(*kept)  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError, DataError) as error:
+        raise DataError(f"{path}: header cannot be read ({error})") from None
+    cokriging: Operator | None = None
+    if "emulator/cokriging" in others:
+        cokriging = Cokriging.on(operator.bases, others["emulator/cokriging"])  # type: ignore[union-attr]
+    return Emulator(
+        operator, inputs, outputs, noise_std=noise_std, card=card,
+        remainder=others.get("emulator/remainder"), calibration=calibration, cokriging=cokriging,
+    )  # fmt: skip

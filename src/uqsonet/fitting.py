@@ -1,0 +1,610 @@
+"""`fit`: from a user's runs to a model, its size chosen by scores on runs that it has not seen.
+
+1. The runs are split: some calibrate bands and are used for nothing else, some validate.
+2. Linear models of rising size, with each transform in question, are scored on the validation runs
+   at random sensors (CRPS). The largest that is as good as the best is taken.
+3. A perceptron is trained on top of it, and kept only if its score is better by more than chance.
+4. What the operator leaves over of the validation runs becomes part of every band.
+5. The chosen model is fitted again to training and validation runs together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.baselines import Cokriging, SensorFree, unexplained_root
+from uqsonet.calibration import Calibration
+from uqsonet.card import limits
+from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, TrainingConfig
+from uqsonet.data import Functions
+from uqsonet.devices import require_device
+from uqsonet.domains import join
+from uqsonet.emulator import Emulator, Operator
+from uqsonet.errors import ConfigError, DataError
+from uqsonet.fields import Field, Observations
+from uqsonet.metrics import gaussian_crps
+from uqsonet.models.base import OperatorModel
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.modes import empirical_modes
+from uqsonet.named_fields import NamedField
+from uqsonet.operator_fields import OperatorFields
+from uqsonet.posterior import spread
+from uqsonet.runs import Runs, may_log, named_fields, rows_of
+from uqsonet.scoring import counts_or_places, score_rows
+from uqsonet.seeds import numpy_generator
+from uqsonet.storage.files import array_digest
+from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet.training.loop import RunOptions, train
+from uqsonet.training.trainer import TrialStack
+from uqsonet.training.validation import Validator, load_trial, skill_columns
+
+LOG = logging.getLogger("uqsonet")
+
+COUNTS = (3, 10, 30)
+"""Numbers of sensors that sizes are chosen for, where a user states none."""
+
+INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
+"""Numbers of input modes that are tried."""
+
+MOST_OUTPUT_MODES = 192
+
+INPUT_VARIANCE = 1 - 1e-9
+"""Share of the inputs' variance that modes keep at most."""
+
+KEPT_VARIANCE = 0.99999
+"""Share of the outputs' variance that their modes keep, if runs allow it: 0.3 % of the outputs
+themselves are left out."""
+
+TOLERANCE = 0.005
+"""A larger linear model is taken if its score is at most this much worse, relatively."""
+
+SCORED_POINTS = 400
+"""Output points that scores are averaged over."""
+
+SCORED_RUNS = 100
+"""Validation runs that a size is scored on."""
+
+OPERATIONS = 2e10
+"""Floating-point operations that a core is taken to do in a second of training. Fixed, so that the
+same call gives the same model on a slow machine."""
+
+MOST_ITERATIONS = 6000
+
+PART = 32
+"""Sets that are scored at a time."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Numbers of the runs in each part."""
+
+    training: np.ndarray
+    validation: np.ndarray
+    calibration: np.ndarray
+
+
+def split_runs(size: int, seed: int) -> Split:
+    """Split runs at random: 15 % calibrate (10 to 200), a fifth of the rest validates (to 500).
+
+    Parameters
+    ----------
+    size : int
+        Number of runs, at least 20.
+    seed : int
+    """
+    order = numpy_generator(seed, "fit", "split").permutation(size)
+    calibration = min(max(round(0.15 * size), min(10, size // 4)), 200)
+    validation = min(max(round(0.2 * (size - calibration)), 4), 500)
+    ends = calibration, calibration + validation
+    return Split(order[ends[1] :], order[ends[0] : ends[1]], order[: ends[0]])
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Runs as a model sees them: encoded rows, and the fields that they are rows of."""
+
+    inputs: list[NamedField]
+    outputs: list[NamedField]
+    fields: OperatorFields
+    kappa: Tensor
+    u: Tensor
+
+    @classmethod
+    def of(cls, runs: Runs, transforms: Mapping[str, str]) -> _Data:
+        inputs = named_fields(runs.inputs, transforms)
+        outputs = named_fields(runs.outputs)
+        given, found = (
+            Field(",".join(f.name for f in named), join([f.domain for f in named]))
+            for named in (inputs, outputs)
+        )
+        fields = OperatorFields(runs.name, given, found)
+        kappa, u = rows_of(runs.inputs, inputs), rows_of(runs.outputs, outputs)
+        return cls(inputs, outputs, fields, kappa, u)
+
+    def functions(self, index: np.ndarray) -> Functions:
+        return Functions(self.fields, "training", self.kappa[index], self.u[index])
+
+
+@dataclass(frozen=True)
+class SensorPlan:
+    """Which sensors a fit is scored with.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        Numbers of sensors at random points, or (m,) of fixed ones.
+    fixed : Tensor of int, shape (m,), or None
+        Points of the input where all sensors stand.
+    noise_std : float
+        In the transformed field.
+    """
+
+    counts: tuple[int, ...]
+    fixed: Tensor | None
+    noise_std: float
+
+    def sensors(self, data: _Data) -> object:
+        """Return the counts or the places, as a user states them."""
+        if self.fixed is None:
+            return list(self.counts)
+        return data.inputs[0].domain.points()[self.fixed].numpy()
+
+    def layouts(self, count: int, sets: int, points: int, seed: int, purpose: str) -> Tensor:
+        """Return points (sets, count) of the input at which sensors stand."""
+        if self.fixed is not None:
+            return self.fixed.expand(sets, -1)
+        generator = numpy_generator(seed, "fit", "layouts", purpose, count)
+        drawn = [generator.choice(points, count, replace=False) for _ in range(sets)]
+        return torch.from_numpy(np.stack(drawn))
+
+
+class _HeldOut:
+    """Held-out runs with sensors on them, and what models score there."""
+
+    def __init__(self, data: _Data, index: np.ndarray, plan: SensorPlan, seed: int) -> None:
+        index = index[:SCORED_RUNS]
+        kappa, self._u = data.kappa[index].double(), data.u[index].double()
+        points = data.fields.input.grid.points()
+        noise = torch.cat([
+            torch.full((f.domain.size,), plan.noise_std / f.scale, dtype=torch.float64)
+            for f in data.inputs
+        ])  # fmt: skip
+        generator = numpy_generator(seed, "fit", "validation noise")
+        self._sets: dict[int, tuple[Observations, Tensor]] = {}
+        for count in plan.counts:
+            places = plan.layouts(count, len(index), len(points), seed, "validation")
+            level = noise[places]
+            drawn = torch.from_numpy(generator.standard_normal(places.shape))
+            values = kappa.gather(1, places) + level * drawn
+            mask = torch.ones_like(places, dtype=torch.bool)
+            self._sets[count] = Observations(points[places], values, mask), level
+        size = self._u.shape[1]
+        step = numpy_generator(seed, "fit", "scored points").permutation(size)[:SCORED_POINTS]
+        self._columns = torch.from_numpy(np.sort(step))
+        self._queries = data.fields.output.grid.points()[self._columns]
+        self._truth = self._u[:, self._columns]
+
+    def moments(self, model: Operator, count: int, size: int = 512) -> tuple[Tensor, Tensor]:
+        """Return mean and std (B, k) of each set's answer at the scored points.
+
+        `size` latent samples are behind them where there is no closed form.
+        """
+        o, noise = self._sets[count]
+        basis: tuple[Tensor, Tensor] | None = None
+        means, stds = [], []
+        for first in range(0, len(o.values), PART):
+            part = slice(first, first + PART)
+            answer = model.condition(o.locations[part], o.values[part], o.mask[part], noise[part])
+            mean, covariance = answer.coefficient_moments(size)
+            basis = basis or answer.basis(self._queries)
+            means.append(basis[0] + mean @ basis[1].T)
+            stds.append(spread(basis[1], covariance))
+        return torch.cat(means), torch.cat(stds)
+
+    def scores(self, model: Operator, remainder: Tensor | None = None) -> Tensor:
+        """Return the CRPS (counts, B) of Gaussian bands, averaged over the scored points."""
+        rows = []
+        for count in self._sets:
+            mean, std = self.moments(model, count)
+            if remainder is not None:
+                std = (std.square() + remainder[self._columns].square()).sqrt()
+            rows.append(gaussian_crps(mean, std, self._truth).mean(1))
+        return torch.stack(rows)
+
+    def errors(self, model: Operator) -> dict[int, float]:
+        """Return the root mean square error of the mean by sensor count."""
+        found = {}
+        for count in self._sets:
+            mean, _ = self.moments(model, count, 128)
+            found[count] = float((mean - self._truth).square().mean().sqrt())
+        return found
+
+
+class HeldOutValidator:
+    """Skill over no sensors, and over cokriging, on held-out runs (`Validator`)."""
+
+    def __init__(self, held_out: _HeldOut, sensor_free: Operator, cokriging: Operator) -> None:
+        self._held_out = held_out
+        self._free = held_out.errors(sensor_free)
+        self._cokriging = held_out.errors(cokriging)
+
+    def columns(self, model: OperatorModel) -> dict[str, float]:
+        """Return ``skill_mean_<m>`` and ``over_cokriging_<m>``."""
+        error = self._held_out.errors(model)  # type: ignore[arg-type]
+        against = skill_columns("over_cokriging", error, self._cokriging)
+        return skill_columns("skill_mean", error, self._free) | against
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A model of the first stage, with what it leaves over of the validation runs."""
+
+    model: KarhunenLoeveModel
+    residuals: Tensor
+    """Functions (V, M): held-out outputs less the operator's answer to the whole input."""
+    input_remainder: float
+
+
+def _assessed(model: KarhunenLoeveModel, held: Functions) -> _Candidate:
+    """Let a model take what it leaves over of held-out runs into its band."""
+    bases = model.bases
+    field = held.kappa.double() - bases.input_mean
+    a = field @ bases.to_coefficients
+    left = field - a @ bases.input_factor.double().T
+    with torch.no_grad():
+        c = model.branch(a.float()).double()
+    modes = bases.output_modes.double() * bases.output_scale.double()
+    residuals = held.u.double() - bases.output_mean - c @ modes.T
+    remainder = float(left.square().mean().sqrt())
+    _into_band(model, residuals, remainder)
+    return _Candidate(model, residuals, remainder)
+
+
+def _into_band(model: KarhunenLoeveModel, residuals: Tensor, input_remainder: float) -> Tensor:
+    """Set the model's residual law from residual functions; return what its modes leave out.
+
+    Returns
+    -------
+    Tensor, shape (M,)
+        Root mean square of each point's residual outside the span of the output modes.
+    """
+    modes, scale = model.bases.output_modes.double(), model.bases.output_scale.double()
+    c = residuals @ modes
+    model.fit_residuals((c / scale).float(), input_remainder)
+    return (residuals - c @ modes.T).square().mean(0).sqrt()
+
+
+def _truncated(model: KarhunenLoeveModel, count: int) -> KarhunenLoeveModel:
+    """Return a linear model with the first `count` input modes of another."""
+    config = model.config.model_copy(update={"input_modes": count})
+    smaller = KarhunenLoeveModel(model.fields, config, model.noise_std)
+    ours, theirs = dict(smaller.bases.named_buffers()), dict(model.bases.named_buffers())
+    for name, buffer in ours.items():
+        buffer.copy_(
+            theirs[name][..., :count] if buffer.shape != theirs[name].shape else theirs[name]
+        )
+    return smaller.eval()
+
+
+def _linear(functions: Functions, input_modes: int, output_modes: int) -> KarhunenLoeveModel:
+    network = KarhunenLoeveNetwork(
+        input_modes=input_modes, output_modes=output_modes, branch=[], held_out_residuals=True
+    )
+    model = KarhunenLoeveModel(functions.fields, network, 0.0)
+    with torch.no_grad():
+        model.bases.fit(functions)
+        model.bases.forget()
+    return model.eval()
+
+
+def _output_modes(functions: Functions) -> int:
+    """Return how many output modes keep `KEPT_VARIANCE`; at most a third of the runs."""
+    size, points = functions.u_rows.shape
+    most = max(2, min(MOST_OUTPUT_MODES, size // 3, points))
+    modes = empirical_modes(functions.u_rows, min(most, size - 1), "output modes")
+    total = modes.std.square().sum() + points * modes.remainder**2
+    kept = modes.std.square().cumsum(0) / total
+    return min(most, int((kept < KEPT_VARIANCE).sum()) + 1)
+
+
+def _plan(data: _Data, sensors: object, noise_std: float) -> SensorPlan:
+    """Return the plan for what a user said about sensors (`fit`)."""
+    points = data.fields.input.grid.size
+    if sensors is None:
+        sensors = [min(m, points) for m in COUNTS]
+    found = counts_or_places(sensors, data.inputs, points)
+    if isinstance(found, list):
+        return SensorPlan(tuple(found), None, noise_std)
+    nearest = torch.cdist(found, data.inputs[0].domain.points()).argmin(1).unique()
+    return SensorPlan((len(nearest),), nearest, noise_std)
+
+
+def fit(
+    runs: Runs,
+    minutes: float = 5.0,
+    *,
+    sensors: object = None,
+    noise_std: float = 0.0,
+    seed: int = 0,
+    device: str = "cpu",
+    state: Path | str | None = None,
+    bar: bool = True,
+) -> Emulator:
+    """Learn the operator of some runs, with bands that hold what they promise.
+
+    Parameters
+    ----------
+    runs : Runs
+        At least 20.
+    minutes : float
+        About how long training may take on one core; closed forms come on top, seconds for a
+        thousand runs on a thousand points. It fixes the number of iterations, not a clock: the same
+        call gives the same model.
+    sensors : int, sequence of int, or array (m, d), optional
+        How many sensors to expect, or where they will stand: sizes are chosen for them. By default
+        3, 10 and 30 at random points. The model may be asked about any others.
+    noise_std : float
+        Noise to expect, and the default of `Emulator.condition`; in the transformed field, so a
+        relative error under ``log``.
+    seed : int
+        Of the split, the layouts and the training.
+    device : str
+        ``cpu`` or ``cuda``.
+    state : path, optional
+        Folder of checkpoints: the same call with the same folder continues where it was stopped.
+    bar : bool
+        Draw a progress bar on a terminal.
+
+    Returns
+    -------
+    Emulator
+        Its `card` says what was chosen, how it scores on the calibration runs, and its limits.
+
+    Raises
+    ------
+    DataError
+        If there are too few runs, or a field cannot be used.
+    ConfigError
+        If an argument is out of range.
+    TrainingError
+        If training fails or is stopped.
+    """
+    if not isinstance(runs, Runs):
+        raise DataError(f"runs must be uqsonet.Runs, found {type(runs).__name__}")
+    runs.require_enough()
+    for name, value in (("minutes", minutes), ("noise_std", noise_std)):
+        number = isinstance(value, int | float | np.number)
+        if not (number and math.isfinite(value) and value >= 0):
+            raise ConfigError(f"{name} must be finite and not negative, found {value!r}")
+    require_device(device)
+    split = split_runs(len(runs), seed)
+    chosen, tried = _choose_linear(runs, split, sensors, noise_std, seed)
+    data, plan, held_out, candidate = chosen
+    every = data.functions(np.concatenate([split.training, split.validation]))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()) if state is None else state)
+        run = _Trainings(seed, folder, RunOptions(device, bar=bar))
+        best = _Choice(candidate, held_out.scores(candidate.model), None)
+        best = _choose_perceptron(data, split, held_out, best, minutes, run, tried)
+        if best.method is None:
+            config = best.candidate.model.config
+            final = _linear(every, config.input_modes, config.output_modes)
+        else:
+            final = run.trained(every, best.method, _Unwatched(), "final")
+    LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")
+    return _finished(runs, data, split, plan, best, final, every, tried, seed, noise_std)
+
+
+def _choose_perceptron(
+    data: _Data,
+    split: Split,
+    held_out: _HeldOut,
+    best: _Choice,
+    minutes: float,
+    run: _Trainings,
+    tried: list[dict[str, Any]],
+) -> _Choice:
+    """Return the linear model, or a perceptron on top of it whose score is better."""
+    methods = _trainings(best.candidate.model.config, len(split.training), minutes)
+    if not methods:
+        return best
+    functions, held = data.functions(split.training), data.functions(split.validation)
+    base = SensorFree(functions, 0.0), _cokriging(best.candidate.model, functions)
+    validator = HeldOutValidator(held_out, *base)
+    for number, method in enumerate(methods):
+        candidate = _assessed(run.trained(functions, method, validator, f"choice-{number}"), held)
+        scores = held_out.scores(candidate.model)
+        tried.append(_row("perceptron", method, scores))
+        gain = best.scores.mean(0) - scores.mean(0)
+        if float(gain.mean()) > float(gain.std() / math.sqrt(len(gain))):
+            best = _Choice(candidate, scores, method)
+    return best
+
+
+@dataclass(frozen=True)
+class _Choice:
+    candidate: _Candidate
+    scores: Tensor
+    method: MethodConfig | None
+
+
+def _row(kind: str, method: MethodConfig | None, scores: Tensor, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"branch": kind, **more}
+    if method is not None:
+        network = method.network
+        assert isinstance(network, KarhunenLoeveNetwork)
+        found |= {"input_modes": network.input_modes, "output_modes": network.output_modes}
+        found["iterations"] = method.training.iterations
+    return found | {"crps": round(float(scores.mean()), 6)}
+
+
+def _choose_linear(
+    runs: Runs, split: Split, sensors: object, noise_std: float, seed: int
+) -> tuple[tuple[_Data, SensorPlan, _HeldOut, _Candidate], list[dict[str, Any]]]:
+    """Return the linear model of the transforms and sizes that score best, and what was tried."""
+    options = []
+    for name, field in runs.inputs.items():
+        given = [field.transform] if field.transform else ["log", "identity"]
+        possible = field.transform or may_log(field)
+        options.append([(name, t) for t in (given if possible else ["identity"])])
+    tried: list[dict[str, Any]] = []
+    best: tuple[float, tuple[_Data, SensorPlan, _HeldOut, _Candidate]] | None = None
+    for combination in itertools.product(*options):
+        transforms = dict(combination)
+        data = _Data.of(runs, transforms)
+        plan = _plan(data, sensors, noise_std)
+        held_out = _HeldOut(data, split.validation, plan, seed)
+        functions, held = data.functions(split.training), data.functions(split.validation)
+        most = min(functions.size - 1, data.kappa.shape[1], INPUT_MODES[-1])
+        full = _linear(functions, most, _output_modes(functions))
+        variance = full.bases.input_factor.double().square().sum(0).cumsum(0)
+        total = variance[-1] + len(full.bases.input_mean) * full.bases.input_remainder**2
+        # Beyond these, coefficients are the rounding of stored values.
+        most = min(most, int((variance < INPUT_VARIANCE * total).sum()) + 1)
+        sizes = [r for r in INPUT_MODES if r < most] + [most]
+        found = []
+        for count in sizes:
+            candidate = _assessed(_truncated(full, count), held)
+            score = held_out.scores(candidate.model)
+            found.append((float(score.mean()), candidate))
+            row = _row("linear", None, score, **transforms, input_modes=count)
+            tried.append(row | {"output_modes": full.config.output_modes})
+            LOG.info("linear, %d input modes: CRPS %.4g", count, score.mean())
+        least = min(score for score, _ in found)
+        score, candidate = [f for f in found if f[0] <= (1 + TOLERANCE) * least][-1]
+        if best is None or score < best[0]:
+            best = score, (data, plan, held_out, candidate)
+    assert best is not None
+    return best[1], tried
+
+
+def _trainings(config: KarhunenLoeveNetwork, runs: int, minutes: float) -> list[MethodConfig]:
+    """Return the trainings of perceptrons that fit into the time: a short one and a long one."""
+    network = config.model_copy(update={"branch": [256, 256, 256]})
+    sizes = [config.input_modes, *network.branch, config.output_modes]
+    weights = sum(a * b for a, b in itertools.pairwise(sizes)) + sizes[0] * sizes[-1]
+    batch = max(8, min(500, runs // 2))
+    # Forward and back are three products; the long one is trained twice, the second time on all.
+    affordable = int(60 * minutes * OPERATIONS / (6 * batch * weights))
+    long = min(MOST_ITERATIONS, int(affordable / 2.2))
+    lengths = [n for n in (long // 10, long) if n >= 20]
+
+    def method(iterations: int) -> MethodConfig:
+        training = TrainingConfig(
+            iterations=iterations,
+            batch_size=batch,
+            learning_rate=2e-3,
+            schedule="cosine",
+            weight_decay=1e-2,
+            validate_every=max(1, iterations // 3),
+        )
+        return MethodConfig(network=network, training=training)
+
+    return [method(n) for n in lengths]
+
+
+class _Unwatched:
+    """No skill is measured: the last fit sees the validation runs, too (`Validator`)."""
+
+    def columns(self, model: OperatorModel) -> dict[str, float]:
+        return {}
+
+
+@dataclass(frozen=True)
+class _Trainings:
+    """Where trainings leave their checkpoints and results, to be taken up again."""
+
+    seed: int
+    folder: Path
+    options: RunOptions
+
+    def trained(
+        self, functions: Functions, method: MethodConfig, validator: Validator, stage: str
+    ) -> KarhunenLoeveModel:
+        """Return a trained model; a finished or half-finished training is taken up."""
+        stack = TrialStack("uqsonet", method, 0.0, [0], self.seed)
+        digests = [array_digest(t.numpy()) for t in (functions.kappa, functions.u)]
+        origin = {"runs": digests, "stage": stage}
+        kept = {**origin, "config": method.model_dump(mode="json"), "seed": self.seed}
+        done, checkpoint = self.folder / f"{stage}.safetensors", self.folder / f"{stage}.state"
+        tensors: dict[str, Tensor] | None = None
+        if done.is_file():
+            found, meta = read_weights(done)
+            tensors = found if meta.get("origin") == kept else None
+        if tensors is None:
+            trained = train(stack, functions, None, validator, checkpoint, self.options, origin)
+            tensors = {
+                name.removeprefix("parameter/"): tensor
+                for name, tensor in trained.tensors.items()
+                if name.startswith("parameter/")
+            }
+            write_weights(done, tensors, {"origin": kept})
+            checkpoint.unlink(missing_ok=True)
+        model = stack.untrained(functions.fields)
+        assert isinstance(model, KarhunenLoeveModel)
+        with torch.no_grad():
+            model.fit_constants(functions)
+            model.bases.forget()
+        load_trial(model, tensors, 0)
+        return model.eval()
+
+
+def _cokriging(model: KarhunenLoeveModel, functions: Functions) -> Cokriging:
+    return Cokriging.on(model.bases, unexplained_root(model.bases, functions))
+
+
+def _finished(
+    runs: Runs,
+    data: _Data,
+    split: Split,
+    plan: SensorPlan,
+    best: _Choice,
+    final: KarhunenLoeveModel,
+    every: Functions,
+    tried: Sequence[Mapping[str, Any]],
+    seed: int,
+    noise_std: float,
+) -> Emulator:
+    """Return the final model with its band, baselines, calibration runs and card."""
+    candidate = best.candidate
+    remainder = _into_band(final, candidate.residuals, candidate.input_remainder)
+    calibration = Calibration.of(data.kappa[split.calibration], data.u[split.calibration], seed)
+    network = final.config
+    recipe = {
+        "branch": "linear" if best.method is None else "linear and perceptron",
+        "input_modes": network.input_modes,
+        "output_modes": network.output_modes,
+        "iterations": 0 if best.method is None else best.method.training.iterations,
+        "transforms": {f.name: f.transform.name for f in data.inputs},
+        "tried": [dict(row) for row in tried],
+        "sensors": list(plan.counts),
+        "seed": seed,
+    }
+    sizes = {part: len(getattr(split, part)) for part in ("training", "validation", "calibration")}
+    card: dict[str, Any] = {
+        "title": runs.name,
+        "data": {"runs": len(runs), **sizes},
+        "recipe": recipe,
+    }
+    cokriging = _cokriging(final, every)
+    emulator = Emulator(
+        final, data.inputs, data.outputs, noise_std=noise_std, card=card,
+        remainder=remainder, cokriging=cokriging, calibration=calibration,
+    )  # fmt: skip
+    card["scores"] = score_rows(
+        emulator, runs[split.calibration], plan.sensors(data), noise_std=noise_std, seed=seed
+    )
+    card["limits"] = limits(emulator, runs, card)
+    return emulator
