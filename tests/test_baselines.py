@@ -91,7 +91,7 @@ def test_baselines_refuse_impossible_observations(functions, name):
     for x, y, message in (
         ([2.0], [1.0], "outside"),
         ([0.1], [-1.0], "positive"),
-        ([], [], "empty"),
+        ([0.1, 0.2], [1.0], "shapes"),
     ):
         with pytest.raises(ObservationError, match=message):
             baseline.condition(x, y)

@@ -1,8 +1,9 @@
 """Observation sets at the edge, for every predictor: a finite law, or a clear refusal.
 
 What is defined: one sensor or hundreds, sensors on the boundary, repeated sensors (with equal
-or contradicting values, with and without noise) and huge finite values give finite answers. Sets
-without a sensor, values or places that are not finite, and places outside are refused.
+or contradicting values, with and without noise) and huge finite values give finite answers. Values
+or places that are not finite, and places outside are refused. A set without a sensor has the law
+before any measurement, where a method knows that; networks that average over sensors refuse it.
 """
 
 import pytest
@@ -25,7 +26,8 @@ ATTENTION = AttentionNetwork(
     encoder=[6],
     truncation=4,
 )
-METHODS = ("karhunen_loeve", "attention", "vidon", "ensemble", "cokriging", "sensor_free")
+PRIOR = ("karhunen_loeve", "cokriging", "sensor_free")
+METHODS = (*PRIOR, "attention", "vidon", "ensemble")
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +74,12 @@ ACCEPTED = {
     "padded with NaN": ([[0.1], [float("nan")]], [1.0, float("nan")], [True, False]),
     "padded from outside": ([[0.1], [7.0]], [1.0, -3.0], [True, False]),
 }
-REFUSED = {
+EMPTY = {
     "no sensor": (torch.zeros(0, 1), torch.zeros(0), None, "is empty"),
     "all masked": ([[0.1], [0.2]], [1.0, 1.0], [False, False], "is empty"),
+}
+REFUSED = {
+    **EMPTY,
     "NaN value": ([[0.1], [0.2]], [1.0, float("nan")], None, "must be finite"),
     "infinite value": ([[0.1]], [float("inf")], None, "must be finite"),
     "NaN place": ([[float("nan")]], [1.0], None, "must be finite"),
@@ -109,12 +114,24 @@ def test_an_unusual_set_has_a_finite_law(models, method, case, noise_std):
         assert bool(law.sample(3).isfinite().all())
 
 
-@pytest.mark.parametrize("case", REFUSED)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "case"),
+    [(m, c) for m in METHODS for c in REFUSED if not (m in PRIOR and c in EMPTY)],
+)
 def test_a_set_without_a_meaning_is_refused(models, method, case):
     places, values, mask, message = REFUSED[case]
     with pytest.raises(ObservationError, match=message):
         models[0.0][method].condition(places, values, None if mask is None else torch.tensor(mask))
+
+
+@pytest.mark.parametrize("case", EMPTY)
+@pytest.mark.parametrize("method", PRIOR)
+def test_without_sensors_it_is_the_law_before_any_measurement(models, method, case):
+    places, values, mask, _ = EMPTY[case]
+    law = models[0.0][method].condition(places, values, mask and torch.tensor(mask))
+    vague = models[0.0][method].condition([[0.1]], [1.0], noise_std=1e9)
+    assert torch.allclose(law.mean(), vague.mean(), atol=1e-6)
+    assert torch.allclose(law.std(), vague.std(), atol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["karhunen_loeve", "cokriging"])

@@ -129,6 +129,14 @@ def test_words_versions_and_writing_plan_nothing(
     assert copy.changed(module, edit) == set()
 
 
+def test_weights_and_cards_of_the_package_plan_nothing(copy: Copy) -> None:
+    for path in copy.root.glob("uqsonet/weights/*.safetensors"):
+        path.write_bytes(b"of another day")
+    assert copy.digests() == copy.before
+    for module in ("uqsonet_study.ship", "uqsonet_study.report.cards"):
+        assert copy.changed(module, added) == set()
+
+
 def test_a_colour_draws_and_computes_nothing(copy: Copy) -> None:
     assert copy.changed(STYLE, lambda text: text + "\nMORE = '#123456'\n") == {"figure"}
 

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from uqsonet.errors import UQSONetError
+from uqsonet import commands
+from uqsonet.terminal import clear_errors, console
 from uqsonet.version import __version__
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-console = Console(stderr=True)
-
-
-@contextmanager
-def clear_errors() -> Iterator[None]:
-    """Print what a user can mend as one message and exit with status 1."""
-    try:
-        yield
-    except UQSONetError as error:
-        console.print(f"error: {error}", style="red", markup=False, highlight=False)
-        sys.exit(1)
+app.registered_commands += commands.app.registered_commands
 
 
 def _version(asked: bool) -> None:
@@ -42,25 +29,6 @@ def _options(
     ] = False,
 ) -> None:
     """UQ-SONet: operators from sparse sensors, with the whole conditional distribution."""
-
-
-@app.command()
-def info(
-    weights: Annotated[Path, typer.Argument(help="A weight file, or a folder with one.")],
-) -> None:
-    """Say what a trained model is: method, fields, data, noise."""
-    from uqsonet.models.weights import load
-
-    with clear_errors():
-        model = load(weights)
-    fields = model.fields
-    for side, field in (("input", fields.input), ("output", fields.output)):
-        ends = zip(field.grid.lower, field.grid.upper, strict=True)
-        box = " x ".join(f"[{a:g}, {b:g}]" for a, b in ends)
-        points = " x ".join(map(str, field.grid.shape))
-        print(f"{side:9}{field.symbol}: {points} points on {box}, transform {field.transform.name}")
-    print(f"{'method':9}{model.method}, architecture {model.config.architecture}")
-    print(f"{'data':9}{fields.name}, trained for noise of std {model.noise_std:g}")
 
 
 @app.command("lower-rate")

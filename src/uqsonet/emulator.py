@@ -377,8 +377,7 @@ class Emulator:
 
     def with_operator(self, operator: Operator) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""
-        return replace(self, operator=operator, remainder=None, calibration=None,
-            cokriging=None, kept_ratios={})  # fmt: skip
+        return replace(self, operator=operator, remainder=None, cokriging=None, kept_ratios={})
 
     def save(self, path: Path | str) -> None:
         """Write the model to a file that `uqsonet.load` reads: weights, fields, card, calibration.

@@ -16,7 +16,7 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.named_fields import NamedField
 from uqsonet.posterior import MOMENT_SAMPLES, MOMENT_SEED, PointPosterior, Posterior, spread
-from uqsonet.sensors import AXES, SensorSets, field_number
+from uqsonet.sensors import AXES, SensorSets, field_number, real_numbers
 
 if TYPE_CHECKING:
     from uqsonet.emulator import Emulator
@@ -87,6 +87,11 @@ class FieldPosterior:
         """The output field."""
         return self._emulator.outputs[self._which()]
 
+    @property
+    def inputs(self) -> list[NamedField]:
+        """The input fields."""
+        return self._emulator.inputs
+
     def given(self, sets: SensorSets) -> FieldPosterior:
         """Return the law of the same field given other sensors, unchecked."""
         return FieldPosterior(self._emulator, sets, self._number)
@@ -122,13 +127,8 @@ class FieldPosterior:
                     f"points: no column {lacking[0]!r}; there are {', '.join(there)}"
                 )
             points = points[wanted].to_numpy()  # type: ignore[index]
-        try:
-            found = torch.as_tensor(
-                np.asarray(points) if not isinstance(points, Tensor) else points
-            )
-            found = found.detach().cpu().double()
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ObservationError(f"points must be a numeric array ({error})") from None
+        plain = points.detach() if isinstance(points, Tensor) else points
+        found = real_numbers(plain, "points")
         found = found[:, None] if found.ndim == 1 and domain.dim == 1 else found
         if found.ndim != 2 or found.shape[1] != domain.dim:
             raise ObservationError(
@@ -377,24 +377,32 @@ class FieldPosterior:
 
     def to_xarray(self, level: float = 0.9) -> Any:
         """Return mean, std and band at the field's own points as an xarray.Dataset."""
-        from uqsonet.pictures import as_dataset
+        from uqsonet.exports import as_dataset
 
         return as_dataset(self, level)
 
-    def plot(self, path: object = None, level: float = 0.9, title: str | None = None) -> Any:
+    def plot(
+        self,
+        path: object = None,
+        level: float = 0.9,
+        title: str | None = None,
+        truth: object = None,
+    ) -> Any:
         """Draw mean, band or std, and sensors; returns the matplotlib figure.
 
         Parameters
         ----------
         path : path, optional
-            Where to save the picture, PNG or PDF.
+            Where to save the picture: PNG, PDF or SVG.
         level : float
             Of the band.
         title : str, optional
+        truth : array, optional
+            What the output is in truth, at the field's own points; or ``(points, values)``.
         """
         from uqsonet.pictures import draw
 
-        return draw(self, path, level, title)
+        return draw(self, path, level, title, truth)
 
 
 def _generator(seed: object) -> torch.Generator:
@@ -402,8 +410,8 @@ def _generator(seed: object) -> torch.Generator:
         return seed
     if isinstance(seed, np.random.Generator):
         seed = int(seed.integers(2**62))
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ObservationError(f"seed must be a whole number, 0 or more, found {seed!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**62:
+        raise ObservationError(f"seed must be a whole number from 0 to 2^62, found {seed!r}")
     return torch.Generator().manual_seed(int(seed) + MOMENT_SEED)
 
 

@@ -29,19 +29,20 @@ from uqsonet.calibration import Calibration
 from uqsonet.card import limits
 from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, TrainingConfig
 from uqsonet.data import Functions
+from uqsonet.devices import require_device
 from uqsonet.domains import join
 from uqsonet.emulator import Emulator, Operator
-from uqsonet.errors import ConfigError
+from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Field, Observations
-from uqsonet.metrics import gaussian_crps, relative_error
+from uqsonet.metrics import gaussian_crps
 from uqsonet.models.base import OperatorModel
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.modes import empirical_modes
 from uqsonet.named_fields import NamedField
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import spread
-from uqsonet.runs import Runs, named_fields, proposed_transform, rows_of
-from uqsonet.scoring import score_rows
+from uqsonet.runs import Runs, may_log, named_fields, rows_of
+from uqsonet.scoring import counts_or_places, score_rows
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.files import array_digest
 from uqsonet.storage.weights import read_weights, write_weights
@@ -59,8 +60,12 @@ INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
 
 MOST_OUTPUT_MODES = 192
 
-KEPT_VARIANCE = 0.999
-"""Share of the outputs' variance that their modes keep, if runs allow it."""
+INPUT_VARIANCE = 1 - 1e-9
+"""Share of the inputs' variance that modes keep at most."""
+
+KEPT_VARIANCE = 0.99999
+"""Share of the outputs' variance that their modes keep, if runs allow it: 0.3 % of the outputs
+themselves are left out."""
 
 TOLERANCE = 0.005
 """A larger linear model is taken if its score is at most this much worse, relatively."""
@@ -71,7 +76,7 @@ SCORED_POINTS = 400
 SCORED_RUNS = 100
 """Validation runs that a size is scored on."""
 
-OPERATIONS = 1e10
+OPERATIONS = 2e10
 """Floating-point operations that a core is taken to do in a second of training. Fixed, so that the
 same call gives the same model on a slow machine."""
 
@@ -219,11 +224,11 @@ class _HeldOut:
         return torch.stack(rows)
 
     def errors(self, model: Operator) -> dict[int, float]:
-        """Return the mean relative error of the mean by sensor count."""
+        """Return the root mean square error of the mean by sensor count."""
         found = {}
         for count in self._sets:
             mean, _ = self.moments(model, count, 128)
-            found[count] = float(relative_error(mean, self._truth).mean())
+            found[count] = float((mean - self._truth).square().mean().sqrt())
         return found
 
 
@@ -316,30 +321,13 @@ def _output_modes(functions: Functions) -> int:
 
 def _plan(data: _Data, sensors: object, noise_std: float) -> SensorPlan:
     """Return the plan for what a user said about sensors (`fit`)."""
-    if not (math.isfinite(noise_std) and noise_std >= 0):
-        raise ConfigError(f"noise_std must be finite and not negative, found {noise_std}")
     points = data.fields.input.grid.size
     if sensors is None:
-        counts = sorted({min(m, points) for m in COUNTS})
-        return SensorPlan(tuple(counts), None, noise_std)
-    found = np.atleast_1d(np.asarray(sensors))
-    if found.ndim == 1 and found.dtype.kind in "iu":
-        wrong = [int(m) for m in found if not 1 <= m <= points]
-        if wrong:
-            raise ConfigError(f"sensors: counts must be from 1 to {points}, found {wrong[0]}")
-        return SensorPlan(tuple(sorted({int(m) for m in found})), None, noise_std)
-    if len(data.inputs) > 1:
-        raise ConfigError("sensors: places need a single input field; give counts instead")
-    places = torch.as_tensor(found, dtype=torch.float64)
-    domain = data.inputs[0].domain
-    places = places[:, None] if places.ndim == 1 else places
-    if places.ndim != 2 or places.shape[1] != domain.dim:
-        raise ConfigError(
-            f"sensors: counts, or places of shape (m, {domain.dim}), expected; "
-            f"found {tuple(found.shape)}"
-        )
-    domain.require_inside(places)
-    nearest = torch.cdist(places, domain.points()).argmin(1).unique()
+        sensors = [min(m, points) for m in COUNTS]
+    found = counts_or_places(sensors, data.inputs, points)
+    if isinstance(found, list):
+        return SensorPlan(tuple(found), None, noise_std)
+    nearest = torch.cdist(found, data.inputs[0].domain.points()).argmin(1).unique()
     return SensorPlan((len(nearest),), nearest, noise_std)
 
 
@@ -393,9 +381,14 @@ def fit(
     TrainingError
         If training fails or is stopped.
     """
+    if not isinstance(runs, Runs):
+        raise DataError(f"runs must be uqsonet.Runs, found {type(runs).__name__}")
     runs.require_enough()
-    if not (math.isfinite(minutes) and minutes >= 0):
-        raise ConfigError(f"minutes must be finite and not negative, found {minutes}")
+    for name, value in (("minutes", minutes), ("noise_std", noise_std)):
+        number = isinstance(value, int | float | np.number)
+        if not (number and math.isfinite(value) and value >= 0):
+            raise ConfigError(f"{name} must be finite and not negative, found {value!r}")
+    require_device(device)
     split = split_runs(len(runs), seed)
     chosen, tried = _choose_linear(runs, split, sensors, noise_std, seed)
     data, plan, held_out, candidate = chosen
@@ -463,9 +456,9 @@ def _choose_linear(
     """Return the linear model of the transforms and sizes that score best, and what was tried."""
     options = []
     for name, field in runs.inputs.items():
-        proposed = proposed_transform(field)
-        may_log = field.transform is None and float(field.values.min()) > 0 and proposed == "log"
-        options.append([(name, t) for t in (["log", "identity"] if may_log else [proposed])])
+        given = [field.transform] if field.transform else ["log", "identity"]
+        possible = field.transform or may_log(field)
+        options.append([(name, t) for t in (given if possible else ["identity"])])
     tried: list[dict[str, Any]] = []
     best: tuple[float, tuple[_Data, SensorPlan, _HeldOut, _Candidate]] | None = None
     for combination in itertools.product(*options):
@@ -474,9 +467,13 @@ def _choose_linear(
         plan = _plan(data, sensors, noise_std)
         held_out = _HeldOut(data, split.validation, plan, seed)
         functions, held = data.functions(split.training), data.functions(split.validation)
-        most = min(functions.size - 1, data.kappa.shape[1])
-        sizes = [r for r in INPUT_MODES if r < most] + ([most] if most < INPUT_MODES[-1] else [])
-        full = _linear(functions, sizes[-1], _output_modes(functions))
+        most = min(functions.size - 1, data.kappa.shape[1], INPUT_MODES[-1])
+        full = _linear(functions, most, _output_modes(functions))
+        variance = full.bases.input_factor.double().square().sum(0).cumsum(0)
+        total = variance[-1] + len(full.bases.input_mean) * full.bases.input_remainder**2
+        # Beyond these, coefficients are the rounding of stored values.
+        most = min(most, int((variance < INPUT_VARIANCE * total).sum()) + 1)
+        sizes = [r for r in INPUT_MODES if r < most] + [most]
         found = []
         for count in sizes:
             candidate = _assessed(_truncated(full, count), held)

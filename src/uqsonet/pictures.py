@@ -1,19 +1,19 @@
-"""Answers as pictures, datasets and pages. matplotlib and xarray are in the extra `runs`."""
+"""Answers as pictures and pages. matplotlib is in the extra `runs`."""
 
 from __future__ import annotations
 
 import base64
 import html
 import io
+import math
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from uqsonet.errors import ObservationError
-from uqsonet.fields import Grid
-from uqsonet.sensors import AXES
+from uqsonet.errors import DataError, ObservationError, library
+from uqsonet.storage.files import atomic_path
 
 if TYPE_CHECKING:
     from uqsonet.field_posterior import FieldPosterior
@@ -22,142 +22,170 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
 """The answer, the sensors or the truth, and what is beside them."""
 
+PICTURES = (".png", ".pdf", ".svg")
+
+Values = tuple[np.ndarray, np.ndarray]
+"""Points (n, d) and values (n,)."""
+
 SHOWN = 5
 """Sample functions in a picture of one dimension."""
 
 
-def _library(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = name.split(".")[0]
-        raise ImportError(f"this needs {package}: pip install 'uqsonet[runs]'") from None
-
-
-def as_dataset(posterior: FieldPosterior, level: float) -> Any:
-    """Return mean, std and band as an xarray.Dataset (`FieldPosterior.to_xarray`)."""
-    xarray = _library("xarray")
-    field, domain = posterior.field, posterior.field.domain
-    lower, upper = posterior.band(level)
-    values = {"mean": posterior.mean(), "std": posterior.std(), "lower": lower, "upper": upper}
-    names = AXES[: domain.dim]
-    lead: tuple[str, ...] = () if posterior.single else ("set",)
-    if isinstance(domain, Grid):
-        dims, shape = names, domain.shape
-        coordinates: dict[str, Any] = {
-            n: axis.numpy() for n, axis in zip(names, domain.axes(), strict=True)
-        }
-    else:
-        dims, shape = ("point",), (domain.size,)
-        points = domain.points().numpy()
-        coordinates = {n: ("point", points[:, k]) for k, n in enumerate(names)}
-    if lead:
-        coordinates["set"] = posterior.sensors.labels
-    arrays = {}
-    for name, value in values.items():
-        array = np.asarray(value).reshape((-1, *shape) if lead else shape)
-        arrays[f"{field.name}_{name}"] = ((*lead, *dims), array, {"units": field.units})
-    attributes = {"level": level, "sensors": int(posterior.sensors.mask.sum(1).max())}
-    return xarray.Dataset(arrays, coordinates, attributes)
-
-
-def draw(posterior: FieldPosterior, path: object, level: float, title: str | None) -> Any:
+def draw(
+    posterior: FieldPosterior, path: object, level: float, title: str | None, truth: object = None
+) -> Any:
     """Draw an answer (`FieldPosterior.plot`)."""
     if not posterior.single:
         raise ObservationError("a picture shows one set of sensors, found a batch")
-    figure = _library("matplotlib.figure").Figure(layout="constrained")
-    dim = posterior.field.domain.dim
-    if dim == 1:
-        _draw_line(figure, posterior, level)
-    else:
-        _draw_maps(figure, posterior, level)
-    count = int(posterior.sensors.mask.sum())
-    plural = "" if count == 1 else "s"
-    figure.suptitle(title or f"{posterior.field.name} given {count} sensor{plural}")
+    if path is not None and Path(str(path)).suffix.lower() not in PICTURES:
+        raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
+    figure = library("matplotlib.figure").Figure(layout="constrained")
+    _draw_answer(figure, posterior, level, _true(posterior, truth))
+    sensors = posterior.sensors
+    count = int(sensors.mask.sum())
+    given = f"{count} sensor{'' if count == 1 else 's'}" if count else "no sensors"
+    figure.suptitle(title or f"{posterior.field.name} given {given}")
     if path is not None:
-        _save(figure, Path(str(path)))
+        with atomic_path(Path(str(path))) as part:
+            figure.savefig(part, dpi=150, format=Path(str(path)).suffix[1:].lower())
     return figure
 
 
-def _save(figure: Any, path: Path) -> None:
-    from uqsonet.errors import DataError
+def _true(posterior: FieldPosterior, truth: object) -> Values | None:
+    """Return points (M, d) and values (M,) of the truth, which may be at other points."""
+    if truth is None:
+        return None
+    if isinstance(truth, tuple) and len(truth) == 2:
+        points, values = (np.asarray(part, dtype=np.float64) for part in truth)
+    else:
+        points = posterior.field.domain.points().numpy()
+        values = np.asarray(truth, dtype=np.float64)
+    points, values = points.reshape(len(points), -1), values.reshape(-1)
+    if len(points) != len(values):
+        raise ObservationError(f"truth: {len(values)} values at {len(points)} points")
+    return points, values
 
-    kinds = (".png", ".pdf", ".svg")
-    if path.suffix.lower() not in kinds:
-        raise DataError(f"{path}: pictures end in {', '.join(kinds)}")
-    figure.savefig(path, dpi=150)
+
+def _draw_answer(
+    figure: Any, posterior: FieldPosterior, level: float, truth: Values | None
+) -> None:
+    if posterior.field.domain.dim == 1:
+        _draw_line(figure, posterior, level, truth)
+    else:
+        _draw_maps(figure, posterior, level, truth)
 
 
-def _draw_line(figure: Any, posterior: FieldPosterior, level: float, truth: Any = None) -> None:
-    """Draw mean, band, some sample functions and sensors along one axis."""
+def _draw_line(figure: Any, posterior: FieldPosterior, level: float, truth: Values | None) -> None:
+    """Draw the sensors, and below them mean, band and some sample functions along one axis."""
     field = posterior.field
     x = field.domain.points()
-    order = x[:, 0].argsort()
-    x, line = x[order], x[order, 0].numpy()
-    figure.set_size_inches(8, 4.2)
-    axes = figure.add_subplot()
+    x = x[x[:, 0].argsort()]
+    line = x[:, 0].numpy()
+    figure.set_size_inches(8, 6)
+    above, axes = figure.subplots(2, 1, height_ratios=(1, 2))
+    _draw_sensors(above, figure, posterior)
     lower, upper = (np.asarray(end) for end in posterior.band(level, x))
-    axes.fill_between(line, lower, upper, color=BLUE, alpha=0.2, lw=0, label=f"{level:.0%} band")
+    axes.fill_between(
+        line, lower, upper, color=BLUE, alpha=0.2, lw=0, label=f"{100 * level:g} % band"
+    )
     for k, sample in enumerate(np.asarray(posterior.sample(SHOWN, x))):
         axes.plot(line, sample, color=GREY, lw=0.7, alpha=0.8, label="samples" if k == 0 else None)
     axes.plot(line, np.asarray(posterior.mean(x)), color=BLUE, lw=2, label="mean")
     if truth is not None:
-        axes.plot(*truth, color=ORANGE, lw=1.5, ls="--", label="truth")
-    for place in _sensor_places(posterior):
-        axes.axvline(place[0], ymax=0.04, color=ORANGE, lw=2)
+        order = truth[0][:, 0].argsort()
+        there, values = truth[0][order, 0], truth[1][order]
+        axes.plot(there, values, color=ORANGE, lw=1.5, ls="--", label="truth")
     axes.set_xlabel("x")
     axes.set_ylabel(field.label)
     axes.margins(x=0)
-    axes.legend(frameon=False, fontsize=9, ncols=2)
+    axes.legend(frameon=False, fontsize=9, ncols=4, loc="lower right", bbox_to_anchor=(1, 1))
 
 
-def _draw_maps(figure: Any, posterior: FieldPosterior, level: float, truth: Any = None) -> None:
-    """Draw maps of mean, std and width of the band; in three dimensions the middle plane."""
-    field, domain = posterior.field, posterior.field.domain
+def _draw_maps(figure: Any, posterior: FieldPosterior, level: float, truth: Values | None) -> None:
+    """Draw the sensors and maps of mean, truth or a sample, std and the ends of the band."""
+    field = posterior.field
+    points = field.domain.points().numpy()
     lower, upper = (np.asarray(end) for end in posterior.band(level))
-    maps = [("mean", np.asarray(posterior.mean()), "viridis")]
-    maps.append(("standard deviation", np.asarray(posterior.std()), "magma"))
-    maps.append((f"width of the {level:.0%} band", upper - lower, "magma"))
-    if truth is not None:
-        maps.insert(1, ("truth", np.asarray(truth), "viridis"))
-    figure.set_size_inches(4.1 * len(maps), 4)
-    places = _sensor_places(posterior)
-    same = np.concatenate([m[1] for m in maps if m[2] == "viridis"])
-    for axes, (name, values, colours) in zip(
-        np.atleast_1d(figure.subplots(1, len(maps))), maps, strict=True
-    ):
-        limits = {"vmin": same.min(), "vmax": same.max()} if colours == "viridis" else {}
-        mesh, note = _map(axes, domain, values, colours, limits)
-        figure.colorbar(mesh, ax=axes, shrink=0.8)
-        if len(places):
-            axes.scatter(
-                places[:, 0], places[:, 1], s=22, color="white", edgecolors=ORANGE, linewidths=1.6
+    name = field.label
+    if truth is None:
+        other = f"one function of the law of {name}", points, np.asarray(posterior.sample(1))[0]
+    else:
+        other = f"true {name}", *truth
+    shared = [
+        (f"mean of {name}", points, np.asarray(posterior.mean())),
+        other,
+        (f"lower end of the {100 * level:g} % band", points, lower),
+        (f"upper end of the {100 * level:g} % band", points, upper),
+    ]
+    ends = {
+        "vmin": min(float(values.min()) for _, _, values in shared),
+        "vmax": max(float(values.max()) for _, _, values in shared),
+    }
+    figure.set_size_inches(12, 7)
+    panels = figure.subplots(2, 3)
+    _draw_sensors(panels[0, 0], figure, posterior)
+    spread = _map(panels[1, 0], points, np.asarray(posterior.std()), "magma", {"vmin": 0})
+    panels[1, 0].set_title(f"standard deviation of {name}", fontsize=10)
+    figure.colorbar(spread, ax=panels[1, 0])
+    for axes, (title, places, values) in zip(panels[:, 1:].flat, shared, strict=True):
+        mesh = _map(axes, places, values, "viridis", ends)
+        axes.set_title(title, fontsize=10)
+    figure.colorbar(mesh, ax=panels[:, 1:], label=name)
+    if points.shape[1] == 3:
+        panels[1, 0].annotate("in the middle plane of z", (0, -0.25), xycoords="axes fraction")
+
+
+def _map(axes: Any, points: np.ndarray, values: np.ndarray, colours: str, ends: Any) -> Any:
+    """Draw values at points (n, 2) or (n, 3); of a grid in three dimensions the middle plane."""
+    lines = [np.unique(column) for column in points.T]
+    axes.set_xlabel("x")
+    axes.set_ylabel("y")
+    axes.set_aspect("equal")
+    if len(points) != math.prod(map(len, lines)):
+        x, y = points[:, 0], points[:, 1]
+        size = min(60.0, max(2.0, 12000 / len(points)))
+        return axes.scatter(x, y, c=values, s=size, cmap=colours, lw=0, **ends)
+    array = values[np.lexsort(points.T[::-1])].reshape([len(line) for line in lines])
+    if array.ndim == 3:
+        array = array[:, :, array.shape[2] // 2]
+    return axes.pcolormesh(*lines[:2], array.T, cmap=colours, shading="nearest", **ends)
+
+
+def _draw_sensors(axes: Any, figure: Any, posterior: FieldPosterior) -> None:
+    """Draw where sensors stand and what they read: a panel of a picture."""
+    sets, fields = posterior.sensors, posterior.inputs
+    used = sets.mask[0]
+    dim = max(field.domain.dim for field in fields)
+    coloured = len(fields) == 1 and dim > 1
+    for number, (field, marker) in enumerate(zip(fields, cycle("osD^v"), strict=False)):
+        here = used & (sets.field[0] == number)
+        x, y = sets.locations[0][here].numpy(), sets.values[0][here].numpy()
+        if dim == 1:
+            axes.scatter(x[:, 0], y, color=ORANGE, marker=marker, s=36, label=field.label)
+        elif coloured:
+            dots = axes.scatter(
+                x[:, 0], x[:, 1], c=y, cmap="cividis", edgecolors="black", s=70, zorder=3
             )
-        axes.set_title(f"{name} of {field.label}{note}", fontsize=10)
-        axes.set_xlabel("x")
+            figure.colorbar(dots, ax=axes)
+        else:
+            axes.scatter(x[:, 0], x[:, 1], marker=marker, s=50, label=field.label)
+    names = ", ".join(field.label for field in fields)
+    count = int(used.sum())
+    domains = [field.domain for field in fields if field.domain.dim == dim]
+    lower, upper = (np.array([getattr(d, e) for d in domains]) for e in ("lower", "upper"))
+    pad = 0.03 * (upper.max(0) - lower.min(0))
+    axes.set_xlim(lower.min(0)[0] - pad[0], upper.max(0)[0] + pad[0])
+    axes.set_xlabel("x")
+    if dim == 1:
+        axes.set_ylabel(names)
+    else:
+        axes.set_ylim(lower.min(0)[1] - pad[1], upper.max(0)[1] + pad[1])
         axes.set_ylabel("y")
         axes.set_aspect("equal")
-
-
-def _map(axes: Any, domain: Any, values: np.ndarray, colours: str, limits: Any) -> tuple[Any, str]:
-    if isinstance(domain, Grid):
-        x, y, *z = (axis.numpy() for axis in domain.axes())
-        array, note = values.reshape(domain.shape), ""
-        if z:
-            middle = len(z[0]) // 2
-            array, note = array[:, :, middle], f" at z = {z[0][middle]:.3g}"
-        return axes.pcolormesh(x, y, array.T, cmap=colours, shading="nearest", **limits), note
-    points = domain.points().numpy()
-    size = max(4, 4000 / len(points))
-    shown = axes.scatter(points[:, 0], points[:, 1], c=values, s=size, cmap=colours, **limits)
-    return shown, " (seen along z)" if domain.dim == 3 else ""
-
-
-def _sensor_places(posterior: FieldPosterior) -> np.ndarray:
-    sets = posterior.sensors
-    return sets.locations[0][sets.mask[0]].numpy()
+        plural = "" if count == 1 else "s"
+        axes.set_title(f"{count or 'no'} sensor{plural} of {names}", fontsize=10)
+    if len(fields) > 1:
+        axes.legend(frameon=False, fontsize=9)
 
 
 def report_page(report: Report) -> str:
@@ -229,19 +257,13 @@ def _png(figure: Any) -> str:
 
 
 def _figure(width: float, height: float) -> Any:
-    return _library("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+    return library("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
 
 
 def _example(report: Report) -> Any:
-    figure = _figure(8, 4)
-    posterior, domain = report.example, report.example.field.domain
-    truth, points = report.truth.numpy(), report.points
-    if domain.dim == 1:
-        order = points[:, 0].argsort()
-        _draw_line(figure, posterior, 0.9, (points[order, 0].numpy(), truth[order]))
-    else:
-        same = points.shape == domain.points().shape and torch.equal(points, domain.points())
-        _draw_maps(figure, posterior, 0.9, truth if same else None)
+    figure = library("matplotlib.figure").Figure(layout="constrained")
+    truth = report.points.numpy(), report.truth.numpy()
+    _draw_answer(figure, report.example, 0.9, truth)
     return figure
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -296,13 +297,11 @@ def test_trained_weights_load_and_answer(make_job, tmp_path, toy_files, architec
     first, seventh = uqsonet.load(weights), uqsonet.load(weights, trial=7)
     a, b = (model.condition([0.25, -0.5], [1.0, 2.0]) for model in (first, seventh))
     assert a.mean().shape == (33,)
-    if first.probabilistic:
+    if first.operator.probabilistic:
         assert (a.std() >= 0).all()
-    assert not torch.equal(a.mean(), b.mean())
-    assert torch.equal(uqsonet.load(tmp_path).condition([0.25, -0.5], [1.0, 2.0]).mean(), a.mean())
-    assert torch.equal(
-        uqsonet.load(weights, 3).condition([0.25, -0.5], [1.0, 2.0]).mean(), a.mean()
-    )
+    assert not np.array_equal(a.mean(), b.mean())
+    for same in (uqsonet.load(tmp_path), uqsonet.load(weights, 3)):
+        assert np.array_equal(same.condition([0.25, -0.5], [1.0, 2.0]).mean(), a.mean())
     with pytest.raises(DataError, match=r"has trials \[3, 7\], asked for 0"):
         uqsonet.load(weights, trial=0)
 

@@ -1,0 +1,183 @@
+"""Conformal bands hold what they promise where the model's law is wrong, and plain ones do not.
+
+The input is heavy-tailed and the operator is nonlinear, so a linear Gaussian model cannot be right.
+Data and layout are fixed by seeds; the calibration runs and 500 fresh ones are exchangeable.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import uqsonet
+from tests.own.conftest import quiet, waves
+from uqsonet.calibration import function_factor, pointwise_factor, ratios
+from uqsonet.errors import ObservationError
+
+LINE = np.linspace(0, 1, 31)
+FRESH = 500
+PLACES = [3, 12, 24]
+LEVEL = 0.9
+
+
+def student(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Return fields with Student-t coefficients, two degrees of freedom, one scale for each run."""
+    scale = np.sqrt(2 / rng.chisquare(2, (size, 1)))
+    return (rng.standard_normal((size, 6)) * scale) @ waves(LINE[:, None], 6, 1).T
+
+
+def two_valued(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Return fields of 1 and 4 that jump at one random place."""
+    return np.where(LINE < rng.random((size, 1)), 1.0, 4.0)
+
+
+def operator(a: np.ndarray) -> np.ndarray:
+    """Return a nonlinear function of the whole input."""
+    smooth = np.cumsum(a, axis=1) / a.shape[1]
+    return smooth + 0.5 * np.abs(a - a.mean(1, keepdims=True)) * LINE
+
+
+LAWS = {"student": student, "two-valued": two_valued}
+
+
+@pytest.fixture(scope="module", params=LAWS)
+def answered(request: pytest.FixtureRequest) -> tuple[uqsonet.FieldPosterior, np.ndarray]:
+    """The law given three sensors of 500 fresh runs, and what is true of them."""
+    draw = LAWS[request.param]
+    a = draw(np.random.default_rng(1), 1400)
+    model = uqsonet.fit(uqsonet.Runs({"a": a}, {"u": operator(a)}), 0, sensors=[3], bar=False)
+    assert model.calibration is not None and len(model.calibration) == 200
+    fresh = draw(np.random.default_rng(2), FRESH)
+    places = np.broadcast_to(LINE[PLACES, None], (FRESH, 3, 1))
+    return quiet(model, places, fresh[:, PLACES]), operator(fresh)
+
+
+def held(band: tuple[np.ndarray, np.ndarray], truth: np.ndarray) -> np.ndarray:
+    """Return which points (FRESH, M) a band holds; those where it has no width count as held."""
+    lower, upper = band
+    return ((truth >= lower) & (truth <= upper)) | (upper - lower < 1e-9)
+
+
+def deviation(shares: np.ndarray, calibration: float = 200) -> float:
+    """Return the standard error of a mean coverage, that of the calibration runs included."""
+    return float(shares.std() * math.sqrt(1 / len(shares) + 1 / calibration))
+
+
+@pytest.mark.parametrize("level", [0.8, 0.9])
+def test_points(answered: tuple[uqsonet.FieldPosterior, np.ndarray], level: float) -> None:
+    posterior, truth = answered
+    shares = held(posterior.band(level), truth).mean(1)
+    assert abs(shares.mean() - level) < 3 * deviation(shares)
+
+
+def test_the_plain_band_does_not_hold_its_level(
+    answered: tuple[uqsonet.FieldPosterior, np.ndarray],
+) -> None:
+    """So the test above can fail: these laws do break the model."""
+    posterior, truth = answered
+    shares = held(posterior.band(0.8, kind="plain"), truth).mean(1)
+    assert abs(shares.mean() - 0.8) > 4 * deviation(shares, math.inf)
+
+
+def test_whole_functions(answered: tuple[uqsonet.FieldPosterior, np.ndarray]) -> None:
+    posterior, truth = answered
+    whole = held(posterior.band(LEVEL, whole=True), truth).all(1)
+    assert whole.mean() > LEVEL - 3 * deviation(whole)
+    points = held(posterior.band(LEVEL), truth).all(1)
+    assert points.mean() < LEVEL - 3 * deviation(points), "bands of points would do"
+
+
+RATIOS = st.integers(30, 60).flatmap(
+    lambda n: st.lists(
+        st.lists(st.floats(0, 10), min_size=3, max_size=3), min_size=n, max_size=n
+    ).map(lambda rows: torch.tensor(rows, dtype=torch.float64))
+)
+FACTORS = pytest.mark.parametrize("factor", [pointwise_factor, function_factor])
+
+
+@FACTORS
+@settings(max_examples=40)
+@given(found=RATIOS, levels=st.tuples(st.floats(0.05, 0.95), st.floats(0.05, 0.95)))
+def test_factor_rises_with_the_level(
+    factor, found: torch.Tensor, levels: tuple[float, float]
+) -> None:
+    low, high = sorted(levels)
+    assert factor(found, low) <= factor(found, high)
+
+
+@FACTORS
+@settings(max_examples=40)
+@given(found=RATIOS, seed=st.integers(0, 99), level=st.floats(0.05, 0.95))
+def test_order_of_runs_has_no_influence(
+    factor, found: torch.Tensor, seed: int, level: float
+) -> None:
+    order = torch.randperm(len(found), generator=torch.Generator().manual_seed(seed))
+    # Ties of values are summed in another order: one step among equals at most.
+    assert factor(found[order], level) == pytest.approx(factor(found, level))
+
+
+@settings(max_examples=40)
+@given(found=RATIOS, level=st.floats(0.05, 0.95))
+def test_point_factor_is_the_smallest_whose_risk_is_small_enough(
+    found: torch.Tensor, level: float
+) -> None:
+    n, chosen = len(found), pointwise_factor(found, level)
+
+    def fits(factor: float) -> bool:
+        outside = (found > factor).double().mean(1).sum()
+        return float(outside + 1) / (n + 1) <= 1 - level + 1e-9
+
+    smaller = sorted({float(v) for v in found.flatten() if v < chosen})
+    assert fits(chosen)
+    assert not smaller or not fits(smaller[-1])
+
+
+@settings(max_examples=40)
+@given(found=RATIOS, level=st.floats(0.05, 0.95))
+def test_function_factor_leaves_one_of_any_n_plus_1_out_often_enough(
+    found: torch.Tensor, level: float
+) -> None:
+    """By brute force: each of n + 1 runs takes its turn as the new one."""
+    inside = 0
+    for new in range(len(found)):
+        others = torch.cat([found[:new], found[new + 1 :]])
+        inside += bool(found[new].amax() <= function_factor(others, level))
+    assert inside >= level * len(found) - 1e-9
+
+
+@settings(max_examples=40)
+@given(found=RATIOS, level=st.floats(0.05, 0.95))
+def test_point_factor_leaves_one_of_any_n_plus_1_out_often_enough(
+    found: torch.Tensor, level: float
+) -> None:
+    inside = 0.0
+    for new in range(len(found)):
+        others = torch.cat([found[:new], found[new + 1 :]])
+        inside += float((found[new] <= pointwise_factor(others, level)).double().mean())
+    assert inside >= level * len(found) - 1e-9
+
+
+@FACTORS
+@pytest.mark.parametrize(("level", "needed"), [(0.9, 9), (0.95, 19), (0.99, 99), (0.5, 1)])
+def test_too_few_runs_are_refused_with_their_number(factor, level: float, needed: int) -> None:
+    enough = torch.rand(needed, 3, generator=torch.Generator().manual_seed(1))
+    assert factor(enough, level) == pytest.approx(float(enough.max()))
+    with pytest.raises(
+        ObservationError, match=rf"needs {needed} calibration runs, .* has {needed - 1};"
+    ):
+        factor(enough[:-1], level)
+
+
+def test_points_without_width_do_not_count() -> None:
+    """A boundary condition: the band has no width there, and the truth differs by rounding."""
+    zero, one = torch.zeros(20, 2).double(), torch.ones(20, 2).double()
+    upper, truth = one.clone(), 0.5 * one
+    upper[:, 1], truth[:, 1] = 0.0, 1e-15
+    found = ratios(zero, -upper, upper, truth)
+    assert found[:, 1].isnan().all()
+    assert pointwise_factor(found, 0.9) == function_factor(found, 0.9) == 0.5
