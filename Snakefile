@@ -11,7 +11,7 @@ from snakemake.utils import min_version
 from uqsonet_study import locks
 from uqsonet_study.config import load_config
 from uqsonet_study.config.whole import FULL
-from uqsonet.errors import ConfigError
+from uqsonet.errors import UQSONetError
 from uqsonet_study.pipeline import Plan
 
 min_version("9.0")
@@ -32,7 +32,11 @@ report: "workflow/report/workflow.rst"
 try:
     CONFIG = load_config(config, "the configuration")
     PLAN = Plan(CONFIG)
-except ConfigError as error:
+    if workflow.is_main_process and CONFIG.own_data:
+        from uqsonet_study.own_data import require_own_data  # deferred: it imports torch
+
+        require_own_data(CONFIG)
+except UQSONetError as error:
     raise WorkflowError(str(error)) from None
 
 RESULTS = CONFIG.results

@@ -13,6 +13,7 @@ import argparse
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -38,23 +39,24 @@ def as_runs(path: Path, size: int, stride: int) -> uqsonet.Runs:
     )
 
 
-def scores(model: uqsonet.Emulator, path: Path) -> pd.DataFrame:
+def scores(model: uqsonet.Emulator, path: Path) -> Any:
     """Return errors in percent, averaged over the reference's sets, by number of sensors."""
     reference, fields, noise_std = load_reference(path)
     o, points, rows = reference.observations, fields.output.grid.points(), []
     for s in range(len(o.values)):
         used = o.mask[s]
         answer = model.condition(o.locations[s][used], o.values[s][used], noise_std=noise_std)
-        row = {"sensors": int(used.sum())}
+        row: dict[str, float] = {"sensors": int(used.sum())}
         row["err_mean"] = 100 * float(relative_error(answer.mean(points), reference.mean[s]))
         row["err_std"] = 100 * float(relative_error(answer.std(points), reference.std[s]))
         rows.append(row)
-    return pd.DataFrame(rows).groupby("sensors").mean().round(3).reset_index()
+    table: Any = pd.DataFrame(rows)
+    return table.groupby("sensors").mean().round(3).reset_index()
 
 
 def main() -> None:
     """Fit, score and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("functions", type=Path)
     parser.add_argument("reference", type=Path)
     parser.add_argument("--runs", type=int, default=10_000)

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.test_packaging import LIBRARY, ROOT
+from uqsonet.models.weights import shipped
 
 WEIGHTS = ROOT / "published/train/diffusion1d/uqsonet-71864dbb/trial_0.safetensors"
 ABSENT = ("snakemake", "pandas", "matplotlib", "scipy", "ot", "deeptime", "yaml", "xarray")
@@ -33,6 +34,11 @@ lines = sum(len(Path(m.__file__).read_text().splitlines()) for m in modules)
 names = [m.__name__ for m in modules]
 
 samples = posterior.sample(7, queries, torch.Generator().manual_seed(0))
+from uqsonet.models.weights import shipped
+spreads = {}
+for name, path in shipped().items():
+    centre = torch.full((1, uqsonet.load(name).fields.input.grid.dim), 0.25)
+    spreads[name] = float(uqsonet.load(name).condition(centre, [1.0]).std(centre))
 from uqsonet.problems import get_problem
 problem = get_problem("diffusion1d")
 u = problem.solve(torch.full((1, problem.grid.size), 2.0, dtype=torch.float64))[0]
@@ -40,6 +46,7 @@ print(json.dumps({
     "file": uqsonet.__file__,
     "found": [name for name in sys.argv[2:] if find_spec(name)],
     "std": std.tolist(), "samples": list(samples.shape), "finite": bool(samples.isfinite().all()),
+    "weights": str(path), "spreads": spreads,
     "u": u.tolist(), "names": names, "lines": lines, "seconds": seconds,
 }))
 """
@@ -84,6 +91,9 @@ def test_the_package_alone_loads_conditions_samples_and_solves(python: Path) -> 
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert Path(found["file"]).is_relative_to(python.parents[1]) and found["found"] == []
+    assert Path(found["weights"]).is_relative_to(python.parents[1])
+    assert list(found["spreads"]) == list(shipped()) and len(found["spreads"]) == 5
+    assert all(0 < spread < 1 for spread in found["spreads"].values())
     assert found["samples"] == [7, 11] and found["finite"]
     # u vanishes at both ends, and is known best there.
     assert found["std"][0] == found["std"][-1] == 0 and min(found["std"][1:-1]) > 0

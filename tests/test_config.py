@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -303,3 +304,58 @@ def test_a_few_levels_and_a_value_named_many_times_are_judged_as_any_other():
         value = [value] * 10
     with pytest.raises(ConfigError, match=r"experiments\.diffusion1d\.sensors: "):
         load_config(changed(SENSORS, value))
+
+
+OWN = yaml.safe_load((ROOT / "config/own_data.yaml").read_text())
+
+
+def own(path: str, value: object) -> dict:
+    """Return the example of own data with another value."""
+    raw = merge(BASE, copy.deepcopy(OWN))
+    *parents, last = path.split(".")
+    node = raw
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    return raw
+
+
+def test_own_data_have_no_reference_and_residuals_in_the_band():
+    config = load_config(merge(BASE, OWN))
+    assert not config.has_reference("darcy")
+    assert config.has_reference("diffusion1d")
+    for label in ("validation", "precise"):
+        evaluation = config.evaluation_of("darcy", label)
+        assert (evaluation.estimator, evaluation.wasserstein) == ("none", False)
+    # A recipe of one's own cannot leave the residuals out, either.
+    mine = {"network": {"architecture": "karhunen_loeve"}, "training": {"iterations": 10}}
+    mine["training"]["batch_size"] = 100
+    written = load_config(own("recipes.tuned.darcy", {"uqsonet": mine}))
+    assert written.method_of("darcy", "uqsonet").training.iterations == 10
+    for found in (config, written):
+        assert found.method_of("darcy", "uqsonet").network.held_out_residuals
+    assert not config.method_of("diffusion1d", "uqsonet").network.held_out_residuals
+
+
+def test_what_is_recorded_of_the_papers_problems_has_no_key_for_own_data():
+    problems = json.loads(load_config(merge(BASE, OWN)).model_dump_json())["problems"]
+    assert "data" not in problems["diffusion1d"]
+    assert problems["darcy"]["data"]["file"] == "docs/own-data/darcy_16.npz"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("problems.darcy.data.inptu", "a", "problems.darcy.data.inptu: unknown key"),
+        ("problems.darcy.data", {"file": "a.npz", "input": "a"}, "problems.darcy.data.output"),
+        ("problems.darcy.data.transform", "root", "problems.darcy.data.transform"),
+        ("problems.darcy.test", 20, "evaluations.precise.sets = 50 exceeds the 20 test functions"),
+        ("experiments.darcy.methods", ["vidon"], "recipes.tuned.darcy has no entry for 'vidon'"),
+        ("tables.own", {"layout": "errors", "experiments": ["darcy"]}, "layout errors compares"),
+        ("figures.own", {"layout": "spectra", "experiments": ["darcy"]}, "layout spectra compares"),
+        ("figures.own", {"layout": "compare", "spread": "darcy"}, "layout compare compares"),
+    ],
+)
+def test_what_is_wrong_about_own_data_is_refused_by_key(path, value, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_config(own(path, value))

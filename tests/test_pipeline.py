@@ -129,6 +129,14 @@ def test_words_versions_and_writing_plan_nothing(
     assert copy.changed(module, edit) == set()
 
 
+def test_weights_and_cards_of_the_package_plan_nothing(copy: Copy) -> None:
+    for path in copy.root.glob("uqsonet/weights/*.safetensors"):
+        path.write_bytes(b"of another day")
+    assert copy.digests() == copy.before
+    for module in ("uqsonet_study.ship", "uqsonet_study.report.cards"):
+        assert copy.changed(module, added) == set()
+
+
 def test_a_colour_draws_and_computes_nothing(copy: Copy) -> None:
     assert copy.changed(STYLE, lambda text: text + "\nMORE = '#123456'\n") == {"figure"}
 
@@ -316,3 +324,42 @@ def test_one_more_noise_level_changes_no_other_job(plan: Plan) -> None:
     assert set(other.scores("diffusion1d_noise-noise2")).isdisjoint(
         file for case in plan.config.cases for file in plan.scores(case)
     )
+
+
+def own_plan(path: Path, **data: object) -> Plan:
+    """Return the plan of the example of own data, with the file at a path."""
+    found = {"data": {"file": str(path), "test_file": None} | data}
+    path.with_name("mine.json").write_text(json.dumps({"problems": {"darcy": found}}))
+    files = [ROOT / "config.yaml", ROOT / "config/own_data.yaml", path.with_name("mine.json")]
+    return Plan(read_config(files))
+
+
+def test_own_data_are_known_by_what_is_in_the_file(tmp_path: Path, plan: Plan) -> None:
+    file = tmp_path / "runs.npz"
+    file.write_bytes(b"one")
+    mine = own_plan(file)
+    job = mine.simulation_job("darcy")
+    assert job.inputs == {"files": [str(file)]}
+    (tmp_path / "more").mkdir()
+    other = tmp_path / "more/runs.npz"
+    other.write_bytes(b"two")
+    digests = [
+        own_plan(f).simulation_job("darcy").parameters["files"][str(f)] for f in (file, other)
+    ]
+    assert digests[0] == job.parameters["files"][str(file)] != digests[1]
+    # Layouts stand on the grid of the file; those of the paper's problems need no data.
+    assert mine.sensors_job("darcy").inputs == {"functions": "results/own_data/simulate/darcy.h5"}
+    assert mine.sensors_job("diffusion1d").inputs == {}
+    assert mine.simulation_job("diffusion1d").spec == plan.simulation_job("diffusion1d").spec
+    with pytest.raises(ConfigError, match=r"problems\.darcy\.data: .*absent\.npz: No such file"):
+        own_plan(tmp_path / "absent.npz").simulation_job("darcy")
+
+
+def test_own_data_take_no_name_of_the_paper(tmp_path: Path) -> None:
+    taken = {"data": {"file": "a.npz", "input": "a", "output": "p"}, "training": 800}
+    overlay = {"problems": {"elliptic_sde2d_k": taken}}
+    overlay |= {"experiments": {"darcy": {"problem": "elliptic_sde2d_k"}}}
+    (tmp_path / "mine.json").write_text(json.dumps(overlay))
+    files = [ROOT / "config.yaml", ROOT / "config/own_data.yaml", tmp_path / "mine.json"]
+    with pytest.raises(ConfigError, match="elliptic_sde2d_k is a problem of the paper"):
+        Plan(read_config(files))

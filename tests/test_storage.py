@@ -480,3 +480,50 @@ def test_an_unchanged_file_is_hashed_once(tmp_path, monkeypatch):
         added.clear()
         found.read("a")
     assert sum(added) == 20
+
+
+def write_factored(path: Path, core: torch.Tensor, shape: object, **factors: torch.Tensor) -> None:
+    tensors = {"w/core": core, **{f"w/{axis[1:]}": factor for axis, factor in factors.items()}}
+    write_weights(path, tensors | {"v": torch.ones(2)}, {"factored": {"w": shape}, "trials": [0]})
+
+
+def test_a_factored_tensor_is_read_whole(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    core = torch.randn(2, 3, 4, generator=generator)
+    first, last = (torch.randn(*s, generator=generator) for s in ((5, 2), (6, 4)))
+    write_factored(tmp_path / "f.safetensors", core, [15, 6], _0=first, _2=last)
+    tensors, meta = read_weights(tmp_path / "f.safetensors")
+    assert set(tensors) == {"w", "v"} and meta == {"trials": [0]}
+    expected = torch.einsum("abc,ia,kc->ibk", core, first, last).reshape(15, 6)
+    assert tensors["w"].dtype == torch.float32
+    torch.testing.assert_close(tensors["w"], expected)
+    for dtype, found in ((torch.float16, torch.float32), (torch.float64, torch.float64)):
+        write_factored(tmp_path / "g.safetensors", core.to(dtype), [15, 6], _0=first, _2=last)
+        whole = read_weights(tmp_path / "g.safetensors")[0]["w"]
+        assert whole.dtype == found
+        torch.testing.assert_close(whole.float(), expected, rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("shape", "factors"),
+    [
+        ([5, 3], {}),  # as many numbers as the product has not
+        ([5, 2, 1, 4], {"_0": torch.ones(5, 3)}),  # a factor for another core
+        ([1, 3, 4], {"_0": torch.ones(1, 2)}),  # an axis that grows by its core
+        ([2, 3, 4], {"_0": torch.full((2, 2), 1e30), "_1": torch.full((3, 3), 1e30)}),  # infinite
+        ("ab", {}),
+        (None, {}),
+        ([2**20, 3, 2**20], {"_0": torch.ones(2**20, 2), "_2": torch.ones(2**20, 4)}),  # 12 TB
+    ],
+)
+def test_factors_that_do_not_fit_are_refused(tmp_path, shape, factors):
+    write_factored(tmp_path / "f.safetensors", torch.ones(2, 3, 4), shape, **factors)
+    with pytest.raises(DataError, match=r"f\.safetensors: factored"):
+        read_weights(tmp_path / "f.safetensors")
+
+
+def test_a_header_of_factors_that_is_none_is_refused(tmp_path):
+    for found in ([1], "x", {"w": [1]}, {"w": {}}):
+        write_weights(tmp_path / "f.safetensors", {"v": torch.ones(2)}, {"factored": found})
+        with pytest.raises(DataError, match=r"f\.safetensors: factored"):
+            read_weights(tmp_path / "f.safetensors")

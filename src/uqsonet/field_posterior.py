@@ -16,7 +16,7 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.named_fields import NamedField
 from uqsonet.posterior import MOMENT_SAMPLES, MOMENT_SEED, PointPosterior, Posterior, spread
-from uqsonet.sensors import AXES, SensorSets, field_number
+from uqsonet.sensors import AXES, SensorSets, field_number, real_numbers
 
 if TYPE_CHECKING:
     from uqsonet.emulator import Emulator
@@ -127,13 +127,8 @@ class FieldPosterior:
                     f"points: no column {lacking[0]!r}; there are {', '.join(there)}"
                 )
             points = points[wanted].to_numpy()  # type: ignore[index]
-        try:
-            found = torch.as_tensor(
-                np.asarray(points) if not isinstance(points, Tensor) else points
-            )
-            found = found.detach().cpu().double()
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ObservationError(f"points must be a numeric array ({error})") from None
+        plain = points.detach() if isinstance(points, Tensor) else points
+        found = real_numbers(plain, "points")
         found = found[:, None] if found.ndim == 1 and domain.dim == 1 else found
         if found.ndim != 2 or found.shape[1] != domain.dim:
             raise ObservationError(
@@ -415,8 +410,8 @@ def _generator(seed: object) -> torch.Generator:
         return seed
     if isinstance(seed, np.random.Generator):
         seed = int(seed.integers(2**62))
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ObservationError(f"seed must be a whole number, 0 or more, found {seed!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**62:
+        raise ObservationError(f"seed must be a whole number from 0 to 2^62, found {seed!r}")
     return torch.Generator().manual_seed(int(seed) + MOMENT_SEED)
 
 

@@ -29,9 +29,10 @@ from uqsonet.calibration import Calibration
 from uqsonet.card import limits
 from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, TrainingConfig
 from uqsonet.data import Functions
+from uqsonet.devices import require_device
 from uqsonet.domains import join
 from uqsonet.emulator import Emulator, Operator
-from uqsonet.errors import ConfigError
+from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Field, Observations
 from uqsonet.metrics import gaussian_crps
 from uqsonet.models.base import OperatorModel
@@ -41,7 +42,7 @@ from uqsonet.named_fields import NamedField
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import spread
 from uqsonet.runs import Runs, may_log, named_fields, rows_of
-from uqsonet.scoring import score_rows
+from uqsonet.scoring import counts_or_places, score_rows
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.files import array_digest
 from uqsonet.storage.weights import read_weights, write_weights
@@ -320,30 +321,13 @@ def _output_modes(functions: Functions) -> int:
 
 def _plan(data: _Data, sensors: object, noise_std: float) -> SensorPlan:
     """Return the plan for what a user said about sensors (`fit`)."""
-    if not (math.isfinite(noise_std) and noise_std >= 0):
-        raise ConfigError(f"noise_std must be finite and not negative, found {noise_std}")
     points = data.fields.input.grid.size
     if sensors is None:
-        counts = sorted({min(m, points) for m in COUNTS})
-        return SensorPlan(tuple(counts), None, noise_std)
-    found = np.atleast_1d(np.asarray(sensors))
-    if found.ndim == 1 and found.dtype.kind in "iu":
-        wrong = [int(m) for m in found if not 1 <= m <= points]
-        if wrong:
-            raise ConfigError(f"sensors: counts must be from 1 to {points}, found {wrong[0]}")
-        return SensorPlan(tuple(sorted({int(m) for m in found})), None, noise_std)
-    if len(data.inputs) > 1:
-        raise ConfigError("sensors: places need a single input field; give counts instead")
-    places = torch.as_tensor(found, dtype=torch.float64)
-    domain = data.inputs[0].domain
-    places = places[:, None] if places.ndim == 1 else places
-    if places.ndim != 2 or places.shape[1] != domain.dim:
-        raise ConfigError(
-            f"sensors: counts, or places of shape (m, {domain.dim}), expected; "
-            f"found {tuple(found.shape)}"
-        )
-    domain.require_inside(places)
-    nearest = torch.cdist(places, domain.points()).argmin(1).unique()
+        sensors = [min(m, points) for m in COUNTS]
+    found = counts_or_places(sensors, data.inputs, points)
+    if isinstance(found, list):
+        return SensorPlan(tuple(found), None, noise_std)
+    nearest = torch.cdist(found, data.inputs[0].domain.points()).argmin(1).unique()
     return SensorPlan((len(nearest),), nearest, noise_std)
 
 
@@ -397,9 +381,14 @@ def fit(
     TrainingError
         If training fails or is stopped.
     """
+    if not isinstance(runs, Runs):
+        raise DataError(f"runs must be uqsonet.Runs, found {type(runs).__name__}")
     runs.require_enough()
-    if not (math.isfinite(minutes) and minutes >= 0):
-        raise ConfigError(f"minutes must be finite and not negative, found {minutes}")
+    for name, value in (("minutes", minutes), ("noise_std", noise_std)):
+        number = isinstance(value, int | float | np.number)
+        if not (number and math.isfinite(value) and value >= 0):
+            raise ConfigError(f"{name} must be finite and not negative, found {value!r}")
+    require_device(device)
     split = split_runs(len(runs), seed)
     chosen, tried = _choose_linear(runs, split, sensors, noise_std, seed)
     data, plan, held_out, candidate = chosen

@@ -109,6 +109,10 @@ class FieldRuns:
                 f"{name}: values must have shape (runs, points) or (runs, points along each of "
                 f"up to three axes), found {array.shape}"
             )
+        if 0 in array.shape:
+            raise DataError(f"{name}: no runs or no points, found shape {array.shape}")
+        if missing not in ("error", "drop", "fill"):
+            raise DataError(f"{name}: missing={missing!r}; there are error, drop and fill")
         domain, array = _domain(points, array, periodic, name)
         array = array.reshape(len(array), -1)
         if transform is not None and transform not in ("identity", "log"):
@@ -117,10 +121,13 @@ class FieldRuns:
         if transform == "log" and not (array[kept] > 0).all():
             low = float(array[kept].min())
             raise DataError(f"{name}: values must be positive under log, found {low:g}")
-        spread = array[kept].std() if kept.any() else 0.0
-        if not spread > 1e-12 * np.abs(array[kept]).max(initial=0.0):
-            found = f", always {array[kept][0, 0]:g}" if kept.any() else ""
-            raise DataError(f"{name}: constant over all runs and points{found}: nothing to learn")
+        if not kept.any():
+            raise DataError(f"{name}: none of {len(kept)} runs is complete")
+        if not array[kept].std() > 1e-12 * np.abs(array[kept]).max():
+            raise DataError(
+                f"{name}: constant over all runs and points, always {array[kept][0, 0]:g}: "
+                "nothing to learn"
+            )
         return cls(array, domain, transform, units, None if kept.all() else kept)
 
     @classmethod
@@ -147,9 +154,13 @@ class FieldRuns:
             As for `of`.
         """
         clouds, rows = [], []
-        for number, (points, values) in enumerate(runs):
-            x = np.asarray(points, dtype=np.float64)
-            y = np.asarray(values, dtype=np.float64)
+        for number, one in enumerate(runs):
+            try:
+                x, y = (np.asarray(part, dtype=np.float64) for part in one)
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"{name}, run {number}: no pair of numeric points and values ({error})"
+                ) from None
             x = x[:, None] if x.ndim == 1 else x
             if y.shape != x.shape[:1]:
                 raise DataError(f"{name}, run {number}: {x.shape[0]} points, values {y.shape}")
@@ -164,6 +175,20 @@ class FieldRuns:
             raise DataError(f"{name}: no runs")
         common = clouds[0] if onto is None else _points_of(onto, name)
         target = common.points()
+        for number, cloud in enumerate(clouds):
+            if cloud.dim != common.dim:
+                raise DataError(
+                    f"{name}, run {number}: points have {cloud.dim} coordinates, the common ones "
+                    f"{common.dim}"
+                )
+            low, high = (torch.tensor(e, dtype=torch.float64) for e in (cloud.lower, cloud.upper))
+            outside = ((target - high).maximum(low - target) > 0.25 * (high - low)).any(1)
+            if bool(outside.any()):
+                raise DataError(
+                    f"{name}, run {number}: has no points near {target[outside][0].tolist()}, to "
+                    f"which it should be interpolated; its points go from {list(cloud.lower)} to "
+                    f"{list(cloud.upper)}"
+                )
         values = [cloud.interpolate(y, target)[:, 0] for cloud, y in zip(clouds, rows, strict=True)]
         errors = [_left_out_error(c, y) for c, y in zip(clouds[:20], rows[:20], strict=True)]
         found = cls.of(torch.stack(values).numpy(), common, transform, units, name=name)
@@ -253,8 +278,15 @@ def _on_axes(
         if not np.isfinite(axis).all():
             raise DataError(f"{name}: axis {k} has values that are not finite")
         steps = np.diff(axis)
-        if len(axis) < 2 or not ((steps > 0).all() or (steps < 0).all()):
-            raise DataError(f"{name}: axis {k} must rise or fall from point to point")
+        if len(axis) < 2:
+            raise DataError(f"{name}: axis {k} has 1 point, at least 2 are needed")
+        turns = np.flatnonzero(steps * np.sign(steps.sum() or 1) <= 0)
+        if len(turns):
+            first, second = axis[turns[0] : turns[0] + 2]
+            raise DataError(
+                f"{name}: axis {k} must rise or fall from point to point, found {second:g} after "
+                f"{first:g} at point {turns[0] + 1}"
+            )
         if steps[0] < 0:
             axes[k], values = axis[::-1], np.flip(values, k + 1)
     if all(map(_is_uniform, axes)):
@@ -320,6 +352,12 @@ class Runs:
     def __init__(
         self, inputs: Mapping[str, object], outputs: Mapping[str, object], name: str = "runs"
     ) -> None:
+        if not (isinstance(inputs, Mapping) and isinstance(outputs, Mapping)):
+            raise DataError(
+                "inputs and outputs must be mappings of field names to arrays, as in "
+                f"Runs({{'k': K}}, {{'u': U}}); found {type(inputs).__name__} and "
+                f"{type(outputs).__name__}"
+            )
         if not inputs or not outputs:
             raise DataError("runs need at least one input field and one output field")
         if both := sorted(set(inputs) & set(outputs)):
@@ -422,9 +460,9 @@ def named_fields(
     for name, field in fields.items():
         transform = Transform((transforms or {}).get(name) or field.transform or "identity")
         rows = RowBlocks.of(torch.from_numpy(field.values))
-        _, std = column_moments(rows.map(lambda v, t=transform: t.forward(v.double())))
+        mean, std = column_moments(rows.map(lambda v, t=transform: t.forward(v.double())))
         scale = float(std.square().mean().sqrt())
-        if not scale > 0:
+        if not scale > 1e-7 * float(mean.abs().max()):  # the rounding of stored values
             raise DataError(f"{name}: the same in all runs: nothing to learn")
         low, high = float(field.values.min()), float(field.values.max())
         found.append(NamedField(name, field.domain, transform, scale, field.units, low, high))

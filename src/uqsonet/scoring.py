@@ -20,6 +20,7 @@ from uqsonet.sensors import SensorSets
 if TYPE_CHECKING:
     from uqsonet.emulator import Emulator
     from uqsonet.field_posterior import FieldPosterior
+    from uqsonet.named_fields import NamedField
     from uqsonet.runs import Runs
 
 LEVELS = (0.5, 0.8, 0.9)
@@ -259,6 +260,49 @@ def _inside(domain: Any, x: Tensor) -> Tensor:
     return ((x >= lower - slack) & (x <= upper + slack)).all(-1)
 
 
+def counts_or_places(
+    sensors: object, fields: Sequence[NamedField], points: int
+) -> list[int] | Tensor:
+    """Return what a user said about sensors: numbers of them, or places (m, d).
+
+    Parameters
+    ----------
+    sensors : int, sequence of int, or array (m, d)
+    fields : sequence of NamedField
+        The inputs.
+    points : int
+        Where sensors may stand, at most.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither, or a number is out of range.
+    ObservationError
+        If a place is outside the domain.
+    """
+    try:
+        found = np.atleast_1d(np.asarray(sensors))
+        found = found if found.dtype.kind in "iu" else found.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"sensors: counts or places expected ({error})") from None
+    if found.ndim == 1 and found.dtype.kind in "iu":
+        counts = sorted({int(m) for m in found})
+        if wrong := [m for m in counts if not 1 <= m <= points]:
+            raise ConfigError(f"sensors: counts must be from 1 to {points}, found {wrong[0]}")
+        return counts
+    if len(fields) > 1:
+        raise ConfigError("sensors: places need a single input field; give counts instead")
+    domain, places = fields[0].domain, torch.from_numpy(found).double()
+    places = places[:, None] if places.ndim == 1 else places
+    if places.ndim != 2 or places.shape[1] != domain.dim or not len(places):
+        raise ConfigError(
+            f"sensors: counts, or places of shape (m, {domain.dim}), expected; "
+            f"found {tuple(found.shape)}"
+        )
+    domain.require_inside(places)
+    return places
+
+
 def _layouts(
     emulator: Emulator, held_out: _HeldOut, sensors: object, seed: int, runs: int
 ) -> Iterator[tuple[int, list[tuple[Tensor, Tensor]]]]:
@@ -266,11 +310,9 @@ def _layouts(
     size = held_out.places.values.shape[1]
     if sensors is None:
         sensors = emulator.card.get("recipe", {}).get("sensors") or [3, 10, 30]
-    found = np.atleast_1d(np.asarray(sensors))
-    if found.ndim == 1 and found.dtype.kind in "iu":
-        for count in sorted({int(m) for m in found}):
-            if not 1 <= count <= size:
-                raise ConfigError(f"sensors: counts must be from 1 to {size}, found {count}")
+    found = counts_or_places(sensors, emulator.inputs, size)
+    if isinstance(found, list):
+        for count in found:
             generator = numpy_generator(seed, "scores", "layouts", count)
             pairs = []
             for part in torch.arange(runs).tensor_split(min(LAYOUTS, runs)):
@@ -278,15 +320,8 @@ def _layouts(
                 pairs.append((part, torch.from_numpy(drawn)))
             yield count, pairs
         return
-    if len(emulator.inputs) > 1:
-        raise ConfigError("sensors: places need a single input field; give counts instead")
-    places = torch.as_tensor(found, dtype=torch.float64)
-    places = places[:, None] if places.ndim == 1 else places
-    dim = emulator.inputs[0].domain.dim
-    if places.ndim != 2 or places.shape[1] != dim:
-        raise ConfigError(f"sensors: counts or places (m, {dim}), found {tuple(found.shape)}")
-    points = held_out.places.locations[0, :, :dim]
-    nearest = torch.cdist(places, points).argmin(1).unique()
+    points = held_out.places.locations[0, :, : found.shape[1]]
+    nearest = torch.cdist(found, points).argmin(1).unique()
     yield len(nearest), [(torch.arange(runs), nearest)]
 
 
@@ -303,6 +338,8 @@ def score(
 
     Parameters are those of `Emulator.validate`; without `conformal` only plain bands are counted.
     """
+    if not (hasattr(held_out, "inputs") and len(held_out)):
+        raise DataError(f"held_out must be uqsonet.Runs, at least one; found {held_out!r:.60}")
     noise = float(emulator.noise_std or 0.0) if noise_std is None else float(noise_std)
     if not (math.isfinite(noise) and noise >= 0):
         raise ObservationError(f"noise_std must be finite and not negative, found {noise}")

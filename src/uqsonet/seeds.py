@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from uqsonet.errors import ConfigError
+
 if TYPE_CHECKING:
     import torch
 
@@ -32,7 +34,14 @@ def seed_sequence(root: int, *path: str | int) -> np.random.SeedSequence:
         The configured root seed.
     path : str or int
         Problem, split, purpose, shard or trial: from the general to the special.
+
+    Raises
+    ------
+    ConfigError
+        If the seed is no whole number, or negative.
     """
+    if isinstance(root, bool) or not isinstance(root, int | np.integer) or root < 0:
+        raise ConfigError(f"seed must be a whole number, 0 or more, found {root!r}")
     return np.random.SeedSequence(root, spawn_key=tuple(_word(key) for key in path))
 
 

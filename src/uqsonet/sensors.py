@@ -101,6 +101,10 @@ def read_sensors(
     kind = "torch" if isinstance(values, Tensor) or isinstance(sensors, Tensor) else "numpy"
     if any(isinstance(part, Tensor) for part in _arrays(named)):
         kind = "torch"
+    if named and (sensors is not None or values is not None):
+        raise ObservationError("give sensors by field name or as one table, not both")
+    if mask is not None and (sensors is None or values is None):
+        raise ObservationError("a mask goes with arrays of locations and values")
     if sensors is not None and values is not None:
         if len(fields) > 1:
             names = ", ".join(f.name for f in fields)
@@ -110,8 +114,6 @@ def read_sensors(
         return _from_arrays(fields, 0, sensors, values, mask, noise_std, kind)
     if values is not None:
         raise ObservationError("values without locations")
-    if named and sensors is not None:
-        raise ObservationError("give sensors by field name or as one table, not both")
     if named:
         sets = [_one_field(fields, name, value, noise_std, kind) for name, value in named.items()]
         return _side_by_side(sets)
@@ -120,11 +122,15 @@ def read_sensors(
     if isinstance(sensors, str | Path):
         return _from_table(fields, _read_csv(Path(sensors)), str(sensors), noise_std)
     if hasattr(sensors, "columns") and hasattr(sensors, "to_numpy"):
+        names = [str(name) for name in sensors.columns]  # type: ignore[attr-defined]
+        if len(set(names)) < len(names):
+            twice = max(names, key=names.count)
+            raise ObservationError(f"the DataFrame: column {twice!r} appears twice")
         frame = {str(name): list(sensors[name]) for name in sensors.columns}  # type: ignore[index]
         return _from_table(fields, frame, "the DataFrame", noise_std)
     if isinstance(sensors, Mapping):
         if set(map(str, sensors)) & {"value", *AXES}:
-            table = {str(name): list(column) for name, column in sensors.items()}
+            table = {str(name): np.atleast_1d(column).tolist() for name, column in sensors.items()}  # type: ignore[call-overload]
             return _from_table(fields, table, "the table", noise_std)
         return read_sensors(fields, noise_std=noise_std, named=sensors)
     if isinstance(sensors, tuple) and len(sensors) in (2, 3):
@@ -137,9 +143,11 @@ def read_sensors(
     if isinstance(sensors, Sequence) and not isinstance(sensors, str) and len(sensors):
         found = [read_sensors(fields, one, noise_std=noise_std) for one in sensors]
         return _stacked(found)
+    plain = isinstance(sensors, float | int | np.ndarray | Tensor)
+    lacking = ": are the values missing?" if plain else ""
     raise ObservationError(
         "sensors must be a table (DataFrame, CSV file, mapping of columns), (locations, values"
-        f"[, noise_std]), or a list of sets; found {type(sensors).__name__}"
+        f"[, noise_std]), or a list of sets; found {type(sensors).__name__}{lacking}"
     )
 
 
@@ -158,7 +166,7 @@ def field_number(fields: Sequence[NamedField], name: str, what: str = "field") -
     ObservationError
         With the names that there are, and the nearest.
     """
-    names = [field.name for field in fields]
+    names, name = [field.name for field in fields], str(name)
     if name in names:
         return names.index(name)
     near = difflib.get_close_matches(name, names, 1)
@@ -182,7 +190,14 @@ def _one_field(
     return _from_arrays(fields, number, value[0], value[1], None, level, kind)
 
 
-def _numbers(value: object, what: str) -> Tensor:
+def real_numbers(value: object, what: str) -> Tensor:
+    """Return an array of a caller's as float64; `what` names it in messages.
+
+    Raises
+    ------
+    ObservationError
+        If it is not numeric or not real, or a tensor that asks for gradients.
+    """
     if isinstance(value, Tensor):
         if value.requires_grad:
             raise ObservationError(
@@ -191,11 +206,12 @@ def _numbers(value: object, what: str) -> Tensor:
         value = value.cpu()
     try:
         array = np.asarray(value)
-        if array.dtype.kind == "c":
-            raise ObservationError(f"{what} must be real numbers, found complex ones")
-        return torch.from_numpy(np.array(array, dtype=np.float64))
+        real = None if array.dtype.kind == "c" else np.array(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ObservationError(f"{what} must be a numeric array ({error})") from None
+    if real is None:
+        raise ObservationError(f"{what} must be real numbers, found complex ones")
+    return torch.from_numpy(real)
 
 
 def _from_arrays(
@@ -209,7 +225,7 @@ def _from_arrays(
 ) -> SensorSets:
     field = fields[number]
     dim = field.domain.dim
-    x, y = _numbers(locations, "locations"), _numbers(values, "values")
+    x, y = real_numbers(locations, "locations"), real_numbers(values, "values")
     if y.ndim == 0:
         y = y[None]
     x = x.reshape(-1, dim) if x.ndim < 2 and (dim == 1 or x.numel() in (0, dim)) else x
@@ -225,7 +241,10 @@ def _from_arrays(
         )
     m = torch.ones_like(y, dtype=torch.bool)
     if mask is not None:
-        m = torch.as_tensor(mask)
+        try:
+            m = torch.as_tensor(mask)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ObservationError(f"mask must be boolean ({error})") from None
         m = m[None] if single and m.ndim == 1 else m
         if m.dtype != torch.bool:
             raise ObservationError(f"mask must be boolean, found {m.dtype}")
@@ -243,7 +262,7 @@ def _from_arrays(
 def _noise(noise_std: object, y: Tensor) -> Tensor:
     if noise_std is None:
         return torch.full_like(y, torch.nan)
-    noise = _numbers(noise_std, "noise_std")
+    noise = real_numbers(noise_std, "noise_std")
     if bool(noise.isnan().any()):
         raise ObservationError("noise_std must be finite and not negative, found nan")
     try:
@@ -260,14 +279,19 @@ def _read_csv(path: Path) -> dict[str, list[str]]:
         raise DataError(f"{path}: no such file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            if not first.strip():
+            lines = (line for line in file if line.strip() and not line.startswith("#"))
+            first = next(lines, "")
+            if not first:
                 raise DataError(f"{path}: empty; a header such as x,y,value is needed")
             delimiter = max(",;\t", key=first.count)
-            names = [name.strip() for name in first.strip().split(delimiter)]
+            names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
+            if not set(names) & set(COLUMNS) and all(map(_is_number, names)):
+                raise DataError(
+                    f"{path}: no header; the first line must name columns, as x,y,value"
+                )
             rows = []
-            for row in csv.reader(file, delimiter=delimiter):
-                if not any(cell.strip() for cell in row) or row[0].startswith("#"):
+            for row in csv.reader(lines, delimiter=delimiter):
+                if not any(cell.strip() for cell in row):
                     continue
                 if len(rows) >= MOST_ROWS:
                     raise DataError(f"{path}: more than {MOST_ROWS} rows")
@@ -286,6 +310,14 @@ def _read_csv(path: Path) -> dict[str, list[str]]:
     return {name: [row[k] for row in rows] for k, name in enumerate(names)}
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _from_table(
     fields: Sequence[NamedField], table: Mapping[str, Sequence[object]], where: str, noise: object
 ) -> SensorSets:
@@ -299,7 +331,12 @@ def _from_table(
             )
     size = len(next(iter(table.values()), []))
     if "value" not in table:
-        raise ObservationError(f"{where}: no column 'value'; there are {', '.join(table)}")
+        raise ObservationError(
+            f"{where}: no column 'value'; there are {', '.join(table) or 'no columns'}"
+        )
+    if lengths := {k: len(column) for k, column in table.items() if len(column) != size}:
+        name, found = next(iter(lengths.items()))
+        raise ObservationError(f"{where}: column {name!r} has {found} rows, others {size}")
     if size == 0:
         raise ObservationError(f"{where}: no rows")
     if "field" in table:

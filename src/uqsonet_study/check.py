@@ -12,7 +12,7 @@ from pathlib import Path
 from uqsonet.data import SPLITS, load_functions
 from uqsonet.errors import DataError, UQSONetError
 from uqsonet.models.weights import load
-from uqsonet.reference.files import load_reference
+from uqsonet.reference.files import load_sets
 from uqsonet.storage.reading import ArrayFile, array_kind
 from uqsonet.storage.weights import read_weights
 from uqsonet_study.layouts import load_layouts
@@ -36,7 +36,7 @@ def _check_arrays(path: Path) -> None:
                 for _ in file.blocks(name):
                     pass
     elif kind == "reference":
-        load_reference(path)
+        load_sets(path)
     else:
         raise DataError(f"{path}: unknown kind {kind!r}")
 

@@ -113,6 +113,23 @@ def publish(
 
 
 @app.command()
+def ship(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders with trainings: results, published.")
+    ],
+    config: Annotated[Path, typer.Option(help="Their experiments.")] = Path("config.yaml"),
+    published: Annotated[Path, typer.Option(help="Where the scores are.")] = Path("published"),
+    out: Annotated[Path, typer.Option(help="The library's weights.")] = Path("src/uqsonet/weights"),
+) -> None:
+    """Write small weights with cards, for the library, of the operators trained in some folders."""
+    from uqsonet_study.ship import ship as write
+
+    with clear_errors():
+        done = write(read_config([config]), folders, published, out)
+    print("\n".join(f"{out / name}.safetensors" for name in done))
+
+
+@app.command()
 def readme(
     folder: Annotated[Path, typer.Argument(help="The published folder.")] = Path("published"),
     root: Annotated[Path, typer.Argument(help="Where README.md and docs are.")] = Path(),

@@ -18,15 +18,17 @@ from uqsonet.baselines import build_baseline
 from uqsonet.data import Functions
 from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.posterior import moments_of
-from uqsonet.problems import get_problem
+from uqsonet.problems import get_problem, problem_names
 from uqsonet.reference.directions import Directions
 from uqsonet.reference.sampling import control_samples
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler
-from uqsonet_study.config import Config, Evaluation, EvaluationConfig
+from uqsonet_study.config import Config, Evaluation, EvaluationConfig, ProblemConfig
 from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.own_data import training_functions
 from uqsonet_study.pipeline import UNTRAINED, Plan
+from uqsonet_study.training import within_data
 
 CLOSED_FORM_SECONDS = 0.1
 """Exact moments of one set on 101 x 101 points."""
@@ -66,6 +68,19 @@ def _timed(action: Callable[[], object], repeats: int = 3) -> float:
     return best
 
 
+def _functions_of(config: Config, problem: str) -> Functions:
+    """Return training pairs of own data, or what stands for those of another problem."""
+    own = config.problems[problem]
+    if own.data is None:
+        return _some_functions(problem)
+    return _some_own_functions(problem, own, config.seed)
+
+
+@cache
+def _some_own_functions(problem: str, own: ProblemConfig, seed: int) -> Functions:
+    return training_functions(problem, own, seed, SAMPLE)
+
+
 @cache
 def _some_functions(problem_name: str) -> Functions:
     """Return inputs of the problem with outputs of the right shape: timing needs no solutions."""
@@ -86,12 +101,12 @@ def _training_step(
     """Return seconds of one training step of one trial, and of fitting constants to one pair."""
     chosen = config.cases[case]
     settings = config.method_of(case, method).training
-    settings = settings.model_copy(update={"batch_size": min(settings.batch_size, SAMPLE)})
+    data = _functions_of(config, chosen.problem)
+    settings = settings.model_copy(update={"batch_size": min(settings.batch_size, data.size)})
     if settings.protocol == "fixed_batches":
         settings = settings.model_copy(update={"protocol": "redraw"})
-    data = _some_functions(chosen.problem)
     with torch.no_grad():
-        fitting = _timed(lambda: model.fit_constants(data), 2) / SAMPLE
+        fitting = _timed(lambda: model.fit_constants(data), 2) / data.size
     layouts = {
         m: torch.from_numpy(
             uniform_layouts(
@@ -130,17 +145,18 @@ def _posterior_sample(model: OperatorModel, case: str, config: Config) -> float:
 
 @cache
 def _pair_seconds(problem_name: str) -> float:
-    """Return seconds to draw and solve one pair."""
+    """Return seconds to draw and solve one pair; none where pairs are a user's own."""
+    if problem_name not in problem_names():
+        return 0.0
     problem = get_problem(problem_name)
     generator = numpy_generator(0, problem_name, "estimate")
     return _timed(lambda: problem.sample(generator, problem.block)) / problem.block
 
 
 @cache
-def _cokriging_seconds(problem_name: str) -> float:
+def _cokriging_seconds(data: Functions) -> float:
     """Return seconds to fit the linear baseline to one pair."""
-    data = _some_functions(problem_name)
-    return _timed(lambda: build_baseline("cokriging", data, 0.0), 2) / SAMPLE
+    return _timed(lambda: build_baseline("cokriging", data, 0.0), 2) / data.size
 
 
 @cache
@@ -152,6 +168,8 @@ def _sources_seconds(problem_name: str) -> float:
 
 def _reference_seconds(problem_name: str, evaluation: EvaluationConfig, sets: int) -> float:
     """Return seconds of the reference posteriors of an evaluation, by its estimator."""
+    if evaluation.estimator == "none":
+        return 0.0
     problem, samples = get_problem(problem_name), evaluation.reference_samples
     if evaluation.estimator == "monte_carlo":
         exact = WASSERSTEIN_SECONDS * (min(samples, 1000) / 1000) ** 2
@@ -191,8 +209,9 @@ class Meter:
 
     def _model(self, case: str, method: str) -> OperatorModel:
         chosen = self.config.cases[case]
-        network = self.config.method_of(case, method).network
-        return build_model(method, get_problem(chosen.problem).fields, network, chosen.noise_std)
+        data = _functions_of(self.config, chosen.problem)
+        network = within_data(self.config.method_of(case, method), data).network
+        return build_model(method, data.fields, network, chosen.noise_std)
 
     def step(self, case: str, method: str) -> tuple[float, float]:
         """Return seconds of one training step, and of fitting constants to one pair."""
@@ -253,7 +272,8 @@ def estimate(config: Config, root: Path) -> list[Cost]:
         for label in case.evaluations:
             evaluation = config.evaluation_of(case.name, label)
             sets = evaluation.sets * len(case.sensors.counts)
-            points = len(get_problem(case.problem).training_grid()[1])
+            pairs_of = _functions_of(config, case.problem)
+            points = pairs_of.u_rows.shape[1]
             score = SCORE_SECONDS[0] + SCORE_SECONDS[1] * points
             score += evaluation.wasserstein * WASSERSTEIN_SECONDS
             for job in plan.evaluations(case.name, label):
@@ -261,7 +281,7 @@ def estimate(config: Config, root: Path) -> list[Cost]:
                 for scored in job.parameters["models"]:
                     method = scored["method"]
                     if method == UNTRAINED:
-                        spent += _cokriging_seconds(case.problem) * case.training + sets * score
+                        spent += _cokriging_seconds(pairs_of) * case.training + sets * score
                         continue
                     answer = meter.answer(case.name, method, evaluation.model_samples)
                     spent += sets * (score + answer) * scored["predictors"]

@@ -21,8 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.data import load_functions
+from uqsonet.domains import domain_as_dict
 from uqsonet.errors import ConfigError, DataError, ObservationError
-from uqsonet.fields import Grid
+from uqsonet.fields import Domain, Grid
 from uqsonet.problems import get_problem
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.arrays import write_arrays
@@ -120,12 +122,12 @@ def _whole(values: np.ndarray) -> np.ndarray:
     return np.where(np.isclose(values, nearest, rtol=1e-9, atol=0), nearest, values)
 
 
-def candidates(grid: Grid, margin: float) -> np.ndarray:
+def candidates(grid: Domain, margin: float) -> np.ndarray:
     """Return the grid points at which sensors may stand.
 
     Parameters
     ----------
-    grid : Grid
+    grid : Domain
     margin : float
         Least distance from the boundary of the box; points at that distance are in.
 
@@ -267,12 +269,14 @@ def regular_space_layouts(
 
 
 def _layouts(
-    grid: Grid, config: SensorsConfig, sensors: int, size: int, seed: int, *path: str | int
+    grid: Domain, config: SensorsConfig, sensors: int, size: int, seed: int, *path: str | int
 ) -> np.ndarray:
     """Return the layouts of one split and sensor count, shape (size, sensors)."""
     places = candidates(grid, config.margin)
     if config.layout == "uniform":
         return places[uniform_layouts(numpy_generator(seed, *path), len(places), sensors, size)]
+    if not isinstance(grid, Grid):
+        raise ConfigError("sensors.layout: regular_space needs a uniform grid; choose uniform")
 
     def block(generator: np.random.Generator) -> Iterator[np.ndarray]:
         distance = config.distances.get(sensors)
@@ -295,14 +299,24 @@ def _layouts(
 
 
 def generate_layouts(
-    problem: str, config: SensorsConfig, seed: int, validation: int, test: int, path: Path
+    problem: str,
+    config: SensorsConfig,
+    seed: int,
+    validation: int,
+    test: int,
+    path: Path,
+    functions: Path | None = None,
 ) -> None:
     """Pregenerate layouts for training, validation and test and store them.
 
     Arrays ``<split>/<m>`` hold indices of grid points, shape (layouts, m). Each split and count
-    has its own stream, so a new count or a larger pool leaves the others unchanged.
+    has its own stream, so a new count or a larger pool leaves the others unchanged. The grid is
+    that of the problem, or of own data's file of functions.
     """
-    grid = get_problem(problem).grid
+    if functions is None:
+        grid: Domain = get_problem(problem).grid
+    else:
+        grid = load_functions(functions, "training").fields.input.grid
     sizes = {"training": config.pool, "validation": validation, "test": test}
     arrays = {
         f"{split}/{m}": [_layouts(grid, config, m, size, seed, problem, split, "sensors", m)]
@@ -310,6 +324,7 @@ def generate_layouts(
         for m in config.counts
     }
     meta = {"problem": problem, "seed": seed, "config": config.model_dump(mode="json")}
+    meta["grid"] = domain_as_dict(grid)
     write_arrays(path, "sensors", meta, arrays)
 
 

@@ -69,6 +69,8 @@ def compute_reference(
 ) -> None:
     """Compute and store the reference posteriors of one evaluation.
 
+    With ``estimator: none`` observation sets alone are stored.
+
     Parameters
     ----------
     functions, sensors : Path
@@ -92,25 +94,34 @@ def compute_reference(
         Draw a progress bar on a terminal.
     """
     data = load_functions(functions, split)
-    problem = get_problem(data.fields.name)
     layouts = load_layouts(sensors, split)
     kappa = data.kappa[: config.sets]
     observations = evaluation_observations(data.fields, kappa, layouts, noise_std, seed, split)
-    vectors = bures_basis(data.u, problem.grid.quadrature())
-    o = observations
-    laws = [
-        posterior_law(problem, o.locations[s], o.values[s], o.mask[s], noise_std)
-        for s in range(len(o.values))
-    ]
     meta = {
-        "problem": problem.name,
-        "fields": problem.fields.as_dict(),
+        "problem": data.fields.name,
+        "fields": data.fields.as_dict(),
         "split": split,
         "evaluation": label,
         "noise_std": noise_std,
         "seed": seed,
         "config": config.model_dump(),
     }
+    sets = {
+        "locations": observations.locations,
+        "values": observations.values,
+        "mask": observations.mask,
+        "function": torch.arange(len(kappa)).repeat(len(layouts)),
+    }
+    if config.estimator == "none":
+        write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in sets.items()})
+        return
+    problem = get_problem(data.fields.name)
+    vectors = bures_basis(data.u, problem.grid.quadrature())
+    o = observations
+    laws = [
+        posterior_law(problem, o.locations[s], o.values[s], o.mask[s], noise_std)
+        for s in range(len(o.values))
+    ]
     folder = path.with_name(f".{path.name}.parts") if state is None else state
     seen = [array_digest(t.numpy()) for t in (vectors, o.locations, o.values, o.mask)]
     parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers, bar)
@@ -118,13 +129,7 @@ def compute_reference(
     estimate = _reduced if config.estimator == "reduced" else _monte_carlo
     rows = estimate(problem, vectors, laws, config, stream, parts)
     arrays = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
-    arrays |= {
-        "mode_vectors": vectors,
-        "locations": observations.locations,
-        "values": observations.values,
-        "mask": observations.mask,
-        "function": torch.arange(len(kappa)).repeat(len(layouts)),
-    }
+    arrays |= {"mode_vectors": vectors, **sets}
     write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in arrays.items()})
     parts.remove()
 

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from uqsonet.config import MethodConfig
-from uqsonet.data import load_functions
+import torch
+from torch import Tensor
+
+from uqsonet.config import KarhunenLoeveNetwork, MethodConfig
+from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
-from uqsonet.reference.files import load_reference
+from uqsonet.reference.files import Reference, load_sets
 from uqsonet.storage.files import file_digest, write_text
 from uqsonet.storage.weights import write_weights
 from uqsonet.training import loop
 from uqsonet.training.loop import RunOptions
 from uqsonet.training.trainer import TrialStack
-from uqsonet.training.validation import ReferenceValidator
+from uqsonet.training.validation import ReferenceValidator, TruthValidator, load_trial
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.layouts import load_layouts
 
@@ -86,19 +89,63 @@ def train(
     files = {
         name: file_digest(getattr(job, name)) for name in ("functions", "sensors", "reference")
     }
-    reference, _, _ = load_reference(job.reference)
+    sets, _, _ = load_sets(job.reference)
+    held, kept = load_functions(job.functions, "validation"), data.fields.training_grid()[1]
+    validator = (
+        ReferenceValidator(sets, data.u_rows, kept)
+        if isinstance(sets, Reference)
+        else TruthValidator(sets, held.u[sets.function][:, kept], data.u_rows)
+    )
+    config = within_data(job.config, data)
+    stack = TrialStack(job.method, config, job.noise_std, job.trials, job.seed)
     trained = loop.train(
-        TrialStack(job.method, job.config, job.noise_std, job.trials, job.seed),
+        stack,
         data,
         load_layouts(job.sensors, "training"),
-        ReferenceValidator(reference, data.u_rows, data.fields.training_grid()[1]),
+        validator,
         state,
         RunOptions(jobs.device, jobs.checkpoint_minutes, bar),
         {"inputs": files, "code": job.code},
     )
-    write_weights(weights, trained.tensors, trained.meta)
+    tensors = trained.tensors
+    if getattr(config.network, "held_out_residuals", False):
+        tensors = _with_residuals(stack, tensors, data, held)
+    write_weights(weights, tensors, trained.meta)
     write_text(log, _as_csv(trained.history))
     state.unlink(missing_ok=True)
+
+
+def within_data(config: MethodConfig, data: Functions) -> MethodConfig:
+    """Return a method without more modes than own data have points and pairs."""
+    network = config.network
+    if not getattr(network, "held_out_residuals", False):
+        return config
+    assert isinstance(network, KarhunenLoeveNetwork)
+    inputs = min(network.input_modes, data.size - 1, data.kappa_rows.shape[1])
+    outputs = min(network.output_modes, data.size - 1, data.u_rows.shape[1])
+    sizes = {"input_modes": inputs, "output_modes": outputs}
+    return config.model_copy(update={"network": network.model_copy(update=sizes)})
+
+
+def _with_residuals(
+    stack: TrialStack, tensors: dict[str, Tensor], data: Functions, held: Functions
+) -> dict[str, Tensor]:
+    """Return weights whose law has what each trial leaves over of the validation functions.
+
+    The law of residuals differs from trial to trial, so it is stored like a parameter.
+    """
+    model: Any = stack.untrained(data.fields)
+    model.fit_constants(data)
+    kept = data.fields.training_grid()[1]
+    held = Functions(held.fields, "training", held.kappa, held.u[:, kept])
+    weights = {k.removeprefix("parameter/"): v for k, v in tensors.items()}
+    found: dict[str, list[Tensor]] = {}
+    for index in range(len(stack.trials)):
+        load_trial(model, weights, index)
+        for name in model.fit_held_out(held):
+            found.setdefault(name, []).append(model.state_dict()[name].clone())
+    others = {k: v for k, v in tensors.items() if k.removeprefix("buffer/") not in found}
+    return others | {f"parameter/{name}": torch.stack(trials) for name, trials in found.items()}
 
 
 def _as_csv(rows: list[dict[str, Any]]) -> str:

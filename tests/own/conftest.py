@@ -42,7 +42,7 @@ def closed_form(
 
 @dataclass(frozen=True)
 class Linear:
-    """Two fields that are linear in the same standard normals: 150 scattered points in the plane."""
+    """Two fields on 150 scattered points in the plane, linear in the same standard normals."""
 
     rank: int = 6
     noise: float = 0.0

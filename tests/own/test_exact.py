@@ -125,14 +125,12 @@ def test_two_input_fields(tmp_path: Path) -> None:
         y, *exact = drawn(rng, rows, noise, wanted)
         read = np.exp(y[:2])
         posterior = quiet(model, k=(line[at], read, noise[:2]), f=(plane[there], y[2:], noise[2:]))
-        lines = ["x,y,value,field,noise_std"]
-        lines += [f"{float(line[i, 0])!r},0,{v!r},k,{s!r}"
-                  for i, v, s in zip(at, read.tolist(), noise.tolist(), strict=False)]  # fmt: skip
-        lines += [f"{plane[i, 0]!r},{plane[i, 1]!r},{v!r},f,{s!r}"
-                  for i, v, s in zip(there, y[2:].tolist(), noise[2:].tolist(), strict=True)]  # fmt: skip
-        table.write_text(
-            "\n".join(line.replace("np.float64(", "").replace(")", "") for line in lines)
-        )
+        x = [*np.pad(line[at], [(0, 0), (0, 1)]).tolist(), *plane[there].tolist()]
+        columns = zip(x, [*read.tolist(), *y[2:].tolist()], "kkff", noise.tolist(), strict=True)
+        lines = [
+            f"{a!r},{b!r},{value!r},{name},{level!r}" for (a, b), value, name, level in columns
+        ]
+        table.write_text("\n".join(["x,y,value,field,noise_std", *lines]))
         from_table = quiet(model, table)
         np.testing.assert_allclose(from_table.mean(), posterior.mean(), atol=1e-10)
         np.testing.assert_allclose(from_table.std(), posterior.std(), atol=1e-10)

@@ -39,9 +39,9 @@ def test_layouts_figure_repeats_byte_by_byte(tmp_path: Path, problem: str) -> No
 def test_more_than_two_dimensions_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sensors = make_layouts(tmp_path, "toy_plane")
     cube = Grid((0.0,) * 3, (1.0,) * 3, (7, 9, 7))
     monkeypatch.setitem(vars(get_problem("toy_plane")), "grid", cube)
+    sensors = make_layouts(tmp_path, "toy_plane")
     with pytest.raises(DataError, match=r"sensors\.h5: .*one or two dimensions"):
         draw(make_config(), "e_1_layouts", {"sensors": [str(sensors)]})
 

@@ -29,4 +29,4 @@ def spec_of(rule):
 
 def input_of(rule, kind):
     """Return the files of one kind that a rule's jobs read."""
-    return lambda wildcards: found(rule)(wildcards).inputs[kind]
+    return lambda wildcards: found(rule)(wildcards).inputs.get(kind, [])

@@ -2,6 +2,8 @@
 
 
 rule sensors:
+    input:
+        functions=input_of("sensors", "functions"),
     output:
         f"{RESULTS}/sensors/{{name}}.h5",
     log:

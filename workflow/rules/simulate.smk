@@ -24,7 +24,10 @@ rule save_config:
 
 # Finished shards are not an output (Snakemake deletes outputs before a job runs), so an interrupted
 # generation continues where it stopped. The record says what this run took; nothing depends on it.
+# Own data are read instead of made: their file counts by its content, which is in the parameters.
 rule simulate:
+    input:
+        files=lambda w: ancient(input_of("simulate", "files")(w)),
     output:
         functions=f"{RESULTS}/simulate/{{problem}}.h5",
         record=f"{RESULTS}/simulate/{{problem}}.json",

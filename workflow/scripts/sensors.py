@@ -14,4 +14,5 @@ with job(snakemake) as spec:
         spec["validation"],
         spec["test"],
         Path(snakemake.output[0]),
+        functions=next(iter(map(Path, snakemake.input)), None),
     )

@@ -332,6 +332,28 @@ class KarhunenLoeveModel(OperatorModel):
         self.residuals.copy_(standardised_residuals(none, residuals, nothing))
         self.bases.input_remainder.fill_(input_remainder)
 
+    def fit_held_out(self, held: Functions) -> tuple[str, ...]:
+        """Take what the trained branch leaves over of pairs that it has not seen.
+
+        Parameters
+        ----------
+        held : Functions
+            Outputs on the training grid.
+
+        Returns
+        -------
+        tuple of str
+            Buffers that depend on the trained branch.
+        """
+        bases = self.bases
+        a, c = (torch.cat(part) for part in zip(*bases.coefficients(held), strict=True))
+        field = held.transformed_inputs().whole() - bases.input_mean
+        left = field - a @ bases.input_factor.double().T
+        with torch.no_grad():
+            residuals = c.float() - self.branch(a.float())
+        self.fit_residuals(residuals, float(left.square().mean().sqrt()))
+        return "residual_covariance", "residuals", "bases.input_remainder"
+
     def fit_constants(self, functions: Functions) -> None:
         """Set both bases, and the linear branch by least squares (training data only)."""
         self.bases.fit(functions, self.config.linear_skip)

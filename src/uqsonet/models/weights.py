@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from importlib import resources
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -16,13 +18,54 @@ from uqsonet.storage.files import Meta
 from uqsonet.storage.weights import read_weights
 
 
+def shipped() -> dict[str, Path]:
+    """Return the operators whose weights come with the package, by name."""
+    folder = Path(str(resources.files("uqsonet"))) / "weights"
+    return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
+
+
+def weight_path(name_or_path: Path | str) -> Path:
+    """Return the weight file that is meant.
+
+    Parameters
+    ----------
+    name_or_path : path or str
+        A weight file, a folder that holds exactly one, or the name of an operator that comes with
+        the package. What exists under that path comes first.
+
+    Raises
+    ------
+    DataError
+        If a folder does not hold exactly one weight file, or a name is neither a file nor an
+        operator of the package.
+    """
+    path, name = Path(name_or_path), str(name_or_path)
+    if path.is_dir():
+        files = sorted(path.glob("*.safetensors"))
+        if len(files) != 1:
+            raise DataError(f"{path}: holds {len(files)} weight files, name one of them")
+        return files[0]
+    known = shipped()
+    if path.exists() or path.suffix or path.name != name:
+        return path
+    if name not in known:
+        nearest = get_close_matches(name.lower().replace("-", "_"), known, 1, 0.4)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        there = ", ".join(known)
+        raise DataError(
+            f"{name!r} is no such file and no operator of the package; there are {there}{hint}"
+        )
+    return known[name]
+
+
 def load(path: Path | str, trial: int | None = None) -> OperatorModel:
     """Return a trained operator model, ready for `condition`.
 
     Parameters
     ----------
-    path : path
-        A weight file, or a folder that holds exactly one.
+    path : path or str
+        A weight file, a folder that holds exactly one, or the name of an operator that comes with
+        the package (`weight_path`).
     trial : int, optional
         Number of the trial in a stacked file; by default its first.
 
@@ -44,12 +87,9 @@ def read_model(
 
     Parameters and errors are those of `load`.
     """
-    path = Path(path)
-    if path.is_dir():
-        files = sorted(path.glob("*.safetensors"))
-        if len(files) != 1:
-            raise DataError(f"{path}: holds {len(files)} weight files, name one of them")
-        path = files[0]
+    if not isinstance(path, str | Path):
+        raise DataError(f"a path is needed, found {type(path).__name__}")
+    path = weight_path(path)
     tensors, meta = read_weights(path)
     try:
         config = MethodConfig.model_validate(meta["config"])

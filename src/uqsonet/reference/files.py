@@ -1,5 +1,6 @@
 """The reference file of an evaluation: observation sets with the posterior of u given each.
 
+Where nobody knows that posterior (own data), the file holds the observation sets alone.
 Stored are statistics, with a second value of each that tells their error, and samples only where
 the exact Wasserstein distance wants them.
 """
@@ -19,8 +20,8 @@ from uqsonet.storage.reading import ArrayFile
 
 
 @dataclass(frozen=True)
-class Reference:
-    """Observation sets of one evaluation with their reference posteriors.
+class ObservationSets:
+    """Observation sets of one evaluation.
 
     Attributes
     ----------
@@ -28,6 +29,18 @@ class Reference:
         S sets, ordered by sensor count; float64.
     function : Tensor, shape (S,)
         Index of the function observed in its split.
+    """
+
+    observations: Observations
+    function: Tensor
+
+
+@dataclass(frozen=True)
+class Reference(ObservationSets):
+    """Observation sets of one evaluation with their reference posteriors.
+
+    Attributes
+    ----------
     mean, std : Tensor, shape (S, n)
         On the full grid.
     repeat_mean, repeat_std : Tensor, shape (S, n)
@@ -44,8 +57,6 @@ class Reference:
         Exact W2 between the two independent draws.
     """
 
-    observations: Observations
-    function: Tensor
     mean: Tensor
     std: Tensor
     repeat_mean: Tensor
@@ -63,7 +74,18 @@ def load_reference(path: Path) -> tuple[Reference, OperatorFields, float]:
     Raises
     ------
     DataError
-        If the file is damaged, or lacks an array or a part of its header.
+        If the file is damaged, lacks an array or a part of its header, or has no posteriors.
+    """
+    found, operator_fields, noise_std = load_sets(path)
+    if not isinstance(found, Reference):
+        raise DataError(f"{path}: holds observation sets alone, no reference posteriors")
+    return found, operator_fields, noise_std
+
+
+def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
+    """Read a reference file, which is a `Reference` if it has posteriors.
+
+    Returns and errors are otherwise those of `load_reference`.
     """
     with ArrayFile(path, "reference") as file:
         operator_fields, noise_std = file.fields(), file.meta.get("noise_std")
@@ -71,11 +93,16 @@ def load_reference(path: Path) -> tuple[Reference, OperatorFields, float]:
     optional = {"samples", "floor_w2"}
     expected = {field.name for field in fields(Reference)} - {"observations"}
     expected |= {"locations", "values", "mask"}
+    sets_alone = {"locations", "values", "mask", "function"}
+    if set(data) == sets_alone:
+        expected = sets_alone
     if wrong := sorted((expected - optional - set(data)) | (set(data) - expected)):
         raise DataError(f"{path}: arrays {', '.join(wrong)} are missing or unknown")
     if not isinstance(noise_std, int | float):
         raise DataError(f"{path}: header cannot be read (noise_std is {noise_std!r})")
     observations = Observations(data.pop("locations"), data.pop("values"), data.pop("mask"))
+    if expected is sets_alone:
+        return ObservationSets(observations, data["function"]), operator_fields, float(noise_std)
     samples, floor = data.pop("samples", None), data.pop("floor_w2", None)
     reference = Reference(observations, samples=samples, floor_w2=floor, **data)
     return reference, operator_fields, float(noise_std)

@@ -1,9 +1,15 @@
-"""Weights: safetensors with a JSON header and a digest of both."""
+"""Weights: safetensors with a JSON header and a digest of both.
+
+A tensor may be stored factored (Tucker's form): a small core and one matrix for each axis, whose
+product it is. Smooth modes on a grid of two axes take a twentieth of the space. The header's
+`factored` maps the names of such tensors to their shapes; whoever reads a file gets whole tensors.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +22,9 @@ from uqsonet.storage.files import FORMAT, SCHEMA, Meta, array_digest, atomic_pat
 
 if TYPE_CHECKING:
     from torch import Tensor  # deferred: whoever reads no weights has no use for torch
+
+MOST_NUMBERS = 2**27
+"""Of a factored tensor: a short file must not ask for all of the memory."""
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
@@ -39,7 +48,7 @@ def _tensors_digest(tensors: Mapping[str, Tensor], meta: Meta) -> str:
 
 
 def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
-    """Return tensors and header of a weight file.
+    """Return tensors and header of a weight file, factored tensors multiplied out.
 
     Raises
     ------
@@ -76,4 +85,33 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
             raise DataError(f"{path}: tensor {name!r} holds a value that is not finite")
     if digest != _tensors_digest(tensors, meta):
         raise DataError(f"{path}: contents do not match their SHA-256 digest")
+    factored = meta.pop("factored", {})
+    try:
+        for name, shape in factored.items():
+            tensors[name] = _multiplied_out(tensors, name, shape)
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"{path}: factored tensors do not fit together ({error!r})") from None
     return tensors, meta
+
+
+def _multiplied_out(tensors: dict[str, Tensor], name: str, shape: list[int]) -> Tensor:
+    """Take ``name/core`` (k_0, k_1, ...) and factors ``name/i`` (n_i, k_i) out; return the product.
+
+    An axis without a factor stays as it is in the core. The product is reshaped to `shape`, in
+    double precision where the core is, else in single.
+    """
+    core = tensors.pop(f"{name}/core")
+    factors = [tensors.pop(f"{name}/{axis}", None) for axis in range(core.ndim)]
+    sizes = [k if f is None else len(f) for k, f in zip(core.shape, factors, strict=True)]
+    # An axis never grows by its core, so no product on the way is larger than the last one.
+    grown = any(n < k for n, k in zip(sizes, core.shape, strict=True))
+    if grown or math.prod(sizes) != math.prod(shape) or math.prod(sizes) > MOST_NUMBERS:
+        raise ValueError(f"{name}: {tuple(core.shape)} to {sizes}, shape {shape}")
+    product = core.double()
+    for factor in factors:  # each turn moves the first axis to the end: all of them, once round
+        turned = product.movedim(0, -1)
+        product = turned if factor is None else turned @ factor.double().T
+    found = product if core.dtype.itemsize == 8 else product.float()
+    if not bool(found.isfinite().all()):
+        raise ValueError(f"{name}: a product is not finite")
+    return found.reshape(shape)

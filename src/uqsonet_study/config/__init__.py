@@ -18,6 +18,7 @@ from uqsonet_study.config.experiments import (
     BASELINES,
     Case,
     ExperimentConfig,
+    OwnDataConfig,
     ProblemConfig,
     SweepConfig,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "MethodConfig",
     "Network",
     "NetworkTable",
+    "OwnDataConfig",
     "PosteriorFigure",
     "ProblemConfig",
     "ReferenceConfig",

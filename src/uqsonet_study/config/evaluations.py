@@ -18,15 +18,16 @@ class ReferenceConfig(Section):
     sets: int = Field(ge=1, description="Observation sets per sensor count.")
     reference_samples: int = Field(ge=2, description="Samples of the reference posterior.")
     wasserstein: bool = Field(default=False, description="Exact empirical W2 on stored samples.")
-    estimator: Literal["monte_carlo", "reduced"] = Field(
+    estimator: Literal["monte_carlo", "reduced", "none"] = Field(
         default="monte_carlo",
         description="`monte_carlo`: plain posterior samples, the paper's way. `reduced`: closed "
-        "form, Rao-Blackwellised or with a control variate, whichever the problem allows.",
+        "form, Rao-Blackwellised or with a control variate, whichever the problem allows. `none`: "
+        "observation sets alone, scored against true functions; own data always have it.",
     )
 
     @model_validator(mode="after")
     def _samples_for_distance(self) -> ReferenceConfig:
-        if self.wasserstein and self.estimator == "reduced":
+        if self.wasserstein and self.estimator != "monte_carlo":
             raise ValueError("wasserstein needs plain samples: estimator must be monte_carlo")
         return self
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from uqsonet.config import Name, Section
 from uqsonet_study.config.evaluations import Evaluation, TestEvaluation
@@ -24,8 +32,35 @@ NoiseStds = Annotated[
 Positive = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
+class OwnDataConfig(Section):
+    """Pairs of functions in a file, one input field and one output field."""
+
+    file: str = Field(min_length=1, description="Path from the folder where the run starts.")
+    input: str = Field(min_length=1, description="Name of the field that sensors read.")
+    output: str = Field(min_length=1, description="Name of the field that is wanted.")
+    transform: Literal["identity", "log"] = Field(
+        default="identity",
+        description="`log`: the logarithm of the (positive) input is taken as Gaussian, and noise "
+        "is relative.",
+    )
+    test_file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Its first rows are the test functions; null: the last rows of `file`.",
+    )
+
+    @property
+    def files(self) -> list[str]:
+        """All files that are read."""
+        return [self.file, *([] if self.test_file is None else [self.test_file])]
+
+
 class ProblemConfig(Section):
     """How much data one problem gets. Streams of the three splits never overlap."""
+
+    data: OwnDataConfig | None = Field(
+        default=None, description="Own data; null: the problem of that name makes its pairs."
+    )
 
     training: int = Field(
         ge=2, le=10_000_000, description="Training pairs that are made; experiments may use fewer."
@@ -35,6 +70,11 @@ class ProblemConfig(Section):
     shard: int = Field(
         default=1000, ge=1, le=100_000, description="Pairs per shard of generation (one seed each)."
     )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Parameters and records of the paper's problems are what they were before there was `data`.
+        return {key: value for key, value in dump(self).items() if value is not None}
 
 
 class SweepConfig(Section):

@@ -40,6 +40,10 @@ BY_REFERENCE: frozenset[ScoreMetric] = frozenset(
 """Scores of evaluation `paper`, whose references hold samples."""
 
 
+BY_LAW = ("errors", "bands", "ablation", "compare", "calibration", "spectra")
+"""Layouts that need reference posteriors."""
+
+
 class ErrorTable(Section):
     """Errors beside the paper's: tab:1d-pde-error and its like."""
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from uqsonet.config import MethodConfig, Name, Section
+from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, Name, Section, TrainingConfig
 
 
 class EnsembleConfig(Section):
@@ -27,3 +27,22 @@ AnyMethodConfig = Annotated[
     Annotated[MethodConfig, Tag("<trained>")] | Annotated[EnsembleConfig, Tag("<ensemble>")],
     Discriminator(_kind),
 ]
+
+
+def for_own_data(pairs: int) -> MethodConfig:
+    """Return the method `uqsonet` for own data without an entry in the recipe.
+
+    A training takes no more modes than its data have points and pairs.
+    """
+    return MethodConfig(
+        network=KarhunenLoeveNetwork(input_modes=64, output_modes=64, branch=[128]),
+        training=TrainingConfig(
+            iterations=1500,
+            max_passes=200,
+            batch_size=min(100, pairs),
+            learning_rate=5e-4,
+            schedule="cosine",
+            weight_decay=1e-2,
+            validate_every=250,
+        ),
+    )

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from uqsonet.config import MethodConfig, Name, Section
+from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, Name, Section
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.outputs import (
+    BY_LAW,
     AblationTable,
     CalibrationFigure,
     CompareFigure,
@@ -22,7 +23,7 @@ from uqsonet_study.config.outputs import (
     SpectraFigure,
     TableConfig,
 )
-from uqsonet_study.config.recipes import AnyMethodConfig, EnsembleConfig
+from uqsonet_study.config.recipes import AnyMethodConfig, EnsembleConfig, for_own_data
 from uqsonet_study.config.section import OutputName
 
 FULL, SMOKE = "full", "smoke"
@@ -121,10 +122,34 @@ class Config(Section):
         return found[0]
 
     def evaluation_of(self, case: str, label: Evaluation) -> EvaluationConfig:
-        """Return an evaluation with an experiment's own number of reference samples."""
-        found = self.evaluations[label]
-        samples = self.experiments[self.cases[case].experiment].reference_samples.get(label)
+        """Return an evaluation with what an experiment changes of it.
+
+        That is its own number of reference samples. Own data have no reference posterior at all.
+        """
+        found, experiment = self.evaluations[label], self.cases[case].experiment
+        if self.has_own_data(experiment):
+            return found.model_copy(update={"estimator": "none", "wasserstein": False})
+        samples = self.experiments[experiment].reference_samples.get(label)
         return found if samples is None else found.model_copy(update={"reference_samples": samples})
+
+    @property
+    def own_data(self) -> dict[str, ProblemConfig]:
+        """The selected problems whose pairs come from a user's file."""
+        names = dict.fromkeys(self.experiments[e].problem for e in self.selected)
+        return {n: self.problems[n] for n in names if self.problems[n].data is not None}
+
+    def has_own_data(self, experiment: str) -> bool:
+        """Return whether the pairs of an experiment come from a user's file."""
+        return self.problems[self.experiments[experiment].problem].data is not None
+
+    def has_reference(self, experiment: str) -> bool:
+        """Return whether posteriors of an experiment are compared with reference posteriors."""
+        used = (
+            self.evaluation_of(c.name, e)
+            for c in self.cases_of([experiment])
+            for e in c.evaluations
+        )
+        return all(found.estimator != "none" for found in used)
 
     def recipe_of(self, experiment: str) -> str:
         """Return the name of the recipe that an experiment uses."""
@@ -133,6 +158,13 @@ class Config(Section):
     def _entry(self, experiment: str, method: str) -> MethodConfig | EnsembleConfig:
         recipe, problem = self.recipe_of(experiment), self.experiments[experiment].problem
         found = self.recipes.get(recipe, {}).get(problem, {}).get(method)
+        own = self.has_own_data(experiment)
+        if found is None and own and method == "uqsonet":
+            found = for_own_data(self.problems[problem].training)
+        if own and isinstance(found, MethodConfig) and type(found.network) is KarhunenLoeveNetwork:
+            # Nobody knows a user's operator exactly: what is left over belongs to the band.
+            network = found.network.model_copy(update={"held_out_residuals": True})
+            found = found.model_copy(update={"network": network})
         if found is None:
             raise ValueError(
                 f"experiments.{experiment}: recipes.{recipe}.{problem} has no entry for {method!r}"
@@ -246,6 +278,12 @@ class Config(Section):
                 )
 
     def _check_output(self, where: str, output: TableConfig | FigureConfig) -> None:
+        without = [e for e in output.experiments if not self.has_reference(e)]
+        if without and output.layout in BY_LAW:
+            raise ValueError(
+                f"{where}: layout {output.layout} compares with reference posteriors, which "
+                f"{without} have not; layouts scores and posterior compare with true functions"
+            )
         if isinstance(output, ErrorTable):
             problems = {self.experiments[name].problem for name in output.experiments}
             if len(problems) > 1:

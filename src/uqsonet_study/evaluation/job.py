@@ -97,7 +97,7 @@ def evaluate(
             for name in BASELINES:
                 model = build_baseline(name, pairs, noise_std)
                 rows += _scored(model, targets, (name, 0, label), noise_std, seed)
-            for s in range(len(targets.reference.function)):
+            for s in range(len(targets.sets.function)):
                 head = _head(targets, ("reference", 0, label), s)
                 rows += _rows(head, score_reference(targets, s))
             continue
@@ -118,7 +118,7 @@ def _scored(
 ) -> list[dict[str, Any]]:
     """Return the rows of one predictor, `what` being method, trial and evaluation."""
     method, trial, label = what
-    observations = targets.reference.observations
+    observations = targets.sets.observations
     expansion: tuple[Tensor, Tensor] | None = None
     rows: list[dict[str, Any]] = []
     start, size = time.monotonic(), len(observations.values)
@@ -137,7 +137,7 @@ def _scored(
 
 def _head(targets: ScoringTargets, what: tuple[str, int, str], s: int) -> dict[str, Any]:
     method, trial, label = what
-    found = targets.reference
+    found = targets.sets
     sensors, function = int(found.observations.counts[s]), int(found.function[s])
     head = {"method": method, "trial": trial, "evaluation": label}
     return head | {"sensors": sensors, "set": function}

@@ -1,4 +1,8 @@
-"""How one posterior compares with its reference: errors, distances, bands."""
+"""How one posterior compares with its reference: errors, distances, bands.
+
+Where there is no reference posterior, the mean is compared with the true function, and what needs
+the reference's spread is left out.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from uqsonet.metrics import (
 )
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior, spread
-from uqsonet.reference.files import Reference, load_reference
+from uqsonet.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.config import EvaluationConfig
 
 BAND_SAMPLES = 1000
@@ -51,12 +55,17 @@ class ScoringTargets:
     """What posteriors are scored against."""
 
     fields: OperatorFields
-    reference: Reference
+    sets: ObservationSets
     truth: Tensor
     """Outputs of the observed functions on the full grid, (S, n)."""
     config: EvaluationConfig
     lines: Mapping[str, Tensor]
     """Cut lines, each with the grid points on it."""
+
+    @property
+    def reference(self) -> Reference | None:
+        """Reference posteriors, where there are any."""
+        return self.sets if isinstance(self.sets, Reference) else None
 
 
 def load_targets(
@@ -69,7 +78,7 @@ def load_targets(
     DataError
         If a file is damaged or a cut line is not one of the grid.
     """
-    found, fields, _ = load_reference(reference)
+    found, fields, _ = load_sets(reference)
     truth = load_functions(functions, "test").u.double()[found.function]
     lines = {line: points_on(fields.output.uniform_grid, line) for line in cut_lines}
     return ScoringTargets(fields, found, truth, config, lines)
@@ -98,10 +107,11 @@ def _errors(
     predicted: tuple[Tensor, Tensor | None], targets: ScoringTargets, s: int
 ) -> dict[str, float]:
     """Return relative errors of mean and std (where there is one), also on the cut lines."""
-    reference = targets.reference.mean[s], targets.reference.std[s]
+    ref = targets.reference
+    wanted = (targets.truth[s], None) if ref is None else (ref.mean[s], ref.std[s])
     scores = {}
-    for name, ours, theirs in zip(("err_mean", "err_std"), predicted, reference, strict=True):
-        if ours is None:
+    for name, ours, theirs in zip(("err_mean", "err_std"), predicted, wanted, strict=True):
+        if ours is None or theirs is None:
             continue
         scores[name] = float(relative_error(ours, theirs))
         for line, points in targets.lines.items():
@@ -136,7 +146,6 @@ def score_set(
     except NoUncertaintyError:
         return _errors((posterior.mean()[0], None), targets, s)
     predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
-    to_modes = ref.mode_vectors.T @ basis
     grid, kept = targets.fields.training_grid()
     drawn = posterior.coefficient_samples(min(config.model_samples, BAND_SAMPLES), generator)[0]
     samples = offset[kept] + drawn @ basis[kept].T
@@ -144,18 +153,20 @@ def score_set(
     scores = {
         **_errors((predicted_mean, predicted_std), targets, s),
         "mean_std": float(predicted_std.mean()),
-        "narrower": narrower_share(predicted_std, ref.std[s]),
-        "w2_gaussian": float(
+    }
+    if ref is not None:
+        to_modes = ref.mode_vectors.T @ basis
+        scores["narrower"] = narrower_share(predicted_std, ref.std[s])
+        scores["w2_gaussian"] = float(
             bures_wasserstein2(
                 ref.mode_vectors.T @ offset + to_modes @ mean[0],
                 to_modes @ covariance[0] @ to_modes.T,
                 ref.mode_mean[s],
                 ref.mode_covariance[s],
             )
-        ),
-        **_against_truth(samples, ordered, truth, grid),
-    }
-    if ref.samples is not None:
+        )
+    scores |= _against_truth(samples, ordered, truth, grid)
+    if ref is not None and ref.samples is not None:
         scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
         outcomes = ref.samples[s].double()
         within = coverage(ordered, outcomes, LEVELS)
@@ -185,8 +196,13 @@ def _against_truth(
 
 
 def score_reference(targets: ScoringTargets, s: int) -> dict[str, float]:
-    """Return the same metrics for an independent reference draw: the Monte Carlo floor."""
+    """Return the same metrics for an independent reference draw: the Monte Carlo floor.
+
+    Nothing is returned where there is no reference.
+    """
     ref = targets.reference
+    if ref is None:
+        return {}
     scores = {
         **_errors((ref.repeat_mean[s], ref.repeat_std[s]), targets, s),
         "mean_std": float(ref.std[s].mean()),

@@ -15,6 +15,19 @@ LAW = (
     f"{WORDS[REFERENCE].capitalize()} is the reference posterior, {WORDS[PREDICTION]} the "
     f"prediction: mean and a band of two std. The thin {WORDS[TRUTH]} line is the true output."
 )
+NO_REFERENCE = (
+    "These data have no reference posterior: the true output stands in its place, and errors are "
+    "taken against it."
+)
+LAW_BESIDE_TRUTH = (
+    f"{WORDS[PREDICTION].capitalize()} is the prediction: mean and a band of two std. The thin "
+    f"{WORDS[TRUTH]} line is the true output. {NO_REFERENCE}"
+)
+MAPS_BESIDE_TRUTH = (
+    "Left the input with its sensors (top) and the true output (bottom); then mean (top) and std "
+    "(bottom) of the prediction, and the mean's absolute error on the scale of the std. "
+    f"{NO_REFERENCE}"
+)
 MAPS = (
     "Left the input with its sensors (top) and the true output (bottom); then mean (top) and std "
     "(bottom) of the reference and of the prediction on a common scale, and their absolute "
@@ -49,11 +62,14 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
 def picture_caption(config: Config, name: str) -> tuple[str, str]:
     """Return title and caption of a picture that comes with every problem."""
     experiment, _, kind = name.rpartition("_")
+    known = config.has_reference(experiment)
+    shown = "the reference posterior" if known else "its true output"
     text = {
-        "data": "Samples of inputs and outputs, then one function with the reference posterior for "
+        "data": f"Samples of inputs and outputs, then one function with {shown} for "
         "few, some and many sensors.",
         "training": "Terms of the loss, and skill over the sensor-free predictor on validation "
-        "functions for every number of sensors; one line for each trial.",
+        "functions for every number of sensors; one line for each trial."
+        + ("" if known else " Skill compares the mean with the true functions."),
         "layouts": "Regular-space layouts: examples, and how often each grid point is taken.",
     }[kind]
     title = {"data": "Data", "training": "Training", "layouts": "Sensor layouts"}[kind]
@@ -69,13 +85,16 @@ def _posterior(config: Config, figure: PosteriorFigure) -> tuple[str, str]:
     experiment = config.experiments[figure.experiment]
     counts = ", ".join(str(m) for m in figure.counts)
     noise = ", ".join(f"{level:g}" for level in figure.noise_std)
-    title = f"Reference and prediction, {experiment.problem}, m = {counts}"
+    known = config.has_reference(figure.experiment)
+    title = "Reference and prediction" if known else "Prediction and truth"
+    title += f", {experiment.problem}, m = {counts}"
     if figure.noise_std != [0.0]:
         title += f", noise {noise}"
     plane = len(figure.counts) == len(figure.noise_std) == 1
     who = figure.method if figure.method != "uqsonet" else "UQ-SONet"
     shown = f"One test function; prediction by {who}, first trial."
-    return title, f"{MAPS if plane else LAW} {shown}"
+    maps, lines = (MAPS, LAW) if known else (MAPS_BESIDE_TRUTH, LAW_BESIDE_TRUTH)
+    return title, f"{maps if plane else lines} {shown}"
 
 
 def _compare(config: Config, figure: CompareFigure) -> tuple[str, str]:

@@ -113,13 +113,17 @@ class Files(Specs):
 
     def simulation_job(self, problem: str) -> Job:
         """Return the job that makes the functions of a problem."""
-        code = self.code("simulate", problem)
-        return Job("simulate", problem, self.simulation(problem), code)
+        data = self.config.problems[problem].data
+        code = self.code("simulate" if data is None else "own_data", problem)
+        inputs: Inputs = {} if data is None else {"files": data.files}
+        return Job("simulate", problem, self.simulation(problem), code, inputs)
 
     def _sensors_job(self, case: str) -> Job:
         problem, parameters = self.problem(case), self.sensors(case)
         name = named(problem, "layouts", **parameters)
-        return Job("sensors", name, parameters, self.code("sensors", problem))
+        own = self.config.problems[problem].data is not None
+        inputs: Inputs = {"functions": self.functions(case)} if own else {}  # their grid
+        return Job("sensors", name, parameters, self.code("sensors", problem), inputs)
 
     def _reference_job(self, case: str, evaluation: Evaluation) -> Job:
         problem, parameters = self.problem(case), self.reference(case, evaluation)

@@ -9,7 +9,12 @@ from typing import Any
 from uqsonet_study.config import Case, Config, PosteriorFigure, SpectraFigure
 from uqsonet_study.pipeline.captions import figure_caption, picture_caption, table_caption
 from uqsonet_study.pipeline.files import Files
-from uqsonet_study.pipeline.sources import data_digest, require_problem, source_digest
+from uqsonet_study.pipeline.sources import (
+    data_digest,
+    problem_modules,
+    require_problem,
+    source_digest,
+)
 from uqsonet_study.pipeline.specs import as_json
 
 
@@ -45,8 +50,8 @@ class Plan(Files):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        for experiment in config.experiments.values():
-            require_problem(experiment.problem)
+        for name, experiment in config.experiments.items():
+            require_problem(experiment.problem, config.has_own_data(name))
         for case in config.cases.values():
             for method in case.methods:
                 self.model(case.name, method)
@@ -212,7 +217,7 @@ class Plan(Files):
             if n in tables and (table or experiments is None)
         }
         config["figures"] = {n: v for n, v in config["figures"].items() if n == figure}
-        modules = [module, *(f"uqsonet.problems.{name}" for name in config["problems"])]
+        modules = [module, *problem_modules(config["problems"])]
         return as_json(
             config=config, code=source_digest(modules), paper=data_digest(".csv"), **values
         )

@@ -220,17 +220,55 @@ def model_module(method: str, architecture: str) -> str:
     raise ConfigError(f"method {method!r} has no architecture {architecture!r}; there are {there}")
 
 
-def require_problem(name: str) -> None:
-    """Refuse a problem without a file.
+def _problems() -> list[str]:
+    return [problem for problem in SOURCES.names("uqsonet.problems") if problem != "base"]
+
+
+def problem_modules(names: Iterable[str]) -> list[str]:
+    """Return the modules of problems; own data have none."""
+    return [f"uqsonet.problems.{name}" for name in names if name in _problems()]
+
+
+def require_problem(name: str, own: bool = False) -> None:
+    """Refuse a problem without a file, and own data under the name of one that has a file.
 
     Raises
     ------
     ConfigError
         Naming those that have one.
     """
-    known = [problem for problem in SOURCES.names("uqsonet.problems") if problem != "base"]
-    if name not in known:
-        raise ConfigError(f"problem {name!r} is unknown; there are {', '.join(known)}")
+    known = _problems()
+    if own and name in known:
+        raise ConfigError(f"problems.{name}.data: {name} is a problem of the paper; rename yours")
+    if not own and name not in known:
+        raise ConfigError(
+            f"problem {name!r} is unknown; there are {', '.join(known)}, and those with `data`"
+        )
+
+
+def file_digests(paths: Iterable[str], where: str) -> dict[str, str]:
+    """Return path -> SHA-256 of a user's files.
+
+    Raises
+    ------
+    ConfigError
+        If one cannot be read.
+    """
+    found = {}
+    for path in paths:
+        try:
+            found[path] = _file_digest(path)
+        except OSError as error:
+            raise ConfigError(
+                f"{where}: {path}: {error.strerror or error} (sought from {Path.cwd().name}/)"
+            ) from None
+    return found
+
+
+@cache
+def _file_digest(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def data_digest(suffix: str = "") -> str:

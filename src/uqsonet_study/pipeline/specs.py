@@ -8,13 +8,19 @@ from functools import cache
 from typing import Any
 
 from uqsonet_study.config import Config, Evaluation
-from uqsonet_study.pipeline.sources import model_module, source_digest
+from uqsonet_study.pipeline.sources import (
+    file_digests,
+    model_module,
+    problem_modules,
+    source_digest,
+)
 
 UNTRAINED = "baselines"
 """What is scored without being trained: both baselines and the reference itself."""
 
 RUN_BY = {
     "simulate": ("uqsonet_study.simulation",),
+    "own_data": ("uqsonet_study.own_data",),
     "sensors": ("uqsonet_study.layouts",),
     "reference": ("uqsonet_study.references",),
     "train": ("uqsonet_study.training",),
@@ -76,16 +82,20 @@ class Specs:
 
     def code(self, rule: str, problem: str, models: Iterable[str] = ()) -> str:
         """Return the digest of what a job runs, for a problem and with the models of modules."""
-        own = [f"uqsonet.problems.{problem}"] if rule in OF_A_PROBLEM else []
+        own = problem_modules([problem]) if rule in OF_A_PROBLEM else []
         return source_digest([*RUN_BY[rule], *own, *models])
 
     def simulation(self, problem: str) -> Parameters:
-        """Return the parameters of a `simulate` job."""
-        return {
+        """Return the parameters of a `simulate` job; own data are known by what is in the file."""
+        config = self.config.problems[problem]
+        found = {
             "problem": problem,
-            "config": self.config.problems[problem].model_dump(mode="json"),
+            "config": config.model_dump(mode="json"),
             "seed": self.config.seed,
         }
+        if config.data is None:
+            return found
+        return found | {"files": file_digests(config.data.files, f"problems.{problem}.data")}
 
     def sensors(self, case: str) -> Parameters:
         """Return the parameters of a `sensors` job."""

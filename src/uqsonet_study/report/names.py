@@ -55,10 +55,20 @@ def method_titles(methods: Iterable[str]) -> dict[str, str]:
     return {method: method_title(method) for method in methods}
 
 
+OWN = "own data"
+"""What stands for the section of the paper where data are a user's own."""
+
+
+def problem_about(problem: str) -> tuple[str, str]:
+    """Return the section of the paper and the long name of a problem."""
+    from uqsonet.problems import get_problem, problem_names  # deferred: they import torch
+
+    if problem not in problem_names():
+        return OWN, problem.replace("_", " ")
+    found = get_problem(problem)
+    return found.section, found.title
+
+
 def problem_title(problem: str) -> str:
     """Return the short name of a problem, the long one where there is none."""
-    if problem in PROBLEMS:
-        return PROBLEMS[problem]
-    from uqsonet.problems import get_problem  # deferred: it imports torch
-
-    return get_problem(problem).title
+    return PROBLEMS.get(problem) or problem_about(problem)[1]

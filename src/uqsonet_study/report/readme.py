@@ -9,7 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from uqsonet.models.weights import shipped
 from uqsonet.problems import get_problem
+from uqsonet.storage.weights import read_weights
 from uqsonet_study.config import BASELINES
 from uqsonet_study.report.markers import markdown
 from uqsonet_study.report.names import method_title
@@ -218,6 +220,29 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(problem=problems, recipe=table["recipe"].str.replace("_", " "))
 
 
+def operator_table() -> pd.DataFrame:
+    """Return what comes with the library: fields, sizes, and differences to the full files."""
+    rows = []
+    for name, path in shipped().items():
+        _, meta = read_weights(path)
+        fields, card = meta["fields"], meta["card"]
+        grid, (low, high) = fields["input"]["grid"], card["typical_input"]
+        ends = zip(grid["lower"], grid["upper"], strict=True)
+        row: dict[str, Any] = {
+            "name": f"`{name}`",
+            "operator": f"{fields['input']['symbol']} -> {fields['output']['symbol']}",
+            "domain": " x ".join(f"[{a:g}, {b:g}]" for a, b in ends),
+            "90 % of all inputs": f"{low:g} to {high:g}",
+            "KB": round(path.stat().st_size / 1000),
+        }
+        for what in ("mean", "std", "sample"):
+            found = [card["difference"][kind][what] for kind in ("random", "clustered")]
+            middle, most = (max(f[how] for f in found) for how in ("median", "largest"))
+            row[f"{what}: median, largest"] = f"{middle:.1g}, {most:.1g}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     """Return document -> marker -> table for all that is made by the program."""
     first = pd.read_csv(folder / "summary/diffusion1d.csv")
@@ -229,6 +254,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
             "overview": markdown(overview_table(pd.read_csv(folder / "scorecard.csv"))),
             "results": markdown(first_table(first)),
         },
+        "docs/api.md": {"operators": markdown(operator_table())},
         "docs/data.md": {
             "data": markdown(data_table(folder / "simulate")),
             "references": markdown(reference_table(folder), 2),

@@ -194,10 +194,12 @@ def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, st
             )
         found[str(method), str(metric)] = estimate(values)
     for error, name in SKILLS.items():
+        of = [method for method, metric in found if metric == error and method != SENSOR_FREE]
+        if error == "err_std" and not of:
+            continue  # without a reference nobody has it
         if (SENSOR_FREE, error) not in found:
             raise DataError(f"{place}: no {error} of {SENSOR_FREE!r}, over which skill is measured")
         over = found[SENSOR_FREE, error]
-        of = [method for method, metric in found if metric == error and method != SENSOR_FREE]
         found |= {(method, name): skill(found[method, error], over) for method in of}
     for score, name in GAINS.items():
         of = [method for method, metric in found if metric == score and method not in BASELINES]

@@ -22,6 +22,7 @@ from uqsonet_study.report.figures.posterior import (
     OUTPUT,
     SENSORS,
     SHADE,
+    line_of,
 )
 from uqsonet_study.report.figures.style import FIELD_MAP, STD_MAP, new_figure
 
@@ -63,26 +64,27 @@ def _samples(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
 def draw_lines(panels: Sequence[Panel]) -> Figure:
     """Return the figure of functions of one variable: below the samples a column a count."""
     fields = panels[0].fields
-    x = fields.output.uniform_grid.axes()[0].numpy()
+    places = line_of(fields.input.grid), line_of(fields.output.grid)
     figure = new_figure(5.6)
     top, bottom = figure.add_gridspec(2, 1, height_ratios=(1.1, 2))
     pairs = top.subgridspec(1, 2).subplots(squeeze=False)[0]
     grid = bottom.subgridspec(2, len(panels)).subplots(sharex=True, sharey="row", squeeze=False)
-    for axes, functions, title in zip(pairs, _samples(panels[0]), _titles(fields), strict=True):
+    samples = zip(pairs, places, _samples(panels[0]), _titles(fields), strict=True)
+    for axes, x, functions, title in samples:
         for k, function in enumerate(functions):
             color = TRUTH if k == FUNCTION else CYCLE[k - 1]
             axes.plot(x, function, color=color, linewidth=1)
         axes.set_title(title)
     pairs[0].set_title(f"{_titles(fields)[0]} ({WORDS[TRUTH]}: observed below)")
     for (over, under), panel in zip(grid.T, panels, strict=True):
-        _draw_observed(over, x, panel)
-        _draw_reference(under, x, panel)
+        _draw_observed(over, places[0], panel)
+        _draw_reference(under, places[1], panel)
         over.set_title(f"$m = {len(panel.values)}$")
     for left, right in ((pairs[0], pairs[1]), (grid[0, 0], grid[1, 0])):
         left.set_ylabel(f"${fields.input.symbol}(x)$")
         right.set_ylabel(f"${fields.output.symbol}(x)$")
     for axes in figure.axes:
-        axes.set_xlim(x[0], x[-1])
+        axes.set_xlim(min(x[0] for x in places), max(x[-1] for x in places))
         axes.xaxis.set_major_locator(MaxNLocator(4))
     for axes in (*pairs, *grid[1]):
         axes.set_xlabel("$x$")
@@ -117,11 +119,12 @@ def noise_bars(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
 
 def _draw_reference(axes: Axes, x: np.ndarray, panel: Panel) -> None:
     """Draw the reference mean, a band around it, and the true output on top."""
-    mean, std = panel.reference
-    band: dict[str, Any] = {"color": REFERENCE, "alpha": 1.5 * SHADE, "linewidth": 0}
-    label = f"reference, mean ± {BAND:g} std"
-    axes.fill_between(x, mean - BAND * std, mean + BAND * std, label=label, **band)
-    axes.plot(x, mean, linewidth=1.4, label="reference mean", **OF_REFERENCE)
+    if panel.reference is not None:
+        mean, std = panel.reference
+        band: dict[str, Any] = {"color": REFERENCE, "alpha": 1.5 * SHADE, "linewidth": 0}
+        label = f"reference, mean ± {BAND:g} std"
+        axes.fill_between(x, mean - BAND * std, mean + BAND * std, label=label, **band)
+        axes.plot(x, mean, linewidth=1.4, label="reference mean", **OF_REFERENCE)
     axes.plot(x, panel.truth[1], label="true output", **OUTPUT)
 
 
@@ -143,9 +146,11 @@ def _draw_samples(figure: SubFigure, panel: Panel) -> None:
         axes.set_axis_off()
     norms = input_scale(panel.fields, inputs), scale(outputs)
     titles = _titles(panel.fields)
-    for row, title, functions, norm in zip(grid, titles, (inputs, outputs), norms, strict=True):
+    domains = panel.fields.input.grid, panel.fields.output.grid
+    samples = zip(grid, domains, titles, (inputs, outputs), norms, strict=True)
+    for row, domain, title, functions, norm in samples:
         meshes = [
-            draw_map(axes, panel.fields.output.uniform_grid, function, norm, FIELD_MAP)
+            draw_map(axes, domain, function, norm, FIELD_MAP)
             for axes, function in zip(row, functions, strict=False)
         ]
         # The text runs over panels to its right: an empty title keeps its room in the layout.
@@ -160,32 +165,35 @@ def _draw_posteriors(figure: SubFigure, panels: Sequence[Panel]) -> None:
     """Draw sensors on the true input, the true output and the reference moments."""
     fields, (kappa, u) = panels[0].fields, panels[0].truth
     of_input = input_scale(fields, kappa, *(panel.values for panel in panels))
-    of_output = scale(u, *(panel.reference[0] for panel in panels))
-    of_std = scale(*(panel.reference[1] for panel in panels), positive=True)
+    laws = [panel.reference for panel in panels if panel.reference is not None]
+    of_output = scale(u, *(mean for mean, _ in laws))
+    of_std = scale(*(std for _, std in laws), positive=True) if laws else of_output
     # A sensor is filled with the colour of what it reads.
     filled: dict[str, Any] = {"cmap": FIELD_MAP, "norm": of_input, "s": 28, "clip_on": False}
-    grid = figure.subplots(len(panels), 4, squeeze=False)
+    grid = figure.subplots(len(panels), 4 if laws else 2, squeeze=False)
     meshes: list[Any] = []
     for row, panel in zip(grid, panels, strict=True):
-        mean, std = panel.reference
+        mean, std = panel.reference or (u, u)
+        places = fields.output.grid
         shown = (
-            (kappa, of_input, FIELD_MAP),
-            (u, of_output, FIELD_MAP),
-            (mean, of_output, FIELD_MAP),
-            (std, of_std, STD_MAP),
+            (fields.input.grid, kappa, of_input, FIELD_MAP),
+            (places, u, of_output, FIELD_MAP),
+            (places, mean, of_output, FIELD_MAP),
+            (places, std, of_std, STD_MAP),
         )
-        places = fields.output.uniform_grid
-        meshes = [draw_map(axes, places, *one) for axes, one in zip(row, shown, strict=True)]
+        meshes = [draw_map(axes, *one) for axes, one in zip(row, shown, strict=False)]
         look: dict[str, Any] = filled | {"edgecolors": ORANGE, "linewidths": 1.2, "zorder": 5}
         row[0].scatter(*panel.sensors.T, c=panel.values, **look)
     noise = f"\n(noise std {panels[0].noise_std:g})" if panels[0].noise_std else ""
     grid[0, 0].set_title(f"true input ${fields.input.symbol}$, sensors{noise}")
     grid[0, 1].set_title(f"true output ${fields.output.symbol}$")
-    grid[0, 2].set_title("reference mean")
-    grid[0, 3].set_title("reference std")
+    if laws:
+        grid[0, 2].set_title("reference mean")
+        grid[0, 3].set_title("reference std")
     label_frame(grid)
     for axes, panel in zip(grid[:, 0], panels, strict=True):
         axes.set_ylabel(f"$m = {len(panel.values)}$\n$y$")
     draw_bar(figure, meshes[0], grid[:, 0], "bottom")
     draw_bar(figure, meshes[1], grid[:, 1:3].flat, "bottom", aspect=40)
-    draw_bar(figure, meshes[3], grid[:, 3], "bottom")
+    if laws:
+        draw_bar(figure, meshes[3], grid[:, 3], "bottom")

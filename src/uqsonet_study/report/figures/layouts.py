@@ -14,9 +14,9 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from uqsonet.domains import domain_from_dict
 from uqsonet.errors import DataError
 from uqsonet.fields import Grid
-from uqsonet.problems import get_problem
 from uqsonet.storage.reading import ArrayFile
 from uqsonet_study.config import Config, SensorsConfig
 from uqsonet_study.layouts import candidates, load_layouts
@@ -96,9 +96,9 @@ def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
 def _read(path: Path) -> Pool:
     with ArrayFile(path, "sensors") as file:
         config = SensorsConfig.model_validate(file.meta["config"])
-        grid = get_problem(file.meta["problem"]).grid
-    if grid.dim > 2:
-        raise DataError(f"{path}: this figure shows domains of one or two dimensions")
+        grid = domain_from_dict(file.meta["grid"])
+    if grid.dim > 2 or not isinstance(grid, Grid):
+        raise DataError(f"{path}: this figure shows grids of one or two dimensions")
     layouts = {m: indices.numpy() for m, indices in load_layouts(path, "training").items()}
     return Pool(grid, config, candidates(grid, config.margin), layouts)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
+from matplotlib.collections import QuadMesh, TriMesh
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from uqsonet.fields import Grid
+from uqsonet.fields import Domain, Grid
 from uqsonet.operator_fields import OperatorFields
 from uqsonet_study.report.figures.colours import ORANGE
 
@@ -25,6 +25,8 @@ SENSORS: dict[str, Any] = {
     "markeredgecolor": "white",
     "markeredgewidth": 0.8,
 }
+
+Mesh = QuadMesh | TriMesh
 
 TICKS = 4
 """Most ticks of a logarithmic colour bar."""
@@ -43,13 +45,8 @@ def input_scale(fields: OperatorFields, *values: np.ndarray) -> Normalize:
     return LogNorm(linear.vmin, linear.vmax) if fields.input.transform.positive else linear
 
 
-def draw_map(axes: Axes, grid: Grid, values: np.ndarray, norm: Normalize, colors: str) -> QuadMesh:
-    """Draw a function (n,) on the grid over the whole domain, also up to a periodic end."""
-    field = values.reshape(grid.shape)
-    places = [axis.numpy() for axis in grid.axes()]
-    if grid.periodic:
-        field = np.pad(field, ((0, 1), (0, 1)), mode="wrap")
-        places = [np.append(p, end) for p, end in zip(places, grid.upper, strict=True)]
+def draw_map(axes: Axes, grid: Domain, values: np.ndarray, norm: Normalize, colors: str) -> Mesh:
+    """Draw a function (n,) over the whole domain, on a grid also up to a periodic end."""
     axes.set_aspect("equal")
     axes.set_xlim(grid.lower[0], grid.upper[0])
     axes.set_ylim(grid.lower[1], grid.upper[1])
@@ -58,6 +55,15 @@ def draw_map(axes: Axes, grid: Grid, values: np.ndarray, norm: Normalize, colors
     axes.tick_params(length=2)
     # Interpolated between grid points; a raster inside the PDF keeps the file small.
     look: dict[str, Any] = {"cmap": colors, "norm": norm, "shading": "gouraud"}
+    if not isinstance(grid, Grid):
+        return axes.tripcolor(
+            *grid.points().numpy().T, values.astype(float), rasterized=True, **look
+        )
+    field = values.reshape(grid.shape)
+    places = [axis.numpy() for axis in grid.axes()]
+    if grid.periodic:
+        field = np.pad(field, ((0, 1), (0, 1)), mode="wrap")
+        places = [np.append(p, end) for p, end in zip(places, grid.upper, strict=True)]
     return axes.pcolormesh(*places, field.T.astype(float), rasterized=True, **look)
 
 
@@ -67,7 +73,7 @@ def draw_sensors(axes: Axes, sensors: np.ndarray) -> None:
 
 
 def draw_bar(
-    figure: FigureBase, mesh: QuadMesh, panels: Iterable[Axes], location: str, **look: Any
+    figure: FigureBase, mesh: Mesh, panels: Iterable[Axes], location: str, **look: Any
 ) -> Colorbar:
     """Draw the colour bar that some maps share."""
     bar = figure.colorbar(mesh, ax=list(panels), location=location, **look)

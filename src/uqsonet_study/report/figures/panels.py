@@ -16,7 +16,7 @@ from uqsonet.fields import Observations
 from uqsonet.models.ensemble import load_ensemble
 from uqsonet.models.weights import load
 from uqsonet.operator_fields import OperatorFields
-from uqsonet.reference.files import Reference, load_reference
+from uqsonet.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.predictor import Predictor
 
 FUNCTION = 0
@@ -42,14 +42,14 @@ class Panel:
         What the sensors read, a batch of one.
     noise_std : float
         Of the observations, in the transformed input.
-    reference : Moments
-        Of the reference posterior given the observations.
+    reference : Moments or None
+        Of the reference posterior given the observations, where there is one.
     """
 
     data: Functions
     observations: Observations
     noise_std: float
-    reference: Moments
+    reference: Moments | None
 
     @property
     def fields(self) -> OperatorFields:
@@ -60,6 +60,11 @@ class Panel:
     def truth(self) -> tuple[np.ndarray, np.ndarray]:
         """Input and output of the test function, shape (n,) each."""
         return self.data.kappa[FUNCTION].numpy(), self.data.u[FUNCTION].numpy()
+
+    @property
+    def target(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """What a prediction is compared with: reference mean and std, or the true output alone."""
+        return self.reference or (self.truth[1], None)
 
     @property
     def sensors(self) -> np.ndarray:
@@ -96,13 +101,14 @@ def read_panels(files: Sequence[PanelFiles]) -> list[Panel]:
             found = f"{int(here.sum())} observation sets with {one['sensors']} sensors"
             raise DataError(f"{one['reference']}: {found}")
         s = int(here.nonzero()[0, 0])
-        moments = reference.mean[s].numpy(), reference.std[s].numpy()
+        known = isinstance(reference, Reference)
+        moments = (reference.mean[s].numpy(), reference.std[s].numpy()) if known else None
         panels.append(Panel(data, reference.observations[s : s + 1], noise_std, moments))
     return panels
 
 
-def read_test(functions: Path, reference: Path) -> tuple[Functions, Reference, float]:
-    """Read the test functions and their reference posteriors; returns the noise level too.
+def read_test(functions: Path, reference: Path) -> tuple[Functions, ObservationSets, float]:
+    """Read the test functions, their observation sets or reference posteriors, and the noise.
 
     Raises
     ------
@@ -110,7 +116,7 @@ def read_test(functions: Path, reference: Path) -> tuple[Functions, Reference, f
         If the two files do not belong together, or no figure can show the domain.
     """
     data = load_functions(functions, "test")
-    found, fields, noise_std = load_reference(reference)
+    found, fields, noise_std = load_sets(reference)
     if fields.name != data.fields.name:
         raise DataError(f"{reference}: of {fields.name}, but {functions}: of {data.fields.name}")
     if fields.output.grid.dim > 2:

@@ -1,5 +1,7 @@
 """Figures of posteriors: the reference and a prediction for one test function.
 
+Without a reference, as for own data, the true output alone stands beside the prediction.
+
 Functions of one variable as in fig:1d-pde-plot, fig:1d-pde-addnoise and fig:1d-pde-ensemble-plot,
 a panel a case; functions of two variables as in fig:2d-pde-plot, one case as maps.
 """
@@ -13,12 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from uqsonet.errors import DataError
+from uqsonet.fields import Domain
 from uqsonet.metrics import relative_error
 from uqsonet_study.config import Config, PosteriorFigure
 from uqsonet_study.report.figures.colours import BLACK, PREDICTION, REFERENCE, TRUTH
@@ -133,9 +137,12 @@ def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: st
         _use_log(twins, np.concatenate([panels[0].truth[0], *(p.values for p in panels)]))
     band = f"mean ± {BAND:g} std"
     axis = "log. right axis" if logarithmic else "right axis"
-    handles = [
+    law = [
         Line2D([], [], linewidth=1.4, label="reference, mean", **OF_REFERENCE),
         Patch(facecolor=REFERENCE, alpha=SHADE, label=f"reference, {band}"),
+    ]
+    handles = [
+        *(law if panels[0].reference else []),
         Line2D([], [], label=f"true output ${fields.output.symbol}(x)$", **OUTPUT),
         Line2D([], [], linewidth=1.4, label=f"{method}, mean", **OF_PREDICTION),
         Patch(facecolor=PREDICTION, alpha=SHADE, label=f"{method}, {band}"),
@@ -148,22 +155,33 @@ def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: st
 
 def _draw_panel(axes: Axes, twin: Axes, panel: Panel, predicted: Moments) -> None:
     """Draw laws and the true output on the left axis, the input and its sensors on the right."""
-    x, (kappa, u) = panel.fields.output.uniform_grid.axes()[0].numpy(), panel.truth
-    for (mean, std), look in ((panel.reference, OF_REFERENCE), (predicted, OF_PREDICTION)):
+    x, (kappa, u) = line_of(panel.fields.output.grid), panel.truth
+    for law, look in ((panel.reference, OF_REFERENCE), (predicted, OF_PREDICTION)):
+        if law is None:
+            continue
+        mean, std = law
         low, high = mean - BAND * std, mean + BAND * std
         axes.fill_between(x, low, high, color=look["color"], alpha=SHADE, linewidth=0)
         for edge in (low, high):
             axes.plot(x, edge, linewidth=0.6, **look)
         axes.plot(x, mean, linewidth=1.4, **look)
     axes.plot(x, u, **OUTPUT)
-    twin.plot(x, kappa, **INPUT)
+    inputs = line_of(panel.fields.input.grid)
+    twin.plot(inputs, kappa, **INPUT)
     # Unclipped: a sensor may stand on the boundary.
     twin.plot(panel.sensors[:, 0], panel.values, clip_on=False, **SENSORS)
-    axes.set_xlim(x[0], x[-1])
+    axes.set_xlim(min(x[0], inputs[0]), max(x[-1], inputs[-1]))
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    mean, std = map(_error, predicted, panel.reference)
+    wanted_mean, wanted_std = panel.target
+    errors = f"error of mean {_error(predicted[0], wanted_mean)}"
+    errors += "" if wanted_std is None else f", of std {_error(predicted[1], wanted_std)}"
     noise = rf", $\sigma = {panel.noise_std:g}$" + "\n" if panel.noise_std else ": "
-    axes.set_title(f"$m = {len(panel.values)}${noise}error of mean {mean}, of std {std}")
+    axes.set_title(f"$m = {len(panel.values)}${noise}{errors}")
+
+
+def line_of(domain: Domain) -> np.ndarray:
+    """Return the points (n,) of a domain of one variable."""
+    return domain.points()[:, 0].numpy()
 
 
 def _use_log(twins: Sequence[Axes], shown: np.ndarray) -> None:
@@ -182,37 +200,71 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
 
     Left the test function, its input above its output. Then means above and standard deviations
     below: the reference, the prediction on the same scale, and their difference on its own. The
-    true output has the scale of the means.
+    true output has the scale of the means. Without a reference the true output stands in its
+    place, and a prediction's standard deviation beside its error.
     """
     fields, (kappa, u) = panel.fields, panel.truth
+    wanted_mean, wanted_std = panel.target
     figure = new_figure(4.7)
-    grid = figure.subplots(2, 4)
-    mesh = draw_map(
-        grid[0, 0], fields.input.uniform_grid, kappa, input_scale(fields, kappa), FIELD_MAP
-    )
+    grid = figure.subplots(2, 4 if panel.reference else 3)
+    mesh = draw_map(grid[0, 0], fields.input.grid, kappa, input_scale(fields, kappa), FIELD_MAP)
     draw_sensors(grid[0, 0], panel.sensors)
     noise = f", noise $\\sigma = {panel.noise_std:g}$" if panel.noise_std else ""
     title = f"true input ${fields.input.symbol}$"
     grid[0, 0].set_title(f"{title}\n$m = {len(panel.values)}$ sensors{noise}")
     draw_bar(figure, mesh, [grid[0, 0]], "bottom")
     scales = (
-        scale(panel.reference[0], predicted[0], u),
-        scale(panel.reference[1], predicted[1], positive=True),
+        scale(wanted_mean, predicted[0], u),
+        scale(predicted[1] if wanted_std is None else wanted_std, predicted[1], positive=True),
     )
-    mesh = draw_map(grid[1, 0], fields.output.uniform_grid, u, scales[0], FIELD_MAP)
+    mesh = draw_map(grid[1, 0], fields.output.grid, u, scales[0], FIELD_MAP)
     grid[1, 0].set_title(f"true output ${fields.output.symbol}$")
     draw_bar(figure, mesh, [grid[1, 0]], "bottom")
+    if wanted_std is None:
+        _draw_beside_truth(figure, grid, panel, predicted, method, scales)
+        return figure
     for i, (name, colors) in enumerate((("mean", FIELD_MAP), ("std", STD_MAP))):
-        row, laws = grid[i, 1:], (panel.reference[i], predicted[i])
+        row, laws = grid[i, 1:], ((wanted_mean, wanted_std)[i], predicted[i])
         difference = np.abs(laws[1] - laws[0])
         for axes, values in zip(row, laws, strict=False):
-            mesh = draw_map(axes, fields.output.uniform_grid, values, scales[i], colors)
+            mesh = draw_map(axes, fields.output.grid, values, scales[i], colors)
         draw_bar(figure, mesh, row[:2], "bottom", aspect=40)
         norm = scale(difference, positive=True)
-        mesh = draw_map(row[2], fields.output.uniform_grid, difference, norm, ERROR_MAP)
+        mesh = draw_map(row[2], fields.output.grid, difference, norm, ERROR_MAP)
         draw_bar(figure, mesh, row[2:], "bottom")
         row[0].set_title(f"reference {name}")
         row[1].set_title(fill(f"{method} {name}", TITLE))
         row[2].set_title(f"absolute error\n(relative $L_2$: {_error(laws[1], laws[0])})")
     label_frame(grid)
     return figure
+
+
+def _draw_beside_truth(
+    figure: Figure,
+    grid: np.ndarray,
+    panel: Panel,
+    predicted: Moments,
+    method: str,
+    scales: tuple[Normalize, Normalize],
+) -> None:
+    """Draw mean, standard deviation and error of a prediction that has no reference."""
+    (mean, std), (_, truth), domain = predicted, panel.truth, panel.fields.output.grid
+    difference = np.abs(mean - truth)
+    # Where the error exceeds two std is seen on their common scale.
+    spread = scale(std, difference, positive=True)
+    shown = (
+        (grid[0, 1], mean, scales[0], FIELD_MAP, fill(f"{method} mean", TITLE)),
+        (grid[1, 1], std, spread, STD_MAP, fill(f"{method} std", TITLE)),
+        (
+            grid[1, 2],
+            difference,
+            spread,
+            STD_MAP,
+            f"absolute error of the mean\n(relative $L_2$: {_error(mean, truth)})",
+        ),
+    )
+    for axes, values, norm, colors, title in shown:
+        draw_bar(figure, draw_map(axes, domain, values, norm, colors), [axes], "bottom")
+        axes.set_title(title)
+    grid[0, 2].set_axis_off()
+    label_frame(grid)

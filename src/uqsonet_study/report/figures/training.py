@@ -118,7 +118,7 @@ def _draw_skill(axes: Axes, log: pd.DataFrame, prefix: str, colors: dict[int, An
     counts = [m for m in _counts(log) if f"{prefix}{m}" in log.columns]
     if not counts:
         center: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes}
-        axes.text(0.5, 0.5, "deterministic:\nno spread", color=GREY, **center)
+        axes.text(0.5, 0.5, "no spread,\nor none to\ncompare with", color=GREY, **center)
         axes.set_yticks([])
         return
     for m in counts:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet.problems import get_problem
 from uqsonet_study.config import (
     AblationTable,
     CalibrationFigure,
@@ -19,6 +18,7 @@ from uqsonet_study.config import (
     ScoreTable,
     SpectraFigure,
 )
+from uqsonet_study.report.names import OWN, problem_about
 from uqsonet_study.report.page.html_page import FigureView, Section, TableView, write_page
 from uqsonet_study.report.provenance import provenance_of
 
@@ -85,10 +85,10 @@ def _sections(
     """Return the model, then a section for each problem, then what concerns several of them."""
     problem_of = {e: config.experiments[e].problem for e in config.selected}
     found = {"model": Section("The model", "")}
-    for name in sorted(set(problem_of.values()), key=lambda name: get_problem(name).section):
-        problem = get_problem(name)
+    for name in sorted(set(problem_of.values()), key=problem_about):
+        section, called = problem_about(name)
         own = ", ".join(e for e in config.selected if problem_of[e] == name)
-        title = f"Section {problem.section}: {problem.title}"
+        title = f"Own data: {called}" if section == OWN else f"Section {section}: {called}"
         found[name] = Section(title, f"Experiments: {own}.")
     found["all"] = Section("All problems", "")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from uqsonet.problems import get_problem
 from uqsonet_study.config import Case, Config
 from uqsonet_study.config.evaluations import TestEvaluation
-from uqsonet_study.report.names import method_title
+from uqsonet_study.report.names import method_title, problem_about
 from uqsonet_study.report.tables.text import integer
 
 Value = TypeVar("Value", bound=Hashable)
@@ -26,13 +25,13 @@ def listed(values: Iterable[Hashable]) -> str:
 
 def problem_titles(cases: Sequence[Case]) -> str:
     """Return the problems by their long names."""
-    return listed(get_problem(case.problem).title for case in cases)
+    return listed(problem_about(case.problem)[1] for case in cases)
 
 
 def origin(cases: Sequence[Case]) -> str:
     """Return ``(section 4.1; experiment e).``, which follows the headline of a caption."""
     experiments = distinct(case.experiment for case in cases)
-    sections = listed(get_problem(case.problem).section for case in cases)
+    sections = listed(problem_about(case.problem)[0] for case in cases)
     plural = "s" if len(experiments) > 1 else ""
     return f"(section {sections}; experiment{plural} {listed(experiments)})."
 
@@ -94,6 +93,12 @@ def tests(config: Config, cases: Sequence[Case]) -> str:
 
 def _test(config: Config, case: Case, label: TestEvaluation) -> str:
     used = config.evaluation_of(case.name, label)
+    if used.estimator == "none":
+        return (
+            f"“{label}” with {used.sets} observation sets for each $m$ (errors of the mean against "
+            f"true functions, as there is no reference; {integer(used.model_samples)} samples of "
+            "a model)"
+        )
     kind = "variance-reduced " if used.estimator == "reduced" else ""
     return (
         f"“{label}” with {used.sets} observation sets for each $m$ "

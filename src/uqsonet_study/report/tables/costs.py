@@ -11,9 +11,8 @@ from typing import Any
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet.problems import get_problem
 from uqsonet_study.config import Config
-from uqsonet_study.report.names import method_title
+from uqsonet_study.report.names import method_title, problem_about
 from uqsonet_study.report.paper import paper_costs
 from uqsonet_study.report.tables.captions import distinct
 from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
@@ -56,13 +55,13 @@ def costs_table(
     paper = paper_costs().set_index(["problem", "method"])
     records, labels = [], []
     for experiment in distinct(case.experiment for case in shown_cases(config, name)):
-        problem = get_problem(config.experiments[experiment].problem)
+        problem = config.experiments[experiment].problem
         for method in config.experiments[experiment].methods:
             ours = _training(config, experiment, method, logs)
             ours |= _inference(config, experiment, method, timings)
-            labels.append((problem.section, method_title(method)))
+            labels.append((problem_about(problem)[0], method_title(method)))
             for metric, (_, unit, column) in METRICS.items():
-                known = (problem.name, method) in paper.index
+                known = (problem, method) in paper.index
                 records.append(
                     {
                         "table": f"tab:{name}",
@@ -73,7 +72,7 @@ def costs_table(
                         "metric": metric,
                         "unit": unit,
                         "value": ours.get(metric),
-                        "paper": paper.loc[(problem.name, method), column] if known else None,
+                        "paper": paper.loc[(problem, method), column] if known else None,
                     }
                 )
     found = pd.DataFrame(records, columns=pd.Index(COLUMNS))

@@ -1,0 +1,193 @@
+"""Cards of the operators that come with the library: what they are, and how good they are.
+
+Numbers come from the configuration, the published summaries and the header of the weights.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import pandas as pd
+
+from uqsonet.errors import DataError
+from uqsonet.problems import Problem, get_problem
+from uqsonet_study.config import Case, Config
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of the library: where it comes from, and what its input and equation are.
+
+    Attributes
+    ----------
+    experiments : tuple of str
+        All have scores of the same training. The first one names it.
+    equation, law : str
+    """
+
+    experiments: tuple[str, ...]
+    equation: str
+    law: str
+
+
+OPERATORS = {
+    "diffusion1d": Operator(
+        ("diffusion1d", "diffusion1d_noise"),
+        "-(1/10) (k u')' = 2 sin(2 pi x), u = 0 at both ends; k -> u",
+        "log k is a Gaussian field with mean sin(2 pi x) and covariance "
+        "0.5^2 exp(-(x - x')^2 / 0.1^2)",
+    ),
+    "poisson2d": Operator(
+        ("poisson2d", "poisson2d_noise"),
+        "-(1/10) Lap u = f, u = 0 on the boundary; f -> u",
+        "f is a Gaussian field with mean 4 (sin(2 pi x) + sin(2 pi y)) and covariance "
+        "exp(-|x - x'|^2 / (2 0.1^2))",
+    ),
+    "elliptic_sde1d": Operator(
+        ("elliptic_sde1d_more",),
+        "-(1/10) (k u')' = f, u = 0 at both ends; k -> u. The source f is random and not observed: "
+        "a Gaussian field with mean sin(2 pi x) + 0.1 and covariance "
+        "0.1^2 exp(-(x - x')^2 / 0.1^2)",
+        "log k is a Gaussian field with mean sin(pi x + 1) and covariance "
+        "0.3^2 exp(-(x - x')^2 / 0.05^2)",
+    ),
+    "elliptic_sde2d": Operator(
+        ("elliptic_sde2d",),
+        "-div(k grad u) = f, u = 0 on the boundary; f -> u. The coefficient k is random and not "
+        "observed: log k is a Gaussian field with mean 0 and covariance "
+        "exp(-|x - x'|^2 / (2 0.1^2))",
+        "f is a Gaussian field with mean 4 (sin(2 pi x) + sin(2 pi y)) and covariance "
+        "exp(-|x - x'|^2 / (2 0.1^2))",
+    ),
+    "navier_stokes": Operator(
+        ("navier_stokes",),
+        "w_t + u . grad w = 1e-3 Lap w + 0.1 (sin + cos)(2 pi (x + y)), periodic; vorticity w_0 at "
+        "time 0 -> vorticity w at time 10",
+        "w_0 is (x (1 - x) y (1 - y))^(1/3) times a Gaussian field with mean 0 and covariance "
+        "exp(-|x - x'|^2 / (2 0.1^2))",
+    ),
+}
+
+SCORES = {
+    "err_mean": ("uqsonet", "err_mean"),
+    "err_std": ("uqsonet", "err_std"),
+    "no_sensors_err_mean": ("sensor_free", "err_mean"),
+    "no_sensors_err_std": ("sensor_free", "err_std"),
+    "cokriging_err_mean": ("cokriging", "err_mean"),
+    "cokriging_err_std": ("cokriging", "err_std"),
+    "coverage_50": ("uqsonet", "coverage_50"),
+    "coverage_90": ("uqsonet", "coverage_90"),
+    "coverage_95": ("uqsonet", "coverage_95"),
+}
+"""Column of a card -> method and metric of a summary."""
+
+
+def card(name: str, config: Config, published: Path, meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the card of an operator.
+
+    Parameters
+    ----------
+    name : str
+    config : Config
+    published : Path
+        Folder of published results.
+    meta : dict
+        Header of the weights, with its `source`.
+
+    Raises
+    ------
+    DataError
+        If the scores of the operator are not published.
+    """
+    operator, problem = OPERATORS[name], get_problem(name)
+    cases = config.cases_of(operator.experiments)
+    scores = _scores(operator, published)
+    return {
+        "title": problem.title,
+        "data": f"{operator.equation}. Input: {operator.law}. {meta['training']:,} training pairs, "
+        f"seed {meta['seed']}.",
+        "recipe": _recipe(config.recipe, meta, scores, is_published(meta["source"], published)),
+        "scores": scores,
+        "limits": _limits(problem, operator, cases),
+    }
+
+
+def is_published(source: dict[str, str], published: Path) -> bool:
+    """Return whether a published run made the very file that weights come from."""
+    path = published / "provenance.json"
+    try:
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"].values()
+        return source["sha256"] in {run["sha256"].get(source["file"]) for run in runs}
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: not the provenance of published runs ({error!r})") from None
+
+
+def _recipe(
+    recipe: str, meta: dict[str, Any], scores: list[dict[str, float]], published: bool
+) -> str:
+    network, training = meta["config"]["network"], meta["config"]["training"]
+    widths = "-".join(map(str, network["branch"]))
+    trials = max(int(row["trials"]) for row in scores)
+    return (
+        f"Recipe {recipe}: Karhunen-Loeve model with {network['input_modes']} input modes, "
+        f"{network['output_modes']} output modes, a linear map and a perceptron {widths}; "
+        f"{training['iterations']:,} steps with batches of {training['batch_size']:,}. The scores "
+        f"are averages over {trials} published trainings. "
+        + ("This is the first of them." if published else "This is a repetition of the first.")
+    )
+
+
+def _limits(problem: Problem, operator: Operator, cases: list[Case]) -> list[str]:
+    """Return what an operator is for and was tested with, in words."""
+    grid, symbol, sensors = problem.grid, problem.input_symbol, cases[0].sensors
+    box = " x ".join(f"[{a:g}, {b:g}]" for a, b in zip(grid.lower, grid.upper, strict=True))
+    positive = problem.transform.positive
+    counts, levels = sensors.counts, ", ".join(f"{case.noise_std:g}" for case in cases)
+    places = "on grid points drawn at random"
+    if sensors.distances:
+        apart = ", ".join(f"{d:g} ({m} sensors)" for m, d in sensors.distances.items())
+        places = f"on grid points, {sensors.margin:g} or more from the boundary, and from each "
+        places += f"other at least {apart}"
+    found = [
+        f"Domain: {box}{', periodic' if grid.periodic else ''}. Sensors read {symbol}"
+        + (f", which must be positive; the model works with log {symbol}." if positive else "."),
+        "Noise: Gaussian, independent between sensors, of any known standard deviation, on "
+        f"{'log ' * positive}{symbol}. Tested with {levels}.",
+        f"Sensors: tested with {counts[0]} to {counts[-1]} of them {places}.",
+        f"Input: the model assumes that {operator.law}. For inputs of another law its answers are "
+        "biased, or too sure.",
+        "Calibration: there is no calibration part, so there is no conformal band.",
+    ]
+    if problem.unobserved is not None:
+        found.append("What no sensor sees has its stated law, too. The band contains its effect.")
+    return found
+
+
+def _scores(operator: Operator, published: Path) -> list[dict[str, float]]:
+    """Return a row for each noise level and number of sensors, by the `precise` evaluation."""
+    rows = []
+    for experiment in operator.experiments:
+        path = published / "summary" / f"{experiment}.csv"
+        try:
+            summary = pd.read_csv(path)
+            found = summary.loc[summary["evaluation"] == "precise"].set_index(
+                ["noise_std", "sensors", "method", "metric"]
+            )
+            places = found.index.droplevel(["method", "metric"]).unique().sort_values()
+            for noise, sensors in places:
+                row = {"sensors": int(sensors), "noise_std": float(noise)}
+                for column, key in SCORES.items():
+                    row[column] = rounded(found.loc[(noise, sensors, *key), "value"], 4)
+                counts = found.loc[(noise, sensors, "uqsonet", "err_mean")]
+                rows.append(row | {key: int(counts[key]) for key in ("sets", "trials")})
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: no complete scores for a card ({error!r})") from None
+    return rows
+
+
+def rounded(value: SupportsFloat, digits: int) -> float:
+    """Return a number with so many digits that count."""
+    return float(f"{float(value):.{digits}g}")

@@ -1,0 +1,190 @@
+"""From full trainings to the small weight files that the library brings along, each with a card.
+
+Modes on a grid of two axes and slopes are stored factored, to `TOLERANCE`, and `HALVED` tensors in
+half precision. What this changes in answers is measured and stands in the card.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from uqsonet.errors import DataError
+from uqsonet.models.base import OperatorModel
+from uqsonet.models.weights import load
+from uqsonet.problems import Problem, get_problem
+from uqsonet.storage.files import file_digest
+from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet_study.config import Config
+from uqsonet_study.pipeline import Plan
+from uqsonet_study.report.cards import OPERATORS, card, is_published, rounded
+
+TOLERANCE = 1e-5
+"""Of a factored tensor: norm of what is left out, relative to the tensor's own."""
+
+SMALLER = 0.75
+"""Share of a tensor's size above which factors of it are not worth it."""
+
+HALVED = ("buffer/residuals", "buffer/residual_slopes")
+"""Tensors stored in half precision: what random operators leave open, known from samples only."""
+
+INPUTS = 200
+"""Functions that show what values an input has, and that the sensors of a comparison read."""
+
+SETS, MOST_SENSORS, SAMPLES = 100, 10, 8
+"""Of a comparison: sets of sensors of each kind, sensors in the largest, samples of each set."""
+
+CLUSTER = 0.05
+"""Half the width of a cluster of sensors, relative to the box."""
+
+SEEN = 0.01
+"""Points whose std is below this share of the largest one are not compared: u is fixed there."""
+
+
+def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) -> list[str]:
+    """Write the small weights of all operators whose full ones are in some folders.
+
+    Parameters
+    ----------
+    config : Config
+        Its experiments are those of the trainings and scores.
+    folders : iterable of Path
+        Results or `published`: each has ``train/<problem>/<method>-<digest>/...``.
+    published : Path
+        Its summaries are behind the cards.
+    out : Path
+        The library's folder of weights.
+
+    Returns
+    -------
+    list of str
+        The operators written. Those whose full weights are in no folder stay as they are.
+
+    Raises
+    ------
+    DataError
+        If no scores of an operator are published, or its experiments do not share a training.
+    """
+    done = []
+    for name in OPERATORS:
+        file = training_of(name, config)
+        there = [folder / file for folder in folders if (folder / file).is_file()]
+        if there:
+            tensors, meta = shrunk(there[0])
+            meta["source"] = {"file": str(file), "sha256": file_digest(there[0])}
+            about = card(name, config, published, meta)
+            if not is_published(meta["source"], published):
+                about["repeated"] = _skills(there[0], published / file)
+            with tempfile.TemporaryDirectory() as folder:
+                small = Path(folder) / "small.safetensors"
+                write_weights(small, tensors, meta)
+                about |= compared(load(there[0]), load(small), get_problem(name))
+            write_weights(out / f"{name}.safetensors", tensors, meta | {"card": about})
+            done.append(name)
+    return done
+
+
+def _skills(repeated: Path, first: Path) -> dict[str, list[float]]:
+    """Return the last validation skills of a repeated training and of the published one."""
+    logs = [pd.read_csv(path.with_suffix(".csv")).iloc[-1] for path in (repeated, first)]
+    names = [str(key) for key in logs[0].index if str(key).startswith("skill_")]
+    return {name: [rounded(log[name], 4) for log in logs] for name in names}
+
+
+def training_of(name: str, config: Config) -> Path:
+    """Return where a folder of results has the first training behind an operator."""
+    plan, experiments = Plan(config), OPERATORS[name].experiments
+    cases = config.cases_of(experiments)
+    found = {plan.trained(case.name, "uqsonet", "safetensors")[0] for case in cases}
+    if len(found) != 1:
+        raise DataError(f"{', '.join(experiments)}: {len(found)} trainings of UQ-SONet, not one")
+    return Path(found.pop()).relative_to(config.results)
+
+
+def shrunk(source: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return tensors and header of a weight file in its small form."""
+    tensors, meta = read_weights(source)
+    fields = meta["fields"]
+    inputs, outputs = (fields[side]["grid"]["shape"] for side in ("input", "output"))
+    views = {
+        "buffer/bases.input_factor": [*inputs, -1],
+        "buffer/bases.output_modes": [*(-(-n // fields["output_stride"]) for n in outputs), -1],
+        "buffer/residual_slopes": [*tensors.get("buffer/residual_slopes", torch.empty(0)).shape],
+    }
+    small, factored = {}, {}
+    for name, tensor in tensors.items():
+        parts = _factors(tensor.view(views[name])) if name in views else {}
+        if parts and sum(part.numel() for part in parts.values()) < SMALLER * tensor.numel():
+            stored = {f"{name}/{part}": value for part, value in parts.items()}
+            factored[name] = list(tensor.shape)
+        else:
+            stored = {name: tensor}
+        small |= {key: value.half() if name in HALVED else value for key, value in stored.items()}
+    return small, meta | {"factored": factored}
+
+
+def _factors(tensor: Tensor) -> dict[str, Tensor]:
+    """Return a core and factors of orthonormal columns (Tucker's form), to `TOLERANCE`.
+
+    Axis by axis, the leading left singular vectors that leave out no more than its share. An axis
+    that needs all of them stays as it is.
+    """
+    core, factors = tensor.double(), {}
+    allowed = TOLERANCE * core.norm() / core.ndim**0.5
+    for axis, size in enumerate(tensor.shape):
+        rows = core.movedim(axis, 0)
+        vectors, values, _ = torch.linalg.svd(rows.flatten(1), full_matrices=False)
+        left = values.square().flip(0).cumsum(0).flip(0).sqrt()
+        kept = vectors[:, : max(1, int((left > allowed).sum()))]
+        if kept.shape[1] < size:
+            factors[str(axis)] = kept.to(tensor.dtype)
+            core = torch.tensordot(kept.T, rows, 1).movedim(0, axis)
+    return {"core": core.to(tensor.dtype), **factors}
+
+
+def compared(full: OperatorModel, small: OperatorModel, problem: Problem) -> dict[str, Any]:
+    """Return what the law of the input gives: typical values, and how far answers are apart.
+
+    Returns
+    -------
+    dict
+        `typical_input`: the values of the input below which 5 % and 95 % of it are.
+        `difference`: for `random` and `clustered` layouts, the median and the largest difference
+        of `mean`, `std` and (for equal draws) `sample` over sets and points of the output's grid,
+        in units of the posterior std there.
+    """
+    generator = torch.Generator().manual_seed(0)
+    xi = torch.randn(INPUTS, problem.prior.rank, generator=generator, dtype=torch.float64)
+    inputs = problem.transform.inverse(problem.prior.field(xi))
+    ordered = inputs.flatten().sort().values
+    ends = [ordered[int(level * len(ordered))] for level in (0.05, 0.95)]
+    lower = torch.tensor(problem.grid.lower, dtype=torch.float64)
+    width = torch.tensor(problem.grid.upper, dtype=torch.float64) - lower
+    found: dict[str, Any] = {"sets": SETS, "sensors": [1, MOST_SENSORS]}
+    for kind, functions in zip(("random", "clustered"), inputs.split(SETS)[:2], strict=True):
+        away: list[list[Tensor]] = [[], [], []]
+        for index, values in enumerate(functions):
+            x = torch.rand(1 + index % MOST_SENSORS, len(width), generator=generator).double()
+            if kind == "clustered":
+                centre = torch.rand(len(width), generator=generator)
+                x = (centre + CLUSTER * (2 * x - 1)).clamp(0, 1)
+            x = lower + width * x
+            field = problem.grid.interpolate(problem.transform.forward(values)[:, None], x)
+            y = problem.transform.inverse(field[:, 0])
+            theirs, ours = (model.condition(x, y) for model in (full, small))
+            std = theirs.std()
+            drawn = ours.sample(SAMPLES), theirs.sample(SAMPLES)
+            pairs = (ours.mean(), theirs.mean()), (ours.std(), std), drawn
+            for kept, (a, b) in zip(away, pairs, strict=True):
+                kept.append(((a - b).abs() / std)[..., std > SEEN * std.max()].flatten())
+        found[kind] = {
+            what: {"median": rounded(values.median(), 2), "largest": rounded(values.max(), 2)}
+            for what, values in zip(("mean", "std", "sample"), map(torch.cat, away), strict=True)
+        }
+    return {"typical_input": [rounded(end, 2) for end in ends], "difference": found}

@@ -1,0 +1,279 @@
+"""What people's files, frames and arrays do wrong, and the message that each mistake gets."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import uqsonet
+from uqsonet.errors import UQSONetError
+
+LINE = np.linspace(0, 1, 16)
+NAN, INF = float("nan"), float("inf")
+of = uqsonet.FieldRuns.of
+fit = uqsonet.fit
+
+
+def positive(size: int = 60) -> np.ndarray:
+    """Return positive functions (size, 16)."""
+    rng = np.random.default_rng(0)
+    xi, modes = rng.standard_normal((size, 4)), rng.standard_normal((4, 16))
+    return np.exp(0.3 * xi @ modes)
+
+
+K = positive()
+U = np.cumsum(K, axis=1)
+
+
+@dataclass
+class World:
+    """What a case may need: models, an answer, a folder."""
+
+    folder: Path
+    model: uqsonet.Emulator
+    two: uqsonet.Emulator
+    bare: uqsonet.Emulator
+    numbers: itertools.count = field(default_factory=itertools.count)
+
+    def csv(self, text: str | bytes, two: bool = False, **named: object) -> object:
+        path = self.folder / f"{next(self.numbers)}.csv"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return (self.two if two else self.model).condition(path, **named)
+
+    def frame(self, **columns: object) -> object:
+        return self.model.condition(pd.DataFrame(columns))
+
+    def at(self, locations: object, values: object, **named: object) -> uqsonet.FieldPosterior:
+        return self.model.condition(locations, values, **named)
+
+    @property
+    def answer(self) -> uqsonet.FieldPosterior:
+        return self.at([0.2, 0.5], [1.0, 1.0])
+
+    def file(self, damage: Callable[[bytes], bytes]) -> object:
+        path = self.folder / f"{next(self.numbers)}.safetensors"
+        self.model.save(path)
+        path.write_bytes(damage(path.read_bytes()))
+        return uqsonet.load(path)
+
+    def foreign(self) -> object:
+        path = self.folder / "foreign.safetensors"
+        save_file({"weight": torch.ones(2)}, path)
+        return uqsonet.load(path)
+
+
+def some(values: np.ndarray, value: float) -> np.ndarray:
+    """Return values with one of them replaced."""
+    found = values.copy()
+    found[3, 5] = value
+    return found
+
+
+def runs(k: object, u: object = U) -> uqsonet.Runs:
+    return uqsonet.Runs({"k": k}, {"u": u})
+
+
+def cloud(*extra: list[float]) -> np.ndarray:
+    return np.concatenate([np.random.default_rng(1).random((16 - len(extra), 2)), extra])
+
+
+def scattered(count: int, dim: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    return rng.random((30, dim)), rng.random(count)
+
+
+ONE = ([0.2], [1.0])
+CASES: list[tuple[str, Callable[[World], object], str]] = [
+    # Tables of sensors.
+    ("empty CSV", lambda w: w.csv(""), r"\.csv: empty; a header such as x,y,value is needed"),
+    ("header only", lambda w: w.csv("x,value\n"), r"\.csv: a header and no rows"),
+    ("no header", lambda w: w.csv("0.1,1\n0.2,1\n"), "no header; the first line must name columns"),
+    ("no column of values", lambda w: w.csv("x\n0.1\n"), "no column 'value'; there are x"),
+    ("misspelt column", lambda w: w.csv("x,vaule\n0.1,1\n"), "'vaule' is unknown.*mean value"),
+    ("capital letters", lambda w: w.csv("X,value\n0.1,1\n"), "'X' is unknown.*did you mean x"),
+    ("no place", lambda w: w.csv("value\n1\n"), "no column 'x'; locations need x, there are value"),
+    ("too many axes", lambda w: w.csv("x,y,value\n0,0,1\n"),
+     "'y', but the domain has 1 coordinate"),
+    ("a column twice", lambda w: w.csv("x,x,value\n0,0,1\n"), "column 'x' appears twice"),
+    ("ragged rows", lambda w: w.csv("x,value\n0,1\n0.2\n"), "row 2 has 1 cells, the header 2"),
+    ("decimal comma", lambda w: w.csv("x;value\n0,1;1\n"), "row 1: '0,1' .*decimals need a point"),
+    ("comma twice", lambda w: w.csv("x,value\n0,1,1,5\n"), "row 1 has 4 cells, the header 2"),
+    ("a word", lambda w: w.csv("x,value\n0.1,one\n"), "'value', row 1: 'one' is no number"),
+    ("an empty cell", lambda w: w.csv("x,value\n0.1,\n"), "'value', row 1: '' is no number"),
+    ("NaN in a CSV", lambda w: w.csv("x,value\n0.1,nan\n"), "row 1: 'nan' is not finite"),
+    ("no text", lambda w: w.csv(b"\xff\xfe\x00\x01"), r"cannot be read as CSV \('utf-8'"),
+    ("no such file", lambda w: w.model.condition("nowhere.csv"), "nowhere.csv: no such file"),
+    ("noise twice", lambda w: w.csv("x,value,noise_std\n0,1,0\n", noise_std=1), "is given too"),
+    ("unknown field", lambda w: w.csv("x,value,field\n0,1,forse\n", True), "'forse'.*mean force"),
+    ("which field", lambda w: w.csv("x,value\n0,1\n", True), "'field' must say which of k, force"),
+    ("empty frame", lambda w: w.frame(x=[], value=[]), "the DataFrame: no rows"),
+    ("None in a frame", lambda w: w.frame(x=[0.1], value=[None]), "row 1: None is no number"),
+    ("NaN in a frame", lambda w: w.frame(x=[0.1], value=[NAN]), "row 1: nan is not finite"),
+    ("outside, frame", lambda w: w.frame(x=[2.0], value=[1]), r"sensor 0 at \[2.0\] lies outside"),
+    ("columns of two lengths", lambda w: w.model.condition({"x": [0, 1], "value": [1]}),
+     "column 'value' has 1 rows, others 2"),
+    # Arrays of sensors.
+    ("outside", lambda w: w.at([1.5], [1.0]), r"lies outside the domain \[0.0\] to \[1.0\]"),
+    ("NaN value", lambda w: w.at([0.2], [NAN]), r"must be finite \(found NaN or inf\)"),
+    ("infinite place", lambda w: w.at([INF], [1.0]), r"must be finite \(found NaN or inf\)"),
+    ("not positive under log", lambda w: w.at([0.2], [-1.0]), "of k must be positive, found -1"),
+    ("disagreeing pair", lambda w: w.at([0.2, 0.2], [1.0, 2.0]), "0 and 1 of k stand at the same"),
+    ("negative noise", lambda w: w.at(*ONE, noise_std=-0.1), "not negative, found -0.1"),
+    ("NaN noise", lambda w: w.at(*ONE, noise_std=NAN), "noise_std must be finite.*found nan"),
+    ("infinite noise", lambda w: w.at(*ONE, noise_std=INF), "noise_std must be finite.*found inf"),
+    ("shape of noise", lambda w: w.at(*ONE, noise_std=[0.1, 0.2]),
+     r"each sensor, \(1, 1\); found \(2"),
+    ("words as noise", lambda w: w.at(*ONE, noise_std="low"), "noise_std must be a numeric array"),
+    ("complex values", lambda w: w.at([0.2], [1j]), "values must be real numbers, found complex"),
+    ("words as places", lambda w: w.at(["a"], [1.0]), "locations must be a numeric array"),
+    ("coordinates", lambda w: w.at([[0.2, 0.3]], [1.0]), r"have 2 coordinates, k has 1 \(x\)"),
+    ("lengths", lambda w: w.at([0.2, 0.3], [1.0]), "shapes do not fit"),
+    ("no values", lambda w: w.model.condition([0.2]), "found float: are the values missing?"),
+    ("no places", lambda w: w.model.condition(values=[1.0]), "values without locations"),
+    ("mask of numbers", lambda w: w.at(*ONE, mask=[1]), "mask must be boolean"),
+    ("ragged mask", lambda w: w.at(*ONE, mask=[[True], [True, False]]), "mask must be boolean"),
+    ("mask of a table", lambda w: w.csv("x,value\n0,1\n", mask=[True]), "mask goes with arrays"),
+    ("gradients", lambda w: w.at([0.2], torch.ones(1, requires_grad=True)), r"values.detach\(\)"),
+    ("unknown input", lambda w: w.two.condition(forse=ONE), "'forse' is unknown.*mean force"),
+    ("unnamed input", lambda w: w.two.condition(*ONE), "several input fields: name the one"),
+    ("name and table", lambda w: w.model.condition(*ONE, k=ONE), "by field name or as one table"),
+    ("different sets", lambda w: w.two.condition(k=ONE, force=([[0.2]] * 2, [[1.0]] * 2)),
+     "same number of sets, found 1, 2"),
+    ("a batch in a list", lambda w: w.model.condition([([[0.2]] * 2, [[1.0]] * 2)]), "single sets"),
+    # Questions.
+    ("level 0", lambda w: w.answer.band(0), "level must be a number between 0 and 1, found 0"),
+    ("level 90", lambda w: w.answer.band(90), r"must be numbers in \[0, 1\], found 90"),
+    ("level too high", lambda w: w.answer.band(0.999), "needs 999 calibration runs, .* has 10"),
+    ("unknown kind", lambda w: w.answer.band(0.5, kind="magic"), "there are conformal and plain"),
+    ("uncalibrated", lambda w: w.bare.condition(*ONE).band(kind="conformal"),
+     "no calibration runs"),
+    ("plain and whole", lambda w: w.answer.band(0.5, None, "plain", whole=True), "leave out kind"),
+    ("no samples", lambda w: w.answer.sample(0), "size must be a whole number, 1 or more, found 0"),
+    ("half a sample", lambda w: w.answer.sample(1.5), "whole number, 1 or more, found 1.5"),
+    ("seed -1", lambda w: w.answer.sample(2, seed=-1), "seed must be a whole number.*found -1"),
+    ("huge seed", lambda w: w.answer.sample(2, seed=2**64), "seed must be a whole number from 0"),
+    ("quantile 2", lambda w: w.answer.quantile(2), r"must be numbers in \[0, 1\], found 2"),
+    ("query outside", lambda w: w.answer.mean([2.0]), r"point 0 at \[2.0\] lies outside"),
+    ("query NaN", lambda w: w.answer.std([NAN]), r"points must be finite \(found NaN or inf\)"),
+    ("query of words", lambda w: w.answer.mean("abc"), "points must be a numeric array"),
+    ("query in a plane", lambda w: w.answer.mean([[0.1, 0.2]]), r"shape \(M, 1\), found \(1, 2\)"),
+    ("query frame", lambda w: w.answer.mean(pd.DataFrame({"y": [0.1]})),
+     "no column 'x'; there are y"),
+    ("a batch plotted", lambda w: w.at([[0.2]] * 2, [[1.0]] * 2).plot(),
+     "shows one set of sensors"),
+    ("picture of a kind", lambda w: w.answer.plot(w.folder / "a.xyz"), "pictures end in .png"),
+    ("picture nowhere", lambda w: w.answer.plot(w.folder / "no/a.png"), "cannot be written"),
+    ("which output", lambda w: w.two.condition(k=ONE).mean(), r"one of 'u', 'v'"),
+    ("unknown output", lambda w: w.two.condition(k=ONE)["w"], "'w' is unknown; there are u, v"),
+    # Runs.
+    ("transposed", lambda _: of(K.T, (LINE,)), r"expected \(runs, 16\) \(is it transposed\?\)"),
+    ("transposed cloud", lambda _: of(K, np.random.default_rng(0).random((60, 2))),
+     r"do not fit 60 points: expected \(runs, 60\) \(is it transposed"),
+    ("one function", lambda _: of(K[0]), r"must have shape \(runs, points\).*found \(16,\)"),
+    ("no runs", lambda _: of(K[:0]), r"no runs or no points, found shape \(0, 16\)"),
+    ("one run", lambda _: fit(runs(K[:1], U[:1]), 0), "runs: 1 runs; at least 20 are needed"),
+    ("a dozen runs", lambda _: fit(runs(K[:12], U[:12]), 0), "12 runs; at least 20 are needed"),
+    ("different numbers", lambda _: runs(K, U[:50]), "numbers of runs: k has 60, u has 50"),
+    ("one point", lambda _: of(K[:, :1]), "axis 0 has 1 point, at least 2 are needed"),
+    ("complex runs", lambda _: of(K + 1j), "values must be real numbers, found complex128"),
+    ("words as runs", lambda _: of([["a", "b"]]), "values must be real numbers, found <U1"),
+    ("ragged runs", lambda _: of([[1, 2], [3]]), "values are no numeric array"),
+    ("NaN in runs", lambda _: of(some(K, NAN)),
+     "1 values of 1 of 60 runs are NaN, the first in run 3"),
+    ("infinite runs", lambda _: of(some(K, INF)), "run 3 is infinite at point 5"),
+    ("too many missing", lambda _: of(np.where(LINE < 0.6, NAN, K), missing="fill"), "cannot fill"),
+    ("all runs incomplete", lambda _: of(np.where(LINE < 0.1, NAN, K), missing="drop"),
+     "none of 60 runs is complete"),
+    ("unknown remedy", lambda _: of(K, missing="zero"), "there are error, drop and fill"),
+    ("k <= 0 under log", lambda _: of(K - 1, transform="log"),
+     "must be positive under log, found -"),
+    ("unknown transform", lambda _: of(K, transform="sqrt"), "'sqrt'; there are identity and log"),
+    ("outputs under log", lambda _: runs(K, of(U, transform="log")),
+     "give their logarithm instead"),
+    ("constant", lambda _: of(np.ones((30, 5))), "constant over all runs and points, always 1"),
+    ("always the same input", lambda _: fit(runs(np.tile(LINE, (60, 1))), 0), "k: the same in all"),
+    ("always the same output", lambda _: fit(runs(K, np.tile(LINE, (60, 1))), 0), "u: the same in"),
+    ("a grid given twice", lambda _: of(K, (np.tile(LINE[:8], 2),)),
+     "axis 0 must rise or fall from point to point, found 0 after 0.466667 at point 8"),
+    ("axis with NaN", lambda _: of(K, ([*LINE[:-1], NAN],)),
+     "axis 0 has values that are not finite"),
+    ("repeated points", lambda _: of(K, cloud([0.5, 0.5], [0.5, 0.5])), "14 and 15 are the same"),
+    ("points on one line", lambda _: of(K, np.c_[LINE, 2 * LINE]), "all 16 points lie on one line"),
+    ("points in 4D", lambda _: of(K, np.ones((16, 4))), r"d = 1, 2 or 3, found \(16, 4\)"),
+    ("periodic, not uniform", lambda _: of(K, (LINE**2,), periodic=True), "must be uniform"),
+    ("a name twice", lambda _: uqsonet.Runs({"k": K}, {"k": U}), "k: an input and an output"),
+    ("no outputs", lambda _: uqsonet.Runs({"k": K}, {}), "one input field and one output field"),
+    ("no names", lambda _: uqsonet.Runs(K, U), "must be mappings of field names to arrays"),
+    ("scattered lengths", lambda _: uqsonet.FieldRuns.from_scattered([scattered(29)]),
+     r"run 0: 30 points, values \(29,\)"),
+    ("scattered axes", lambda _: uqsonet.FieldRuns.from_scattered(
+        [scattered(30), scattered(30, 1)]),
+     "run 1: points have 1 coordinates, the common ones 2"),
+    ("scattered elsewhere", lambda _: uqsonet.FieldRuns.from_scattered(
+        [scattered(30)], scattered(30)[0] + 5), "run 0: has no points near"),
+    # Fit, validate, load.
+    ("too many sensors", lambda _: fit(runs(K), 0, sensors=17), "must be from 1 to 16, found 17"),
+    ("sensors as words", lambda _: fit(runs(K), 0, sensors="five"), "counts or places expected"),
+    ("sensors, none", lambda _: fit(runs(K), 0, sensors=[]),
+     r"shape \(m, 1\), expected; found \(0,"),
+    ("sensors outside", lambda _: fit(runs(K), 0, sensors=[[7.0]]),
+     r"sensor 0 at \[7.0\] lies out"),
+    ("negative minutes", lambda _: fit(runs(K), -1), "minutes must be finite and not negative"),
+    ("minutes as a word", lambda _: fit(runs(K), "5"), "minutes must be .*found '5'"),
+    ("seed of a fit", lambda _: fit(runs(K), 0, seed=-1), "seed must be a whole number.*found -1"),
+    ("noise of a fit", lambda _: fit(runs(K), 0, noise_std=-1), "noise_std must be .*found -1"),
+    ("device", lambda _: fit(runs(K), 0, device="gpu"), "'gpu', allowed are 'cpu'"),
+    ("arrays for runs", lambda _: fit((K, U), 0), "must be uqsonet.Runs, found tuple"),
+    ("scored on other names", lambda w: w.model.validate(uqsonet.Runs({"kk": K}, {"u": U})),
+     "no input field 'k'; there are kk"),
+    ("scored on nothing", lambda w: w.model.validate(runs(K)[60:]),
+     "at least one; found Runs.0 runs"),
+    ("scored elsewhere", lambda w: w.model.validate(runs((K, (LINE + 5,)))), "lies in the model's"),
+    ("truncated model", lambda w: w.file(lambda b: b[: len(b) // 2]), "not a readable safetensors"),
+    ("changed model", lambda w: w.file(lambda b: b[:-9] + b"x" + b[-8:]),
+     "do not match their SHA-256"),
+    ("foreign model", World.foreign, "safetensors, but not written by uqsonet"),
+    ("missing model", lambda _: uqsonet.load("navier_stoks"), "navier_stoks: no such file"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    log = of(K, transform="log")
+    model = fit(runs(log), 0, sensors=[3], bar=False)
+    several = uqsonet.Runs({"k": log, "force": K[:, ::-1]}, {"u": U, "v": U**2})
+    two = fit(several, 0, sensors=[3], bar=False)
+    bare = replace(model, calibration=None)
+    return World(tmp_path_factory.mktemp("wrong"), model, two, bare)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
+def test_a_mistake_gets_a_message(
+    world: World, call: Callable[[World], object], message: str
+) -> None:
+    with warnings.catch_warnings(), pytest.raises(UQSONetError, match=message) as caught:
+        warnings.simplefilter("ignore", uqsonet.ObservationWarning)
+        call(world)
+    assert len(str(caught.value)) < 400
+
+
+def test_what_looks_wrong_and_is_not(world: World) -> None:
+    """Comments, blank lines, quotes, semicolons, Windows ends of lines, a byte order mark."""
+    plain = world.csv("x,value\n0.25,1.5\n").mean()  # type: ignore[attr-defined]
+    for text in (
+        '# my sensors\n\n"x","value"\n0.25,1.5\n',
+        "\ufeffvalue;x\r\n1.5;0.25\r\n\r\n",
+        "x\tvalue\n 0.25\t1.5 \n# the end\n",
+    ):
+        np.testing.assert_array_equal(world.csv(text).mean(), plain)  # type: ignore[attr-defined]
