@@ -78,6 +78,10 @@ def test_the_sensors_read_the_first_test_function() -> None:
         assert line in (FOLDER / "sensors.csv").read_text()
 
 
+def test_the_picture_of_the_page_is_one() -> None:
+    assert (FOLDER / "pressure.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_data_holds_no_pickle() -> None:
     for path in FOLDER.glob("*.npz"):
         with zipfile.ZipFile(path) as archive:

@@ -127,10 +127,11 @@ def _draw_maps(figure: Any, posterior: FieldPosterior, level: float, truth: Valu
     spread = _map(panels[1, 0], points, np.asarray(posterior.std()), "magma", {"vmin": 0})
     panels[1, 0].set_title(f"standard deviation of {name}", fontsize=10)
     figure.colorbar(spread, ax=panels[1, 0])
+    meshes = []
     for axes, (title, places, values) in zip(panels[:, 1:].flat, shared, strict=True):
-        mesh = _map(axes, places, values, "viridis", ends)
+        meshes.append(_map(axes, places, values, "viridis", ends))
         axes.set_title(title, fontsize=10)
-    figure.colorbar(mesh, ax=panels[:, 1:], label=name)
+    figure.colorbar(meshes[0], ax=panels[:, 1:], label=name)
     if points.shape[1] == 3:
         panels[1, 0].annotate("in the middle plane of z", (0, -0.25), xycoords="axes fraction")
 
