@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from uqsonet.scoring import table_lines
@@ -11,6 +12,16 @@ if TYPE_CHECKING:
     from uqsonet.emulator import Emulator
     from uqsonet.named_fields import NamedField
     from uqsonet.runs import Runs
+
+ORDER = {
+    name: place
+    for place, name in enumerate((
+        *("branch", "input_modes", "output_modes", "iterations", "transforms"),
+        *("method", "field", "sensors", "runs", "training", "validation", "calibration"),
+        *("err_mean", "err_mean_se", "crps", "energy"),
+    ))
+}  # fmt: skip
+"""Where entries of data, recipe and scores stand."""
 
 
 def field_text(one: NamedField) -> str:
@@ -42,11 +53,11 @@ def card_text(emulator: Emulator) -> str:
     for key in ("data", "recipe"):
         value = card.get(key)
         if isinstance(value, Mapping):
-            shown = {k: v for k, v in value.items() if k != "tried"}
+            shown = {k: v for k, v in _ordered(value).items() if k != "tried"}
             value = ", ".join(f"{k} {_plain(v)}" for k, v in shown.items())
         if value:
             lines.append(f"{key:9}{value}")
-    rows = card.get("scores") or []
+    rows = [_ordered(row) for row in card.get("scores") or []]
     if rows:
         lines += [
             "",
@@ -54,8 +65,17 @@ def card_text(emulator: Emulator) -> str:
             *table_lines(rows),
         ]
     if card.get("limits"):
-        lines += ["", "limits", *(f"- {text}" for text in card["limits"])]
+        lines += [
+            "",
+            "limits",
+            *(fill(f"- {text}", 100, subsequent_indent="  ") for text in card["limits"]),
+        ]
     return "\n".join(lines)
+
+
+def _ordered(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return entries in the order in which people read them: a file has them by the alphabet."""
+    return dict(sorted(stored.items(), key=lambda item: ORDER.get(item[0], len(ORDER))))
 
 
 def _plain(value: object) -> str:

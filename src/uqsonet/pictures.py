@@ -127,10 +127,11 @@ def _draw_maps(figure: Any, posterior: FieldPosterior, level: float, truth: Valu
     spread = _map(panels[1, 0], points, np.asarray(posterior.std()), "magma", {"vmin": 0})
     panels[1, 0].set_title(f"standard deviation of {name}", fontsize=10)
     figure.colorbar(spread, ax=panels[1, 0])
+    meshes = []
     for axes, (title, places, values) in zip(panels[:, 1:].flat, shared, strict=True):
-        mesh = _map(axes, places, values, "viridis", ends)
+        meshes.append(_map(axes, places, values, "viridis", ends))
         axes.set_title(title, fontsize=10)
-    figure.colorbar(mesh, ax=panels[:, 1:], label=name)
+    figure.colorbar(meshes[0], ax=panels[:, 1:], label=name)
     if points.shape[1] == 3:
         panels[1, 0].annotate("in the middle plane of z", (0, -0.25), xycoords="axes fraction")
 
@@ -190,11 +191,13 @@ def _draw_sensors(axes: Any, figure: Any, posterior: FieldPosterior) -> None:
 
 def report_page(report: Report) -> str:
     """Return a report as one HTML page (`Report.save`)."""
-    rows = report.rows()
+    rows = [_cells(score) for score in report.scores]
+    if len({score.field for score in report.scores}) == 1:
+        rows = [{name: cell for name, cell in row.items() if name != "field"} for row in rows]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    head = "".join(f"<th>{html.escape(_heading(name))}</th>" for name in names)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(r.get(n, '–')))}</td>" for n in names) + "</tr>"
+        "<tr>" + "".join(f"<td>{html.escape(r.get(n, '–'))}</td>" for n in names) + "</tr>"
         for r in rows
     )
     pictures = [
@@ -222,7 +225,9 @@ body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem aut
 .wide {{ overflow-x: auto }}
 table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
 th, td {{ padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #ddd }}
-th {{ vertical-align: bottom }}
+th {{ vertical-align: bottom; max-width: 5.5rem }}
+th:first-child, td:first-child {{ text-align: left }}
+td {{ white-space: nowrap }}
 img {{ max-width: 100%; height: auto }}
 figure {{ margin: 1.5rem 0 }}
 pre {{ overflow-x: auto; background: #f5f5f5; padding: 1rem; font-size: 13px }}
@@ -232,8 +237,9 @@ pre {{ overflow-x: auto; background: #f5f5f5; padding: 1rem; font-size: 13px }}
 <ul>{remarks}</ul>
 <div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>
 <p>Errors of the mean are relative L2 errors in percent, with their standard error. CRPS and energy
-score are in the units of the field; less is better. <em>Plain</em> bands are those of the law,
-<em>conformal</em> ones are widened by the calibration runs, <em>whole</em> ones should hold the
+score are in the units of the field; less is better. The other columns are the share of truths, in
+percent, that bands of that level hold: <em>plain</em> bands are those of the law,
+<em>conformal</em> ones were corrected by the calibration runs, <em>whole</em> ones should hold the
 whole function. <em>sensor_free</em> is the law before any measurement, <em>cokriging</em> the best
 linear predictor from the same runs.</p>
 {figures}
@@ -242,12 +248,20 @@ linear predictor from the same runs.</p>
 """
 
 
-def _heading(name: str) -> str:
-    known = {"err_mean": "error of the mean, %", "err_mean_se": "±", "crps": "CRPS"}
-    if name in known:
-        return known[name]
-    kind, _, level = name.rpartition("_")
-    return f"{kind} {level} %" if level.isdigit() else name
+def _cells(score: Score) -> dict[str, str]:
+    """Return a row of the page's table by its headings."""
+    found = {
+        "method": score.method,
+        "field": score.field,
+        "sensors": str(score.sensors),
+        "error of the mean, %": f"{100 * score.err_mean:.1f} ± {100 * score.err_mean_se:.1f}",
+        "CRPS": f"{score.crps:.4g}",
+        "energy score": f"{score.energy:.4g}",
+    }
+    for kind in ("plain", "conformal", "whole"):
+        for level, share in (getattr(score, kind) or {}).items():
+            found[f"{kind} {100 * level:.0f} %"] = f"{100 * share:.0f}"
+    return found
 
 
 def _png(figure: Any) -> str:
@@ -299,7 +313,7 @@ def _errors(report: Report) -> Any:
 def _coverage(report: Report) -> Any:
     figure = _figure(4.6, 4)
     axes = figure.add_subplot()
-    axes.plot([0, 1], [0, 1], color=GREY, lw=1, label="exact")
+    axes.plot([0.4, 1], [0.4, 1], color=GREY, lw=1, label="exact")
     for k, score in enumerate(_methods(report)["uqsonet"]):
         colour = (BLUE, ORANGE, "#2c8c4a", "#8a4fa3")[k % 4]
         for kind, style in (("plain", "o--"), ("conformal", "s-")):
@@ -307,6 +321,8 @@ def _coverage(report: Report) -> Any:
             if bands:
                 label = f"{kind}, {score.sensors} sensors"
                 axes.plot(list(bands), list(bands.values()), style, color=colour, label=label)
+    axes.set_xlim(0.4, 1)
+    axes.set_ylim(min(0.4, axes.get_ylim()[0]), 1)
     axes.set_xlabel("level of the band")
     axes.set_ylabel("share of truths inside")
     axes.legend(frameon=False, fontsize=8)

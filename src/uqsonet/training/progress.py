@@ -9,6 +9,13 @@ from uqsonet.progress import ProgressBar
 
 LOG = logging.getLogger("uqsonet")
 
+SKILLS = {
+    "skill_mean_": "skill of mean",
+    "skill_std_": "skill of std",
+    "over_cokriging_": "over cokriging",
+}
+"""How columns of a log begin that have a number of sensors at their end, and what they are."""
+
 
 class ProgressDisplay(ProgressBar):
     """The bar of a training, and a log line per trial with each validation."""
@@ -31,10 +38,13 @@ class ProgressDisplay(ProgressBar):
 def describe(row: dict[str, Any]) -> str:
     """Return loss terms and skills of a logged row in one short line."""
     hidden = {"trial", "iteration", "seconds", "learning_rate"}
-    parts = [f"{k} {v:.4g}" for k, v in row.items() if k not in hidden and "skill" not in k]
-    for kind in ("mean", "std"):
-        start = f"skill_{kind}_"
+    parts = [
+        f"{k} {v:.4g}"
+        for k, v in row.items()
+        if k not in hidden and not k.startswith(tuple(SKILLS))
+    ]
+    for start, name in SKILLS.items():
         found = [f"{k.removeprefix(start)}:{v:.2f}" for k, v in row.items() if k.startswith(start)]
         if found:
-            parts.append(f"skill of {kind} " + " ".join(found))
+            parts.append(f"{name} " + " ".join(found))
     return "  ".join(parts)
