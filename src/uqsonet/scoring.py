@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LEVELS = (0.5, 0.8, 0.9)
 """Of the bands whose coverage is counted."""
 
-LAYOUTS = 5
+LAYOUTS = 3
 """Different random layouts for each number of sensors; runs share them."""
 
 SAMPLES = 1000
