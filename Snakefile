@@ -33,7 +33,8 @@ try:
     CONFIG = load_config(config, "the configuration")
     PLAN = Plan(CONFIG)
     if workflow.is_main_process and CONFIG.own_data:
-        from uqsonet_study.own_data import require_own_data  # deferred: it imports torch
+        # Deferred: it imports torch, which no other configuration needs here.
+        from uqsonet_study.own_data import require_own_data
 
         require_own_data(CONFIG)
 except UQSONetError as error:

@@ -5,9 +5,16 @@ Unknown keys are refused, so a misspelt key is an error and never a silent defau
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 """Of a problem, an experiment, a method or a recipe."""
@@ -82,6 +89,12 @@ class KarhunenLoeveNetwork(Section):
         description="What the operator leaves over of held-out pairs is part of the law "
         "(`uqsonet.fit` sets it).",
     )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Names of trainings are what they were before there were held-out residuals.
+        found = dump(self)
+        return {k: v for k, v in found.items() if v or k != "held_out_residuals"}
 
     @model_validator(mode="after")
     def _some_branch(self) -> KarhunenLoeveNetwork:

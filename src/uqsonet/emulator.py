@@ -6,6 +6,8 @@ have them and returns a `FieldPosterior`.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -416,7 +418,7 @@ class Emulator:
             "noise_std": model.noise_std,
             "trials": [0],
             "emulator": extra,
-            "card": self.card,
+            "card": json.dumps(self.card),  # text keeps the order of rows and columns
         }
         write_weights(Path(path), tensors, meta)
 
@@ -456,6 +458,8 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
 
     operator, meta, others = read_model(path, trial)
     card = meta.get("card")
+    with contextlib.suppress(ValueError):
+        card = json.loads(card) if isinstance(card, str) else card
     card = card if isinstance(card, dict) else {}
     if "emulator" not in meta:
         return Emulator.around(load_operator(path, trial), card)

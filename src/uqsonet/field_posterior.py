@@ -225,7 +225,8 @@ class FieldPosterior:
                 some = min(SAMPLES, size - first)
                 drawn = posterior.coefficient_samples(some, generator).double()
                 here = found[part, first : first + some]
-                torch.add(offset, drawn @ basis.T, out=here)
+                for one, into in zip(drawn, here, strict=True):
+                    torch.addmm(offset, one, basis.T, out=into)
                 if left is not None:
                     noise = torch.randn(here.shape, generator=generator, dtype=torch.float32)
                     here += noise * left

@@ -74,7 +74,7 @@ SCORED_POINTS = 400
 """Output points that scores are averaged over."""
 
 SCORED_RUNS = 100
-"""Validation runs that a size is scored on."""
+"""Runs that a size, and in the end the model, is scored on."""
 
 OPERATIONS = 2e10
 """Floating-point operations that a core is taken to do in a second of training. Fixed, so that the
@@ -159,7 +159,7 @@ class SensorPlan:
         """Return the counts or the places, as a user states them."""
         if self.fixed is None:
             return list(self.counts)
-        return data.inputs[0].domain.points()[self.fixed].numpy()
+        return data.inputs[0].domain.points()[self.fixed].tolist()
 
     def layouts(self, count: int, sets: int, points: int, seed: int, purpose: str) -> Tensor:
         """Return points (sets, count) of the input at which sensors stand."""
@@ -589,7 +589,7 @@ def _finished(
         "iterations": 0 if best.method is None else best.method.training.iterations,
         "transforms": {f.name: f.transform.name for f in data.inputs},
         "tried": [dict(row) for row in tried],
-        "sensors": list(plan.counts),
+        "sensors": plan.sensors(data),
         "seed": seed,
     }
     sizes = {part: len(getattr(split, part)) for part in ("training", "validation", "calibration")}
@@ -603,8 +603,7 @@ def _finished(
         final, data.inputs, data.outputs, noise_std=noise_std, card=card,
         remainder=remainder, cokriging=cokriging, calibration=calibration,
     )  # fmt: skip
-    card["scores"] = score_rows(
-        emulator, runs[split.calibration], plan.sensors(data), noise_std=noise_std, seed=seed
-    )
+    scored, sensors = runs[split.calibration[:SCORED_RUNS]], plan.sensors(data)
+    card["scores"] = score_rows(emulator, scored, sensors, noise_std=noise_std, seed=seed)
     card["limits"] = limits(emulator, runs, card)
     return emulator

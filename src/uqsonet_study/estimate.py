@@ -73,12 +73,12 @@ def _functions_of(config: Config, problem: str) -> Functions:
     own = config.problems[problem]
     if own.data is None:
         return _some_functions(problem)
-    return _some_own_functions(problem, own, config.seed)
+    return _some_own_functions(problem, own.model_dump_json(), config.seed)
 
 
 @cache
-def _some_own_functions(problem: str, own: ProblemConfig, seed: int) -> Functions:
-    return training_functions(problem, own, seed, SAMPLE)
+def _some_own_functions(problem: str, own: str, seed: int) -> Functions:
+    return training_functions(problem, ProblemConfig.model_validate_json(own), seed, SAMPLE)
 
 
 @cache

@@ -1,7 +1,8 @@
 """From full trainings to the small weight files that the library brings along, each with a card.
 
-Modes on a grid of two axes and slopes are stored factored, to `TOLERANCE`, and `HALVED` tensors in
-half precision. What this changes in answers is measured and stands in the card.
+Modes on a grid of two axes and slopes are stored factored, to `TOLERANCE`. What random operators
+leave open is known from samples only: residuals and the core of slopes are in half precision. What
+this changes in answers is measured and stands in the card.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ TOLERANCE = 1e-5
 SMALLER = 0.75
 """Share of a tensor's size above which factors of it are not worth it."""
 
-HALVED = ("buffer/residuals", "buffer/residual_slopes")
-"""Tensors stored in half precision: what random operators leave open, known from samples only."""
+LARGEST_HALF = 1e4
+"""Largest number of a core in half precision, where small ones still keep their digits."""
 
 INPUTS = 200
 """Functions that show what values an input has, and that the sensors of a comparison read."""
@@ -121,12 +122,21 @@ def shrunk(source: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     for name, tensor in tensors.items():
         parts = _factors(tensor.view(views[name])) if name in views else {}
         if parts and sum(part.numel() for part in parts.values()) < SMALLER * tensor.numel():
-            stored = {f"{name}/{part}": value for part, value in parts.items()}
+            if name == "buffer/residual_slopes":
+                _halve(parts)
+            small |= {f"{name}/{part}": value for part, value in parts.items()}
             factored[name] = list(tensor.shape)
         else:
-            stored = {name: tensor}
-        small |= {key: value.half() if name in HALVED else value for key, value in stored.items()}
+            small[name] = tensor.half() if name == "buffer/residuals" else tensor
     return small, meta | {"factored": factored}
+
+
+def _halve(parts: dict[str, Tensor]) -> None:
+    """Bring a core to half precision; its scale goes into the first factor."""
+    scale = LARGEST_HALF / parts["core"].abs().max()
+    first = next(part for part in parts if part != "core")
+    parts["core"] = (parts["core"] * scale).half()
+    parts[first] = parts[first] / scale
 
 
 def _factors(tensor: Tensor) -> dict[str, Tensor]:

@@ -58,7 +58,7 @@ def test_a_card_says_what_it_must(name: str) -> None:
     assert card["recipe"].startswith("Recipe tuned")
     for row in card["scores"]:
         assert all(isinstance(value, int | float) for value in row.values())
-        assert 0 < row["err_mean"] < 0.02 < row["no_sensors_err_mean"] < 1
+        assert 0.05 < row["err_mean"] < 2 < row["no_sensors_err_mean"] < 50
         assert row["err_std"] < row["no_sensors_err_std"]
         assert 0.4 < row["coverage_50"] < 0.6 < row["coverage_90"] < row["coverage_95"] < 1
     tested = [row["sensors"] for row in card["scores"] if row["noise_std"] == 0]
@@ -83,7 +83,7 @@ def test_answers_differ_little_from_those_of_the_full_file(name: str) -> None:
     for kind in ("random", "clustered"):
         for what in ("mean", "std", "sample"):
             assert difference[kind][what]["median"] < 1e-3
-            assert difference[kind][what]["largest"] < 1e-2
+            assert difference[kind][what]["largest"] < 5e-3
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,7 +1,11 @@
 """Own data through the whole DAG: a file and field names, no code."""
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +22,7 @@ UNSEEN = 0.3
 """Size of a second load that no sensor reads: the operator is random."""
 
 RESULTS = Path("results/own")
-OVERLAY = {
+OVERLAY: dict[str, Any] = {
     "results": str(RESULTS),
     "scale": "smoke",
     "select": ["membrane"],
@@ -74,7 +78,7 @@ def write_runs(path: Path) -> None:
     np.savez(path, load=(1 + load).astype(np.float32), w=w.astype(np.float32), x=x)
 
 
-def exact_errors(project: Project) -> pd.Series:
+def exact_errors(project: Project) -> dict[int, float]:
     """Return the mean relative error of the exact conditional mean, in percent, by count."""
     _, covariance, green = membrane()
     file = next((project.path / RESULTS / "reference/membrane").glob("precise-*.h5"))
@@ -82,7 +86,7 @@ def exact_errors(project: Project) -> pd.Series:
     assert not isinstance(sets, Reference)
     with np.load(project.path / "mine/runs.npz") as runs:
         truth = runs["w"][-50:].astype(float)  # the last rows are the test functions
-    found = []
+    found: dict[int, list[float]] = {}
     for s, m in enumerate(sets.observations.counts.tolist()):
         places = np.rint(sets.observations.locations[s, :m, 0].numpy() * (POINTS - 1)).astype(int)
         values = sets.observations.values[s, :m].numpy()
@@ -91,8 +95,9 @@ def exact_errors(project: Project) -> pd.Series:
         )[0].T
         mean = (1 + gain @ (values - 1)) @ green
         w = truth[int(sets.function[s])]
-        found.append((m, 100 * np.linalg.norm(mean - w) / np.linalg.norm(w)))
-    return pd.DataFrame(found, columns=["sensors", "error"]).groupby("sensors")["error"].mean()
+        error = float(np.linalg.norm(mean - w) / np.linalg.norm(w))
+        found.setdefault(m, []).append(100 * error)
+    return {m: fmean(errors) for m, errors in found.items()}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +114,7 @@ def write_overlay(project: Project, overlay: dict) -> None:
     (project.path / "mine.yaml").write_text(yaml.safe_dump(overlay))
 
 
-def run(project: Project, *flags: str):
+def run(project: Project, *flags: str) -> subprocess.CompletedProcess[str]:
     return project.snakemake("--configfile", "mine.yaml", *flags)
 
 
@@ -125,7 +130,8 @@ def planned(project: Project) -> set[str]:
 
 def test_own_data_are_scored_against_truths_and_close_to_the_exact_posterior(own: Project) -> None:
     table = pd.read_csv(own.path / RESULTS / "tables/mine.csv")
-    scores = table.set_index(["method", "metric", "sensors"])["value"]
+    keys = zip(table["method"], table["metric"], table["sensors"], strict=True)
+    scores = dict(zip(keys, table["value"], strict=True))
     assert set(table["metric"]) == {"err_mean", "crps", "gain_crps", "coverage_90"}
     exact = exact_errors(own)
     for m in COUNTS:
@@ -153,13 +159,13 @@ def test_no_score_needs_a_reference_and_the_page_says_so(own: Project) -> None:
     for figure in ("mine-plot", "membrane_data", "membrane_training"):
         assert (results / f"figures/{figure}.pdf").stat().st_size > 0
     log = pd.read_csv(next((results / "train/membrane").rglob("*.csv")))
-    assert (log.iloc[-1][[f"skill_mean_{m}" for m in COUNTS]] > 0.1).all()
+    few, some, many = (float(log[f"skill_mean_{m}"].iloc[-1]) for m in COUNTS)
+    assert 0.02 < few < some - 0.2 < some < many - 0.2
     record = json.loads((results / "simulate/membrane.json").read_text())
     assert set(record["read"]) == {"mine/runs.npz"}
 
 
 def test_an_edit_of_the_file_reruns_its_stages_and_a_touch_none(own: Project) -> None:
-    assert planned(own) == set()
     file = own.path / "mine/runs.npz"
     file.touch()
     assert planned(own) == set()
@@ -170,37 +176,28 @@ def test_an_edit_of_the_file_reruns_its_stages_and_a_touch_none(own: Project) ->
         assert {"simulate", "sensors", "reference", "train", "evaluate", "table"} <= planned(own)
     finally:
         file.write_bytes(before)
-    assert planned(own) == set()
 
 
-def data(**changes: object) -> dict:
-    """Return the overlay with another block of data."""
-    problem = OVERLAY["problems"]["membrane"]  # type: ignore[index]
-    found = {"membrane": problem | {"data": problem["data"] | changes}}
-    return OVERLAY | {"problems": found}
+def test_the_document_of_tables_compiles(own: Project, tmp_path: Path) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("pdflatex is not installed (apt install texlive-latex-extra lmodern)")
+    shutil.copy(own.path / RESULTS / "tables/all.tex", tmp_path)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout[-3000:]
 
 
-@pytest.mark.parametrize(
-    ("overlay", "message"),
-    [
-        (data(file="mine/run.npz"), "problems.membrane.data: mine/run.npz: "),
-        (data(input="loads"), "problems.membrane.data: mine/runs.npz"),
-        (data(transform="log"), "must be positive under log"),
-        (
-            OVERLAY
-            | {"problems": {"membrane": data()["problems"]["membrane"] | {"training": 500}}},
-            "training 500 + validation 50 + test 50 = 600 runs, but mine/runs.npz has 400",
-        ),
-    ],
-)
-def test_wrong_data_stop_before_any_job(own: Project, overlay: dict, message: str) -> None:
-    write_overlay(own, overlay)
+def test_wrong_data_stop_before_any_job(own: Project) -> None:
+    problem = OVERLAY["problems"]["membrane"]
+    wrong = {"membrane": problem | {"data": problem["data"] | {"input": "laod"}}}
+    write_overlay(own, OVERLAY | {"problems": wrong})
     try:
         result = run(own, "--dry-run")
     finally:
         write_overlay(own, OVERLAY)
     text = result.stdout + result.stderr
     assert result.returncode != 0
-    assert message in text
+    assert "problems.membrane.data: mine/runs.npz" in text
+    assert "laod" in text
     assert "Traceback" not in text
     assert "Job stats" not in text

@@ -167,7 +167,7 @@ def _limits(problem: Problem, operator: Operator, cases: list[Case]) -> list[str
 
 
 def _scores(operator: Operator, published: Path) -> list[dict[str, float]]:
-    """Return a row for each noise level and number of sensors, by the `precise` evaluation."""
+    """Return a row for each noise level and sensor count: errors in percent, coverage as shares."""
     rows = []
     for experiment in operator.experiments:
         path = published / "summary" / f"{experiment}.csv"
@@ -180,7 +180,8 @@ def _scores(operator: Operator, published: Path) -> list[dict[str, float]]:
             for noise, sensors in places:
                 row = {"sensors": int(sensors), "noise_std": float(noise)}
                 for column, key in SCORES.items():
-                    row[column] = rounded(found.loc[(noise, sensors, *key), "value"], 4)
+                    unit = 100 if "err" in column else 1
+                    row[column] = rounded(unit * found.loc[(noise, sensors, *key), "value"], 4)
                 counts = found.loc[(noise, sensors, "uqsonet", "err_mean")]
                 rows.append(row | {key: int(counts[key]) for key in ("sets", "trials")})
         except (OSError, KeyError, TypeError, ValueError) as error:

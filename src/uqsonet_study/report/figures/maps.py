@@ -56,9 +56,8 @@ def draw_map(axes: Axes, grid: Domain, values: np.ndarray, norm: Normalize, colo
     # Interpolated between grid points; a raster inside the PDF keeps the file small.
     look: dict[str, Any] = {"cmap": colors, "norm": norm, "shading": "gouraud"}
     if not isinstance(grid, Grid):
-        return axes.tripcolor(
-            *grid.points().numpy().T, values.astype(float), rasterized=True, **look
-        )
+        x, y = grid.points().numpy().T
+        return axes.tripcolor(x, y, values.astype(float), rasterized=True, **look)
     field = values.reshape(grid.shape)
     places = [axis.numpy() for axis in grid.axes()]
     if grid.periodic:

@@ -20,6 +20,7 @@ from scipy.fft import dctn
 
 from uqsonet.errors import DataError
 from uqsonet.fields import Grid
+from uqsonet.reference.files import Reference
 from uqsonet_study.config import Config
 from uqsonet_study.report.figures.colours import PREDICTION, REFERENCE
 from uqsonet_study.report.figures.panels import FUNCTION, PanelFiles, load_predictor, read_test
@@ -76,7 +77,7 @@ def _draw_column(column: np.ndarray, one: PanelFiles) -> None:
     """Draw samples of the reference, samples of the model, and the spectra of both."""
     path, count = one["reference"], one["sensors"]
     data, reference, noise_std = read_test(Path(one["functions"]), Path(path))
-    if reference.samples is None:
+    if not isinstance(reference, Reference) or reference.samples is None:
         raise DataError(f"{path}: holds no samples, so no spectra can be drawn")
     sets = (reference.observations.counts == count).nonzero()[:, 0].tolist()
     first = next((s for s in sets if int(reference.function[s]) == FUNCTION), None)
