@@ -47,6 +47,8 @@ def test_the_commands_run_and_write_what_they_name(folder: Path) -> None:
     pytest.importorskip("h5netcdf")
     for line in blocks("commands")[len(SETUP) :]:
         # The closed forms alone: minutes of training change numbers, not what runs.
+        # Nor do three numbers of sensors where one is scored.
+        line = re.sub(r"(validate .*)--sensors \S+", r"\1--sensors 12", line)
         words = shlex.split(re.sub(r"--minutes \S+", "--minutes 0", line))
         assert words[0] == "uqsonet"
         command = [sys.executable, "-m", *words]

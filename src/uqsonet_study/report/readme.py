@@ -243,6 +243,19 @@ def operator_table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def own_data_table(path: Path) -> pd.DataFrame:
+    """Return scores of `uqsonet validate`: error and coverage in percent."""
+    found = pd.read_csv(path)
+    rows = pd.DataFrame({"sensors": found["sensors"], "method": found["method"]})
+    errors = zip(found["err_mean"], found["err_mean_se"], strict=True)
+    rows["error, %"] = [f"{error:.1f} ± {spread:.1f}" for error, spread in errors]
+    rows["CRPS"] = [f"{value:.4f}" for value in found["crps"]]
+    for kind in ("plain", "conformal", "whole"):
+        for level in (50, 80, 90):
+            rows[f"{kind} {level}"] = [f"{100 * share:.0f}" for share in found[f"{kind}_{level}"]]
+    return rows
+
+
 def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     """Return document -> marker -> table for all that is made by the program."""
     first = pd.read_csv(folder / "summary/diffusion1d.csv")
@@ -255,6 +268,10 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
             "results": markdown(first_table(first)),
         },
         "docs/api.md": {"operators": markdown(operator_table())},
+        "docs/own-data.md": {
+            "scores": markdown(own_data_table(folder / "own_data/scores.csv")),
+            "finer": markdown(own_data_table(folder / "own_data/scores_32.csv")),
+        },
         "docs/data.md": {
             "data": markdown(data_table(folder / "simulate")),
             "references": markdown(reference_table(folder), 2),
