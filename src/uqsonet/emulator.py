@@ -20,7 +20,7 @@ from torch import Tensor
 
 from uqsonet.domains import PointCloud
 from uqsonet.errors import DataError, ObservationError, ObservationWarning
-from uqsonet.field_posterior import FieldPosterior
+from uqsonet.field_posterior import SETS, FieldPosterior
 from uqsonet.named_fields import NamedField, part_columns, part_locations
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from uqsonet.scoring import Report
 
 IMPROBABLE = 1e-4
-"""Probability of sensors below which a warning is given."""
+"""Probability of sensors below which a warning is given; of many sets, divided by their number."""
 
 LEAST_LEVEL = 0.02
 """Noise, relative to a field's standard deviation, that the test of sensors allows at least."""
@@ -271,7 +271,7 @@ class Emulator:
         count = sets.mask.sum(1)
         p = torch.special.gammaincc(count / 2, distance / 2)
         row = int(p.argmin())
-        if float(p[row]) > IMPROBABLE or int(count[row]) == 0:
+        if float(p[row]) > IMPROBABLE / len(p) or int(count[row]) == 0:
             return []
         label = "" if sets.single else f" of set {sets.labels[row]}"
         text = (
@@ -290,9 +290,13 @@ class Emulator:
 
     def _distances(self, sets: SensorSets) -> Tensor | None:
         """Return squared Mahalanobis distances (B,) of sensors from the law of the input."""
-        bases = getattr(self.operator, "bases", None)
-        if bases is None or sets.values.shape[1] == 0:
+        if getattr(self.operator, "bases", None) is None or sets.values.shape[1] == 0:
             return None
+        starts = range(0, len(sets), SETS)
+        return torch.cat([self._distances_of(sets[k : k + SETS]) for k in starts])
+
+    def _distances_of(self, sets: SensorSets) -> Tensor:
+        bases: Any = self.operator.bases  # type: ignore[attr-defined]
         given = self.fields.input
         x = self._joint_locations(sets)
         stacked = torch.cat([bases.input_mean[:, None], bases.input_factor], dim=1)
