@@ -98,6 +98,9 @@ def _draw_line(figure: Any, posterior: FieldPosterior, level: float, truth: Valu
     axes.set_xlabel("x")
     axes.set_ylabel(field.label)
     axes.margins(x=0)
+    box = field.domain.lower, field.domain.upper
+    if all((one.domain.lower, one.domain.upper) == box for one in posterior.inputs):
+        above.set_xlim(axes.get_xlim())
     axes.legend(frameon=False, fontsize=9, ncols=4, loc="lower right", bbox_to_anchor=(1, 1))
 
 
