@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from uqsonet.scoring import table_lines
+from uqsonet.scores import table_lines
 
 if TYPE_CHECKING:
     from uqsonet.emulator import Emulator

@@ -125,7 +125,7 @@ def predict(
     """
     from uqsonet import exports
     from uqsonet.emulator import load
-    from uqsonet.sensors import read_points
+    from uqsonet.tables import read_points
 
     with clear_errors():
         if out is not None:

@@ -24,12 +24,13 @@ from uqsonet.field_posterior import SETS, FieldPosterior
 from uqsonet.named_fields import NamedField, part_columns, part_locations
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
-from uqsonet.sensors import SensorSets, read_sensors
+from uqsonet.sensor_reading import read_sensors
+from uqsonet.sensors import SensorSets
 
 if TYPE_CHECKING:
     from uqsonet.calibration import Calibration
     from uqsonet.runs import Runs
-    from uqsonet.scoring import Report
+    from uqsonet.scores import Report
 
 IMPROBABLE = 1e-4
 """Probability of sensors below which a warning is given; of many sets, divided by their number."""

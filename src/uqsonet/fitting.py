@@ -29,31 +29,33 @@ from uqsonet.calibration import Calibration
 from uqsonet.card import limits
 from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, TrainingConfig
 from uqsonet.data import Functions
+from uqsonet.description import may_log
 from uqsonet.devices import require_device
-from uqsonet.domains import join
-from uqsonet.emulator import Emulator, Operator
+from uqsonet.emulator import Emulator
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.fields import Field, Observations
-from uqsonet.metrics import gaussian_crps
+from uqsonet.held_out import (
+    SCORED_RUNS,
+    EncodedRuns,
+    HeldOutRuns,
+    HeldOutValidator,
+    SensorPlan,
+    Split,
+    sensor_plan,
+    split_runs,
+)
 from uqsonet.models.base import OperatorModel
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.modes import empirical_modes
-from uqsonet.named_fields import NamedField
-from uqsonet.operator_fields import OperatorFields
-from uqsonet.posterior import spread
-from uqsonet.runs import Runs, may_log, named_fields, rows_of
-from uqsonet.scoring import counts_or_places, score_rows
-from uqsonet.seeds import numpy_generator
+from uqsonet.runs import Runs
+from uqsonet.scoring import score_rows
 from uqsonet.storage.files import array_digest
 from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet.training.loop import RunOptions, train
 from uqsonet.training.trainer import TrialStack
-from uqsonet.training.validation import Validator, load_trial, skill_columns
+from uqsonet.training.validation import Validator, load_trial
 
 LOG = logging.getLogger("uqsonet")
 
-COUNTS = (3, 10, 30)
-"""Numbers of sensors that sizes are chosen for, where a user states none."""
 
 INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
 """Numbers of input modes that are tried."""
@@ -70,181 +72,12 @@ themselves are left out."""
 TOLERANCE = 0.005
 """A larger linear model is taken if its score is at most this much worse, relatively."""
 
-SCORED_POINTS = 400
-"""Output points that scores are averaged over."""
-
-SCORED_RUNS = 100
-"""Runs that a size, and in the end the model, is scored on."""
 
 OPERATIONS = 2e10
 """Floating-point operations that a core is taken to do in a second of training. Fixed, so that the
 same call gives the same model on a slow machine."""
 
 MOST_ITERATIONS = 6000
-
-PART = 32
-"""Sets that are scored at a time."""
-
-
-@dataclass(frozen=True)
-class Split:
-    """Numbers of the runs in each part."""
-
-    training: np.ndarray
-    validation: np.ndarray
-    calibration: np.ndarray
-
-
-def split_runs(size: int, seed: int) -> Split:
-    """Split runs at random: 15 % calibrate (10 to 200), a fifth of the rest validates (to 500).
-
-    Parameters
-    ----------
-    size : int
-        Number of runs, at least 20.
-    seed : int
-    """
-    order = numpy_generator(seed, "fit", "split").permutation(size)
-    calibration = min(max(round(0.15 * size), min(10, size // 4)), 200)
-    validation = min(max(round(0.2 * (size - calibration)), 4), 500)
-    ends = calibration, calibration + validation
-    return Split(order[ends[1] :], order[ends[0] : ends[1]], order[: ends[0]])
-
-
-@dataclass(frozen=True)
-class _Data:
-    """Runs as a model sees them: encoded rows, and the fields that they are rows of."""
-
-    inputs: list[NamedField]
-    outputs: list[NamedField]
-    fields: OperatorFields
-    kappa: Tensor
-    u: Tensor
-
-    @classmethod
-    def of(cls, runs: Runs, transforms: Mapping[str, str]) -> _Data:
-        inputs = named_fields(runs.inputs, transforms)
-        outputs = named_fields(runs.outputs)
-        given, found = (
-            Field(",".join(f.name for f in named), join([f.domain for f in named]))
-            for named in (inputs, outputs)
-        )
-        fields = OperatorFields(runs.name, given, found)
-        kappa, u = rows_of(runs.inputs, inputs), rows_of(runs.outputs, outputs)
-        return cls(inputs, outputs, fields, kappa, u)
-
-    def functions(self, index: np.ndarray) -> Functions:
-        return Functions(self.fields, "training", self.kappa[index], self.u[index])
-
-
-@dataclass(frozen=True)
-class SensorPlan:
-    """Which sensors a fit is scored with.
-
-    Attributes
-    ----------
-    counts : tuple of int
-        Numbers of sensors at random points, or (m,) of fixed ones.
-    fixed : Tensor of int, shape (m,), or None
-        Points of the input where all sensors stand.
-    noise_std : float
-        In the transformed field.
-    """
-
-    counts: tuple[int, ...]
-    fixed: Tensor | None
-    noise_std: float
-
-    def sensors(self, data: _Data) -> object:
-        """Return the counts or the places, as a user states them."""
-        if self.fixed is None:
-            return list(self.counts)
-        return data.inputs[0].domain.points()[self.fixed].tolist()
-
-    def layouts(self, count: int, sets: int, points: int, seed: int, purpose: str) -> Tensor:
-        """Return points (sets, count) of the input at which sensors stand."""
-        if self.fixed is not None:
-            return self.fixed.expand(sets, -1)
-        generator = numpy_generator(seed, "fit", "layouts", purpose, count)
-        drawn = [generator.choice(points, count, replace=False) for _ in range(sets)]
-        return torch.from_numpy(np.stack(drawn))
-
-
-class _HeldOut:
-    """Held-out runs with sensors on them, and what models score there."""
-
-    def __init__(self, data: _Data, index: np.ndarray, plan: SensorPlan, seed: int) -> None:
-        index = index[:SCORED_RUNS]
-        kappa, self._u = data.kappa[index].double(), data.u[index].double()
-        points = data.fields.input.grid.points()
-        noise = torch.cat([
-            torch.full((f.domain.size,), plan.noise_std / f.scale, dtype=torch.float64)
-            for f in data.inputs
-        ])  # fmt: skip
-        generator = numpy_generator(seed, "fit", "validation noise")
-        self._sets: dict[int, tuple[Observations, Tensor]] = {}
-        for count in plan.counts:
-            places = plan.layouts(count, len(index), len(points), seed, "validation")
-            level = noise[places]
-            drawn = torch.from_numpy(generator.standard_normal(places.shape))
-            values = kappa.gather(1, places) + level * drawn
-            mask = torch.ones_like(places, dtype=torch.bool)
-            self._sets[count] = Observations(points[places], values, mask), level
-        size = self._u.shape[1]
-        step = numpy_generator(seed, "fit", "scored points").permutation(size)[:SCORED_POINTS]
-        self._columns = torch.from_numpy(np.sort(step))
-        self._queries = data.fields.output.grid.points()[self._columns]
-        self._truth = self._u[:, self._columns]
-
-    def moments(self, model: Operator, count: int, size: int = 512) -> tuple[Tensor, Tensor]:
-        """Return mean and std (B, k) of each set's answer at the scored points.
-
-        `size` latent samples are behind them where there is no closed form.
-        """
-        o, noise = self._sets[count]
-        basis: tuple[Tensor, Tensor] | None = None
-        means, stds = [], []
-        for first in range(0, len(o.values), PART):
-            part = slice(first, first + PART)
-            answer = model.condition(o.locations[part], o.values[part], o.mask[part], noise[part])
-            mean, covariance = answer.coefficient_moments(size)
-            basis = basis or answer.basis(self._queries)
-            means.append(basis[0] + mean @ basis[1].T)
-            stds.append(spread(basis[1], covariance))
-        return torch.cat(means), torch.cat(stds)
-
-    def scores(self, model: Operator, remainder: Tensor | None = None) -> Tensor:
-        """Return the CRPS (counts, B) of Gaussian bands, averaged over the scored points."""
-        rows = []
-        for count in self._sets:
-            mean, std = self.moments(model, count)
-            if remainder is not None:
-                std = (std.square() + remainder[self._columns].square()).sqrt()
-            rows.append(gaussian_crps(mean, std, self._truth).mean(1))
-        return torch.stack(rows)
-
-    def errors(self, model: Operator) -> dict[int, float]:
-        """Return the root mean square error of the mean by sensor count."""
-        found = {}
-        for count in self._sets:
-            mean, _ = self.moments(model, count, 128)
-            found[count] = float((mean - self._truth).square().mean().sqrt())
-        return found
-
-
-class HeldOutValidator:
-    """Skill over no sensors, and over cokriging, on held-out runs (`Validator`)."""
-
-    def __init__(self, held_out: _HeldOut, sensor_free: Operator, cokriging: Operator) -> None:
-        self._held_out = held_out
-        self._free = held_out.errors(sensor_free)
-        self._cokriging = held_out.errors(cokriging)
-
-    def columns(self, model: OperatorModel) -> dict[str, float]:
-        """Return ``skill_mean_<m>`` and ``over_cokriging_<m>``."""
-        error = self._held_out.errors(model)  # type: ignore[arg-type]
-        against = skill_columns("over_cokriging", error, self._cokriging)
-        return skill_columns("skill_mean", error, self._free) | against
 
 
 @dataclass(frozen=True)
@@ -317,18 +150,6 @@ def _output_modes(functions: Functions) -> int:
     total = modes.std.square().sum() + points * modes.remainder**2
     kept = modes.std.square().cumsum(0) / total
     return min(most, int((kept < KEPT_VARIANCE).sum()) + 1)
-
-
-def _plan(data: _Data, sensors: object, noise_std: float) -> SensorPlan:
-    """Return the plan for what a user said about sensors (`fit`)."""
-    points = data.fields.input.grid.size
-    if sensors is None:
-        sensors = [min(m, points) for m in COUNTS]
-    found = counts_or_places(sensors, data.inputs, points)
-    if isinstance(found, list):
-        return SensorPlan(tuple(found), None, noise_std)
-    nearest = torch.cdist(found, data.inputs[0].domain.points()).argmin(1).unique()
-    return SensorPlan((len(nearest),), nearest, noise_std)
 
 
 def fit(
@@ -408,9 +229,9 @@ def fit(
 
 
 def _choose_perceptron(
-    data: _Data,
+    data: EncodedRuns,
     split: Split,
-    held_out: _HeldOut,
+    held_out: HeldOutRuns,
     best: _Choice,
     minutes: float,
     run: _Trainings,
@@ -452,7 +273,7 @@ def _row(kind: str, method: MethodConfig | None, scores: Tensor, **more: Any) ->
 
 def _choose_linear(
     runs: Runs, split: Split, sensors: object, noise_std: float, seed: int
-) -> tuple[tuple[_Data, SensorPlan, _HeldOut, _Candidate], list[dict[str, Any]]]:
+) -> tuple[tuple[EncodedRuns, SensorPlan, HeldOutRuns, _Candidate], list[dict[str, Any]]]:
     """Return the linear model of the transforms and sizes that score best, and what was tried."""
     options = []
     for name, field in runs.inputs.items():
@@ -460,12 +281,12 @@ def _choose_linear(
         possible = field.transform or may_log(field)
         options.append([(name, t) for t in (given if possible else ["identity"])])
     tried: list[dict[str, Any]] = []
-    best: tuple[float, tuple[_Data, SensorPlan, _HeldOut, _Candidate]] | None = None
+    best: tuple[float, tuple[EncodedRuns, SensorPlan, HeldOutRuns, _Candidate]] | None = None
     for combination in itertools.product(*options):
         transforms = dict(combination)
-        data = _Data.of(runs, transforms)
-        plan = _plan(data, sensors, noise_std)
-        held_out = _HeldOut(data, split.validation, plan, seed)
+        data = EncodedRuns.of(runs, transforms)
+        plan = sensor_plan(data, sensors, noise_std)
+        held_out = HeldOutRuns(data, split.validation, plan, seed)
         functions, held = data.functions(split.training), data.functions(split.validation)
         most = min(functions.size - 1, data.kappa.shape[1], INPUT_MODES[-1])
         full = _linear(functions, most, _output_modes(functions))
@@ -567,7 +388,7 @@ def _cokriging(model: KarhunenLoeveModel, functions: Functions) -> Cokriging:
 
 def _finished(
     runs: Runs,
-    data: _Data,
+    data: EncodedRuns,
     split: Split,
     plan: SensorPlan,
     best: _Choice,

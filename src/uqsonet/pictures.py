@@ -17,7 +17,7 @@ from uqsonet.storage.files import atomic_path
 
 if TYPE_CHECKING:
     from uqsonet.field_posterior import FieldPosterior
-    from uqsonet.scoring import Report, Score
+    from uqsonet.scores import Report, Score
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
 """The answer, the sensors or the truth, and what is beside them."""

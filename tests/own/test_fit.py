@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import uqsonet
 from tests.own.conftest import Linear, waves
 from uqsonet import fitting
+from uqsonet.description import distance_from_gaussian, proposed_transform
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.fields import Grid
-from uqsonet.fitting import split_runs
-from uqsonet.runs import distance_from_gaussian, proposed_transform
+from uqsonet.held_out import split_runs
 
 LINE = np.linspace(0, 1, 12)
 of = uqsonet.FieldRuns.of
