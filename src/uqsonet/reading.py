@@ -203,17 +203,20 @@ def _npz(path: Path) -> dict[str, np.ndarray]:
         with path.open("rb") as file:
             if file.read(2) != b"PK":
                 raise ValueError("numpy.savez writes them")
-        with np.load(path, allow_pickle=False) as archive:
-            for name in archive.files:
-                try:
-                    found[name] = archive[name]
-                except ValueError as error:
-                    # An array of Python objects is a pickle, which may run any program.
-                    if "allow_pickle" not in str(error):
-                        raise
+        with zipfile.ZipFile(path) as archive:
+            for name in (n for n in archive.namelist() if n.endswith(".npy")):
+                with archive.open(name) as file:
+                    try:
+                        array = np.lib.format.read_array(file, allow_pickle=False)
+                    except ValueError as error:
+                        # An array of Python objects is a pickle, which may run any program.
+                        if "allow_pickle" not in str(error):
+                            raise
+                        continue
+                found[name.removesuffix(".npy")] = array
     except _UNREADABLE as error:
         raise _damaged(path, "npz", error) from None
-    return {name: array for name, array in found.items() if isinstance(array, np.ndarray)}
+    return found
 
 
 def _hdf5(path: Path, wanted: Sequence[str]) -> dict[str, Found]:

@@ -13,7 +13,7 @@ import uqsonet
 from uqsonet import fitting
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quick_cards() -> Iterator[None]:
     """Leave the scores out of cards: these tests do not read them, and they take most of a fit."""
     with pytest.MonkeyPatch.context() as patch:

@@ -16,7 +16,7 @@ def found(rule):
     def job(wildcards):
         try:
             return PLAN.job(rule, wildcards.get("name") or wildcards[0])
-        except ConfigError as error:
+        except UQSONetError as error:
             raise WorkflowError(str(error)) from None
 
     return job
