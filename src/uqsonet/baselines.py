@@ -79,7 +79,7 @@ class Cokriging:
         """Return the Gaussian law of u given sensors."""
         given = self.fields.input
         observations, single = given.observations(locations, values, mask, empty=True)
-        level = self.fields.input.noise(noise_std, observations, self._noise_std)
+        level = given.noise(noise_std, observations, self._noise_std)
         law = self._bases.input_law(observations, level)
         mean = law.mean @ self._weight.T
         explained = law.spread(self._weight)

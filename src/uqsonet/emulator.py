@@ -380,7 +380,7 @@ class Emulator:
 
     def output_locations(self, number: int, x: Tensor) -> Tensor:
         """Return locations (..., d) of an output field as the operator has them."""
-        return part_locations(self.outputs, number, x, self.fields.output.grid)
+        return part_locations(number, x, self.fields.output.grid)
 
     def with_operator(self, operator: Operator) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""
@@ -458,7 +458,6 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
     DataError
         If the file is missing, damaged, foreign, or does not fit the networks it describes.
     """
-    from uqsonet.models.weights import load as load_operator
     from uqsonet.models.weights import read_model
 
     operator, meta, others = read_model(path, trial)
@@ -467,7 +466,7 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
         card = json.loads(card) if isinstance(card, str) else card
     card = card if isinstance(card, dict) else {}
     if "emulator" not in meta:
-        return Emulator.around(load_operator(path, trial), card)
+        return Emulator.around(operator, card)
     from uqsonet.baselines import Cokriging
     from uqsonet.calibration import Calibration
 

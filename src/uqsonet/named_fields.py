@@ -81,7 +81,7 @@ class NamedField:
         return cls(name, domain, transform, scale, units, lowest, highest)
 
 
-def part_locations(fields: Sequence[NamedField], number: int, x: Tensor, joint: Domain) -> Tensor:
+def part_locations(number: int, x: Tensor, joint: Domain) -> Tensor:
     """Return locations (..., d) of field `number` as locations of the fields taken as one."""
     return joint.locations(number, x) if isinstance(joint, JointDomain) else x
 

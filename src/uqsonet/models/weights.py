@@ -74,16 +74,13 @@ def load(path: Path | str, trial: int | None = None) -> OperatorModel:
     DataError
         If the file is missing, damaged, foreign, or does not fit the networks it describes.
     """
-    model, _, others = read_model(path, trial)
-    if wrong := sorted(name for name in others if not name.startswith("emulator/")):
-        raise DataError(f"{path}: tensors do not fit the networks described ({', '.join(wrong)})")
-    return model
+    return read_model(path, trial)[0]
 
 
 def read_model(
     path: Path | str, trial: int | None = None
 ) -> tuple[OperatorModel, Meta, dict[str, Tensor]]:
-    """Return a model with the header of its file and the tensors that are not the model's own.
+    """Return a model with the header of its file and the tensors that an `Emulator` keeps there.
 
     Parameters and errors are those of `load`.
     """
@@ -111,6 +108,8 @@ def read_model(
             state[key] = tensor
         else:
             others[name] = tensor
+    if wrong := sorted(name for name in others if not name.startswith("emulator/")):
+        raise DataError(f"{path}: tensors do not fit the networks described ({', '.join(wrong)})")
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
