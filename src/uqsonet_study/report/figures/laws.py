@@ -19,10 +19,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from uqsonet.errors import DataError
 from uqsonet.metrics import relative_error
 from uqsonet.models.weights import load
 from uqsonet.problems import get_problem
-from uqsonet.reference.sampling import posterior_samples
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet_study.config import Config, LawFigure
 from uqsonet_study.report.figures.colours import BLACK, GREY, PREDICTION, REFERENCE, TRUTH
@@ -89,7 +89,7 @@ def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
     Raises
     ------
     DataError
-        If files do not belong together or cannot be read.
+        If files do not belong together, cannot be read, or there is no reference posterior.
     """
     declared = config.figures[name]
     assert isinstance(declared, LawFigure)
@@ -113,10 +113,13 @@ def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
 def _reference(panel: Panel, size: int) -> Row:
     """Return the reference posterior with samples that are drawn for the figure."""
     o, problem = panel.observations, get_problem(panel.fields.name)
+    seen = problem.transform.forward(o.values[o.mask])
+    law = problem.prior.posterior(o.locations[o.mask], seen, panel.noise_std)
+    if law is None or panel.reference is None:
+        raise DataError(f"nobody knows the posterior of {problem.name}: nothing to draw beside it")
     generator = numpy_generator(0, problem.name, "figure", "reference")
-    given = o.locations[0], o.values[0], o.mask[0], panel.noise_std
-    samples = posterior_samples(problem, *given, generator, size)
-    assert panel.reference is not None
+    fields, unobserved = problem.inputs(law, generator, size)
+    samples = problem.outcomes(fields, unobserved)[1]
     mean, std = (np.asarray(moment, dtype=float) for moment in panel.reference)
     return Row("reference", REFERENCE, mean, std, samples.numpy())
 
