@@ -77,7 +77,7 @@ def test_without_quantiles_truths_are_counted_and_w1_is_absent(
 ) -> None:
     some = scores.loc[~scores["metric"].str.startswith(("w1", "within"))]
     found = written(some, config, tmp_path)
-    assert found[["w1", "median_w1", "floor_w1"]].isna().all(axis=None)
+    assert found[["w1", "median_w1", "floor_w1"]].isna().to_numpy().all()
     rows = some.query("method == 'chosen' and evaluation == 'precise' and metric == 'coverage_50'")
     expected = 100 * rows.loc[rows["sensors"] == 3, "value"].mean()
     row = found.loc[(found["law"] == "auto") & (found["sensors"] == 3)].iloc[0]

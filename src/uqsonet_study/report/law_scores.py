@@ -93,4 +93,4 @@ def _of_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame:
                 kind = "within" if known else "coverage"
                 row[f"cover_{level}"] = percent(means, method, m, f"{kind}_{level}")
             rows.append(row)
-    return pd.DataFrame(rows)[COLUMNS]
+    return pd.DataFrame(rows, columns=pd.Index(COLUMNS))

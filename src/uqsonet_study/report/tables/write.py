@@ -106,7 +106,7 @@ def write_table(
 def _scores(paths: Sequence[Path]) -> pd.DataFrame:
     try:
         found = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
-        return found[LAW_COLUMNS]
+        return found.loc[:, LAW_COLUMNS]
     except (OSError, ValueError, KeyError) as error:
         named = ", ".join(str(path) for path in paths) or "no scores.csv"
         raise DataError(f"{named}: not scores of laws ({error})") from None
