@@ -195,21 +195,23 @@ class _Walls:
             coordinate = (wall % position.shape[1])[:, None]
             sign = self._signs[of, wall][:, None]
             position.scatter_(1, coordinate, sign * self._heights[of, wall][:, None])
-            speed = (sign * velocity.gather(1, coordinate)).clamp_min(0)  # never turned outwards
-            velocity -= 2 * sign * speed * self._turns[of, coordinate[:, 0]]
+            speed = velocity.gather(1, coordinate)
+            velocity -= 2 * speed * self._turns[of, coordinate[:, 0]]
         raise ObservationError("no sample of a Gaussian law lies within these bounds")
 
     def _first(self, of: Tensor, position: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
-        """Return when each chain crosses its first wall on the way out, and which that is."""
+        """Return when each chain crosses its first wall, within half a period, and which that is.
+
+        With ``s = tan(t / 2)`` the motion ``x cos t + v sin t`` meets the height h where
+        ``(h + x) s^2 - 2 v s + (h - x) = 0``.
+        """
         sign, height = self._signs[of], self._heights[of]
         layers = sign.shape[1] // position.shape[1]
         x, v = sign * position.repeat(1, layers), sign * velocity.repeat(1, layers)
-        ratio = height / torch.sqrt(x**2 + v**2)
-        # A wall below the mean is near where a chain is slowest, and rounding may place the
-        # crossing a moment back; a wall above it can only be touched there.
-        slack = torch.where(height < 0, 1e-7, 0.0)
-        phase = torch.atan2(v, x) - torch.acos(ratio.clamp(-1, 1))
-        time = torch.remainder(phase + slack, 2 * math.pi) - slack
-        time = torch.where((x >= height) & (v > 0), torch.zeros_like(time), time)
-        time = torch.where(ratio < 1, time.clamp_min(1e-12), torch.full_like(time, math.inf))
-        return time.min(1)
+        below, above = height - x, height + x
+        root = (v * v - below * above).sqrt()  # not a number where the wall is out of reach
+        outward = (below / (v + root)).clamp_min(0)
+        fallen = torch.where(above < 0, (v - root) / above, math.inf)  # first away, then back
+        half = torch.where(v > 0, outward, fallen)
+        first, wall = half.nan_to_num(nan=math.inf).min(1)
+        return 2 * torch.atan(first), wall

@@ -87,7 +87,7 @@ def _some_functions(problem_name: str) -> Functions:
     problem = get_problem(problem_name)
     generator = numpy_generator(0, problem_name, "estimate")
     fields = [
-        problem.prior.field(problem.normals(generator, min(problem.block, SAMPLE - start))[0])
+        problem.prior.draw(generator, min(problem.block, SAMPLE - start))
         for start in range(0, SAMPLE, problem.block)
     ]
     kappa = problem.transform.inverse(torch.cat(fields)).float()
