@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -45,6 +47,24 @@ def squared_exponential(std: float, length: float, halved: bool = False) -> Kern
     def kernel(a: Float[Tensor, "n d"], b: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
         squared = ((a[:, None, :] - b[None, :, :]) ** 2).sum(-1)
         return std**2 * torch.exp(-squared / scale)
+
+    return kernel
+
+
+def matern(std: float, length: float) -> Kernel:
+    """Return the Matern kernel of smoothness 3/2: ``std**2 (1 + s) exp(-s)``, ``s = sqrt(3) d / l``.
+
+    Parameters
+    ----------
+    std : float
+        Standard deviation of the field.
+    length : float
+        Correlation length, in units of the locations.
+    """
+
+    def kernel(a: Float[Tensor, "n d"], b: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
+        scaled = math.sqrt(3) / length * (a[:, None, :] - b[None, :, :]).norm(dim=-1)
+        return std**2 * (1 + scaled) * torch.exp(-scaled)
 
     return kernel
 
@@ -139,6 +159,29 @@ class GaussianField:
         mean, rows = self.rows(locations)
         return condition(rows, values.to(mean) - mean, noise_std, mask)
 
+    def draw(self, generator: np.random.Generator, size: int) -> Float[Tensor, "{size} n"]:
+        """Draw `size` fields."""
+        return self.field(torch.from_numpy(generator.standard_normal((size, self.rank))))
+
+    def posterior(
+        self, locations: Float[Tensor, "m d"], values: Float[Tensor, " m"], noise_std: float
+    ) -> ConditionedField:
+        """Return the law of the field given values (m,) at locations (m, d)."""
+        return ConditionedField(self, self.condition(locations, values, noise_std))
+
+
+@dataclass(frozen=True)
+class ConditionedField:
+    """A Gaussian field whose coordinates have a posterior law."""
+
+    field: GaussianField
+    law: GaussianLaw
+
+    def draw(self, generator: np.random.Generator, size: int) -> Float[Tensor, "{size} n"]:
+        """Draw `size` fields."""
+        normals = torch.from_numpy(generator.standard_normal((size, self.field.rank)))
+        return self.field.field(self.law.coordinates(normals))
+
 
 def _one(locations: Tensor) -> Tensor:
     return torch.ones_like(locations[:, 0])
@@ -210,3 +253,59 @@ class SeparableField(GaussianField):
             field = factor @ field.reshape(-1, factor.shape[1], behind)
         field = field.reshape(-1, last.shape[1]) @ last.T
         return field.reshape(*xi.shape[:-1], len(self.mean)) * self._on_grid
+
+
+class CosineField(GaussianField):
+    """A field on a uniform grid of the unit square, a sum of cosines with independent weights.
+
+    ``field(x, y) = sum_jk std(pi^2 (j^2 + k^2)) a_j a_k cos(pi j x) cos(pi k y) xi_jk`` over
+    frequencies below the number of points along an axis, with ``a_0 = 1`` and ``a_j = sqrt(2)``:
+    a function of ``-Lap`` with free ends (Neumann conditions) applied to white noise.
+
+    Parameters
+    ----------
+    points : int
+        Along each axis, both ends included.
+    std : callable
+        Maps eigenvalues of ``-Lap`` to standard deviations of the cosines' weights.
+    """
+
+    def __init__(self, points: int, std: Callable[[Tensor], Tensor]) -> None:
+        frequency = math.pi * torch.arange(points, dtype=torch.float64)
+        self._frequency = frequency
+        self._std = std(frequency[:, None] ** 2 + frequency**2)
+        self._cosines = self._along(torch.linspace(0, 1, points, dtype=torch.float64))
+        self.mean = torch.zeros(points**2, dtype=torch.float64)
+
+    def _along(self, x: Tensor) -> Tensor:
+        """Return normalised cosines (k, points) at places (k,) of an axis."""
+        cosines = math.sqrt(2) * torch.cos(x[:, None] * self._frequency)
+        cosines[:, 0] = 1.0
+        return cosines
+
+    @property
+    def factor(self) -> Tensor:
+        """Square root of the covariance on the grid, for checks on small grids."""
+        return self.fluctuation(torch.eye(self.rank, dtype=torch.float64)).T
+
+    @property
+    def rank(self) -> int:
+        """Number of independent normals in a sample: one for each point."""
+        return len(self.mean)
+
+    def leading(self, count: int) -> Tensor:
+        """Return the indices of the (at most) `count` coordinates that carry most variance."""
+        return self._std.flatten().argsort(descending=True, stable=True)[:count]
+
+    def rows(
+        self, locations: Float[Tensor, "k d"]
+    ) -> tuple[Float[Tensor, " k"], Float[Tensor, "k r"]]:
+        """Return the mean (k,) and factor rows (k, r) at any locations (k, d)."""
+        x, y = (self._along(places) for places in locations.to(self.mean).T)
+        rows = (x[:, :, None] * y[:, None, :] * self._std).flatten(1)
+        return torch.zeros(len(rows), dtype=torch.float64), rows
+
+    def fluctuation(self, xi: Float[Tensor, "*batch r"]) -> Float[Tensor, "*batch n"]:
+        """Map coordinates (..., r) to fields (..., n), one axis at a time."""
+        weights = xi.unflatten(-1, self._std.shape) * self._std
+        return (self._cosines @ (weights @ self._cosines.T)).flatten(-2)

@@ -1,7 +1,8 @@
 """How far a predicted law is from the true one (section 4, metrics).
 
 Relative errors of mean and std, Wasserstein-2 distances between samples (exact, by POT) and
-between Gaussians (Bures), CRPS and coverage of central bands.
+between Gaussians (Bures), Wasserstein-1 distances at single points, CRPS and coverage of central
+bands.
 """
 
 from __future__ import annotations
@@ -78,6 +79,53 @@ def ascending(samples: Float[Tensor, "n M"]) -> Float[Tensor, "M n"]:
     vector instructions, ten times faster than `torch.quantile` does.
     """
     return torch.from_numpy(np.sort(samples.T.contiguous().numpy(), axis=-1))
+
+
+def quantile_bins(ordered: Float[Tensor, "M n"], bins: int) -> Float[Tensor, "bins M"]:
+    """Return the means of equal bins of `ascending` samples: the quantile function in steps.
+
+    Bin k holds the samples between the levels ``k / bins`` and ``(k + 1) / bins``. A sample on the
+    edge of two bins counts in both, each time with its share, so any number of samples will do.
+
+    Parameters
+    ----------
+    ordered : Tensor, shape (M, n)
+    bins : int
+
+    Returns
+    -------
+    Tensor, shape (bins, M), float64
+    """
+    n = ordered.shape[1]
+    middle = ordered[:, n // 2 :][:, :1].double()  # sums of large offsets would lose digits
+    sums = torch.nn.functional.pad((ordered.double() - middle).cumsum(1), (1, 0))
+    place = torch.arange(bins + 1, dtype=torch.float64) * (n / bins)
+    low = place.long().clamp_max(n - 1)
+    edges = torch.lerp(sums[:, low], sums[:, low + 1], place - low)
+    return (edges.diff(dim=1) * (bins / n) + middle).T
+
+
+def marginal_w1(
+    first: Float[Tensor, "bins M"], second: Float[Tensor, "bins M"], std: Float[Tensor, " M"]
+) -> float:
+    """Return the W1 distance of two laws at single points, averaged, over their mean spread.
+
+    At a point W1 is the mean distance between quantiles of the same level (Villani 2003, theorem
+    2.18). It sees the shape of a law, where mean and standard deviation see only two numbers.
+
+    Parameters
+    ----------
+    first, second : Tensor, shape (bins, M)
+        `quantile_bins` of samples of both laws.
+    std : Tensor, shape (M,)
+        Standard deviations of the law that the other one is compared with.
+
+    Notes
+    -----
+    Within a bin the distance is that of the means, so W1 is a little too small: by what the laws
+    differ in shape within a two-hundredth of their mass.
+    """
+    return float((first.double() - second.double()).abs().mean() / std.double().mean())
 
 
 def crps(ordered: Float[Tensor, "M n"], truth: Float[Tensor, " M"]) -> float:

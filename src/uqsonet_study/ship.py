@@ -170,8 +170,8 @@ def compared(full: OperatorModel, small: OperatorModel, problem: Problem) -> dic
         in units of the posterior std there.
     """
     generator = torch.Generator().manual_seed(0)
-    xi = torch.randn(INPUTS, problem.prior.rank, generator=generator, dtype=torch.float64)
-    inputs = problem.transform.inverse(problem.prior.field(xi))
+    xi = torch.randn(INPUTS, problem.gaussian_prior.rank, generator=generator, dtype=torch.float64)
+    inputs = problem.transform.inverse(problem.gaussian_prior.field(xi))
     ordered = inputs.flatten().sort().values
     ends = [ordered[int(level * len(ordered))] for level in (0.05, 0.95)]
     lower = torch.tensor(problem.grid.lower, dtype=torch.float64)

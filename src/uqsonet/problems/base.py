@@ -13,12 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.errors import ConfigError
 from uqsonet.fields import Field, Grid, Transform
 from uqsonet.gaussian_process import GaussianField
 from uqsonet.operator_fields import OperatorFields
+from uqsonet.priors import Law, Prior
 
 GPU_BLOCK = 2048
 """Functions solved at a time on a GPU: enough to fill it."""
+
+BEYOND = "beyond the paper"
+"""What stands for the section of a problem that the paper does not have."""
 
 Affine = Literal["kappa", "unobserved"]
 
@@ -33,19 +38,20 @@ class Problem(ABC):
     ----------
     grid : Grid
         The grid of kappa and of u.
-    prior : GaussianField
-        The law of the transformed input on that grid.
+    prior : Prior
+        The law of the transformed input on that grid: a `GaussianField`, or one of
+        `uqsonet.priors`, or anything that draws fields and conditions them.
     """
 
     name: str
     title: str
     section: str
-    """Section of the paper."""
+    """Section of the paper, or `BEYOND`."""
     input_symbol: str = "k"
     output_symbol: str = "u"
     transform: Transform = Transform()
     grid: Grid
-    prior: GaussianField
+    prior: Prior
     unobserved: GaussianField | None = None
     """Law of the (transformed) second input, independent of kappa; None: the operator is fixed."""
     unobserved_transform: Transform = Transform()
@@ -81,11 +87,15 @@ class Problem(ABC):
         are solved on `device`, in larger blocks where that is a GPU.
         """
         block = self.block if torch.device(device).type == "cpu" else max(self.block, GPU_BLOCK)
-        xi, unobserved = self.normals(generator, size)
+        if isinstance(self.prior, GaussianField):
+            made, pairs_of = self.normals(generator, size), self.pairs
+        else:
+            made, pairs_of = self.inputs(self.prior, generator, size), self.outcomes
+        first, second = made
         pairs = [
-            self.pairs(
-                xi[start : start + block],
-                None if unobserved is None else unobserved[start : start + block],
+            pairs_of(
+                first[start : start + block],
+                None if second is None else second[start : start + block],
                 device,
             )
             for start in range(0, size, block)
@@ -93,18 +103,49 @@ class Problem(ABC):
         kappa, u = (torch.cat(part) for part in zip(*pairs, strict=True))
         return kappa, u
 
+    @property
+    def gaussian_prior(self) -> GaussianField:
+        """The prior, where it is a Gaussian field.
+
+        Raises
+        ------
+        ConfigError
+            If it is not.
+        """
+        if not isinstance(self.prior, GaussianField):
+            raise ConfigError(
+                f"problem {self.name}: its input is no Gaussian field; references of it come from "
+                "estimator monte_carlo or none"
+            )
+        return self.prior
+
     def normals(self, generator: np.random.Generator, size: int) -> tuple[Tensor, Tensor | None]:
         """Draw the coordinates of `size` pairs: those of kappa, then the unobserved ones."""
-        xi = torch.from_numpy(generator.standard_normal((size, self.prior.rank)))
+        xi = torch.from_numpy(generator.standard_normal((size, self.gaussian_prior.rank)))
+        return xi, self._unobserved(generator, size)
+
+    def inputs(
+        self, law: Law, generator: np.random.Generator, size: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draw `size` transformed inputs (size, n) of a law, then the unobserved coordinates."""
+        return law.draw(generator, size), self._unobserved(generator, size)
+
+    def _unobserved(self, generator: np.random.Generator, size: int) -> Tensor | None:
         if self.unobserved is None:
-            return xi, None
-        return xi, torch.from_numpy(generator.standard_normal((size, self.unobserved.rank)))
+            return None
+        return torch.from_numpy(generator.standard_normal((size, self.unobserved.rank)))
 
     def pairs(
         self, xi: Tensor, unobserved: Tensor | None = None, device: torch.device | str = "cpu"
     ) -> tuple[Tensor, Tensor]:
         """Map coordinates of both inputs to pairs (kappa, u), each (B, n), float64, on the CPU."""
-        kappa = self.transform.inverse(self.prior.field(xi))
+        return self.outcomes(self.gaussian_prior.field(xi), unobserved, device)
+
+    def outcomes(
+        self, field: Tensor, unobserved: Tensor | None = None, device: torch.device | str = "cpu"
+    ) -> tuple[Tensor, Tensor]:
+        """Map transformed inputs (B, n) and unobserved coordinates to pairs, as `pairs` does."""
+        kappa = self.transform.inverse(field)
         ready = kappa.to(device, self.solve_dtype)
         if self.unobserved is None:
             return kappa, self.solve(ready).cpu().double()

@@ -42,7 +42,7 @@ class ClosedForm:
     """
 
     def __init__(self, problem: Problem, vectors: Tensor) -> None:
-        field = problem.prior
+        field = problem.gaussian_prior
         every = torch.cat([field.mean[None], field.fluctuation(torch.eye(field.rank).double())])
         u = problem.solve_affine(None, every)[0]
         self._response, self._vectors = u[1:], vectors

@@ -35,7 +35,7 @@ class Directions:
 
     def __init__(self, problem: Problem, neglected: float = NEGLECTED) -> None:
         self._problem = problem
-        field, other = problem.prior, problem.unobserved
+        field, other = problem.gaussian_prior, problem.unobserved
         transform = problem.unobserved_transform
         if problem.affine == "unobserved":
             field, other, transform = other, field, problem.transform

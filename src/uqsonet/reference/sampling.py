@@ -71,7 +71,7 @@ def posterior_law(
 ) -> GaussianLaw:
     """Return the law of the input's coordinates given one (padded) observation set."""
     observed = problem.transform.forward(values[mask])
-    return problem.prior.condition(locations[mask], observed, noise_std)
+    return problem.gaussian_prior.condition(locations[mask], observed, noise_std)
 
 
 def plain_draws(
@@ -110,7 +110,7 @@ class ControlledSampler:
     ) -> None:
         self._problem, self._vectors = problem, vectors
         self._directions = Directions(problem) if problem.affine == "unobserved" else None
-        index = problem.prior.leading(COORDINATES)
+        index = problem.gaussian_prior.leading(COORDINATES)
         self._control = Control(self._samples(generator, control_samples(samples)), index, vectors)
 
     def moments(self, law: GaussianLaw, generator: np.random.Generator, size: int) -> Moments:
@@ -137,7 +137,7 @@ class ControlledSampler:
             return
         block = max(1, self._problem.block // self._directions.size)
         for start in range(0, size, block):
-            shape = (min(block, size - start), self._problem.prior.rank)
+            shape = (min(block, size - start), self._problem.gaussian_prior.rank)
             yield torch.from_numpy(generator.standard_normal(shape)), None
 
     def _outcome(self, xi: Tensor, unobserved: Tensor | None) -> tuple[Tensor, Moments | None]:
@@ -145,7 +145,7 @@ class ControlledSampler:
         if self._directions is None:
             return self._problem.pairs(xi, unobserved)[1], None
         problem = self._problem
-        kappa = problem.transform.inverse(problem.prior.field(xi))
+        kappa = problem.transform.inverse(problem.gaussian_prior.field(xi))
         responses = self._directions.responses(kappa)  # (B, 1 + J, n)
         spread = responses[:, 1:]
         modes = spread @ self._vectors

@@ -14,6 +14,7 @@ coefficients and over right-hand sides that share one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from math import inf
 
@@ -33,6 +34,9 @@ TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-6}
 the laws of the paper (error below 1e-4); a contrast of 1e3 across a sharp edge needs double."""
 
 
+Map = Callable[[Tensor], Tensor]
+
+
 class EllipticOperator2D:
     """The discrete operator of a batch of coefficients, with its preconditioner.
 
@@ -50,11 +54,7 @@ class EllipticOperator2D:
     """
 
     def __init__(self, k: Float[Tensor, "B n n"], spacing: float) -> None:
-        least, most = (float(extreme) for extreme in k.aminmax())
-        if not 0 < least <= most < inf:  # NaN fails every comparison
-            raise DataError(
-                f"-div(k grad u) = f: k must be positive and finite, found {least:g} to {most:g}"
-            )
+        _require_positive(k)
         self._spacing = spacing
         faces_x = 0.5 * (k[:, 1:, 1:-1] + k[:, :-1, 1:-1])
         faces_y = 0.5 * (k[:, 1:-1, 1:] + k[:, 1:-1, :-1])
@@ -85,12 +85,7 @@ class EllipticOperator2D:
 
     def apply(self, v: Tensor) -> Tensor:
         """Return A v of the scaled system for v (B, R, n-2, n-2)."""
-        out = 4 * v
-        out[..., :-1, :] -= self._x * v[..., 1:, :]
-        out[..., 1:, :] -= self._x * v[..., :-1, :]
-        out[..., :-1] -= self._y * v[..., 1:]
-        out[..., 1:] -= self._y * v[..., :-1]
-        return out
+        return _minus_neighbours(4 * v, v, self._x, self._y)
 
     def precondition(self, r: Tensor) -> Tensor:
         """Return the preconditioner applied to r (B, R, n-2, n-2)."""
@@ -120,27 +115,9 @@ class EllipticOperator2D:
             If the iteration does not converge: f is not finite, or the contrast of k is beyond
             what the dtype can resolve.
         """
-        tolerance = TOLERANCE[f.dtype] if tolerance is None else tolerance
-        residual = self._scale * f[..., 1:-1, 1:-1] * self._spacing**2
-        goal = tolerance * residual.flatten(2).norm(dim=-1)
-        solution = torch.zeros_like(residual)
-        direction, product = torch.zeros_like(residual), torch.ones_like(goal)
-        for _ in range(MAX_ITERATIONS):
-            left = residual.flatten(2).norm(dim=-1)
-            if bool((left <= goal).all()):
-                return torch.nn.functional.pad(self._scale * solution, (1, 1, 1, 1))
-            z = self.precondition(residual)
-            previous, product = product, _dot(residual, z)
-            # A source that is zero everywhere has nothing to divide by.
-            direction = z + _ratio(product, previous)[..., None, None] * direction
-            image = self.apply(direction)
-            step = _ratio(product, _dot(direction, image))[..., None, None]
-            solution = solution + step * direction
-            residual = residual - step * image
-        raise DataError(
-            f"-div(k grad u) = f: no convergence to {tolerance:g} in {MAX_ITERATIONS} iterations; "
-            f"is f finite, and the contrast of k within what {f.dtype} resolves?"
-        )
+        right = self._scale * f[..., 1:-1, 1:-1] * self._spacing**2
+        solution = _conjugate_gradients(self.apply, self.precondition, right, tolerance)
+        return torch.nn.functional.pad(self._scale * solution, (1, 1, 1, 1))
 
 
 def solve_elliptic2d(
@@ -175,6 +152,37 @@ def solve_elliptic2d(
     return EllipticOperator2D(k, spacing).solve(f[:, None], tolerance)[:, 0]
 
 
+def solve_rough2d(
+    k: Float[Tensor, "B n n"],
+    f: Float[Tensor, "*source n n"],
+    spacing: float,
+    tolerance: float | None = None,
+) -> Float[Tensor, "B n n"]:
+    """Solve the system of `solve_elliptic2d` where k jumps, with the same arguments and errors.
+
+    Scaling by the diagonal would make a potential of every jump. Without it the Laplacian alone is
+    the preconditioner, and the number of iterations depends on the contrast of k, not on the grid:
+    15 to 20 for a contrast of four.
+    """
+    _require_positive(k)
+    faces_x = 0.5 * (k[:, 1:, 1:-1] + k[:, :-1, 1:-1])
+    faces_y = 0.5 * (k[:, 1:-1, 1:] + k[:, 1:-1, :-1])
+    diagonal = faces_x[:, 1:] + faces_x[:, :-1] + faces_y[..., 1:] + faces_y[..., :-1]
+    faces_x, faces_y = faces_x[:, 1:-1].contiguous(), faces_y[..., 1:-1].contiguous()
+    basis, eigenvalues = sine_basis(k.shape[-1], k.dtype, k.device)
+    inverse = 1.0 / (eigenvalues[:, None] + eigenvalues)
+
+    def apply(v: Tensor) -> Tensor:
+        return _minus_neighbours(diagonal * v, v, faces_x, faces_y)
+
+    def precondition(r: Tensor) -> Tensor:
+        return both_axes(both_axes(r, basis) * inverse, basis)
+
+    right = f.expand_as(k)[..., 1:-1, 1:-1] * spacing**2
+    solution = _conjugate_gradients(apply, precondition, right, tolerance)
+    return torch.nn.functional.pad(solution, (1, 1, 1, 1))
+
+
 def residual_elliptic2d(u: Tensor, k: Tensor, f: Tensor, spacing: float) -> Tensor:
     """Return ``-div(k grad u) - f`` of the discrete system at interior points (B, n-2, n-2)."""
     flux_x = 0.5 * (k[:, 1:] + k[:, :-1]) * (u[:, 1:] - u[:, :-1])
@@ -198,6 +206,50 @@ def _mode_products(points: int, low: int, dtype: torch.dtype) -> tuple[Tensor, T
     pair = torch.zeros(low, low, dtype=torch.long)
     pair[a, b] = pair[b, a] = torch.arange(len(a))
     return step.T.contiguous().to(dtype), same.T.contiguous().to(dtype), pair
+
+
+def _require_positive(k: Tensor) -> None:
+    least, most = (float(extreme) for extreme in k.aminmax())
+    if not 0 < least <= most < inf:  # NaN fails every comparison
+        raise DataError(
+            f"-div(k grad u) = f: k must be positive and finite, found {least:g} to {most:g}"
+        )
+
+
+def _minus_neighbours(out: Tensor, v: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Take from `out` what the neighbours' values of v give through the faces x and y."""
+    out[..., :-1, :] -= x * v[..., 1:, :]
+    out[..., 1:, :] -= x * v[..., :-1, :]
+    out[..., :-1] -= y * v[..., 1:]
+    out[..., 1:] -= y * v[..., :-1]
+    return out
+
+
+def _conjugate_gradients(
+    apply: Map, precondition: Map, right: Tensor, tolerance: float | None
+) -> Tensor:
+    """Solve ``apply(v) = right`` for each function (..., n-2, n-2) of a batch."""
+    tolerance = TOLERANCE[right.dtype] if tolerance is None else tolerance
+    residual = right
+    goal = tolerance * residual.flatten(-2).norm(dim=-1)
+    solution = torch.zeros_like(residual)
+    direction, product = torch.zeros_like(residual), torch.ones_like(goal)
+    for _ in range(MAX_ITERATIONS):
+        left = residual.flatten(-2).norm(dim=-1)
+        if bool((left <= goal).all()):
+            return solution
+        z = precondition(residual)
+        previous, product = product, _dot(residual, z)
+        # A source that is zero everywhere has nothing to divide by.
+        direction = z + _ratio(product, previous)[..., None, None] * direction
+        image = apply(direction)
+        step = _ratio(product, _dot(direction, image))[..., None, None]
+        solution = solution + step * direction
+        residual = residual - step * image
+    raise DataError(
+        f"-div(k grad u) = f: no convergence to {tolerance:g} in {MAX_ITERATIONS} iterations; "
+        f"is f finite, and the contrast of k within what {right.dtype} resolves?"
+    )
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
