@@ -300,7 +300,7 @@ class Emulator:
         operator: Any = self.operator
         tails = []
         for k in range(0, len(sets), SETS):
-            tail = operator.tail(*self._asked(sets[k : k + SETS]))
+            tail = operator.input_posterior(*self._asked(sets[k : k + SETS])).tail
             if tail is None:
                 return []
             tails.append(tail)

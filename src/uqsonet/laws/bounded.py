@@ -22,7 +22,7 @@ from uqsonet.truncated_gaussian import truncated_samples
 if TYPE_CHECKING:
     from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
 
-STEPS, DRAWS = 60, 8192
+STEPS, DRAWS = 80, 8192
 """Steps of expectation maximisation, and draws within the bounds for each of them."""
 
 LEAST_SHARE = 0.002
@@ -67,7 +67,8 @@ class BoundedLaw(InputLaw):
                 return None
             centre = inside.mean(0)
             spread = (inside - centre).T @ (inside - centre) / len(inside)
-            rate = share * (1.0 if step < STEPS // 2 else 0.3)
+            # Longer steps at first: expectation maximisation is slow where few draws are within.
+            rate = min(1.0, (4.0 if step < STEPS // 2 else 1.0) * share)
             mean = mean + rate * (wanted_mean - centre)
             covariance = covariance + rate * (wanted - spread)
         return cls(lower, upper, mean, covariance_root(covariance))

@@ -3,7 +3,9 @@
 `auto` keeps the Gaussian law where the coefficients of the training inputs are no farther from
 Gaussian than chance allows. Elsewhere it takes the simplest law that is not rejected: its CRPS on
 the held-out pairs, relative to the Gaussian law's at each number of sensors, is not higher than the
-best one's by more than two standard errors of the paired difference.
+best one's by more than two standard errors of the paired difference. A Gaussian law, and a mixture,
+is rejected as well if its fields leave the range of the training inputs far more often than new
+inputs would: they are not fields of this kind, even where the CRPS hardly tells.
 """
 
 from __future__ import annotations
@@ -38,9 +40,15 @@ LOG = logging.getLogger("uqsonet")
 SCORED_SETS, SCORED_POINTS, DRAWS = 200, 200, 512
 """Held-out pairs at each number of sensors, points of the output, and draws behind a score."""
 
+FIELDS = 1000
+"""Fields of a law whose range is looked at."""
+
 CHANCE = 1.73
 """Distance from Gaussian, over one by the root of the number of inputs, that chance allows in about
 19 of 20 samples."""
+
+OUTSIDE = 0.05
+"""Share of a law's fields beyond the range of the training inputs that is not held against it."""
 
 ERRORS = 2.0
 """Standard errors by which a law may score worse than the best."""
@@ -76,7 +84,8 @@ def equip(
     -------
     list of dict
         For each law that was fitted: `law`, `seconds` (to fit), `crps_<m>`, `above_best` and
-        `standard_error` (relative), `distance` of the coefficients from Gaussian and that which
+        `standard_error` (relative), `outside` (share of its fields that leave the range of the
+        training inputs), `distance` of the coefficients from Gaussian and that which
         chance allows, `chosen`.
 
     Raises
@@ -108,11 +117,12 @@ def equip(
         fitted.append((found, scores))
         by_count = {f"crps_{m}": float(s.mean()) for m, s in zip(layouts, scores, strict=True)}
         rows.append({"law": name, "seconds": round(seconds, 1), **by_count})
+        rows[-1] |= {"outside": _outside(model, found, sample, seed)}
         rows[-1] |= {"distance": distance, "chance": chance}
         LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in by_count.items()))
     if not rows:
         raise ConfigError(f"law {law!r} does not fit these inputs: {_WHY[law]}")
-    model.use_law(fitted[_simplest([scores for _, scores in fitted], rows)][0])
+    model.use_law(fitted[_simplest([scores for _, scores in fitted], rows, training.size)][0])
     return rows
 
 
@@ -168,19 +178,46 @@ def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
     return InputSample(bases, torch.cat(fields), torch.cat(coefficients), torch.cat(remainders))
 
 
-def _simplest(scores: list[Tensor], rows: list[dict[str, Any]]) -> int:
+@torch.no_grad()
+def _outside(
+    model: KarhunenLoeveModel, law: InputLaw | None, sample: InputSample, seed: int
+) -> float:
+    """Return the share of a law's fields that leave the range of the training inputs.
+
+    Zero for laws whose fields are training inputs, or take their values.
+    """
+    if law is not None and not isinstance(law, MixtureLaw | BoundedLaw):
+        return 0.0
+    before, model.law = model.law, law
+    none = torch.zeros(1, 0, model.fields.input.grid.dim), torch.zeros(1, 0)
+    given = model.input_posterior(*none)
+    model.law = before
+    a = given.sample(FIELDS, torch_generator(seed, "law", "outside"))[0]
+    low, high = float(sample.fields.amin()), float(sample.fields.amax())
+    field = model.bases.input_mean.float() + a @ model.bases.input_factor.T
+    slack = 1e-3 * (high - low)
+    inside = (field.amin(1) >= low - slack) & (field.amax(1) <= high + slack)
+    return 1 - float(inside.float().mean())
+
+
+def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], size: int) -> int:
     """Return which law is taken, and note in the rows why."""
     base = scores[0].mean(1, keepdim=True)
     relative = [(one / base).mean(0) for one in scores]
     best = min(relative, key=lambda one: float(one.mean()))
+    # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
+    limit = OUTSIDE + 4 / size
+    fair = any(row["outside"] <= limit for row in rows)
     chosen = None
     for number, (one, row) in enumerate(zip(relative, rows, strict=True)):
         worse = one - best
         error = float(worse.std()) / math.sqrt(len(worse))
         row |= {"above_best": float(worse.mean()), "standard_error": error}
-        if chosen is None and float(worse.mean()) <= ERRORS * error:
+        possible = row["outside"] <= limit or not fair
+        if chosen is None and possible and float(worse.mean()) <= ERRORS * error:
             chosen = number
-    assert chosen is not None
+    if chosen is None:  # whatever stays within the range scores worse
+        chosen = next(k for k, row in enumerate(rows) if row["above_best"] == 0)
     for number, row in enumerate(rows):
         row["chosen"] = number == chosen
     return chosen

@@ -14,7 +14,6 @@ whether they have scales, is chosen by the likelihood of training inputs that we
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,8 +41,9 @@ STEPS, STARTS, FIRST_STEPS = 60, 4, 8
 SHRINKAGE = (0.0, 0.01, 0.05, 0.2)
 """Weights of a multiple of the identity in each covariance that are tried."""
 
-HELD_OUT = 0.2
-"""Share of the training inputs that chooses among them."""
+HELD_OUT, MOST = 0.2, 5000
+"""Share of the training inputs that chooses among them, and inputs that take part in the choice at
+most."""
 
 
 @dataclass
@@ -163,18 +163,23 @@ class MixtureLaw(InputLaw):
     def fit(cls, sample: InputSample, generator: np.random.Generator) -> MixtureLaw:
         """Fit clusters and scales to training inputs."""
         a = sample.coefficients
-        order = torch.from_numpy(generator.permutation(len(a)))
-        held, rest = a[order].tensor_split([round(HELD_OUT * len(a))])
+        order = torch.from_numpy(generator.permutation(len(a)))[:MOST]
+        held, rest = a[order].tensor_split([round(HELD_OUT * len(order))])
         chosen, best, in_vain = (1, False, 1.0), None, 0
         for clusters in CLUSTERS:
             rises = False
-            for scaled, shrinkage in itertools.product((False, True), SHRINKAGE):
-                found = _fitted(rest, clusters, scaled, shrinkage, generator)
-                if found is None:
-                    continue
-                likelihood = found.joint(held).flatten(1).logsumexp(1)
-                if best is None or _better(likelihood, best):
-                    chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
+            for scaled in (False, True):
+                before = -math.inf
+                for shrinkage in SHRINKAGE:
+                    found = _fitted(rest, clusters, scaled, shrinkage, generator)
+                    if found is None:
+                        continue
+                    likelihood = found.joint(held).flatten(1).logsumexp(1)
+                    if best is None or _better(likelihood, best):
+                        chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
+                    if float(likelihood.mean()) < before:  # more shrinkage is worse still
+                        break
+                    before = float(likelihood.mean())
             in_vain = 0 if rises else in_vain + 1
             if in_vain == 2:
                 break

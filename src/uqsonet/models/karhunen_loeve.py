@@ -312,15 +312,11 @@ class KarhunenLoeveModel(OperatorModel):
         level = torch.as_tensor(noise, dtype=torch.float64).expand_as(observations.values)
         return self.law.condition(self.bases, observations, level), observations, single
 
-    @torch.no_grad()
-    def tail(
+    def input_posterior(
         self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Tensor | None:
-        """Return the probability (B,) of values as far from the law of the input as these.
-
-        None where the law has no formula for it; arguments are those of `condition`.
-        """
-        return self._given(locations, values, mask, noise_std)[0].tail
+    ) -> InputPosterior:
+        """Return the law of the input's coefficients given sensors (arguments of `condition`)."""
+        return self._given(locations, values, mask, noise_std)[0]
 
     def use_law(self, law: InputLaw | None) -> None:
         """Answer with another law of the input; None is the Gaussian one."""
