@@ -71,6 +71,7 @@ include: "workflow/rules/simulate.smk"
 include: "workflow/rules/sensors.smk"
 include: "workflow/rules/reference.smk"
 include: "workflow/rules/train.smk"
+include: "workflow/rules/law.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 

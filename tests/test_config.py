@@ -359,3 +359,70 @@ def test_what_is_recorded_of_the_papers_problems_has_no_key_for_own_data():
 def test_what_is_wrong_about_own_data_is_refused_by_key(path, value, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         load_config(own(path, value))
+
+
+LAWS = merge(BASE, yaml.safe_load((ROOT / "config/any_law.yaml").read_text()))
+
+
+def test_a_law_has_the_networks_of_the_method_it_belongs_to():
+    config = load_config(LAWS)
+    assert config.law_of("mixture1d", "auto").law == "auto"
+    assert config.law_of("mixture1d", "uqsonet") is None
+    assert config.base("mixture1d", "auto") == "uqsonet"
+    assert config.method_of("mixture1d", "auto") == config.method_of("mixture1d", "uqsonet")
+    assert config.ensemble_of("mixture1d", "auto") is None
+
+
+def test_an_experiment_has_its_own_sets_and_samples():
+    config = load_config(LAWS)
+    keys = ("sets", "reference_samples", "model_samples", "estimator")
+    for case, expected in (("mixture1d", (200, 4000, 4000)), ("darcy128", (24, 500, 1000))):
+        found = config.evaluation_of(case, "precise")
+        assert tuple(getattr(found, key) for key in keys) == (*expected, "monte_carlo")
+    assert config.evaluation_of("darcy128", "validation").estimator == "none"
+    assert config.has_reference("darcy128")
+
+
+def test_what_is_recorded_of_the_papers_experiments_has_no_key_of_laws():
+    raw = json.loads(load_config(LAWS).model_dump_json())["experiments"]
+    assert not {"sets", "model_samples"} & set(raw["diffusion1d"])
+    assert "points" not in raw["diffusion1d"]["sensors"]
+    assert raw["bounded1d"]["sensors"]["points"] == [17, 50, 79]
+
+
+FIXED = "experiments.bounded1d.sensors"
+ONE_D = "recipes.tuned.mixture1d"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (f"{ONE_D}.auto.law", "best", "recipes.tuned.mixture1d.auto.law: "),
+        (f"{ONE_D}.auto.laws", "auto", "recipes.tuned.mixture1d.auto.laws: unknown key"),
+        (f"{ONE_D}.auto.law_of", "vidon", "recipes.tuned.mixture1d has no entry for 'vidon'"),
+        (f"{ONE_D}.auto.law_of", "mixture", "'auto' is a law of 'mixture', itself a law"),
+        (f"{ONE_D}.auto.law_of", "auto", "'auto' is a law of 'auto', itself a law"),
+        (f"{ONE_D}.uqsonet.network", {"architecture": "attention"}, "laws are for karhunen_loeve"),
+        (f"{FIXED}.points", None, "layout: fixed and points belong together"),
+        (f"{FIXED}.layout", "uniform", "layout: fixed and points belong together"),
+        (f"{FIXED}.points", [17, 17, 79], "points must be distinct"),
+        (f"{FIXED}.points", [17, 79], "counts must be [2], the number of points"),
+        (f"{FIXED}.points", [17, 50, -1], "experiments.bounded1d.sensors.points.2"),
+        (f"{FIXED}.margin", 0.1, "margin has no meaning with layout: fixed"),
+        ("experiments.darcy64.sets", {"precise": 51}, "darcy64.sets.precise = 51 exceeds the 50"),
+        ("experiments.darcy64.sets", {"all": 5}, "experiments.darcy64.sets"),
+        ("experiments.mixture1d.noise_std", [0.0, 0.1], "have several cases, one is shown"),
+        ("experiments.student1d.problem", "mixture1d", "tables.any-law: a problem has one panel"),
+        ("figures.any-law-mixture.count", 3, "[3] not among experiments.mixture1d.sensors.counts"),
+        ("figures.any-law-mixture.methods", ["flow"], "['flow'] not among experiments.mixture1d."),
+    ],
+)
+def test_what_is_wrong_about_laws_is_refused_by_key(path, value, message):
+    raw = copy.deepcopy(LAWS)
+    *parents, last = path.split(".")
+    node = raw
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_config(raw)

@@ -1,5 +1,7 @@
 """Scores: what they are on known laws, and the rows that tables are made of."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from uqsonet.data import load_functions
 from uqsonet.errors import DataError
 from uqsonet.fields import Grid
-from uqsonet.metrics import relative_error
+from uqsonet.metrics import ascending, quantile_bins, relative_error
 from uqsonet.posterior import GaussianPosterior
 from uqsonet.problems import get_problem
 from uqsonet.seeds import torch_generator
@@ -105,6 +107,47 @@ def test_truth_belongs_to_the_function_that_was_observed(targets, toy_files):
     assert 9 < misfit(kappa) < 57  # 0.1 % lie outside, either way
     assert misfit(kappa.roll(1, 0)) > 2 * 57
     assert torch.equal(targets.truth[0], targets.truth[4]) and o.counts[0] != o.counts[4]
+
+
+@pytest.fixture(scope="module")
+def with_quantiles(targets, toy_files):
+    """References with quantiles as those of laws that are not Gaussian have them."""
+    _, kept = targets.fields.training_grid()
+    bins = []
+    for s in range(len(targets.sets.function)):
+        law = exact_law(targets, s, toy_files.noise_std)
+        drawn = law.sample(20_000, generator=torch_generator(2, "quantiles", s))[0]
+        bins.append(quantile_bins(ascending(drawn[:, kept]), 200))
+    size = len(bins)
+    ref = replace(targets.reference, quantiles=torch.stack(bins).float(),
+                  floor_w1=torch.linspace(0.01, 0.02, size))  # fmt: skip
+    return replace(targets, sets=ref)
+
+
+def test_w1_and_the_references_mass_in_bands_need_quantiles_alone(
+    targets, with_quantiles, toy_files
+):
+    good, shifted, wide = (
+        scores(with_quantiles, toy_files.noise_std, 5, **changes)
+        for changes in ({}, {"shift": 0.5}, {"stretch": 2.0})
+    )
+    assert good["w1"] < 0.05
+    _, kept = targets.fields.training_grid()
+    toy, std = get_problem("toy_linear"), targets.reference.std[5, kept]
+    moved = toy.responses(toy.grid.points()[kept, 0]).sum(1).abs() * 0.5
+    assert shifted["w1"] == pytest.approx(float(moved.mean() / std.mean()), rel=0.05)
+    assert wide["w1"] == pytest.approx((2 / torch.pi) ** 0.5, abs=0.1)  # of 2,000
+    assert [good[f"within_{v}"] for v in (50, 90, 95)] == pytest.approx([0.5, 0.9, 0.95], abs=0.04)
+    # Two std of the reference in what a law of twice the spread takes for one.
+    assert wide["within_50"] == pytest.approx(2 * 0.9113 - 1, abs=0.04)
+    assert score_reference(with_quantiles, 11)["w1"] == pytest.approx(0.02)
+
+
+def test_quantiles_change_no_other_score(targets, with_quantiles, toy_files):
+    plain = scores(targets, toy_files.noise_std, 2)
+    more = scores(with_quantiles, toy_files.noise_std, 2)
+    assert {k: more[k] for k in plain} == plain
+    assert set(more) - set(plain) == {"w1", "within_50", "within_90", "within_95"}
 
 
 @pytest.fixture(scope="module")

@@ -323,3 +323,14 @@ def test_a_missing_pyemma_is_named_with_its_remedy(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"sensors\.backend: pyemma .*`make pyemma`"):
         generate_layouts("toy_plane", clustered(backend="pyemma"), 0, 1, 1, tmp_path / "a.h5")
     assert not list(tmp_path.iterdir())
+
+
+def test_fixed_points_are_the_layout_of_every_function(tmp_path):
+    config = SensorsConfig(counts=[3], pool=4, layout="fixed", points=[17, 2, 30])
+    generate_layouts("toy_linear", config, 1, 5, 6, tmp_path / "fixed.h5")
+    for split, size in zip(SPLITS, (4, 5, 6), strict=True):
+        found = load_layouts(tmp_path / "fixed.h5", split)[3]
+        assert found.tolist() == [[17, 2, 30]] * size
+    beyond = config.model_copy(update={"points": [17, 2, 33]})
+    with pytest.raises(ConfigError, match="33 is no index of the grid's 33 points"):
+        generate_layouts("toy_linear", beyond, 1, 5, 6, tmp_path / "beyond.h5")

@@ -7,7 +7,7 @@ import scoringrules
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import norm, wasserstein_distance
 
 from uqsonet.metrics import (
     ascending,
@@ -16,6 +16,8 @@ from uqsonet.metrics import (
     crps,
     energy_score,
     expected_crps,
+    marginal_w1,
+    quantile_bins,
     rank_shares,
     relative_error,
     wasserstein2,
@@ -229,3 +231,48 @@ def test_ends_of_bands_are_quantiles_of_the_samples():
         for end, inward in ((low, 1e-9), (high, -1e-9)):
             assert coverage(ordered, end + inward, [level]) == [1.0]
             assert coverage(ordered, end - inward, [level]) == [0.0]
+
+
+def normal_bins(mean=0.0, std=1.0, n=20_000, points=3):
+    """Bins of a normal law without chance: its quantiles at the middles of n equal steps."""
+    z = torch.from_numpy(norm.ppf((np.arange(n) + 0.5) / n))
+    return quantile_bins((mean + std * z).expand(points, n), 200)
+
+
+def test_w1_of_shifted_and_of_stretched_normal_laws():
+    unit = torch.ones(3).double()
+    assert marginal_w1(normal_bins(0.7), normal_bins(), unit) == pytest.approx(0.7, rel=1e-9)
+    # |c - 1| E|Z| with E|Z| = sqrt(2 / pi): bins lose nothing where quantiles do not cross.
+    for stretch in (0.4, 1.5):
+        expected = abs(stretch - 1) * (2 / np.pi) ** 0.5
+        assert marginal_w1(normal_bins(0, stretch), normal_bins(), unit) == pytest.approx(
+            expected, rel=1e-3
+        )
+    assert marginal_w1(normal_bins(), normal_bins(), unit) == 0
+
+
+def test_w1_is_averaged_over_points_and_divided_by_the_mean_std():
+    first, second = normal_bins(0.5, 2.0), normal_bins(0.0, 2.0)
+    second[:, 0] -= 1.0  # shifts of 1.5, 0.5 and 0.5 where the reference has std 4, 1 and 1
+    std = torch.tensor([4.0, 1.0, 1.0]).double()
+    assert marginal_w1(first, second, std) == pytest.approx(2.5 / 6, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 7, 199, 200, 500, 4000])
+def test_bins_share_samples_in_any_number(n):
+    samples = torch.from_numpy(np.random.default_rng(n).standard_normal((2, n)) + 1e6)
+    ordered = ascending(samples.T)
+    repeated = np.repeat(ordered.numpy(), 200, axis=1).reshape(2, 200, n).mean(2)
+    found = quantile_bins(ordered.float(), 200)
+    np.testing.assert_allclose(quantile_bins(ordered, 200).numpy(), repeated.T, rtol=0, atol=1e-8)
+    assert found.dtype == torch.float64 and found.shape == (200, 2)
+
+
+def test_w1_of_bins_equals_scipys_distance_of_samples():
+    generator = np.random.default_rng(3)
+    a, b = generator.standard_normal(1000), generator.exponential(size=600)
+    found = marginal_w1(
+        *(quantile_bins(ascending(torch.from_numpy(x)[:, None]), 200) for x in (a, b)),
+        torch.ones(1).double(),
+    )
+    assert found == pytest.approx(wasserstein_distance(a, b), rel=0.01)

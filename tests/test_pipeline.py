@@ -10,6 +10,7 @@ import pytest
 
 from uqsonet.errors import ConfigError
 from uqsonet_study.cli import read_config
+from uqsonet_study.config import LawConfig
 from uqsonet_study.pipeline import Plan, model_module, source_digest
 from uqsonet_study.pipeline.sources import WITHOUT_INFLUENCE, Sources
 from uqsonet_study.pipeline.specs import RUN_BY
@@ -363,3 +364,93 @@ def test_own_data_take_no_name_of_the_paper(tmp_path: Path) -> None:
     files = [ROOT / "config.yaml", ROOT / "config/own_data.yaml", tmp_path / "mine.json"]
     with pytest.raises(ConfigError, match="elliptic_sde2d_k is a problem of the paper"):
         Plan(read_config(files))
+
+
+@pytest.fixture(scope="module")
+def with_laws() -> Plan:
+    """A problem of the paper with laws beside its operator, two trials a stack."""
+    config = read_config([ROOT / "config.yaml"])
+    chosen = config.experiments["diffusion1d"].model_copy(
+        update={"methods": ["uqsonet", "auto", "mixture"], "trials": 3}
+    )
+    entry = dict(config.recipes["tuned"]["diffusion1d"])
+    entry["auto"] = LawConfig(law_of="uqsonet")
+    entry["mixture"] = LawConfig(law_of="uqsonet", law="mixture")
+    recipes = config.recipes | {"tuned": config.recipes["tuned"] | {"diffusion1d": entry}}
+    update = {"experiments": {"diffusion1d": chosen}, "recipes": recipes, "tables": {}}
+    update |= {"jobs": config.jobs.model_copy(update={"trials_per_job": 2}), "figures": {}}
+    return Plan(config.model_copy(update=update))
+
+
+def test_laws_share_the_training_and_change_no_name(plan: Plan, with_laws: Plan) -> None:
+    case = "diffusion1d"
+    for method in ("auto", "mixture"):
+        assert with_laws.trained(case, method, "csv") == with_laws.trained(case, "uqsonet", "csv")
+        jobs = with_laws.laws(case, method)
+        # Trained in stacks of two, each trial has a law of its own.
+        assert [Path(job.name).name for job in jobs] == ["trial_0", "trial_1", "trial_2"]
+        assert [job.parameters["trial"] for job in jobs] == [0, 1, 2]
+        stacks = [Path(str(job.inputs["weights"][0])).stem for job in jobs]
+        assert stacks == ["trials_0-1", "trials_0-1", "trial_2"]
+        assert with_laws.weights(case, method) == [
+            f"results/law/{job.name}.safetensors" for job in jobs
+        ]
+    assert with_laws.weights(case, "uqsonet") == with_laws.trained(case, "uqsonet", "safetensors")
+    assert not with_laws.laws(case, "uqsonet") and not with_laws.law_logs(case, "uqsonet")
+    assert with_laws.layouts(case) == plan.layouts(case)
+    assert with_laws.training_name(case, "uqsonet") == plan.training_name(case, "uqsonet")
+    ours, theirs = (
+        {Path(f).parent for f in p.scores(case) if "uqsonet" in f} for p in (plan, with_laws)
+    )
+    assert ours == theirs
+
+
+def test_a_law_is_named_by_what_it_is_fitted_to(with_laws: Plan) -> None:
+    case, config = "diffusion1d", with_laws.config
+    chosen = config.experiments[case]
+    names = {with_laws.laws(case, method)[0].name for method in ("auto", "mixture")}
+    for change in ({"noise_std": 0.1}, {"training": 500}, {"sensors": chosen.sensors.only(3)}):
+        experiments = {case: chosen.model_copy(update=change)}
+        other = Plan(config.model_copy(update={"experiments": experiments}))
+        names.add(other.laws(case, "auto")[0].name)
+    assert len(names) == 5
+    more = Plan(
+        config.model_copy(update={"experiments": {case: chosen.model_copy(update={"trials": 5})}})
+    )
+    assert more.laws(case, "auto")[:3] != with_laws.laws(case, "auto")  # cut into other stacks
+    assert [j.name for j in more.laws(case, "auto")[:3]] == [
+        j.name for j in with_laws.laws(case, "auto")
+    ]
+
+
+def test_laws_are_scored_timed_and_listed_like_trained_methods(with_laws: Plan) -> None:
+    case = "diffusion1d"
+    found = [
+        (job.parameters["models"][0]["method"], *map(str, job.inputs["weights"]))
+        for job in with_laws.evaluations(case, "precise")
+    ]
+    for method in ("auto", "mixture"):
+        assert [f[1:] for f in found if f[0] == method] == [
+            (file,) for file in with_laws.weights(case, method)
+        ]
+    assert with_laws.inference_job(case).inputs["weights"] == [
+        with_laws.weights(case, method)[0] for method in ("uqsonet", "auto", "mixture")
+    ]
+    listed = {(r["rule"], r["method"]) for r in csv.DictReader(with_laws.listed().splitlines())}
+    assert {("law", "auto"), ("law", "mixture"), ("train", "auto")} <= listed
+    assert ("law", "uqsonet") not in listed
+    (job, *_) = with_laws.laws(case, "auto")
+    assert with_laws.job("law", job.name).spec == job.spec
+
+
+def test_all_methods_with_laws_can_be_scored_in_one_job(with_laws: Plan) -> None:
+    jobs = with_laws.config.jobs.model_copy(update={"methods_together": True})
+    together = Plan(with_laws.config.model_copy(update={"jobs": jobs}))
+    (job,) = together.evaluations("diffusion1d", "precise")
+    models = [(m["method"], m["weights"], m["predictors"]) for m in job.parameters["models"]]
+    assert models == [
+        ("baselines", 0, 1),
+        *[("uqsonet", 1, 2), ("uqsonet", 1, 1)],
+        *[("auto", 1, 1)] * 3,
+        *[("mixture", 1, 1)] * 3,
+    ]

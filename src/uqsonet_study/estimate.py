@@ -193,6 +193,18 @@ WASSERSTEIN_SECONDS = 0.3
 """One exact W2 between 1,000 and 1,000 samples."""
 
 
+LAW_SECONDS = {
+    "gaussian": 1.0,
+    "mixture": 60.0,
+    "thresholded": 30.0,
+    "bounded": 10.0,
+    "analogue": 30.0,
+    "flow": 300.0,
+    "auto": 300.0,
+}
+"""One law of one operator, fitted to 10,000 inputs: roughly, as it is not timed in small."""
+
+
 class Meter:
     """Times each kind of model once, however many cases it stands in."""
 
@@ -233,6 +245,7 @@ class Meter:
         ensemble = self.config.ensemble_of(experiment, method)
         if ensemble is not None:
             return samples * 1e-6
+        method = self.config.base(experiment, method)
         key = self._key(case, method)
         if key not in self._samples:
             self._samples[key] = _posterior_sample(self._model(case, method), case, self.config)
@@ -250,7 +263,7 @@ def estimate(config: Config, root: Path) -> list[Cost]:
     """
     plan, meter = Plan(config), Meter(config)
     jobs: dict[str, dict[str, float]] = {
-        stage: {} for stage in ("simulate", "reference", "train", "evaluate")
+        stage: {} for stage in ("simulate", "reference", "train", "law", "evaluate")
     }
     for case in config.cases_of(config.selected):
         data = config.problems[case.problem]
@@ -263,6 +276,9 @@ def estimate(config: Config, root: Path) -> list[Cost]:
             for job in plan.trainings(case.name, method):
                 file = plan.file("train", job.name, "safetensors")
                 jobs["train"][file] = each * len(job.parameters["trials"])
+            for job in plan.laws(case.name, method):
+                file = plan.file("law", job.name, "safetensors")
+                jobs["law"][file] = LAW_SECONDS[job.parameters["law"]] * case.training / 10_000
             needed.append((plan.validation_case(case.name, method), "validation"))
         for name, label in needed:
             evaluation = config.evaluation_of(name, label)
@@ -294,4 +310,5 @@ def estimate(config: Config, root: Path) -> list[Cost]:
             sum(s for file, s in files.items() if not (root / file).exists()),
         )
         for stage, files in jobs.items()
+        if files or stage != "law"
     ]

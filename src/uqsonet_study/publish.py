@@ -25,12 +25,14 @@ from uqsonet_study.report.provenance import stage_costs
 KEPT = (
     "config.json",
     "jobs.csv",
+    "scores.csv",
     "simulate/*.json",
     "tables/*",
     "figures/*",
     "summary/*.csv",
 )
-"""Files of a results folder that are published as they are, besides logs and weights."""
+"""Files of a results folder that are published as they are, besides logs and weights. The weights
+of laws are not: they hold the operator once more."""
 
 MOST_BYTES = 40_000_000
 """Of the folder: it is kept in git. Weights that would exceed it are left out, and named."""
@@ -65,6 +67,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     # A folder of results may hold trainings that this run did not ask for, finished or not.
     asked = config.cases_of(config.selected)
     files += _trained(results, config, asked, "csv")
+    files += _law_logs(results, config, asked)
     weights, left_out = _fitting(results, folder, config, files)
     files += weights
     for name in left_out:  # those of an earlier run would not belong to the scores
@@ -112,6 +115,14 @@ def _trained(
         Path(file).relative_to(config.results) for files in trainings for file in files[:first]
     }
     return sorted(results / path for path in found if (results / path).is_file())
+
+
+def _law_logs(results: Path, config: Config, cases: Iterable[Case]) -> list[Path]:
+    """Return what was tried for the laws of cases, as far as a folder has it."""
+    plan = Plan(config)
+    logs = {Path(f) for c in cases for m in c.methods for f in plan.law_logs(c.name, m)}
+    found = (results / path.relative_to(config.results) for path in logs)
+    return sorted(path for path in found if path.is_file())
 
 
 def _fitting(

@@ -12,7 +12,7 @@ import pytest
 from tests.report.conftest import make_config, summary_of
 from uqsonet.errors import DataError
 from uqsonet_study import publish as publishing
-from uqsonet_study.config import Config
+from uqsonet_study.config import Config, load_config
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.publish import publish
 from uqsonet_study.report.paper import paper_cells
@@ -100,6 +100,25 @@ def test_weights_to_compare_with_and_trainings_not_asked_for_are_left_out(tmp_pa
     logs = {trained(run, config, name, "uqsonet", "csv") for name in asked}
     assert there == logs | {trained(run, config, "e_1", "uqsonet", "safetensors")}
     assert trained(run, config, "e_3", "uqsonet", "csv") not in logs
+
+
+def test_scores_and_logs_of_laws_are_published_without_their_weights(tmp_path: Path) -> None:
+    raw = make_config(experiment={"methods": ["uqsonet", "auto"]}, tables={}).model_dump()
+    for problems in raw["recipes"].values():
+        problems["diffusion1d"]["auto"] = {"law_of": "uqsonet"}
+    config = load_config(raw)
+    run = finished(tmp_path / "run", summary_of(config, tmp_path / "scores"), config)
+    (run / "scores.csv").write_text("problem,law\n")
+    plan = Plan(config)
+    (log, *_), (weights, *_) = plan.law_logs("e_1", "auto"), plan.weights("e_1", "auto")
+    for file in (log, weights):
+        path = run / Path(file).relative_to(config.results)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    publish(run, tmp_path / "out", "a" * 40, "x")
+    there = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.*")}
+    assert {"scores.csv", str(Path(log).relative_to(config.results))} <= there
+    assert not any(name.endswith("safetensors") for name in there)
 
 
 def test_no_finished_run_and_foreign_files_are_refused(

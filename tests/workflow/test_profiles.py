@@ -34,10 +34,20 @@ def dry_run(*arguments: str) -> str:
     return result.stdout + result.stderr
 
 
+WITH_LAWS = {
+    "experiments": {"diffusion1d": {"methods": ["vidon", "uqsonet", "auto"]}},
+    "recipes": {"tuned": {"diffusion1d": {"auto": {"law_of": "uqsonet"}}}},
+    "tables": {"laws": {"layout": "laws", "experiments": ["diffusion1d"]}},
+}
+"""What no problem of the paper has, so that every rule has a job."""
+
+
 @pytest.fixture(scope="module")
-def submitted() -> str:
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a dry run with the profile for SLURM prints."""
-    return dry_run("--workflow-profile", "workflow/profiles/slurm")
+    laws = tmp_path_factory.mktemp("laws") / "laws.yaml"
+    laws.write_text(yaml.safe_dump(WITH_LAWS))
+    return dry_run(str(laws), "--workflow-profile", "workflow/profiles/slurm")
 
 
 def blocks(text: str) -> Iterator[tuple[str, str]]:
@@ -81,7 +91,7 @@ def test_every_rule_says_time_memory_and_threads(submitted: str) -> None:
 def test_what_computes_is_submitted_one_by_one_and_the_rest_in_groups(submitted: str) -> None:
     groups = dict(entry.split("=") for entry in read("slurm")["groups"])
     rules = {rule for rule, _ in blocks(submitted)}
-    assert rules - set(groups) - LOCAL == {"simulate", "reference", "train", "evaluate"}
+    assert rules - set(groups) - LOCAL == {"simulate", "reference", "train", "law", "evaluate"}
     assert set(groups) <= rules
     # One job each: of the report because all of it hangs together.
     for group in set(groups.values()):

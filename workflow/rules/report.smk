@@ -26,6 +26,29 @@ rule summary:
         "../scripts/summary.py"
 
 
+rule law_scores:
+    input:
+        lambda w: sorted({f for fs in PLAN.law_files().values() for f in fs}),
+    output:
+        f"{RESULTS}/scores.csv",
+    log:
+        f"{RESULTS}/logs/law_scores.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
+    params:
+        spec=lambda w: PLAN.report(
+            "uqsonet_study.report.law_scores",
+            PLAN.of_laws(),
+            files=PLAN.law_files(),
+        ),
+    script:
+        "../scripts/law_scores.py"
+
+
 rule table:
     input:
         unpack(lambda w: PLAN.table_inputs(w.table)),

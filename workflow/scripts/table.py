@@ -21,4 +21,5 @@ with job(snakemake) as spec:
             for case, of in spec["logs"].items()
         },
         inference=[Path(path) for path in snakemake.input.get("inference", [])],
+        scores=[Path(path) for path in snakemake.input.get("scores", [])],
     )

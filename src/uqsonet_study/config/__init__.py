@@ -32,6 +32,8 @@ from uqsonet_study.config.outputs import (
     CostTable,
     ErrorTable,
     FigureConfig,
+    LawFigure,
+    LawTable,
     NetworkTable,
     PosteriorFigure,
     ScoreMetric,
@@ -39,7 +41,7 @@ from uqsonet_study.config.outputs import (
     SpectraFigure,
     TableConfig,
 )
-from uqsonet_study.config.recipes import EnsembleConfig
+from uqsonet_study.config.recipes import EnsembleConfig, LawConfig
 from uqsonet_study.config.sensors import SensorsConfig
 from uqsonet_study.config.whole import Config, JobsConfig
 
@@ -63,6 +65,9 @@ __all__ = [
     "JobsConfig",
     "KarhunenLoeveNetwork",
     "KarhunenLoeveSetNetwork",
+    "LawConfig",
+    "LawFigure",
+    "LawTable",
     "MethodConfig",
     "Network",
     "NetworkTable",

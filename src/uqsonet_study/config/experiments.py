@@ -125,6 +125,12 @@ class ExperimentConfig(Section):
         default={},
         description="Overrides evaluations.*.reference_samples where a solve costs more or less.",
     )
+    model_samples: dict[Evaluation, Annotated[int, Field(ge=2)]] = Field(
+        default={}, description="Overrides evaluations.*.model_samples."
+    )
+    sets: dict[Evaluation, Annotated[int, Field(ge=1)]] = Field(
+        default={}, description="Overrides evaluations.*.sets."
+    )
     reference_workers: int = Field(
         default=1,
         ge=1,
@@ -136,6 +142,11 @@ class ExperimentConfig(Section):
         default=[],
         description="Grid lines such as x=0.5, on which errors are taken besides the whole domain.",
     )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Parameters of reports are what they were before these keys were there.
+        return {k: v for k, v in dump(self).items() if v or k not in ("model_samples", "sets")}
 
     @field_validator("methods")
     @classmethod

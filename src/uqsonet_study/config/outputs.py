@@ -17,6 +17,7 @@ Counts = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
 ScoreMetric = Literal[
     "err_mean",
     "err_std",
+    "w1",
     "crps",
     "gain_crps",
     "crps_expected",
@@ -40,7 +41,7 @@ BY_REFERENCE: frozenset[ScoreMetric] = frozenset(
 """Scores of evaluation `paper`, whose references hold samples."""
 
 
-BY_LAW = ("errors", "bands", "ablation", "compare", "calibration", "spectra")
+BY_LAW = ("errors", "bands", "ablation", "laws", "compare", "calibration", "spectra")
 """Layouts that need reference posteriors."""
 
 
@@ -94,8 +95,18 @@ class ScoreTable(Section):
     )
 
 
+class LawTable(Section):
+    """Laws of the input beside both baselines and the floor, a panel a problem.
+
+    What it shows stands in `scores.csv` of the results, with medians over the observation sets.
+    """
+
+    layout: Literal["laws"]
+    experiments: Experiments
+
+
 TableConfig = Annotated[
-    ErrorTable | BandTable | NetworkTable | CostTable | AblationTable | ScoreTable,
+    ErrorTable | BandTable | NetworkTable | CostTable | AblationTable | ScoreTable | LawTable,
     Field(discriminator="layout"),
 ]
 
@@ -158,7 +169,26 @@ class SpectraFigure(Section):
     experiments: Experiments
 
 
+class LawFigure(Section):
+    """Samples of laws beside those of the reference, given the sensors of one test function.
+
+    Functions of one variable with marginals at three points, functions of two variables as maps.
+    """
+
+    layout: Literal["laws"]
+    experiment: Name
+    count: int = Field(ge=1, description="Sensors.")
+    methods: Annotated[list[Name], Field(min_length=1, max_length=4)] = Field(
+        default=["uqsonet", "auto"], description="A row each; their first trials are shown."
+    )
+
+    @property
+    def experiments(self) -> list[str]:
+        """What it shows."""
+        return [self.experiment]
+
+
 FigureConfig = Annotated[
-    PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure,
+    PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure | LawFigure,
     Field(discriminator="layout"),
 ]

@@ -1,8 +1,8 @@
-"""How a method is trained in a recipe: by itself, or as an ensemble of another method."""
+"""How a method is made in a recipe: trained, an ensemble of another one, or another one's law."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -18,13 +18,34 @@ class EnsembleConfig(Section):
     )
 
 
+Law = Literal["gaussian", "mixture", "thresholded", "bounded", "analogue", "flow", "auto"]
+
+
+class LawConfig(Section):
+    """A method with the trained operator of another one, and a law of the input of its own."""
+
+    law_of: Name = Field(description="Method of the same recipe and problem, `karhunen_loeve`.")
+    law: Law = Field(
+        default="auto",
+        description="What is fitted to the training inputs. `auto`: the simplest law that "
+        "held-out pairs do not reject.",
+    )
+
+
+KINDS = {"ensemble_of": "<ensemble>", "law_of": "<law>"}
+
+
 def _kind(value: object) -> str:
-    found = "ensemble_of" in value if isinstance(value, dict) else hasattr(value, "ensemble_of")
-    return "<ensemble>" if found else "<trained>"
+    for key, kind in KINDS.items():
+        if key in value if isinstance(value, dict) else hasattr(value, key):
+            return kind
+    return "<trained>"
 
 
 AnyMethodConfig = Annotated[
-    Annotated[MethodConfig, Tag("<trained>")] | Annotated[EnsembleConfig, Tag("<ensemble>")],
+    Annotated[MethodConfig, Tag("<trained>")]
+    | Annotated[EnsembleConfig, Tag("<ensemble>")]
+    | Annotated[LawConfig, Tag("<law>")],
     Discriminator(_kind),
 ]
 

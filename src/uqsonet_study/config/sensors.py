@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from uqsonet.config import Section
 
@@ -20,10 +26,17 @@ class SensorsConfig(Section):
     pool: int = Field(
         default=20_000, ge=1, le=10_000_000, description="Pregenerated layouts per sensor count."
     )
-    layout: Literal["uniform", "regular_space"] = Field(
+    layout: Literal["uniform", "regular_space", "fixed"] = Field(
         default="uniform",
         description="`uniform`: distinct grid points, each equally likely; `regular_space`: "
-        "regular-space clustering of permuted grid points keeps sensors apart (section 4.2).",
+        "regular-space clustering of permuted grid points keeps sensors apart (section 4.2); "
+        "`fixed`: always the same `points`.",
+    )
+    points: list[Annotated[int, Field(ge=0)]] | None = Field(
+        default=None,
+        min_length=1,
+        description="Indices of grid points at which all sensors stand (fixed); `counts` holds "
+        "their number.",
     )
     margin: float = Field(
         default=0.0,
@@ -42,6 +55,11 @@ class SensorsConfig(Section):
         "paper names, slower, and has to be installed (`make pyemma`).",
     )
 
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Names of layouts are what they were before there were fixed ones.
+        return {k: v for k, v in dump(self).items() if k != "points" or v is not None}
+
     @field_validator("counts")
     @classmethod
     def _ascending(cls, counts: list[int]) -> list[int]:
@@ -51,10 +69,19 @@ class SensorsConfig(Section):
 
     @model_validator(mode="after")
     def _distances_fit(self) -> SensorsConfig:
-        if self.layout == "uniform" and self.distances:
+        if self.layout != "regular_space" and self.distances:
             raise ValueError("distances have a meaning only with layout: regular_space")
         if self.layout == "regular_space" and not self.distances:
             raise ValueError("layout: regular_space needs distances, sensor count -> d_min")
+        if (self.layout == "fixed") != (self.points is not None):
+            raise ValueError("layout: fixed and points belong together")
+        if self.points is not None:
+            if len(set(self.points)) != len(self.points):
+                raise ValueError("points must be distinct")
+            if self.counts != [len(self.points)]:
+                raise ValueError(f"counts must be [{len(self.points)}], the number of points")
+            if self.margin:
+                raise ValueError("margin has no meaning with layout: fixed")
         extra = sorted(set(self.distances) - set(self.counts))
         if extra:
             raise ValueError(f"distances for {extra}, which are not among counts {self.counts}")

@@ -18,12 +18,14 @@ from uqsonet_study.config.outputs import (
     CompareFigure,
     ErrorTable,
     FigureConfig,
+    LawFigure,
+    LawTable,
     PosteriorFigure,
     ScoreTable,
     SpectraFigure,
     TableConfig,
 )
-from uqsonet_study.config.recipes import AnyMethodConfig, EnsembleConfig, for_own_data
+from uqsonet_study.config.recipes import AnyMethodConfig, EnsembleConfig, LawConfig, for_own_data
 from uqsonet_study.config.section import OutputName
 
 FULL, SMOKE = "full", "smoke"
@@ -124,13 +126,21 @@ class Config(Section):
     def evaluation_of(self, case: str, label: Evaluation) -> EvaluationConfig:
         """Return an evaluation with what an experiment changes of it.
 
-        That is its own number of reference samples. Own data have no reference posterior at all.
+        These are its own numbers of sets and samples. Own data have no reference posterior at all.
         """
-        found, experiment = self.evaluations[label], self.cases[case].experiment
-        if self.has_own_data(experiment):
-            return found.model_copy(update={"estimator": "none", "wasserstein": False})
-        samples = self.experiments[experiment].reference_samples.get(label)
-        return found if samples is None else found.model_copy(update={"reference_samples": samples})
+        experiment = self.cases[case].experiment
+        return self._evaluation(self.experiments[experiment], label)
+
+    def _evaluation(self, experiment: ExperimentConfig, label: Evaluation) -> EvaluationConfig:
+        keys, own = ["sets", "model_samples"], dict[str, Any]()
+        if self.problems[experiment.problem].data is None:
+            keys.append("reference_samples")
+        else:
+            own = {"estimator": "none", "wasserstein": False}
+        for key in keys:
+            if label in getattr(experiment, key):
+                own[key] = getattr(experiment, key)[label]
+        return self.evaluations[label].model_copy(update=own)
 
     @property
     def own_data(self) -> dict[str, ProblemConfig]:
@@ -155,7 +165,7 @@ class Config(Section):
         """Return the name of the recipe that an experiment uses."""
         return self.experiments[experiment].recipe or self.recipe
 
-    def _entry(self, experiment: str, method: str) -> MethodConfig | EnsembleConfig:
+    def _entry(self, experiment: str, method: str) -> AnyMethodConfig:
         recipe, problem = self.recipe_of(experiment), self.experiments[experiment].problem
         found = self.recipes.get(recipe, {}).get(problem, {}).get(method)
         own = self.has_own_data(experiment)
@@ -172,18 +182,40 @@ class Config(Section):
         return found
 
     def ensemble_of(self, experiment: str, method: str) -> EnsembleConfig | None:
-        """Return the settings of an ensemble, None for a method that is trained itself."""
+        """Return the settings of an ensemble, None for any other method."""
         found = self._entry(experiment, method)
         return found if isinstance(found, EnsembleConfig) else None
+
+    def law_of(self, experiment: str, method: str) -> LawConfig | None:
+        """Return the settings of a law with another method's operator, None for other methods."""
+        found = self._entry(experiment, method)
+        return found if isinstance(found, LawConfig) else None
+
+    def base(self, experiment: str, method: str) -> str:
+        """Return the method that is trained: an ensemble's members, a law's operator, or itself."""
+        found = self._entry(experiment, method)
+        if isinstance(found, EnsembleConfig):
+            return found.ensemble_of
+        return found.law_of if isinstance(found, LawConfig) else method
 
     def _trained(self, experiment: str, method: str) -> MethodConfig:
         found = self._entry(experiment, method)
         if isinstance(found, MethodConfig):
             return found
-        base = self._entry(experiment, found.ensemble_of)
-        if isinstance(base, MethodConfig):
-            return base
-        raise ValueError(f"{method!r} is an ensemble of {found.ensemble_of!r}, itself an ensemble")
+        name = self.base(experiment, method)
+        base = self._entry(experiment, name)
+        if not isinstance(base, MethodConfig):
+            what, other = (
+                "an ensemble" if isinstance(one, EnsembleConfig) else "a law"
+                for one in (found, base)
+            )
+            raise ValueError(f"{method!r} is {what} of {name!r}, itself {other}")
+        if isinstance(found, LawConfig) and type(base.network) is not KarhunenLoeveNetwork:
+            raise ValueError(
+                f"experiments.{experiment}: {method!r} is a law of {name!r}, whose architecture is "
+                f"{base.network.architecture}; laws are for karhunen_loeve"
+            )
+        return base
 
     def method_of(self, case: str, method: str) -> MethodConfig:
         """Return networks and training of a method in a case; of its members for an ensemble.
@@ -238,11 +270,12 @@ class Config(Section):
             "validation": "validation",
         }
         for label, split in splits.items():
-            sets, there = self.evaluations[label].sets, getattr(data, split)
+            sets, there = self._evaluation(experiment, label).sets, getattr(data, split)
             if sets > there:
+                own = f"{where}.sets.{label}" if label in experiment.sets else None
                 raise ValueError(
-                    f"evaluations.{label}.sets = {sets} exceeds the {there} {split} functions "
-                    f"of problems.{experiment.problem}"
+                    f"{own or f'evaluations.{label}.sets'} = {sets} exceeds the {there} {split} "
+                    f"functions of problems.{experiment.problem}"
                 )
 
     def _check_method(self, case: Case, method: str) -> None:
@@ -277,6 +310,20 @@ class Config(Section):
                     f"references: evaluations.{label}.wasserstein"
                 )
 
+    def _check_case(self, where: str, figure: LawFigure) -> None:
+        cases = self.cases_of([figure.experiment])
+        if len(cases) > 1:
+            raise ValueError(f"{where}: {figure.experiment} has several cases, one is shown")
+        for found, allowed, key in (
+            (figure.methods, cases[0].methods, "methods"),
+            ([figure.count], cases[0].sensors.counts, "sensors.counts"),
+        ):
+            extra = [value for value in found if value not in allowed]
+            if extra:
+                raise ValueError(
+                    f"{where}: {extra} not among experiments.{figure.experiment}.{key}"
+                )
+
     def _check_output(self, where: str, output: TableConfig | FigureConfig) -> None:
         without = [e for e in output.experiments if not self.has_reference(e)]
         if without and output.layout in BY_LAW:
@@ -303,12 +350,19 @@ class Config(Section):
                     raise ValueError(
                         f"{where}: {extra} not among experiments.{output.experiment}.{key}"
                     )
-        elif isinstance(output, AblationTable | ScoreTable | CalibrationFigure | SpectraFigure):
+        elif isinstance(output, LawFigure):
+            self._check_case(where, output)
+        elif isinstance(
+            output, AblationTable | ScoreTable | LawTable | CalibrationFigure | SpectraFigure
+        ):
             several = [e for e in output.experiments if len(self.cases_of([e])) > 1]
             if several:
                 raise ValueError(f"{where}: {several} have several cases, one is shown")
             if isinstance(output, CalibrationFigure | SpectraFigure):
                 self._check_samples(where, output)
+            problems = [self.experiments[e].problem for e in output.experiments]
+            if isinstance(output, LawTable) and len(set(problems)) < len(problems):
+                raise ValueError(f"{where}: a problem has one panel, found {problems}")
         elif isinstance(output, CompareFigure):
             for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):
                 sweep = None if name is None else self.experiments[name].sweep

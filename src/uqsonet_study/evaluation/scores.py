@@ -23,6 +23,8 @@ from uqsonet.metrics import (
     crps,
     energy_score,
     expected_crps,
+    marginal_w1,
+    quantile_bins,
     rank_shares,
     relative_error,
     wasserstein2,
@@ -166,11 +168,17 @@ def score_set(
             )
         )
     scores |= _against_truth(samples, ordered, truth, grid)
+    if ref is not None and ref.quantiles is not None:
+        more = posterior.coefficient_samples(config.model_samples, generator)[0]
+        ours = ascending(offset[kept] + more @ basis[kept].T)
+        theirs = ref.quantiles[s].double()
+        ours_binned = quantile_bins(ours, len(theirs))
+        scores["w1"] = marginal_w1(ours_binned, theirs, ref.std[s, kept])
+        scores |= _within(ours, theirs)
     if ref is not None and ref.samples is not None:
         scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
         outcomes = ref.samples[s].double()
-        within = coverage(ordered, outcomes, LEVELS)
-        scores |= {f"within_{100 * v:.0f}": p for v, p in zip(LEVELS, within, strict=True)}
+        scores |= _within(ordered, outcomes)
         more = (
             offset[kept]
             + posterior.coefficient_samples(EXPECTED_SAMPLES, generator)[0] @ basis[kept].T
@@ -179,6 +187,12 @@ def score_set(
         some = more[:EXPECTED_ENERGY_SAMPLES]
         scores["energy_expected"] = energy_score(some, outcomes, grid.quadrature())
     return scores
+
+
+def _within(ordered: Tensor, outcomes: Tensor) -> dict[str, float]:
+    """Return the share of the reference's outcomes (k, M) inside central bands, by level."""
+    shares = coverage(ordered, outcomes, LEVELS)
+    return {f"within_{100 * v:.0f}": p for v, p in zip(LEVELS, shares, strict=True)}
 
 
 def _against_truth(
@@ -207,6 +221,8 @@ def score_reference(targets: ScoringTargets, s: int) -> dict[str, float]:
         **_errors((ref.repeat_mean[s], ref.repeat_std[s]), targets, s),
         "mean_std": float(ref.std[s].mean()),
     }
+    if ref.floor_w1 is not None:
+        scores["w1"] = float(ref.floor_w1[s])
     if ref.samples is not None and ref.floor_w2 is not None:
         grid, kept = targets.fields.training_grid()
         samples, truth = ref.samples[s].double(), targets.truth[s, kept]

@@ -6,6 +6,7 @@ from uqsonet_study.config import (
     CalibrationFigure,
     CompareFigure,
     Config,
+    LawFigure,
     PosteriorFigure,
 )
 from uqsonet_study.config.whole import SMOKE
@@ -49,6 +50,8 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
             "counts and sets. Bottom: share of the reference's samples inside central bands less "
             "the nominal level, ten sets a count; the strip is two points wide on either side."
         )
+    elif isinstance(figure, LawFigure):
+        title, text = _laws(config, figure)
     else:
         title = "Sample functions and their spectra"
         text = (
@@ -95,6 +98,20 @@ def _posterior(config: Config, figure: PosteriorFigure) -> tuple[str, str]:
     shown = f"One test function; prediction by {who}, first trial."
     maps, lines = (MAPS, LAW) if known else (MAPS_BESIDE_TRUTH, LAW_BESIDE_TRUTH)
     return title, f"{maps if plane else lines} {shown}"
+
+
+def _laws(config: Config, figure: LawFigure) -> tuple[str, str]:
+    problem = config.experiments[figure.experiment].problem
+    title = f"Samples of laws, {problem}, m = {figure.count}"
+    methods = ", ".join("gaussian" if m == "uqsonet" else m for m in figure.methods)
+    text = (
+        f"One test function. Top: the reference posterior. Below: laws of the input on one trained "
+        f"operator ({methods}), given the same sensors. In one variable samples of the output, and "
+        f"its law at three points, with the reference's ({WORDS[REFERENCE]}) behind the law's "
+        f"({WORDS[PREDICTION]}); the thin {WORDS[TRUTH]} line is the true output. In two variables "
+        "one sample, mean and std, beside the input with its sensors and the true output."
+    )
+    return title, text
 
 
 def _compare(config: Config, figure: CompareFigure) -> tuple[str, str]:

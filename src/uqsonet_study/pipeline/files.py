@@ -101,6 +101,16 @@ class Files(Specs):
         """Return the training outputs of a method, by stack: ``safetensors`` or ``csv``."""
         return [self.file("train", job.name, suffix) for job in self.trainings(case, method)]
 
+    def weights(self, case: str, method: str) -> list[str]:
+        """Return the weight files that answer for a method: trainings by stack, laws by trial."""
+        if not self.is_law(case, method):
+            return self.trained(case, method, "safetensors")
+        return [self.file("law", job.name, "safetensors") for job in self.laws(case, method)]
+
+    def law_logs(self, case: str, method: str) -> list[str]:
+        """Return what was tried for the laws of a method, by trial; nothing for other methods."""
+        return [self.file("law", job.name, "csv") for job in self.laws(case, method)]
+
     def scores(self, case: str) -> list[str]:
         """Return the score files of a case, all its evaluations."""
         labels = self.config.cases[case].evaluations
@@ -195,6 +205,39 @@ class Files(Specs):
             for trials in self.stacks(case, base)
         ]
 
+    def _law_name(self, case: str, method: str) -> str:
+        """Return the name that the laws of a method share: a law meets the sensors and the noise.
+
+        Held-out functions are read at the sensors of their layouts, with noise.
+        """
+        trained = self.training_name(case, self.base(case, method))
+        sensors = self.sensors_job(case).name
+        identity = self.law(case, method) | {"trained": trained, "sensors": sensors}
+        return named(self.problem(case), method, **identity)
+
+    def laws(self, case: str, method: str) -> list[Job]:
+        """Return the jobs that fit a law to every trial of another method's operator.
+
+        There are none for a method that is no law. Trials may be trained in stacks, but each has a
+        law of its own, as residuals and what held-out pairs say differ from trial to trial.
+        """
+        if not self.is_law(case, method):
+            return []
+        name, parameters = self._law_name(case, method), self.law(case, method)
+        code = self.code("law", self.problem(case), [self.model(case, method)])
+        inputs: Inputs = {"functions": self.functions(case), "sensors": self.layouts(case)}
+        return [
+            Job(
+                "law",
+                f"{name}/{trials_named([trial])}",
+                parameters | {"trial": trial},
+                code,
+                inputs | {"weights": [self.file("train", job.name, "safetensors")]},
+            )
+            for job in self.trainings(case, method)
+            for trial in job.parameters["trials"]
+        ]
+
     def evaluations(self, case: str, evaluation: Evaluation) -> list[Job]:
         """Return the jobs that score the methods of a case.
 
@@ -234,10 +277,13 @@ class Files(Specs):
         for method in self.config.cases[case].methods:
             ensemble = self.is_ensemble(case, method)
             head = {"method": method, "ensemble": ensemble, "training": None}
-            jobs = self.trainings(case, method)
-            name = self.training_name(case, self.base(case, method))
-            members = [len(job.parameters["trials"]) for job in jobs]
-            weights = self.trained(case, method, "safetensors")
+            weights = self.weights(case, method)
+            if self.is_law(case, method):
+                name, members = self._law_name(case, method), [1] * len(weights)
+            else:
+                name = self.training_name(case, self.base(case, method))
+                jobs = self.trainings(case, method)
+                members = [len(job.parameters["trials"]) for job in jobs]
             if ensemble:
                 counts = {"weights": len(weights), "predictors": 1}
                 yield head | counts, [name, str(sum(members))], weights
@@ -248,7 +294,7 @@ class Files(Specs):
     def inference_job(self, case: str) -> Job:
         """Return the job that times an answer of each method of a case."""
         methods = self.config.cases[case].methods
-        weights = [self.trained(case, method, "safetensors")[0] for method in methods]
+        weights = [self.weights(case, method)[0] for method in methods]
         code = self.code("inference", self.problem(case))
         return Job("inference", case, self.inference(case), code, {"weights": weights})
 
@@ -262,6 +308,7 @@ class Files(Specs):
             yield self.reference_job(name, "validation")
             for method in case.methods:
                 yield from self.trainings(name, method)
+                yield from self.laws(name, method)
             for label in case.evaluations:
                 yield self.reference_job(name, label)
                 yield from self.evaluations(name, label)
@@ -308,6 +355,9 @@ class Files(Specs):
                 for suffix in ("safetensors", "csv"):
                     for file in self.trained(name, method, suffix):
                         add("train", "", method, file)
+                for job in self.laws(name, method):
+                    for suffix in ("safetensors", "csv"):
+                        add("law", "", method, self.file("law", job.name, suffix))
             for label in case.evaluations:
                 add("reference", label, "", self.posteriors(name, label))
                 for job in self.evaluations(name, label):

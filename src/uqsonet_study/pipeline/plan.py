@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from uqsonet_study.config import Case, Config, PosteriorFigure, SpectraFigure
+from uqsonet_study.config import Case, Config, LawFigure, PosteriorFigure, SpectraFigure
 from uqsonet_study.pipeline.captions import figure_caption, picture_caption, table_caption
 from uqsonet_study.pipeline.files import Files
 from uqsonet_study.pipeline.sources import (
@@ -62,7 +62,7 @@ class Plan(Files):
         The paper's come first, whatever the order of configuration files.
         """
         found = self._outputs(self.config.tables, some=True)
-        others = ("ablation", "scores")
+        others = ("ablation", "scores", "laws")
         first = [name for name in found if self.config.tables[name].layout not in others]
         return {name: found[name] for name in dict.fromkeys([*first, *found])}
 
@@ -97,6 +97,8 @@ class Plan(Files):
         layout = self.config.tables[name].layout
         if layout == "networks":
             return {}
+        if layout == "laws":
+            return {"scores": [f"{self.config.results}/scores.csv"]}
         if layout not in ("costs", "ablation"):
             return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
         of_each = self.logs(name).values()
@@ -115,12 +117,26 @@ class Plan(Files):
             for case in self.config.cases_of(self.tables()[table])
         }
 
+    def of_laws(self) -> list[str]:
+        """Return the selected experiments whose laws of the input are compared in a table."""
+        shown = self.tables().items()
+        found = {e for t, es in shown if self.config.tables[t].layout == "laws" for e in es}
+        return [e for e in self.config.selected if e in found]
+
+    def law_files(self) -> dict[str, list[str]]:
+        """Return case -> score files, for the cases whose laws are compared."""
+        return {case: fs for e in self.of_laws() for case, fs in self.score_files(e).items()}
+
     def panels(self, name: str) -> list[dict[str, Any]]:
         """Return the panels of a figure of posteriors or of their samples."""
         figure = self.config.figures[name]
         if isinstance(figure, SpectraFigure):
             cases = self.config.cases_of(figure.experiments)
             return [self._panel(c, c.sensors.counts[len(c.sensors.counts) // 2]) for c in cases]
+        if isinstance(figure, LawFigure):
+            case = self.config.case(figure.experiment, sensors=figure.count)
+            first = [self.weights(case.name, method)[0] for method in figure.methods]
+            return [self._panel(case, figure.count, None) | {"weights": first}]
         assert isinstance(figure, PosteriorFigure)
         found = []
         for count, noise in product(figure.counts, figure.noise_std):
@@ -138,7 +154,7 @@ class Plan(Files):
         }
         if method is None:
             return panel
-        weights = self.trained(case.name, method, "safetensors")
+        weights = self.weights(case.name, method)
         ensemble = self.is_ensemble(case.name, method)
         return panel | {"weights": weights if ensemble else weights[:1], "ensemble": ensemble}
 
@@ -171,7 +187,8 @@ class Plan(Files):
         if kind == "layouts":
             return {"sensors": [self.layouts(case.name)]}
         if kind == "training":
-            return {"logs": [f for m in case.methods for f in self.trained(case.name, m, "csv")]}
+            logs = (f for m in case.methods for f in self.trained(case.name, m, "csv"))
+            return {"logs": list(dict.fromkeys(logs))}
         counts = case.sensors.counts
         shown = sorted({counts[0], counts[len(counts) // 2], counts[-1]})
         return {"panels": [self._panel(case, m, method=None) for m in shown]}
@@ -189,7 +206,7 @@ class Plan(Files):
             in_paper = layout in ("posterior", "compare")
             category = "Figures of the paper" if in_paper else "More figures"
             summaries = [f"{self.config.results}/summary/{e}.csv" for e in experiments]
-            panelled = layout in ("posterior", "spectra")
+            panelled = layout in ("posterior", "spectra", "laws")
             files = {"panels": self.panels(name)} if panelled else {"summaries": summaries}
         module = f"uqsonet_study.report.figures.{layout}"
         spec = self.report(module, experiments, figure=name, drawn_by=module, files=files)

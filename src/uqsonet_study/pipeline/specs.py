@@ -24,6 +24,7 @@ RUN_BY = {
     "sensors": ("uqsonet_study.layouts",),
     "reference": ("uqsonet_study.references",),
     "train": ("uqsonet_study.training",),
+    "law": ("uqsonet_study.laws",),
     "evaluate": ("uqsonet_study.evaluation",),
     "inference": ("uqsonet_study.evaluation.inference",),
 }
@@ -52,13 +53,16 @@ class Specs:
         return self.config.cases[case].problem
 
     def base(self, case: str, method: str) -> str:
-        """Return the method that is trained: an ensemble's members, or the method itself."""
-        found = self.config.ensemble_of(self.config.cases[case].experiment, method)
-        return method if found is None else found.ensemble_of
+        """Return the method that is trained: an ensemble's members, a law's operator, or itself."""
+        return self.config.base(self.config.cases[case].experiment, method)
 
     def is_ensemble(self, case: str, method: str) -> bool:
         """Return whether all trainings of a method answer as one."""
-        return self.base(case, method) != method
+        return self.config.ensemble_of(self.config.cases[case].experiment, method) is not None
+
+    def is_law(self, case: str, method: str) -> bool:
+        """Return whether a method is another one's operator with a law of its own."""
+        return self.config.law_of(self.config.cases[case].experiment, method) is not None
 
     def model(self, case: str, method: str) -> str:
         """Return the module that defines the model of a method."""
@@ -73,7 +77,10 @@ class Specs:
         chosen = self.config.cases[case]
         ensembles = (self.config.ensemble_of(chosen.experiment, m) for m in chosen.methods)
         members = [e.members for e in ensembles if e is not None and e.ensemble_of == method]
-        return max([*members, chosen.trials if method in chosen.methods else 0])
+        wanted = (m for m in chosen.methods if not self.is_ensemble(case, m))
+        return max(
+            [*members, chosen.trials if method in {self.base(case, m) for m in wanted} else 0]
+        )
 
     def stacks(self, case: str, method: str) -> list[list[int]]:
         """Return the trials of a method that is trained, those of one job together."""
@@ -127,6 +134,18 @@ class Specs:
             "config": self._settings(case, method),
             "noise_std": self.config.cases[case].noise_std,
             "training": self.config.cases[case].training,
+            "seed": self.config.seed,
+        }
+
+    def law(self, case: str, method: str) -> Parameters:
+        """Return the parameters of a `law` job besides its trial."""
+        chosen = self.config.cases[case]
+        found = self.config.law_of(chosen.experiment, method)
+        assert found is not None
+        return {
+            "law": found.law,
+            "noise_std": chosen.noise_std,
+            "training": chosen.training,
             "seed": self.config.seed,
         }
 

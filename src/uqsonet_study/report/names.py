@@ -11,6 +11,13 @@ METHODS = {
     "uqsonet": "UQ-SONet",
     "sensor_free": "Sensor-free",
     "cokriging": "Cokriging",
+    "gaussian": "Gaussian",
+    "mixture": "Mixture",
+    "thresholded": "Thresholded",
+    "bounded": "Bounded",
+    "analogue": "Analogue",
+    "flow": "Flow",
+    "auto": "Auto",
     FLOOR: "MC floor",
 }
 PROBLEMS = {
@@ -27,6 +34,7 @@ METRICS = {
     "err_std": r"$\mathrm{err}_{\sigma[u]}$",
     "skill_mean": MEAN,
     "skill_std": STD,
+    "w1": "$W_1$",
     "crps": "CRPS",
     "gain_crps": "gain, %",
     "crps_expected": "CRPS*",

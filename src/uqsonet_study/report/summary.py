@@ -134,7 +134,7 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
 
 def _summarise_case(files: Sequence[Path], case: str) -> pd.DataFrame:
     """Average the scores of one case."""
-    scores = pd.concat([_read(path) for path in files], ignore_index=True)
+    scores = pd.concat([read_scores(path) for path in files], ignore_index=True)
     keys = SCORE_COLUMNS[:-1]
     repeated = scores.duplicated(keys)
     if repeated.any():
@@ -153,7 +153,7 @@ def _summarise_case(files: Sequence[Path], case: str) -> pd.DataFrame:
     return table.sort_values(order, ignore_index=True)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def read_scores(path: Path) -> pd.DataFrame:
     """Read one file of scores and refuse what cannot be averaged."""
     try:
         scores = pd.read_csv(path)

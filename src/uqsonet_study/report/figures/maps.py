@@ -66,9 +66,9 @@ def draw_map(axes: Axes, grid: Domain, values: np.ndarray, norm: Normalize, colo
     return axes.pcolormesh(*places, field.T.astype(float), rasterized=True, **look)
 
 
-def draw_sensors(axes: Axes, sensors: np.ndarray) -> None:
+def draw_sensors(axes: Axes, sensors: np.ndarray, **look: Any) -> None:
     """Mark sensors (m, 2); unclipped, for one may stand on the boundary."""
-    axes.plot(*sensors.T, clip_on=False, zorder=5, **SENSORS)
+    axes.plot(*sensors.T, clip_on=False, zorder=5, **SENSORS | look)
 
 
 def draw_bar(

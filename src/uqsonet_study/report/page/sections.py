@@ -14,6 +14,7 @@ from uqsonet_study.config import (
     CalibrationFigure,
     Config,
     CostTable,
+    LawTable,
     NetworkTable,
     ScoreTable,
     SpectraFigure,
@@ -22,7 +23,15 @@ from uqsonet_study.report.names import OWN, problem_about
 from uqsonet_study.report.page.html_page import FigureView, Section, TableView, write_page
 from uqsonet_study.report.provenance import provenance_of
 
-ACROSS = NetworkTable | CostTable | AblationTable | ScoreTable | CalibrationFigure | SpectraFigure
+ACROSS = (
+    NetworkTable
+    | CostTable
+    | AblationTable
+    | ScoreTable
+    | LawTable
+    | CalibrationFigure
+    | SpectraFigure
+)
 """What shows several problems beside each other."""
 
 
@@ -88,7 +97,8 @@ def _sections(
     for name in sorted(set(problem_of.values()), key=problem_about):
         section, called = problem_about(name)
         own = ", ".join(e for e in config.selected if problem_of[e] == name)
-        title = f"Own data: {called}" if section == OWN else f"Section {section}: {called}"
+        title = f"Section {section}: {called}" if section[0].isdigit() else called
+        title = f"Own data: {called}" if section == OWN else title
         found[name] = Section(title, f"Experiments: {own}.")
     found["all"] = Section("All problems", "")
 

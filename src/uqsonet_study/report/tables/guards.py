@@ -132,6 +132,9 @@ def _inputs(row: dict[Any, Any], config: Config, files: Files) -> str:
             "distances": {k: d for k, d in case.sensors.distances.items() if k == m},
         }
     )
-    trained = files.training_name(case.name, files.base(case.name, method)), case.trials, method
+    base = files.base(case.name, method)
+    # A law that was chosen may be that of another method, with the same operator.
+    name = base if files.is_law(case.name, method) else method
+    trained = files.training_name(case.name, base), case.trials, name
     evaluation = row["evaluation"], config.evaluation_of(case.name, row["evaluation"])
     return repr([trained, layouts, case.noise_std, evaluation, row["metric"], m])

@@ -122,7 +122,7 @@ def _rows(table: str, config: Config, case: Case, wanted: Wanted) -> Iterable[di
                 "metric": metric,
                 "unit": "1" if metric in OWN_UNITS else "percent",
                 "expected_trials": 1 if single else case.trials,
-                "expected_sets": config.evaluations[label].sets,
+                "expected_sets": config.evaluation_of(case.name, label).sets,
             }
 
 

@@ -19,6 +19,7 @@ import pandas as pd
 from uqsonet.errors import DataError
 from uqsonet.storage.files import write_text
 from uqsonet_study.config import Config
+from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.summary import COLUMNS as SUMMARY_COLUMNS
 from uqsonet_study.report.tables import html
 from uqsonet_study.report.tables.ablation import ablation_table
@@ -29,6 +30,7 @@ from uqsonet_study.report.tables.errors import errors_table
 from uqsonet_study.report.tables.fitting import fit
 from uqsonet_study.report.tables.guards import check_cells, require_distinct, require_finite
 from uqsonet_study.report.tables.latex import document, render
+from uqsonet_study.report.tables.laws import laws_table
 from uqsonet_study.report.tables.networks import networks_table
 from uqsonet_study.report.tables.scores import scores_table
 from uqsonet_study.report.tables.text import to_html
@@ -46,6 +48,7 @@ def write_table(
     summaries: Sequence[pd.DataFrame] = (),
     logs: Logs | None = None,
     inference: Sequence[Path] = (),
+    scores: Sequence[Path] = (),
 ) -> None:
     """Write a declared table.
 
@@ -67,6 +70,8 @@ def write_table(
         Case -> method -> training logs (costs, ablation); several may share one.
     inference : sequence of Path
         Timings (costs).
+    scores : sequence of Path
+        `scores.csv` (laws).
 
     Raises
     ------
@@ -84,6 +89,8 @@ def write_table(
         table, records = OF_SCORES[layout](name, config, summary)
     elif layout == "networks":
         table, records = networks_table(name, config)
+    elif layout == "laws":
+        table, records = laws_table(name, config, _scores(scores))
     elif layout == "ablation":
         table, records = ablation_table(name, config, logs or {})
     else:
@@ -94,6 +101,15 @@ def write_table(
     write_text(out_tex, render(table, note))
     write_text(out_csv, records.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
     write_text(out_json, json.dumps(_page(table, note), ensure_ascii=False, indent=1) + "\n")
+
+
+def _scores(paths: Sequence[Path]) -> pd.DataFrame:
+    try:
+        found = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
+        return found.loc[:, LAW_COLUMNS]
+    except (OSError, ValueError, KeyError) as error:
+        named = ", ".join(str(path) for path in paths) or "no scores.csv"
+        raise DataError(f"{named}: not scores of laws ({error})") from None
 
 
 def _fitted(panels: Sequence[Panel]) -> tuple[Panel, ...]:

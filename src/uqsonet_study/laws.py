@@ -1,0 +1,118 @@
+"""The job of the pipeline that gives a trained operator a law of its input (`uqsonet.laws`)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from uqsonet.data import Functions, load_functions
+from uqsonet.errors import DataError
+from uqsonet.laws import equip
+from uqsonet.models.weights import read_model
+from uqsonet.seeds import seed_sequence
+from uqsonet.storage.files import file_digest, write_text
+from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet_study.layouts import load_layouts
+
+
+@dataclass(frozen=True)
+class LawJob:
+    """Everything that defines the law of one trial.
+
+    Attributes
+    ----------
+    law : str
+        Name of a law, or ``auto``.
+    trial : int
+        Number of the training whose operator the law gets.
+    noise_std : float
+        Noise of the held-out observations.
+    training : int
+        Training pairs N: the first N of the data set.
+    seed : int
+        Root of the seed tree.
+    functions, sensors, weights : Path
+        Pairs, layouts, trained operators.
+    code : str
+        Digest of the source that determines the result.
+    """
+
+    law: str
+    trial: int
+    noise_std: float
+    training: int
+    seed: int
+    functions: Path
+    sensors: Path
+    weights: Path
+    code: str = ""
+
+
+def fit_law(job: LawJob, weights: Path, log: Path) -> None:
+    """Fit a law to the training inputs and write it with the operator, and what was tried.
+
+    The validation functions, seen at the validation layouts, are the held-out pairs.
+
+    Parameters
+    ----------
+    job : LawJob
+    weights, log : Path
+        Results: weights of the one trial (safetensors); a row for each law that was tried (CSV).
+
+    Raises
+    ------
+    DataError
+        If the weights lack the trial, belong to another operator, or have no such law.
+    """
+    data = load_functions(job.functions, "training", job.training)
+    validation = load_functions(job.functions, "validation")
+    kept = data.fields.training_grid()[1]
+    held = Functions(data.fields, "training", validation.kappa, validation.u[:, kept])
+    model, meta, _ = read_model(job.weights, job.trial)
+    if model.fields != data.fields:
+        raise DataError(f"{job.weights}: not an operator of {job.functions}")
+    node = seed_sequence(job.seed, data.fields.name, "law", job.trial)
+    rows = equip(
+        model,
+        job.law,
+        data,
+        held,
+        noise_std=job.noise_std,
+        layouts=load_layouts(job.sensors, "validation"),
+        seed=int(node.generate_state(1, np.uint64)[0] >> np.uint64(1)),
+    )
+    tensors, _ = read_weights(job.weights)
+    trial = meta["trials"].index(job.trial)
+    stored = {k: v[[trial]] if k.startswith("parameter/") else v for k, v in tensors.items()}
+    chosen = next(row["law"] for row in rows if row["chosen"])
+    meta["config"]["network"]["law"] = chosen
+    meta |= {
+        "trials": [job.trial],
+        "law": {
+            "asked": job.law,
+            "noise_std": job.noise_std,
+            "training": job.training,
+            "seed": job.seed,
+            "sensors": file_digest(job.sensors),
+            "code": job.code,
+        },
+    }
+    write_weights(weights, stored | model.law_tensors(), meta)
+    write_text(log, _as_csv([{"trial": job.trial} | row for row in rows]))
+
+
+def _as_csv(rows: list[dict[str, Any]]) -> str:
+    """Return rows as CSV; what a law was not tried on stays empty."""
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(
+        {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows
+    )
+    return text.getvalue()

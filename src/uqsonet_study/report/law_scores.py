@@ -1,0 +1,96 @@
+"""Scores of laws of the input: `scores.csv`, one row a problem, law and number of sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from uqsonet.errors import DataError
+from uqsonet_study.config import BASELINES, Case, Config, KarhunenLoeveNetwork
+from uqsonet_study.report.names import FLOOR
+from uqsonet_study.report.summary import read_scores
+
+ERRORS = {"mean": "err_mean", "std": "err_std", "w1": "w1"}
+"""Part of a column's name -> metric, printed in percent."""
+
+LEVELS = (50, 90, 95)
+COLUMNS = "problem law sensors err_mean err_std w1 median_mean median_std median_w1".split()
+COLUMNS += "floor_mean floor_std floor_w1 crps cover_50 cover_90 cover_95".split()
+
+
+def law_scores(files: Mapping[str, Sequence[Path]], config: Config) -> pd.DataFrame:
+    """Return the scores of all laws of some cases.
+
+    Parameters
+    ----------
+    files : mapping of str to sequence of Path
+        Case -> CSV files of `uqsonet_study.evaluation.evaluate`.
+    config : Config
+        Says what the cases are.
+
+    Returns
+    -------
+    DataFrame
+        Columns `COLUMNS`. `err_*` and `w1` are means over the observation sets of the most precise
+        evaluation (and over trials), `median_*` medians over the sets, `floor_*` means of an
+        independent draw of the reference; all in percent. `crps` is in the units of the output.
+        `cover_*` is the percentage of the reference's mass inside the central band of that level,
+        averaged over points and sets; without a reference the share of truths there. A number that
+        a law has not is NaN.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read, or lacks the error of the mean of a method.
+    """
+    cases = ((config.cases[name], [Path(path) for path in of]) for name, of in files.items())
+    return pd.concat([_of_case(of, case, config) for case, of in cases], ignore_index=True)
+
+
+def law_name(config: Config, experiment: str, method: str) -> str:
+    """Return the law that a method stands for, the method itself where it has no such law."""
+    if method in BASELINES:
+        return method
+    found = config.law_of(experiment, method)
+    if found is not None:
+        return found.law
+    case = next(case for case in config.cases_of([experiment]) if method in case.methods)
+    network = config.method_of(case.name, method).network
+    return network.law if type(network) is KarhunenLoeveNetwork else method
+
+
+def _of_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame:
+    """Return the rows of one case."""
+    scores = pd.concat([read_scores(path) for path in files], ignore_index=True)
+    scores = scores.loc[scores["evaluation"] == case.evaluations[-1]]
+    # Trials share the sets: a set's score is the mean over trials.
+    by_set = scores.groupby(["method", "sensors", "metric", "set"])["value"].mean()
+    grouped = by_set.groupby(["method", "sensors", "metric"])
+    means, medians = grouped.mean().to_dict(), grouped.median().to_dict()
+
+    def percent(of: Mapping[object, float], *key: object) -> float:
+        return 100 * of.get(key, float("nan"))
+
+    rows = []
+    for method in (*BASELINES, *case.methods):
+        law = law_name(config, case.experiment, method)
+        for m in case.sensors.counts:
+            if (method, m, "err_mean") not in means:
+                raise DataError(
+                    f"{case.name}: no err_mean of {method!r} with {m} sensors "
+                    f"({case.evaluations[-1]})"
+                )
+            row = {"problem": case.problem, "law": law, "sensors": m}
+            for part, metric in ERRORS.items():
+                row[metric] = percent(means, method, m, metric)
+                row[f"median_{part}"] = percent(medians, method, m, metric)
+                row[f"floor_{part}"] = percent(means, FLOOR, m, metric)
+            row["crps"] = means.get((method, m, "crps"), float("nan"))
+            for level in LEVELS:
+                known = (method, m, f"within_{level}") in means
+                kind = "within" if known else "coverage"
+                row[f"cover_{level}"] = percent(means, method, m, f"{kind}_{level}")
+            rows.append(row)
+    return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
