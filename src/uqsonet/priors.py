@@ -225,11 +225,11 @@ class ThresholdedField:
     """
 
     def __init__(self, latent: GaussianField, low: float, high: float) -> None:
-        self._latent, self._low, self._high = latent, low, high
+        self.latent, self._low, self._high = latent, low, high
 
     def draw(self, generator: np.random.Generator, size: int) -> Tensor:
         """Draw `size` fields."""
-        return self._of(_coordinates(self._latent, generator, size))
+        return self._of(_coordinates(self.latent, generator, size))
 
     def posterior(self, locations: Tensor, values: Tensor, noise_std: float) -> Law:
         """Return the law given values (m,) at locations (m, d).
@@ -241,7 +241,7 @@ class ThresholdedField:
             the two.
         """
         positive = self._classes(values, noise_std)
-        sensors = _Sensors(self._latent, locations, 0.0)
+        sensors = _Sensors(self.latent, locations, 0.0)
         infinite = torch.full_like(sensors.mean, math.inf)
         zero = torch.zeros_like(infinite)
         lower, upper = torch.where(positive, zero, -infinite), torch.where(positive, infinite, zero)
@@ -256,14 +256,14 @@ class ThresholdedField:
                 size,
                 torch.Generator().manual_seed(seed),
             )
-            xi = _coordinates(self._latent, generator, size)
+            xi = _coordinates(self.latent, generator, size)
             return self._of(sensors.condition(generator, xi, latent))
 
         return _Drawn(draw)
 
     def _of(self, xi: Tensor) -> Tensor:
         values = torch.tensor([self._low, self._high], dtype=torch.float64)
-        return values[(self._latent.field(xi) >= 0).long()]
+        return values[(self.latent.field(xi) >= 0).long()]
 
     def _classes(self, values: Tensor, noise_std: float) -> Tensor:
         """Return whether each value (m,) is of the class `high`."""

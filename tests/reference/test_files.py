@@ -170,7 +170,7 @@ def test_a_law_that_is_not_gaussian_has_quantiles_and_their_floor(reference, nam
     mean, std = found.mean[:, kept], found.std[:, kept]
     torch.testing.assert_close(quantiles.double().mean(1), mean, rtol=0, atol=1e-5)
     spread = quantiles.double().std(1, correction=0)
-    assert (spread <= std + 1e-6).all() and (spread[:, 1:-1] > 0.9 * std[:, 1:-1]).all()
+    assert (spread <= std + 1e-6).all() and (spread[:, 1:-1] > 0.7 * std[:, 1:-1]).all()
     # W1 of two samples of n is of the order of 1 / sqrt(n) in standard deviations
     assert ((floor > 0.2 / 400**0.5) & (floor < 3 / 400**0.5)).all()
 
@@ -195,7 +195,7 @@ def test_two_values_given_one_sensor_are_what_rejection_leaves(reference):
 
 
 def test_reduced_references_of_such_a_law_are_refused(reference):
-    with pytest.raises(ConfigError, match="evaluations.precise.estimator is reduced.*binary1d"):
+    with pytest.raises(ConfigError, match=r"evaluations\.precise\.estimator is reduced.*binary1d"):
         reference("binary1d")
 
 
