@@ -414,7 +414,11 @@ ONE_D = "recipes.tuned.mixture1d"
         ("experiments.mixture1d.noise_std", [0.0, 0.1], "have several cases, one is shown"),
         ("experiments.student1d.problem", "mixture1d", "tables.any-law: a problem has one panel"),
         ("figures.any-law-mixture.count", 3, "[3] not among experiments.mixture1d.sensors.counts"),
-        ("figures.any-law-mixture.methods", ["flow"], "['flow'] not among experiments.mixture1d."),
+        (
+            "figures.any-law-mixture.methods",
+            ["bounded"],
+            "['bounded'] not among experiments.mixture1d.",
+        ),
     ],
 )
 def test_what_is_wrong_about_laws_is_refused_by_key(path, value, message):
