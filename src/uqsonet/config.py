@@ -90,11 +90,17 @@ class KarhunenLoeveNetwork(Section):
         "(`uqsonet.fit` sets it).",
     )
 
+    law: Literal["gaussian", "mixture", "thresholded", "bounded", "analogue"] = Field(
+        default="gaussian",
+        description="Law of the input's coefficients (docs/model.md). The operator is trained "
+        "without it; `uqsonet.fit` and methods with `law_of` set it.",
+    )
+
     @model_serializer(mode="wrap")
     def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Names of trainings are what they were before there were held-out residuals.
-        found = dump(self)
-        return {k: v for k, v in found.items() if v or k != "held_out_residuals"}
+        # Names of trainings are what they were before there were these keys.
+        found, before = dump(self), {"held_out_residuals": False, "law": "gaussian"}
+        return {k: v for k, v in found.items() if k not in before or v != before[k]}
 
     @model_validator(mode="after")
     def _some_branch(self) -> KarhunenLoeveNetwork:

@@ -152,6 +152,10 @@ class Emulator:
 
     def answer(self, sets: SensorSets) -> Posterior:
         """Return the operator's own posterior, in the coordinates that it was trained in."""
+        return self.operator.condition(*self._asked(sets))
+
+    def _asked(self, sets: SensorSets) -> tuple[Tensor, Tensor, Tensor, object]:
+        """Return locations, values, mask and noise of sensors as the operator has them."""
         default = self.noise_std
         stated = sets.mask & ~sets.noise_std.isnan()
         noise: object = None
@@ -170,8 +174,7 @@ class Emulator:
             for number, one in enumerate(self.inputs):
                 here = (sets.field == number) & sets.mask
                 values[here] = one.encode(sets.values[here])
-        x = self._joint_locations(sets)
-        return self.operator.condition(x, values, sets.mask, noise)
+        return self._joint_locations(sets), values, sets.mask, noise
 
     def _joint_locations(self, sets: SensorSets) -> Tensor:
         joint = self.fields.input.grid
@@ -266,6 +269,9 @@ class Emulator:
 
     def _improbable(self, sets: SensorSets) -> list[str]:
         """Return a doubt where sensors do not fit the law of the input."""
+        law: Any = getattr(self.operator, "law", None)
+        if law is not None:
+            return self._unlikely(sets)
         distance = self._distances(sets)
         if distance is None or not len(distance):
             return []
@@ -288,6 +294,26 @@ class Emulator:
                 return []
             text += f"; none of {len(among)} calibration runs is as far"
         return [text + ". The band need not hold here"]
+
+    def _unlikely(self, sets: SensorSets) -> list[str]:
+        """Return a doubt where sensors do not fit a law that is not Gaussian."""
+        operator: Any = self.operator
+        tails = []
+        for k in range(0, len(sets), SETS):
+            tail = operator.tail(*self._asked(sets[k : k + SETS]))
+            if tail is None:
+                return []
+            tails.append(tail)
+        p = torch.cat(tails)
+        row = int(p.argmin())
+        if float(p[row]) > IMPROBABLE / len(p):
+            return []
+        label = "" if sets.single else f" of set {sets.labels[row]}"
+        return [
+            f"the sensors{label} are improbable under the model's law of the input "
+            f"({operator.law.name!r}): values as far from it have probability {float(p[row]):.1g}. "
+            "The band need not hold here"
+        ]
 
     def _distances(self, sets: SensorSets) -> Tensor | None:
         """Return squared Mahalanobis distances (B,) of sensors from the law of the input."""
@@ -403,6 +429,7 @@ class Emulator:
         tensors = {f"parameter/{k}": v[None] for k, v in parameters.items()}
         state = model.state_dict()
         tensors |= {f"buffer/{k}": v for k, v in state.items() if k not in parameters}
+        tensors |= model.law_tensors()
         extra: dict[str, Any] = {"noise_std": self.noise_std}
         for side in ("inputs", "outputs"):
             extra[side] = [one.as_dict() for one in getattr(self, side)]

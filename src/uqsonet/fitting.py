@@ -5,7 +5,8 @@
    at random sensors (CRPS). The largest that is as good as the best is taken.
 3. A perceptron is trained on top of it, and kept only if its score is better by more than chance.
 4. What the operator leaves over of the validation runs becomes part of every band.
-5. The chosen model is fitted again to training and validation runs together.
+5. The law of the inputs is chosen the same way (`uqsonet.laws.choice`).
+6. The chosen model is fitted again to training and validation runs together.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from uqsonet.held_out import (
     sensor_plan,
     split_runs,
 )
+from uqsonet.laws.choice import equip, refit
 from uqsonet.models.base import OperatorModel
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.modes import empirical_modes
@@ -162,6 +164,7 @@ def fit(
     device: str = "cpu",
     state: Path | str | None = None,
     bar: bool = True,
+    law: str = "auto",
 ) -> Emulator:
     """Learn the operator of some runs, with bands that hold what they promise.
 
@@ -187,6 +190,9 @@ def fit(
         Folder of checkpoints: the same call with the same folder continues where it was stopped.
     bar : bool
         Draw a progress bar on a terminal.
+    law : str
+        Law of the inputs: `gaussian`, `mixture`, `thresholded`, `bounded`, `analogue`, or `auto`,
+        which takes the simplest that scores on the validation runs no worse than the best.
 
     Returns
     -------
@@ -225,7 +231,25 @@ def fit(
         else:
             final = run.trained(every, best.method, _Unwatched(), "final")
     LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")
-    return _finished(runs, data, split, plan, best, final, every, tried, seed, noise_std)
+    laws = _choose_law(data, split, plan, best, law, seed)
+    refit(final, best.candidate.model.law, every, seed)
+    return _finished(runs, data, split, plan, best, final, every, tried, seed, noise_std, laws)
+
+
+def _choose_law(
+    data: EncodedRuns, split: Split, plan: SensorPlan, best: _Choice, law: str, seed: int
+) -> list[dict[str, Any]]:
+    """Give the chosen model a law of its input; return what was tried."""
+    points, sets = data.fields.input.grid.size, min(len(split.validation), SCORED_RUNS)
+    return equip(
+        best.candidate.model,
+        law,
+        data.functions(split.training),
+        data.functions(split.validation[:SCORED_RUNS]),
+        noise_std=plan.levels(data),
+        layouts={m: plan.layouts(m, sets, points, seed, "validation") for m in plan.counts},
+        seed=seed,
+    )
 
 
 def _choose_perceptron(
@@ -397,6 +421,7 @@ def _finished(
     tried: Sequence[Mapping[str, Any]],
     seed: int,
     noise_std: float,
+    laws: Sequence[Mapping[str, Any]],
 ) -> Emulator:
     """Return the final model with its band, baselines, calibration runs and card."""
     candidate = best.candidate
@@ -407,6 +432,8 @@ def _finished(
         "branch": "linear" if best.method is None else "linear and perceptron",
         "input_modes": network.input_modes,
         "output_modes": network.output_modes,
+        "law": network.law,
+        "laws": [dict(row) for row in laws],
         "iterations": 0 if best.method is None else best.method.training.iterations,
         "transforms": {f.name: f.transform.name for f in data.inputs},
         "tried": [dict(row) for row in tried],

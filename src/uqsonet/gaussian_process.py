@@ -52,7 +52,7 @@ def squared_exponential(std: float, length: float, halved: bool = False) -> Kern
 
 
 def matern(std: float, length: float) -> Kernel:
-    """Return the Matern kernel of smoothness 3/2: ``std**2 (1 + s) exp(-s)``, ``s = sqrt(3) d / l``.
+    """Return the Matern kernel of smoothness 3/2, ``std**2 (1 + s) exp(-s)``, s = sqrt(3) d / l.
 
     Parameters
     ----------

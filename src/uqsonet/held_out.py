@@ -116,6 +116,14 @@ class SensorPlan:
             return list(self.counts)
         return data.inputs[0].domain.points()[self.fixed].tolist()
 
+    def levels(self, data: EncodedRuns) -> Tensor:
+        """Return the noise at each point of the (encoded) input, shape (n,)."""
+        parts = [
+            torch.full((f.domain.size,), self.noise_std / f.scale, dtype=torch.float64)
+            for f in data.inputs
+        ]
+        return torch.cat(parts)
+
     def layouts(self, count: int, sets: int, points: int, seed: int, purpose: str) -> Tensor:
         """Return points (sets, count) of the input at which sensors stand."""
         if self.fixed is not None:
@@ -132,10 +140,7 @@ class HeldOutRuns:
         index = index[:SCORED_RUNS]
         kappa, self._u = data.kappa[index].double(), data.u[index].double()
         points = data.fields.input.grid.points()
-        noise = torch.cat([
-            torch.full((f.domain.size,), plan.noise_std / f.scale, dtype=torch.float64)
-            for f in data.inputs
-        ])  # fmt: skip
+        noise = plan.levels(data)
         generator = numpy_generator(seed, "fit", "validation noise")
         self._sets: dict[int, tuple[Observations, Tensor]] = {}
         for count in plan.counts:

@@ -176,7 +176,9 @@ class StudentField:
     def __init__(self, field: GaussianField, degrees: float, largest: float) -> None:
         self._field = field
         # below a thirtieth of the largest: chi^2 above 300 for three degrees, never met
-        log_scale = math.log(largest) + torch.linspace(-math.log(30), 0, SCALES).double()
+        log_scale = math.log(largest) + torch.linspace(
+            -math.log(30), 0, SCALES, dtype=torch.float64
+        )
         self._scale = log_scale.exp()
         # chi^2 = degrees / scale^2, so a density of log scale of chi^degrees exp(-chi^2 / 2)
         self._log_density = -degrees * log_scale - 0.5 * degrees / self._scale**2
@@ -268,13 +270,13 @@ class ThresholdedField:
         apart = abs(self._high - self._low)
         off_high, off_low = (values - self._high).abs(), (values - self._low).abs()
         if noise_std == 0:
-            wrong = torch.minimum(off_high, off_low) > TWO_VALUED * apart
+            sure = torch.minimum(off_high, off_low) <= TWO_VALUED * apart
         else:
-            wrong = (off_high**2 - off_low**2).abs() < 2 * SURE * noise_std**2
-        if bool(wrong.any()):
+            sure = (off_high**2 - off_low**2).abs() >= 2 * SURE * noise_std**2
+        if not bool(sure.all()):
             raise ObservationError(
                 f"a field of the values {self._low:g} and {self._high:g} (transformed) has no "
-                f"posterior for the sensor value {float(values[wrong][0]):g} with noise_std "
+                f"posterior for the sensor value {float(values[~sure][0]):g} with noise_std "
                 f"{noise_std:g}: sensors must tell beyond doubt which of the two they see"
             )
         return off_high < off_low

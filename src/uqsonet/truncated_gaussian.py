@@ -155,63 +155,65 @@ def _resampled(weight: Tensor, generator: torch.Generator) -> Tensor:
 
 
 class _Walls:
-    """The walls of each chain, as ``sign * x <= height``, and the motion between them.
+    """The walls of each chain and the motion between them, relative to the mean.
 
-    A coordinate has one wall or two; a second layer is held only where some coordinate has two.
-    Positions are relative to the mean.
+    Coordinates are turned over where needed, so that each wall but a second one is an upper bound;
+    second walls are held only where some coordinate has two.
     """
 
     def __init__(self, covariance: Tensor, lower: Tensor, upper: Tensor, size: int) -> None:
-        signs = torch.where(upper.isfinite(), 1.0, -1.0).double()
-        layers = [(signs, torch.where(upper.isfinite(), upper, -lower))]
+        self._signs = torch.where(upper.isfinite(), 1.0, -1.0).double()  # (B, n)
+        heights = [torch.where(upper.isfinite(), upper, -lower)]
         both = upper.isfinite() & lower.isfinite()
         if bool(both.any()):
-            layers.append((-torch.ones_like(signs), torch.where(both, -lower, math.inf)))
-        self._signs = torch.cat([sign for sign, _ in layers], 1)
-        self._heights = torch.cat([height for _, height in layers], 1)
+            heights.append(torch.where(both, -lower, math.inf))
+        self._heights = torch.cat(heights, 1)
+        self._second, self._below_mean = len(heights) == 2, bool((self._heights < 0).any())
         variance = covariance.diagonal(dim1=1, dim2=2)
-        safe = torch.where(variance > 0, variance, torch.ones_like(variance))
-        self._turns = covariance / safe[:, :, None]  # row i: how wall i changes the velocity
+        turns = covariance / torch.where(variance > 0, variance, 1.0)[:, :, None]
+        # row i: how a wall of coordinate i changes the velocity
+        self._turns = turns * self._signs[:, :, None] * self._signs[:, None, :]
         self._of = torch.arange(len(lower)).repeat_interleave(size)  # the law of each chain
 
     def move(self, position: Tensor, velocity: Tensor) -> Tensor:
         """Return positions (K, n) a quarter of a period later."""
-        end = position.clone()
-        active = torch.arange(len(position))
+        signs = self._signs[self._of]
+        position, velocity = position * signs, velocity * signs
+        n, end = position.shape[1], position.clone()
+        active, of = torch.arange(len(position)), self._of
         left = torch.full((len(position),), 0.5 * math.pi, dtype=torch.float64)
         for _ in range(BOUNCES):
-            of = self._of[active]
-            time, wall = self._first(of, position, velocity)
+            heights = self._heights[of] if len(self._heights) > 1 else self._heights
+            time, wall = self._first(heights, position, velocity)
             done = time >= left
             step = torch.minimum(time, left)[:, None]
             cos, sin = torch.cos(step), torch.sin(step)
             position, velocity = position * cos + velocity * sin, velocity * cos - position * sin
-            end[active[done]] = position[done]
-            go = ~done
-            if not bool(go.any()):
-                return end
-            active, of, wall, left = active[go], of[go], wall[go], left[go] - step[go, 0]
-            position, velocity = position[go], velocity[go]
-            coordinate = (wall % position.shape[1])[:, None]
-            sign = self._signs[of, wall][:, None]
-            position.scatter_(1, coordinate, sign * self._heights[of, wall][:, None])
-            speed = velocity.gather(1, coordinate)
-            velocity -= 2 * speed * self._turns[of, coordinate[:, 0]]
+            if bool(done.any()):
+                end[active[done]] = position[done]
+                go = ~done
+                if not bool(go.any()):
+                    return end * signs
+                active, of, wall, left, step = active[go], of[go], wall[go], left[go], step[go]
+                position, velocity = position[go], velocity[go]
+            left = left - step[:, 0]
+            each, i = torch.arange(len(of)), wall % n
+            position[each, i] = torch.where(wall < n, 1.0, -1.0) * self._heights[of, wall]
+            velocity -= 2 * velocity[each, i, None] * self._turns[of, i]
         raise ObservationError("no sample of a Gaussian law lies within these bounds")
 
-    def _first(self, of: Tensor, position: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
+    def _first(self, heights: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return when each chain crosses its first wall, within half a period, and which that is.
 
         With ``s = tan(t / 2)`` the motion ``x cos t + v sin t`` meets the height h where
         ``(h + x) s^2 - 2 v s + (h - x) = 0``.
         """
-        sign, height = self._signs[of], self._heights[of]
-        layers = sign.shape[1] // position.shape[1]
-        x, v = sign * position.repeat(1, layers), sign * velocity.repeat(1, layers)
-        below, above = height - x, height + x
-        root = (v * v - below * above).sqrt()  # not a number where the wall is out of reach
-        outward = (below / (v + root)).clamp_min(0)
-        fallen = torch.where(above < 0, (v - root) / above, math.inf)  # first away, then back
-        half = torch.where(v > 0, outward, fallen)
-        first, wall = half.nan_to_num(nan=math.inf).min(1)
-        return 2 * torch.atan(first), wall
+        if self._second:
+            x, v = torch.cat([x, -x], 1), torch.cat([v, -v], 1)
+        below, above = heights - x, heights + x
+        root = (v * v - below * above).sqrt_()  # not a number where the wall is out of reach
+        half = torch.where(v > 0, below / (v + root), math.inf)
+        if self._below_mean:  # away from such a wall and back onto it
+            half = torch.where((v <= 0) & (above < 0), (v - root) / above, half)
+        first, wall = half.nan_to_num_(nan=math.inf).min(1)
+        return 2 * torch.atan(first.clamp_min(0)), wall

@@ -11,14 +11,15 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from uqsonet.data import load_functions
+from uqsonet.errors import ConfigError
 from uqsonet.fields import Observations
-from uqsonet.gaussian import GaussianLaw
-from uqsonet.metrics import wasserstein2
+from uqsonet.gaussian_process import GaussianField
+from uqsonet.metrics import ascending, marginal_w1, quantile_bins, wasserstein2
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.problems import Problem, get_problem
 from uqsonet.reference.affine import ClosedForm, OperatorMoments
 from uqsonet.reference.moments import Moments, SampleMoments, bures_basis
-from uqsonet.reference.sampling import ControlledSampler, plain_draws, posterior_law
+from uqsonet.reference.sampling import ControlledSampler, plain_draws, posterior, posterior_law
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.arrays import write_arrays
 from uqsonet.storage.files import array_digest
@@ -116,18 +117,20 @@ def compute_reference(
         write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in sets.items()})
         return
     problem = get_problem(data.fields.name)
+    if config.estimator == "reduced" and not isinstance(problem.prior, GaussianField):
+        raise ConfigError(
+            f"evaluations.{label}.estimator is reduced, and the input of {problem.name} is no "
+            "Gaussian field; monte_carlo or none is possible"
+        )
     vectors = bures_basis(data.u, problem.grid.quadrature())
     o = observations
-    laws = [
-        posterior_law(problem, o.locations[s], o.values[s], o.mask[s], noise_std)
-        for s in range(len(o.values))
-    ]
     folder = path.with_name(f".{path.name}.parts") if state is None else state
     seen = [array_digest(t.numpy()) for t in (vectors, o.locations, o.values, o.mask)]
     parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers, bar)
     stream = _Stream(seed, (problem.name, split, label))
+    given = [(o.locations[s], o.values[s], o.mask[s], noise_std) for s in range(len(o.values))]
     estimate = _reduced if config.estimator == "reduced" else _monte_carlo
-    rows = estimate(problem, vectors, laws, config, stream, parts)
+    rows = estimate(problem, vectors, given, config, stream, parts)
     arrays = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
     arrays |= {"mode_vectors": vectors, **sets}
     write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in arrays.items()})
@@ -147,28 +150,42 @@ class _Stream:
 
 Rows = list[Row]
 
+Given = tuple[Tensor, Tensor, Tensor, float]
+"""Locations (m, d), values (m,), mask (m,) and noise of one (padded) observation set."""
+
+BINS = 200
+"""Bins of stored quantiles at most."""
+
+BIN_SAMPLES = 10
+"""Samples in each bin at least."""
+
 
 def _monte_carlo(
     problem: Problem,
     vectors: Tensor,
-    laws: list[GaussianLaw],
+    given: list[Given],
     config: ReferenceConfig,
     stream: _Stream,
     parts: PartStore,
 ) -> Rows:
-    """Return moments from two independent draws for each set, the paper's way."""
+    """Return moments from two independent draws for each set, the paper's way.
+
+    Laws that are not Gaussian are more than their moments: quantiles are kept, too.
+    """
     grid, kept = problem.training_grid()
+    gaussian = isinstance(problem.prior, GaussianField)
+    bins = max(1, min(BINS, config.reference_samples // BIN_SAMPLES))
 
     def row(s: int) -> Row:
-        generator = stream(s)
+        generator, law = stream(s), posterior(problem, *given[s])
         found, stored = [], []
         for _ in range(2):
             moments = SampleMoments(vectors)
             blocks = []
-            for u in plain_draws(problem, laws[s], generator, config.reference_samples):
+            for u in plain_draws(problem, law, generator, config.reference_samples):
                 moments.add(u)
-                if config.wasserstein:
-                    blocks.append(u[:, kept])
+                if config.wasserstein or not gaussian:
+                    blocks.append(u[:, kept] if gaussian else u[:, kept].float())
             found.append(moments.finish())
             stored.append(blocks)
         result = _row(found[0], found[1])
@@ -176,20 +193,25 @@ def _monte_carlo(
             first, second = (torch.cat(blocks) for blocks in stored)
             floor = wasserstein2(first, second, grid.quadrature())
             result |= {"samples": first.float(), "floor_w2": torch.tensor(floor)}
+        if not gaussian:
+            ours, theirs = (quantile_bins(ascending(torch.cat(b)), bins) for b in stored)
+            floor = marginal_w1(ours, theirs, result["std"][kept])
+            result |= {"quantiles": ours.float(), "floor_w1": torch.tensor(floor)}
         return result
 
-    return parts.rows(len(laws), row)
+    return parts.rows(len(given), row)
 
 
 def _reduced(
     problem: Problem,
     vectors: Tensor,
-    laws: list[GaussianLaw],
+    given: list[Given],
     config: ReferenceConfig,
     stream: _Stream,
     parts: PartStore,
 ) -> Rows:
     """Return moments by the best estimator that the problem allows, with their own error."""
+    laws = [posterior_law(problem, *one) for one in given]
     if problem.affine == "kappa" and problem.unobserved is None:
         exact = ClosedForm(problem, vectors)
         found = [exact.moments(law) for law in laws]

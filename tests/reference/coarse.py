@@ -53,7 +53,8 @@ def posterior(problem: Problem, noise_std: float, count: int = 2) -> GaussianLaw
 
 def plain_samples(name: str, law: GaussianLaw, seed: int, size: int) -> Tensor:
     """Return u (size, n) by the paper's way."""
-    return torch.cat(plain_draws(get_problem(name), law, np.random.default_rng(seed), size))
+    generator = np.random.default_rng(seed)
+    return torch.cat(list(plain_draws(get_problem(name), law, generator, size)))
 
 
 def check_equal_to_plain(

@@ -1,11 +1,14 @@
 """References of reduced variance on disk: read back, identical bytes, honest about their error."""
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import f, norm
 
 from tests.reference import coarse  # noqa: F401  (registers the problem)
-from uqsonet.reference.files import load_reference
+from uqsonet.errors import ConfigError
+from uqsonet.problems import get_problem
+from uqsonet.reference.files import Reference, load_reference, load_sets
 from uqsonet.storage.files import file_digest
 from uqsonet_study.check import check_path
 from uqsonet_study.config import ProblemConfig, ReferenceConfig, SensorsConfig
@@ -155,3 +158,51 @@ def test_several_processes_write_the_bytes_of_one(reference, tmp_path, estimator
     compute_reference(*source, config, 0.2, 4, tmp_path / "two.h5", workers=2)
     assert file_digest(tmp_path / "two.h5") == file_digest(single)
     assert [path.name for path in tmp_path.iterdir()] == ["two.h5"]
+
+
+@pytest.mark.parametrize("name", ["binary1d", "student1d"])
+def test_a_law_that_is_not_gaussian_has_quantiles_and_their_floor(reference, name):
+    found, fields, _ = load_reference(reference(name, size=400, estimator="monte_carlo"))
+    _, kept = fields.training_grid()
+    quantiles, floor = found.quantiles, found.floor_w1
+    assert quantiles.shape == (4, 40, 101) and quantiles.dtype == torch.float32
+    assert (quantiles.diff(dim=1) >= 0).all()
+    mean, std = found.mean[:, kept], found.std[:, kept]
+    torch.testing.assert_close(quantiles.double().mean(1), mean, rtol=0, atol=1e-5)
+    spread = quantiles.double().std(1, correction=0)
+    assert (spread <= std + 1e-6).all() and (spread[:, 1:-1] > 0.9 * std[:, 1:-1]).all()
+    # W1 of two samples of n is of the order of 1 / sqrt(n) in standard deviations
+    assert ((floor > 0.2 / 400**0.5) & (floor < 3 / 400**0.5)).all()
+
+
+def test_a_gaussian_input_has_no_quantiles(reference):
+    found, _, _ = load_reference(reference("diffusion1d", size=400, estimator="monte_carlo"))
+    assert found.quantiles is None and found.floor_w1 is None
+
+
+def test_two_values_given_one_sensor_are_what_rejection_leaves(reference):
+    problem = get_problem("binary1d")
+    found, _, _ = load_reference(reference("binary1d", size=2000, estimator="monte_carlo"))
+    x, y = found.observations.locations[1, :2], found.observations.values[1, :2]
+    kappa, u = problem.sample(np.random.default_rng(9), 20_000)
+    index = torch.cdist(x, problem.grid.points()).argmin(1)
+    expected = u[((kappa[:, index] > 1) == (y > 1)).all(1)]
+    assert len(expected) > 1000
+    std = expected.std(0)[1:-1]
+    z = (found.mean[1] - expected.mean(0))[1:-1] / std / (1 / 2000 + 1 / len(expected)) ** 0.5
+    assert z.abs().max() < 4.5
+    assert ((found.std[1, 1:-1] / std) - 1).abs().max() < 0.15
+
+
+def test_reduced_references_of_such_a_law_are_refused(reference):
+    with pytest.raises(ConfigError, match="evaluations.precise.estimator is reduced.*binary1d"):
+        reference("binary1d")
+
+
+def test_an_input_without_posterior_has_observation_sets_alone(reference, monkeypatch):
+    prior = type(get_problem("binary1d").prior)
+    monkeypatch.setattr(prior, "posterior", lambda *_: None)
+    with pytest.raises(ConfigError, match="binary1d: its input has no posterior"):
+        reference("binary1d", seed=7, estimator="monte_carlo")
+    found, _, _ = load_sets(reference("binary1d", seed=7, estimator="none"))
+    assert not isinstance(found, Reference) and len(found.function) == 4

@@ -12,6 +12,7 @@ from uqsonet.solvers.elliptic2d import (
     EllipticOperator2D,
     residual_elliptic2d,
     solve_elliptic2d,
+    solve_rough2d,
 )
 from uqsonet.solvers.poisson2d import both_axes, sine_basis, solve_poisson2d
 
@@ -248,3 +249,24 @@ def test_a_source_that_is_not_finite_is_refused():
     f[0, 4, 4] = float("nan")
     with pytest.raises(DataError, match=r"no convergence to 1e-08 .* is f finite"):
         solve_elliptic2d(torch.ones(1, 9, 9).double(), f, 1 / 8)
+
+
+@pytest.mark.parametrize(("n", "contrast"), [(9, 4.0), (40, 4.0), (40, 100.0)])
+def test_jumps_are_solved_as_sparse_lu_does(n, contrast):
+    generator = torch.Generator().manual_seed(n)
+    x, y = mesh(n)
+    wave = torch.sin(9 * x + torch.rand((), generator=generator)) * torch.cos(7 * y)
+    k = torch.where(wave > 0, contrast, 1.0).double()
+    f = torch.ones(n, n).double() + x
+    found = solve_rough2d(k[None], f[None], 1 / (n - 1))[0]
+    expected = direct(k, f, 1 / (n - 1))
+    assert (found - expected).abs().max() < 1e-7 * expected.abs().max()
+    single = solve_rough2d(k[None].float(), f[None].float(), 1 / (n - 1))[0]
+    assert (single - expected).abs().max() < 5e-5 * expected.abs().max()
+
+
+def test_a_coefficient_with_jumps_has_to_be_positive():
+    k = torch.ones(1, 9, 9).double()
+    k[0, 4, 4] = 0
+    with pytest.raises(DataError, match="positive and finite, found 0 to 1"):
+        solve_rough2d(k, torch.ones_like(k), 1 / 8)

@@ -21,6 +21,7 @@ from uqsonet.posterior import Posterior
 
 if TYPE_CHECKING:  # whoever uses a trained model needs no data
     from uqsonet.data import Functions
+    from uqsonet.laws.base import InputLaw
 
 Batch = dict[str, Tensor]
 """Where the model reads sensors: `locations`, `values`, `mask` (none if nothing is padding) and, if
@@ -81,6 +82,16 @@ class OperatorModel(nn.Module, ABC):
             If a set is empty, shapes do not fit, a value is not finite or (where the input is a
             coefficient) not positive, or a sensor stands outside the domain.
         """
+
+    def use_law(self, law: InputLaw) -> None:
+        """Answer with another law of the input (`uqsonet.laws`).
+
+        Raises
+        ------
+        ConfigError
+            If this model has no law of the input.
+        """
+        raise ConfigError(f"{self.method} ({type(self).__name__}) has no law of the input")
 
     def level(self, noise_std: object) -> float:
         """Return the noise that a model trained on sensors of one noise level is asked about.

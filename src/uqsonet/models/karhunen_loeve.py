@@ -32,6 +32,7 @@ from uqsonet.blocks import least_squares
 from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.fields import Observations
 from uqsonet.gaussian import GaussianLaw, condition, covariance_root
+from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.models.base import Batch, OperatorModel, register
 from uqsonet.models.perceptrons import MLP
 from uqsonet.models.random_operator import (
@@ -157,15 +158,62 @@ class KarhunenLoeveBases(nn.Module):
         observations : Observations
         noise_std : float or Tensor, shape (B, m)
         """
-        ready = observations.to(torch.float64, self.input_mean.device)
-        stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
-        at_sensors = self.fields.input.grid.interpolate(stacked, ready.locations)
-        residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
+        rows, residual = self.at_sensors(observations)
         # What the modes leave out acts as observation noise; without it, close sensors would
         # ask the leading modes to explain rounding.
         level = (noise_std**2 + self.input_remainder**2) ** 0.5
         level = float(level) if not level.ndim else level.to(residual)
-        return condition(at_sensors[..., 1:], residual, level, ready.mask)
+        return condition(rows, residual, level, observations.mask.to(rows.device))
+
+    def coefficients_of(self, fields: Tensor) -> Tensor:
+        """Return standardised coefficients (..., r), float32, of transformed inputs (..., n)."""
+        factor = self.input_factor
+        squares = factor.double().square().sum(0).clamp_min(1e-300)
+        to = (factor / squares).float().nan_to_num(posinf=0.0, neginf=0.0)
+        return fields.float() @ to - (self.input_mean @ to.double()).float()
+
+    def at_sensors(self, observations: Observations) -> tuple[Tensor, Tensor]:
+        """Return what sensors see of the coefficients, float64.
+
+        Returns
+        -------
+        rows : Tensor, shape (B, m, r)
+            Response of each sensor to each coefficient.
+        residual : Tensor, shape (B, m)
+            Transformed value less the mean there.
+        """
+        ready = observations.to(torch.float64, self.input_mean.device)
+        stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
+        at_sensors = self.fields.input.grid.interpolate(stacked, ready.locations)
+        residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
+        return at_sensors[..., 1:], residual
+
+
+class ClosedForm(InputPosterior):
+    """The Gaussian law of the coefficients given sensors."""
+
+    def __init__(self, law: GaussianLaw) -> None:
+        self._law = law
+        self._single = GaussianLaw(
+            law.mean.float(), law.directions.float(), law.std_reduction.float()
+        )
+
+    @property
+    def mean(self) -> Tensor:  # type: ignore[override]
+        """Mean (B, r), float64."""
+        return self._law.mean
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
+        batch, r = self._law.mean.shape
+        shape = batch, size, r
+        z = torch.randn(shape, generator=generator, device=generator.device)
+        return self._single.coordinates(z.to(self._single.mean))
+
+    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (B, p) and covariance (B, p, p) of ``weight a``, exactly."""
+        root = self._law.spread(weight)
+        return self.mean @ weight.T, root @ root.transpose(-1, -2)
 
 
 def correction(inputs: int, config: KarhunenLoeveNetwork) -> MLP:
@@ -201,6 +249,8 @@ class KarhunenLoeveModel(OperatorModel):
             self.register_buffer("residuals", torch.zeros(KEPT, p))
         if fields.random_operator:
             self.register_buffer("residual_slopes", torch.zeros(r, p, p))
+        self.law: InputLaw | None = None
+        """Law of the input; None is the Gaussian one, in closed form."""
         self._kept_law: tuple[object, Tensor, Tensor] | None = None
         self.linear = nn.Linear(r, p) if config.linear_skip else None
         if self.linear is not None:
@@ -217,24 +267,12 @@ class KarhunenLoeveModel(OperatorModel):
         A set without sensors is answered by the law of u before any measurement, and noise may
         differ from sensor to sensor: an array of the shape of `values`.
         """
-        given_field = self.fields.input
-        observations, single = given_field.observations(locations, values, mask, empty=True)
-        law = self.bases.input_law(
-            observations, given_field.noise(noise_std, observations, self.noise_std)
-        )
-        mean = law.mean.float()
-        given = GaussianLaw(mean, law.directions.float(), law.std_reduction.float())
-        root = self._residual_root(law.mean)
-
-        def inputs(size: int, generator: torch.Generator) -> Tensor:
-            """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
-            shape = (len(mean), size, mean.shape[-1])
-            z = torch.randn(shape, generator=generator, device=generator.device)
-            return given.coordinates(z.to(mean))
+        given, observations, single = self._given(locations, values, mask, noise_std)
+        root = self._residual_root(given, len(observations.values))
 
         @torch.no_grad()
         def draw(size: int, generator: torch.Generator) -> Tensor:
-            c = self.branch(inputs(size, generator)).double()
+            c = self.branch(given.sample(size, generator)).double()
             if root is None:
                 return c
             picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
@@ -242,21 +280,59 @@ class KarhunenLoeveModel(OperatorModel):
 
         @torch.no_grad()
         def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-            # The linear part has exact moments. It is the control variate of the sampled ones, so
-            # that only the perceptron's part keeps the error of sampling.
-            found = self._straight_moments(law)
-            if self.network is not None:
-                a = inputs(size, generator)
+            # Where the linear part has exact moments, it is the control variate of the sampled
+            # ones, so that only the perceptron's part keeps the error of sampling.
+            found = self._straight_moments(given)
+            if self.network is not None or found is None:
+                a = given.sample(size, generator)
                 straight = self._straight(a)
-                sampled = moments_of(straight + self.network(a))
-                both = zip(sampled, moments_of(straight), found, strict=True)
-                mean, covariance = (s - c + e for s, c, e in both)
-                found = mean, covariance
+                added = 0.0 if self.network is None else self.network(a)
+                sampled = moments_of(straight + added)
+                if found is None:
+                    found = sampled
+                else:
+                    both = zip(sampled, moments_of(straight), found, strict=True)
+                    mean, covariance = (s - c + e for s, c, e in both)
+                    found = mean, covariance
             left_open = 0.0 if root is None else root @ root.transpose(-1, -2)
             return found[0], found[1] + left_open
 
         grid = self.fields.output.grid
         return LatentPosterior(grid, self.bases.output_basis, single, draw, estimate)
+
+    def _given(
+        self, locations: object, values: object, mask: object, noise_std: object
+    ) -> tuple[InputPosterior, Observations, bool]:
+        """Return the law of the input given sensors, these, and whether they are a single set."""
+        field = self.fields.input
+        observations, single = field.observations(locations, values, mask, empty=True)
+        noise = field.noise(noise_std, observations, self.noise_std)
+        if self.law is None:
+            return ClosedForm(self.bases.input_law(observations, noise)), observations, single
+        level = torch.as_tensor(noise, dtype=torch.float64).expand_as(observations.values)
+        return self.law.condition(self.bases, observations, level), observations, single
+
+    @torch.no_grad()
+    def tail(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Tensor | None:
+        """Return the probability (B,) of values as far from the law of the input as these.
+
+        None where the law has no formula for it; arguments are those of `condition`.
+        """
+        return self._given(locations, values, mask, noise_std)[0].tail
+
+    def use_law(self, law: InputLaw | None) -> None:
+        """Answer with another law of the input; None is the Gaussian one."""
+        self.law = law
+        name = "gaussian" if law is None else law.name
+        self.config = self.config.model_copy(update={"law": name})
+
+    def law_tensors(self) -> dict[str, Tensor]:
+        """Return what the law of the input is made of, as it is stored (``law/...``)."""
+        if self.law is None:
+            return {}
+        return {f"law/{name}": tensor for name, tensor in self.law.tensors().items()}
 
     def branch(self, a: Tensor) -> Tensor:
         """Map coefficients of the input (..., r) to scaled coefficients of the output (..., p)."""
@@ -267,29 +343,22 @@ class KarhunenLoeveModel(OperatorModel):
         start = nn.functional.linear(a, self.bases.linear_weight)
         return start if self.linear is None else start + self.linear(a)
 
-    def _straight_moments(self, law: GaussianLaw) -> tuple[Tensor, Tensor]:
-        """Return mean (B, p) and covariance (B, p, p) of the linear part of b(a), exactly."""
+    def _straight_moments(self, given: InputPosterior) -> tuple[Tensor, Tensor] | None:
+        """Return mean (B, p) and covariance (B, p, p) of the linear part of b(a), if exact."""
         weight, bias = self.bases.linear_weight, torch.zeros(())
         if self.linear is not None:
             weight, bias = weight + self.linear.weight, self.linear.bias
-        root = law.spread(weight.double())
-        mean = law.mean @ weight.double().T + bias.double().to(law.mean.device)
-        return mean, root @ root.transpose(-1, -2)
+        found = given.linear_moments(weight.double())
+        return None if found is None else (found[0] + bias.double().to(found[0].device), found[1])
 
-    def _residual_root(self, mean: Tensor) -> Tensor | None:
-        """Return a root (B, p, p) of what the input leaves open, None where that is nothing.
-
-        Parameters
-        ----------
-        mean : Tensor, shape (B, r)
-            Of the input's coefficients given the observations.
-        """
+    def _residual_root(self, given: InputPosterior, batch: int) -> Tensor | None:
+        """Return a root (B, p, p) of what the input leaves open, None where that is nothing."""
         if self.config.held_out_residuals:
-            return covariance_root(self.residual_covariance).expand(len(mean), -1, -1)
+            return covariance_root(self.residual_covariance).expand(batch, -1, -1)
         if not self.fields.random_operator:
             return None
         covariance, slopes = self._residual_law()
-        return covariance_root(covariance + torch.tensordot(mean, slopes, dims=1))
+        return covariance_root(covariance + torch.tensordot(given.mean, slopes, dims=1))
 
     def _residual_law(self) -> tuple[Tensor, Tensor]:
         """Return C_0 (p, p) and slopes (r, p, p) without what the trained branch explains.

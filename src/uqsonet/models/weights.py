@@ -12,6 +12,7 @@ from torch import Tensor
 
 from uqsonet.config import MethodConfig
 from uqsonet.errors import ConfigError, DataError
+from uqsonet.laws import law_of
 from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.storage.files import Meta
@@ -99,13 +100,15 @@ def read_model(
     if trial is not None and trial not in trials:
         raise DataError(f"{path}: has trials {trials}, asked for {trial}")
     index = 0 if trial is None else trials.index(trial)
-    state, others = {}, {}
+    state, others, law = {}, {}, {}
     for name, tensor in tensors.items():
         kind, _, key = name.partition("/")
         if kind == "parameter":
             state[key] = tensor[index]
         elif kind == "buffer":
             state[key] = tensor
+        elif kind == "law":
+            law[key] = tensor
         else:
             others[name] = tensor
     if wrong := sorted(name for name in others if not name.startswith("emulator/")):
@@ -114,6 +117,12 @@ def read_model(
         model.load_state_dict(state)
     except RuntimeError as error:
         raise DataError(f"{path}: tensors do not fit the networks described ({error})") from None
+    name = getattr(config.network, "law", "gaussian")
+    if law or name != "gaussian":
+        try:
+            model.use_law(law_of(name, law))
+        except (KeyError, TypeError, ImportError, AttributeError, ValueError) as error:
+            raise DataError(f"{path}: law {name!r} does not fit its tensors ({error!r})") from None
     return model.eval(), meta, others
 
 

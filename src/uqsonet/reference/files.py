@@ -55,6 +55,10 @@ class Reference(ObservationSets):
         Sample functions on the training grid.
     floor_w2 : Tensor, shape (S,), or None
         Exact W2 between the two independent draws.
+    quantiles : Tensor, shape (S, bins, M), or None
+        Means of equal bins of the ascending samples at each point of the training grid.
+    floor_w1 : Tensor, shape (S,), or None
+        `marginal_w1` between the quantiles of the two independent draws.
     """
 
     mean: Tensor
@@ -66,6 +70,8 @@ class Reference(ObservationSets):
     mode_covariance: Tensor
     samples: Tensor | None
     floor_w2: Tensor | None
+    quantiles: Tensor | None = None
+    floor_w1: Tensor | None = None
 
 
 def load_reference(path: Path) -> tuple[Reference, OperatorFields, float]:
@@ -90,7 +96,7 @@ def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
     with ArrayFile(path, "reference") as file:
         operator_fields, noise_std = file.fields(), file.meta.get("noise_std")
         data = {name: torch.from_numpy(file.read(name)) for name in file.names()}
-    optional = {"samples", "floor_w2"}
+    optional = {"samples", "floor_w2", "quantiles", "floor_w1"}
     expected = {field.name for field in fields(Reference)} - {"observations"}
     expected |= {"locations", "values", "mask"}
     sets_alone = {"locations", "values", "mask", "function"}
@@ -104,5 +110,13 @@ def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
     if expected is sets_alone:
         return ObservationSets(observations, data["function"]), operator_fields, float(noise_std)
     samples, floor = data.pop("samples", None), data.pop("floor_w2", None)
-    reference = Reference(observations, samples=samples, floor_w2=floor, **data)
+    quantiles, floor_w1 = data.pop("quantiles", None), data.pop("floor_w1", None)
+    reference = Reference(
+        observations,
+        samples=samples,
+        floor_w2=floor,
+        quantiles=quantiles,
+        floor_w1=floor_w1,
+        **data,
+    )
     return reference, operator_fields, float(noise_std)

@@ -17,7 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.errors import ConfigError
 from uqsonet.gaussian import GaussianLaw
+from uqsonet.gaussian_process import GaussianField
+from uqsonet.priors import Law
 from uqsonet.problems import Problem
 from uqsonet.reference.control import COORDINATES, Control
 from uqsonet.reference.directions import Directions
@@ -28,6 +31,10 @@ CONTROL_SAMPLES = 1000, 20_000
 
 CONTROL_SHARE = 4
 """It takes as many as a quarter of the posterior samples, within these bounds."""
+
+
+DRAWN_VALUES = 2**23
+"""Values of inputs that are drawn together: 64 MiB."""
 
 
 def control_samples(samples: int) -> int:
@@ -74,14 +81,46 @@ def posterior_law(
     return problem.gaussian_prior.condition(locations[mask], observed, noise_std)
 
 
+def posterior(
+    problem: Problem, locations: Tensor, values: Tensor, mask: Tensor, noise_std: float
+) -> GaussianLaw | Law:
+    """Return what `plain_draws` samples given one (padded) observation set.
+
+    The law of the coordinates where the input is a Gaussian field, else that of the fields.
+
+    Raises
+    ------
+    ConfigError
+        If nobody knows the posterior of this input.
+    """
+    if isinstance(problem.prior, GaussianField):
+        return posterior_law(problem, locations, values, mask, noise_std)
+    observed = problem.transform.forward(values[mask])
+    law = problem.prior.posterior(locations[mask], observed, noise_std)
+    if law is None:
+        raise ConfigError(
+            f"problem {problem.name}: its input has no posterior that is known; only references "
+            "of estimator none are possible"
+        )
+    return law
+
+
 def plain_draws(
-    problem: Problem, law: GaussianLaw, generator: np.random.Generator, size: int
-) -> list[Tensor]:
-    """Return blocks of posterior samples of u, `size` rows in all."""
-    return [
-        problem.pairs(law.coordinates(normals), unobserved)[1]
-        for normals, unobserved in _normals(problem, generator, size)
-    ]
+    problem: Problem, law: GaussianLaw | Law, generator: np.random.Generator, size: int
+) -> Iterator[Tensor]:
+    """Yield blocks of posterior samples of u, `size` rows in all."""
+    if isinstance(law, GaussianLaw):
+        for normals, unobserved in _normals(problem, generator, size):
+            yield problem.pairs(law.coordinates(normals), unobserved)[1]
+        return
+    most = max(1, DRAWN_VALUES // problem.grid.size)
+    for start in range(0, size, most):
+        fields, unobserved = problem.inputs(law, generator, min(most, size - start))
+        for begin in range(0, len(fields), problem.block):
+            block = slice(begin, begin + problem.block)
+            yield problem.outcomes(
+                fields[block], None if unobserved is None else unobserved[block]
+            )[1]
 
 
 def _normals(

@@ -1,0 +1,137 @@
+"""Training inputs that fit the sensors, moved onto them by local kriging: no assumption on shape.
+
+A posterior sample is a training input whose values at the sensors are near the observed ones, plus
+the linear correction that local regression on the sensors' values asks for. This is regression
+adjustment of an accepted sample (Beaumont, Zhang & Balding, Genetics 162, 2002) with fields for
+parameters. It keeps the shape of real fields, and needs more inputs the more sensors there are.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from uqsonet.fields import Observations
+from uqsonet.laws.base import InputLaw, InputPosterior, InputSample
+
+if TYPE_CHECKING:
+    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+
+SHARES = (0.03, 0.1, 0.3, 1.0)
+"""Shares of the training inputs that count as near, to choose from."""
+
+RIDGE = 1e-3
+"""Added to the variances of the sensors' values, as a share of their mean."""
+
+MOST_VALUES = 1 << 26
+"""Values of all training inputs that are kept."""
+
+
+class AnalogueLaw(InputLaw):
+    """Training inputs near the sensors, moved onto them (this module's text).
+
+    Parameters
+    ----------
+    fields : Tensor, shape (N, n), float32
+        Transformed training inputs on the grid.
+    coefficients : Tensor, shape (N, r), float32
+    share : float
+        Share of them that counts as near.
+    """
+
+    name = "analogue"
+
+    def __init__(self, fields: Tensor, coefficients: Tensor, share: float) -> None:
+        self.fields, self.coefficients, self.share = fields, coefficients, share
+
+    @classmethod
+    def fit(cls, sample: InputSample, share: float) -> AnalogueLaw:
+        """Keep training inputs, as many as memory allows."""
+        most = max(100, MOST_VALUES // sample.fields.shape[1])
+        return cls(sample.fields[:most], sample.coefficients[:most].float(), share)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the training inputs and the share."""
+        share = torch.tensor(self.share, dtype=torch.float64)
+        return {"fields": self.fields, "coefficients": self.coefficients, "share": share}
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor]) -> AnalogueLaw:
+        """Return the law that `tensors` were taken of."""
+        return cls(tensors["fields"], tensors["coefficients"], float(tensors["share"]))
+
+    def condition(
+        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
+    ) -> InputPosterior:
+        """Return weighted, moved training inputs for each set."""
+        return AnaloguePosterior(self, bases, observations, noise_std)
+
+
+class AnaloguePosterior(InputPosterior):
+    """Weights on the training inputs, and where each of them is moved."""
+
+    def __init__(
+        self, law: AnalogueLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
+    ) -> None:
+        self._law, self._bases, self._observations, self._noise_std = law, bases, o, noise_std
+
+    @cached_property
+    def _parts(self) -> list[tuple[Tensor, Tensor]]:
+        """Weights (k,) and moved coefficients (k, r) for each set."""
+        law, o = self._law, self._observations
+        given = self._bases.fields.input
+        count = max(20, round(law.share * len(law.fields)))
+        generator = torch.Generator().manual_seed(1)
+        found = []
+        for s in range(len(o.values)):
+            real = o.mask[s]
+            if not bool(real.any()):
+                found.append((torch.ones(len(law.fields)), law.coefficients))
+                continue
+            seen = given.grid.interpolate(law.fields.T.double(), o.locations[s, real]).T  # (N, m)
+            drawn = torch.randn(seen.shape, generator=generator, dtype=torch.float64)
+            observed = given.transform.forward(o.values[s, real].double())
+            away = observed - (seen + self._noise_std[s, real] * drawn)
+            near, weights = _nearest(away, count)
+            a = law.coefficients[near].double()
+            slope = _slope(a, away[near], weights)
+            found.append((weights, (a + away[near] @ slope).float()))
+        return found
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return moved training inputs, picked by their weights."""
+        drawn = [
+            a[torch.multinomial(w, size, replacement=True, generator=generator)]
+            for w, a in self._parts
+        ]
+        return torch.stack(drawn)
+
+
+def _nearest(away: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the nearest inputs (k,) by Mahalanobis distance, and Epanechnikov's weights."""
+    centred = away - away.mean(0)
+    covariance = centred.T @ centred / len(away)
+    ridge = RIDGE * covariance.diagonal().mean() + 1e-300
+    covariance = covariance + ridge * torch.eye(len(covariance), dtype=covariance.dtype)
+    root = torch.linalg.cholesky(covariance)
+    distance = torch.linalg.solve_triangular(root, away.T, upper=False).square().sum(0)
+    count = min(count, len(away))
+    found = distance.topk(count, largest=False)
+    if count == len(away):
+        return found.indices, torch.ones(count, dtype=torch.float64)
+    far = found.values[-1].clamp_min(1e-300)
+    return found.indices, (1 - found.values / (1.02 * far)).clamp_min(1e-6)
+
+
+def _slope(a: Tensor, away: Tensor, weights: Tensor) -> Tensor:
+    """Return by how much coefficients (k, r) rise with the sensors' values: (m, r)."""
+    share = (weights / weights.sum())[:, None]
+    y = -(away - (share * away).sum(0))
+    x = a - (share * a).sum(0)
+    covariance = (share * y).T @ y
+    ridge = RIDGE * covariance.diagonal().mean() + 1e-12
+    covariance = covariance + ridge * torch.eye(len(covariance), dtype=covariance.dtype)
+    return torch.linalg.solve(covariance, (share * y).T @ x)

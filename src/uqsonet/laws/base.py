@@ -1,0 +1,99 @@
+"""The law of the input: one interface, so that the learned operator serves every law.
+
+A law knows the input field through the bases of a model: at the points of the grid it is
+``mean + factor a``, with standardised coefficients a. Given sensors it returns an `InputPosterior`,
+whose samples the branch maps to the output.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from uqsonet.fields import Observations
+
+if TYPE_CHECKING:
+    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+
+LEAST_LEVEL = 1e-6
+"""Noise of a sensor, relative to the field's standard deviation, that laws reckon with at least:
+below it single precision of the data decides."""
+
+MEAN_DRAWS = 2048
+"""Samples behind a mean of coefficients that has no closed form."""
+
+
+class InputPosterior(ABC):
+    """The law of the input's coefficients given B observation sets."""
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """Mean (B, r) of the coefficients, float64; from samples where there is no closed form."""
+        return self.sample(MEAN_DRAWS, torch.Generator().manual_seed(0)).double().mean(1)
+
+    @property
+    def tail(self) -> Tensor | None:
+        """Probability (B,), before the measurement, of values as far from the law as these.
+
+        None where a law has no formula for it.
+        """
+        return None
+
+    @abstractmethod
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return coefficients (B, size, r), float32."""
+
+    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return mean (B, p) and covariance (B, p, p) of ``weight a`` (p, r), if in closed form."""
+        return None
+
+
+class InputLaw(ABC):
+    """A law of the transformed input, fitted to training inputs."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def condition(
+        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
+    ) -> InputPosterior:
+        """Return the law of the coefficients given sensors.
+
+        Parameters
+        ----------
+        bases : KarhunenLoeveBases
+            Of the model that asks.
+        observations : Observations
+            Values transformed, float64; shape (B, m, d), (B, m).
+        noise_std : Tensor, shape (B, m), float64
+        """
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what the law is made of, to be stored."""
+
+
+@dataclass(frozen=True)
+class InputSample:
+    """Training inputs as laws are fitted to them.
+
+    Attributes
+    ----------
+    bases : KarhunenLoeveBases
+    fields : Tensor, shape (N, n), float32
+        Transformed inputs on the grid.
+    coefficients : Tensor, shape (N, r), float64
+        Standardised.
+    remainder : Tensor, shape (N,), float64
+        Root mean square of what the modes leave out of each input.
+    """
+
+    bases: KarhunenLoeveBases
+    fields: Tensor
+    coefficients: Tensor
+    remainder: Tensor

@@ -1,0 +1,153 @@
+"""A Gaussian field that is kept within bounds: whole fields outside of them do not occur.
+
+For inputs with a hard lower or upper end that many of them touch (a porosity, a saturation). Mean
+and covariance are those of the Gaussian *before* it is cut off. They are found by expectation
+maximisation with the fields that were never seen as missing data (Lee & Scott, Comput. Stat. Data
+Anal. 56, 2012): with a share alpha of the Gaussian's draws within the bounds, each step adds alpha
+times the difference between the moments of the data and those of draws within the bounds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from uqsonet.fields import Observations
+from uqsonet.gaussian import condition, covariance_root
+from uqsonet.laws.base import LEAST_LEVEL, InputLaw, InputPosterior, InputSample
+from uqsonet.truncated_gaussian import truncated_samples
+
+if TYPE_CHECKING:
+    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+
+STEPS, DRAWS = 60, 8192
+"""Steps of expectation maximisation, and draws within the bounds for each of them."""
+
+LEAST_SHARE = 0.002
+"""Share of draws within the bounds below which the law is given up."""
+
+TOUCHING = 0.05
+"""Share of draws of the plain Gaussian outside the bounds from which on they count as bounds."""
+
+MOST_TRIES = 64
+"""Draws for each sample that is wanted, before Hamiltonian Monte Carlo takes over."""
+
+
+class BoundedLaw(InputLaw):
+    """A Gaussian law of the coefficients, given that the field is within bounds everywhere.
+
+    Parameters
+    ----------
+    lower, upper : Tensor, scalar
+        Of the transformed field.
+    mean : Tensor, shape (r,)
+    root : Tensor, shape (r, r)
+        Symmetric root of the covariance.
+    """
+
+    name = "bounded"
+
+    def __init__(self, lower: Tensor, upper: Tensor, mean: Tensor, root: Tensor) -> None:
+        self.lower, self.upper, self.mean, self.root = lower, upper, mean, root
+
+    @classmethod
+    def fit(cls, sample: InputSample, generator: torch.Generator) -> BoundedLaw | None:
+        """Fit the Gaussian before the cut; None where the data touch no bounds."""
+        lower, upper = sample.fields.amin().double(), sample.fields.amax().double()
+        a, bases = sample.coefficients, sample.bases
+        wanted_mean = a.mean(0)
+        wanted = (a - wanted_mean).T @ (a - wanted_mean) / len(a)
+        mean, covariance = wanted_mean.clone(), wanted.clone()
+        for step in range(STEPS):
+            law = cls(lower, upper, mean, covariance_root(covariance))
+            inside, share = law._draws(bases, generator)
+            if share < LEAST_SHARE or (step == 0 and share > 1 - TOUCHING):
+                return None
+            centre = inside.mean(0)
+            spread = (inside - centre).T @ (inside - centre) / len(inside)
+            rate = share * (1.0 if step < STEPS // 2 else 0.3)
+            mean = mean + rate * (wanted_mean - centre)
+            covariance = covariance + rate * (wanted - spread)
+        return cls(lower, upper, mean, covariance_root(covariance))
+
+    def _draws(self, bases: KarhunenLoeveBases, generator: torch.Generator) -> tuple[Tensor, float]:
+        """Return coefficients (k, r) within the bounds, and the share of draws that are."""
+        kept, drawn = [], 0
+        while sum(map(len, kept)) < DRAWS and drawn < DRAWS / LEAST_SHARE:
+            z = torch.randn(DRAWS, len(self.mean), generator=generator, dtype=torch.float64)
+            a = self.mean + z @ self.root
+            kept.append(a[self.holds(bases, a)])
+            drawn += len(a)
+        found = torch.cat(kept)
+        return found, len(found) / drawn
+
+    def holds(self, bases: KarhunenLoeveBases, a: Tensor) -> Tensor:
+        """Return whether fields of coefficients (..., r) are within the bounds everywhere."""
+        field = bases.input_mean.float() + a.float() @ bases.input_factor.T
+        return (field.amin(-1) >= self.lower) & (field.amax(-1) <= self.upper)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return bounds, mean and root."""
+        return dict(vars(self))
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor]) -> BoundedLaw:
+        """Return the law that `tensors` were taken of."""
+        return cls(**tensors)
+
+    def condition(
+        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
+    ) -> InputPosterior:
+        """Return the Gaussian given sensors, of which only fields within the bounds count."""
+        return BoundedPosterior(self, bases, observations, noise_std)
+
+
+class BoundedPosterior(InputPosterior):
+    """A conditioned Gaussian within bounds: by rejection, else by Hamiltonian Monte Carlo."""
+
+    def __init__(
+        self, law: BoundedLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
+    ) -> None:
+        rows, residual = bases.at_sensors(o)
+        least = LEAST_LEVEL * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
+        level = (noise_std.square() + bases.input_remainder**2 + least**2).sqrt()
+        self._law, self._bases = law, bases
+        self._given = condition(rows @ law.root, residual - rows @ law.mean, level, o.mask)
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return coefficients of fields within the bounds."""
+        return torch.stack([self._of_set(s, size, generator) for s in range(len(self._given.mean))])
+
+    def _of_set(self, s: int, size: int, generator: torch.Generator) -> Tensor:
+        law, given = self._law, self._given
+        v, reduction = given.directions[s], given.std_reduction[s]
+        kept: list[Tensor] = []
+        found, tried = 0, 0
+        while found < size and tried < MOST_TRIES * size:
+            z = torch.randn(2 * size, len(law.mean), generator=generator, dtype=torch.float64)
+            xi = given.mean[s] + z - ((z @ v.T) * reduction) @ v
+            a = law.mean + xi @ law.root
+            kept.append(a[law.holds(self._bases, a)])
+            found, tried = found + len(kept[-1]), tried + len(a)
+        if found >= size:
+            return torch.cat(kept)[:size].float()
+        return self._by_chains(s, size, generator)
+
+    def _by_chains(self, s: int, size: int, generator: torch.Generator) -> Tensor:
+        law, given = self._law, self._given
+        factor = self._bases.input_factor.double()
+        spread = _root(given.directions[s], given.std_reduction[s])
+        rows = factor @ law.root @ spread
+        mean = self._bases.input_mean + factor @ (law.mean + given.mean[s] @ law.root)
+        nugget = 1e-10 * rows.square().sum(1).amax() * torch.eye(len(rows), dtype=rows.dtype)
+        low, high = (b.double().expand(len(rows)) for b in (law.lower, law.upper))
+        fields = truncated_samples(mean, rows @ rows.T + nugget, low, high, size, generator)
+        return self._bases.coefficients_of(fields)
+
+
+def _root(directions: Tensor, reduction: Tensor) -> Tensor:
+    """Return the symmetric root (r, r) of a conditioned law's covariance."""
+    eye = torch.eye(directions.shape[1], dtype=directions.dtype)
+    return eye - directions.T @ (reduction[:, None] * directions)

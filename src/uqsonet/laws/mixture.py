@@ -1,0 +1,328 @@
+"""Clusters of Gaussian fields, each of random size: a Gaussian mixture in closed form.
+
+The coefficients are ``a = m_c + s R_c xi`` with ``xi ~ N(0, I)``, a cluster c and a scale s.
+Clusters are fields of different kinds; scales give heavy tails (a Student-t process is one cluster
+with many scales). Given c and s everything is Gaussian, so sensors of any number, place and noise
+are conditioned on in closed form, and the weights of (c, s) follow from the evidence at the
+sensors.
+
+Clusters and scales come from expectation maximisation on the training inputs; the law of s is
+nonparametric on a grid (Kiefer & Wolfowitz, Ann. Math. Statist. 27, 1956). How many clusters, and
+whether they have scales, is chosen by the likelihood of training inputs that were held out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.fields import Observations
+from uqsonet.laws.base import LEAST_LEVEL, InputLaw, InputPosterior, InputSample
+
+if TYPE_CHECKING:
+    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+
+CLUSTERS = (1, 2, 3, 4, 6, 8)
+"""Numbers of clusters that are tried, until two of them bring nothing."""
+
+SCALES = 32
+"""Points of the grid of scales."""
+
+STEPS, STARTS, FIRST_STEPS = 60, 4, 8
+"""Steps of expectation maximisation; random starts, and steps that each of them gets."""
+
+SHRINKAGE = (0.0, 0.01, 0.05, 0.2)
+"""Weights of a multiple of the identity in each covariance that are tried."""
+
+HELD_OUT = 0.2
+"""Share of the training inputs that chooses among them."""
+
+
+@dataclass
+class Clusters:
+    """Parameters of the mixture.
+
+    Attributes
+    ----------
+    log_weights : Tensor, shape (C, J)
+        Of each cluster and scale.
+    scales : Tensor, shape (J,)
+    means : Tensor, shape (C, r)
+    roots : Tensor, shape (C, r, r)
+        Lower triangular.
+    """
+
+    log_weights: Tensor
+    scales: Tensor
+    means: Tensor
+    roots: Tensor
+
+    def joint(self, a: Tensor) -> Tensor:
+        """Return log densities (N, C, J) of coefficients (N, r) with each cluster and scale."""
+        r = a.shape[1]
+        found = []
+        for mean, root in zip(self.means, self.roots, strict=True):
+            white = torch.linalg.solve_triangular(root, (a - mean).T, upper=False)
+            distance = white.square().sum(0)
+            size = root.diagonal().log().sum() + r * self.scales.log()
+            found.append(-size - distance[:, None] / (2 * self.scales.square()))
+        return torch.stack(found, 1) + self.log_weights - r / 2 * math.log(2 * math.pi)
+
+
+def _maximised(a: Tensor, shares: Tensor, scales: Tensor, shrinkage: float) -> Clusters:
+    """Return the parameters that suit the shares (N, C, J) of clusters and scales best."""
+    r = a.shape[1]
+    weights = shares.sum(0) + 1e-12
+    precise = shares @ scales.square().reciprocal()  # (N, C)
+    means, roots = [], []
+    eye = torch.eye(r, dtype=a.dtype)
+    for share, of_cluster in zip(precise.T, weights.sum(1), strict=True):
+        mean = share @ a / share.sum()
+        centred = a - mean
+        covariance = (centred * share[:, None]).T @ centred / of_cluster
+        level = covariance.diagonal().mean()
+        covariance = (1 - shrinkage) * covariance + shrinkage * level * eye
+        means.append(mean)
+        roots.append(_root(covariance))
+    return Clusters((weights / weights.sum()).log(), scales, torch.stack(means), torch.stack(roots))
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """Return the Cholesky root; directions that nothing moves in get the variance of rounding."""
+    floor = 1e-12 * covariance.diagonal().amax()
+    for _ in range(8):
+        jitter = floor * torch.eye(len(covariance), dtype=covariance.dtype)
+        root, failed = torch.linalg.cholesky_ex(covariance + jitter)
+        if not int(failed):
+            return root
+        floor = floor * 10
+    raise ArithmeticError("a covariance of coefficients is not positive")
+
+
+def _expectation_maximisation(
+    a: Tensor, start: Clusters, steps: int, shrinkage: float
+) -> tuple[Clusters, float]:
+    found, before = start, -math.inf
+    for _ in range(steps):
+        joint = found.joint(a)
+        total = joint.flatten(1).logsumexp(1)
+        shares = (joint - total[:, None, None]).exp()
+        now = float(total.mean())
+        found = _maximised(a, shares, found.scales, shrinkage)
+        if now - before < 1e-5 * abs(now):
+            break
+        before = now
+    return found, float(found.joint(a).flatten(1).logsumexp(1).mean())
+
+
+def _start(
+    a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator
+) -> Clusters:
+    """Return random clusters: the nearest of as many random inputs, each spread as all are."""
+    centre = a[torch.from_numpy(generator.choice(len(a), clusters, replace=False))]
+    if clusters == 1:
+        centre = a.mean(0, keepdim=True)
+    nearest = torch.cdist(a, centre).argmin(1)
+    scales = torch.ones(1, dtype=a.dtype)
+    if scaled:
+        sizes = (a - a.mean(0)).square().mean(1).sqrt()
+        low, high = (float(sizes.quantile(q)) for q in (0.0005, 0.9995))
+        scales = torch.logspace(
+            math.log10(low / 1.3), math.log10(high * 1.3), SCALES, dtype=a.dtype
+        )
+    shares = torch.full((len(a), clusters), 0.05 / clusters, dtype=a.dtype)
+    shares[torch.arange(len(a)), nearest] += 0.95
+    first = _maximised(a, shares[:, :, None], torch.ones(1, dtype=a.dtype), max(shrinkage, 0.01))
+    spread = torch.full((clusters, len(scales)), -math.log(len(scales)), dtype=a.dtype)
+    return Clusters(first.log_weights + spread, scales, first.means, first.roots)
+
+
+def _better(likelihood: Tensor, other: Tensor) -> bool:
+    """Return whether log likelihoods of held-out inputs are higher by more than chance."""
+    gain = likelihood - other
+    return float(gain.mean()) > 2 * float(gain.std()) / math.sqrt(len(gain))
+
+
+class MixtureLaw(InputLaw):
+    """A Gaussian mixture of clusters and scales (this module's text)."""
+
+    name = "mixture"
+
+    def __init__(self, clusters: Clusters, remainder: Tensor) -> None:
+        self.clusters, self.remainder = clusters, remainder
+
+    @classmethod
+    def fit(cls, sample: InputSample, generator: np.random.Generator) -> MixtureLaw:
+        """Fit clusters and scales to training inputs."""
+        a = sample.coefficients
+        order = torch.from_numpy(generator.permutation(len(a)))
+        held, rest = a[order].tensor_split([round(HELD_OUT * len(a))])
+        chosen, best, in_vain = (1, False, 1.0), None, 0
+        for clusters in CLUSTERS:
+            rises = False
+            for scaled, shrinkage in itertools.product((False, True), SHRINKAGE):
+                found = _fitted(rest, clusters, scaled, shrinkage, generator)
+                if found is None:
+                    continue
+                likelihood = found.joint(held).flatten(1).logsumexp(1)
+                if best is None or _better(likelihood, best):
+                    chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
+            in_vain = 0 if rises else in_vain + 1
+            if in_vain == 2:
+                break
+        clusters, scaled, shrinkage = chosen
+        final = _fitted(a, clusters, scaled, shrinkage, generator)
+        assert final is not None
+        shares = final.joint(a).flatten(2).logsumexp(2).softmax(1)
+        left = (shares * sample.remainder.square()[:, None]).sum(0) / shares.sum(0)
+        return cls(final, left.sqrt())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return parameters and remainders."""
+        return vars(self.clusters) | {"remainder": self.remainder}
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor]) -> MixtureLaw:
+        """Return the law that `tensors` were taken of."""
+        rest = dict(tensors)
+        remainder = rest.pop("remainder")
+        return cls(Clusters(**rest), remainder)
+
+    def condition(
+        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
+    ) -> InputPosterior:
+        """Return the mixture given sensors: each cluster and scale in closed form."""
+        return MixturePosterior(self, *bases.at_sensors(observations), observations.mask, noise_std)
+
+
+def _fitted(
+    a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator
+) -> Clusters | None:
+    """Return the best of some random starts; None where inputs are too few."""
+    if len(a) < 4 * clusters or (shrinkage == 0 and len(a) < 3 * clusters * a.shape[1]):
+        return None
+    starts = STARTS if clusters > 1 else 1
+    tried = []
+    for _ in range(starts):
+        # A cluster that shrinks to fewer inputs than it has directions ends the start.
+        with contextlib.suppress(ArithmeticError):
+            start = _start(a, clusters, scaled, shrinkage, generator)
+            tried.append(_expectation_maximisation(a, start, FIRST_STEPS, shrinkage))
+    for found, _ in sorted(tried, key=lambda pair: -pair[1]):
+        with contextlib.suppress(ArithmeticError):
+            return _expectation_maximisation(a, found, STEPS, shrinkage)[0]
+    return None
+
+
+class MixturePosterior(InputPosterior):
+    """The mixture given sensors.
+
+    Parameters
+    ----------
+    law : MixtureLaw
+    rows : Tensor, shape (B, m, r)
+        What sensors see of the coefficients.
+    residual : Tensor, shape (B, m)
+        Values less the field's mean.
+    mask : Tensor of bool, shape (B, m)
+    noise_std : Tensor, shape (B, m)
+    """
+
+    def __init__(
+        self, law: MixtureLaw, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor
+    ) -> None:
+        self._law, c = law, law.clusters
+        scales = c.scales
+        least = LEAST_LEVEL * float(rows.square().sum(-1).mean() if rows.numel() else 1.0) ** 0.5
+        self._directions: list[Tensor] = []
+        means, reductions, evidences, farther = [], [], [], []
+        half = mask.sum(-1, keepdim=True).double() / 2
+        for mean, root, remainder, weight in zip(
+            c.means, c.roots, law.remainder, c.log_weights, strict=True
+        ):
+            level = (noise_std.square() + remainder**2 + least**2).sqrt()
+            level = torch.where(mask, level, torch.ones_like(level))
+            seen = (rows @ root) / level[..., None] * mask[..., None]
+            left = torch.where(mask, (residual - rows @ mean) / level, torch.zeros_like(level))
+            u, s, v = torch.linalg.svd(seen, full_matrices=False)
+            along = (u.transpose(-1, -2) @ left[..., None])[..., 0]
+            scaled = s[:, None, :] * scales[:, None]  # (B, J, k)
+            total = scaled.square() + 1
+            outside = (left.square().sum(-1) - along.square().sum(-1)).clamp_min(0)
+            distance = (along.square()[:, None] / total).sum(-1) + outside[:, None]
+            size = total.log().sum(-1) + 2 * level.log().sum(-1, keepdim=True)
+            count = mask.sum(-1, keepdim=True) * math.log(2 * math.pi)
+            evidences.append(weight - (distance + size + count) / 2)
+            if mask.shape[1]:
+                farther.append(weight.exp() * torch.special.gammaincc(half, distance / 2))
+            self._directions.append(v)
+            means.append(scaled / total * along[:, None])
+            reductions.append(1 - total.rsqrt())
+        joint = torch.stack(evidences, 1)  # (B, C, J)
+        self._tail = torch.stack(farther, 1).flatten(1).sum(1) if farther else None
+        self.log_evidence = joint.flatten(1).logsumexp(1)
+        self._weights = (joint - self.log_evidence[:, None, None]).exp()
+        self._means, self._reductions = torch.stack(means, 1), torch.stack(reductions, 1)
+
+    @property
+    def tail(self) -> Tensor | None:
+        """Probability of values as far from their own cluster and scale as these are."""
+        return self._tail
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """Mean (B, r) of the coefficients, float64."""
+        eye = torch.eye(self._law.clusters.means.shape[1], dtype=torch.float64)
+        return self.linear_moments(eye)[0]
+
+    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and covariance of ``weight a``, exactly."""
+        c, weight = self._law.clusters, weight.double()
+        batch = len(self.log_evidence)
+        mean = torch.zeros(batch, len(weight), dtype=torch.float64)
+        second = torch.zeros(batch, len(weight), len(weight), dtype=torch.float64)
+        for k, v in enumerate(self._directions):
+            seen = weight @ c.roots[k]
+            through = v @ seen.T  # (B, k, p)
+            shares = self._weights[:, k]  # (B, J)
+            places = c.scales[:, None] * self._means[:, k]  # (B, J, k)
+            found = weight @ c.means[k] + places @ through  # (B, J, p)
+            mean += (shares[..., None] * found).sum(1)
+            squares = shares * c.scales.square()
+            lost = self._reductions[:, k] * (2 - self._reductions[:, k])
+            lost = (squares[..., None] * lost).sum(1)
+            second += squares.sum(1)[:, None, None] * (seen @ seen.T)
+            second -= through.transpose(1, 2) @ (lost[..., None] * through)
+            second += (shares[..., None] * found).transpose(1, 2) @ found
+        return mean, second - mean[:, :, None] * mean[:, None, :]
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return coefficients: a cluster and a scale for each draw, then the Gaussian."""
+        c = self._law.clusters
+        batch, r = len(self.log_evidence), c.means.shape[1]
+        flat = self._weights.flatten(1).float()
+        picked = torch.multinomial(flat, size, replacement=True, generator=generator)
+        cluster, scale = picked // len(c.scales), picked % len(c.scales)
+        z = torch.randn(batch, size, r, generator=generator)
+        found = torch.empty_like(z)
+        sets = torch.arange(batch)[:, None].expand_as(picked)
+        for k, v in enumerate(self._directions):
+            mine = cluster == k
+            if not bool(mine.any()):
+                continue
+            direction = v.float()
+            reduction = self._reductions[:, k].float()[sets, scale]  # (B, size, k)
+            place = self._means[:, k].float()[sets, scale]
+            normals = z + (place - reduction * (z @ direction.transpose(1, 2))) @ direction
+            normals = normals * c.scales.float()[scale][..., None]
+            here = c.means[k].float() + normals @ c.roots[k].float().T
+            found = torch.where(mine[..., None], here, found)
+        return found

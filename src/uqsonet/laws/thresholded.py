@@ -1,0 +1,263 @@
+"""A Gaussian field that nobody sees, cut into classes: truncated Gaussian simulation.
+
+For inputs that take few values (rock or sand, one phase or another). At each point the class is
+given by where a latent Gaussian field of variance one stands between thresholds (Matheron et al.,
+SPE 16753, 1987). Thresholds follow from how often each class occurs. Correlations of the latent
+field follow from how often two points are on the same side: tetrachoric correlations (Pearson
+1900), for two classes of equal share ``rho = sin(pi/2 tau)``. Given the classes at the sensors the
+latent values there are a Gaussian truncated to a box; given those, the rest is kriging.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.fields import Observations
+from uqsonet.laws.base import InputLaw, InputPosterior, InputSample
+from uqsonet.truncated_gaussian import truncated_samples
+
+if TYPE_CHECKING:
+    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+
+MOST_CLASSES = 6
+"""More values than these are no classes."""
+
+LANDMARKS = 600
+"""Points at most whose correlations with all others are estimated."""
+
+RANKS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 600)
+"""Ranks of the latent covariance that are tried."""
+
+NUGGET = 1e-6
+"""Variance added to latent values at sensors."""
+
+NODES = 24
+"""Of the quadrature of the bivariate normal distribution."""
+
+
+def classes_of(fields: Tensor) -> Tensor | None:
+    """Return the values (K,) that inputs take, ascending; None where there are too many."""
+    few = fields[:20].unique()
+    if len(few) > MOST_CLASSES:
+        return None
+    values = fields.unique()
+    return values.double() if 2 <= len(values) <= MOST_CLASSES else None
+
+
+def bivariate_normal(h: Tensor, k: Tensor, rho: Tensor) -> Tensor:
+    """Return P(X <= h, Y <= k) of standard normals with correlation rho (Drezner & Wesolowsky)."""
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    top = torch.asin(rho)
+    found = torch.zeros_like(rho)
+    for x, w in zip(nodes, weights, strict=True):
+        theta = top * ((x + 1) / 2)
+        sine, cosine = theta.sin(), theta.cos().square().clamp_min(1e-300)
+        found += w * torch.exp(-(h * h + k * k - 2 * h * k * sine) / (2 * cosine))
+    ndtr = torch.special.ndtr
+    return ndtr(h) * ndtr(k) + found * top / (4 * math.pi)
+
+
+def tetrachoric(both: Tensor, h: Tensor, k: Tensor) -> Tensor:
+    """Return the correlation for which P(X <= h, Y <= k) is `both`, by Newton's method."""
+    ndtr = torch.special.ndtr
+    p, q = ndtr(h), ndtr(k)
+    spread = (p * (1 - p) * q * (1 - q)).sqrt().clamp_min(1e-12)
+    rho = torch.sin(math.pi / 2 * ((both - p * q) / spread).clamp(-0.9999, 0.9999))
+    if not bool(h.any()) and not bool(k.any()):
+        return torch.sin(2 * math.pi * (both - 0.25))
+    for _ in range(12):
+        off = bivariate_normal(h, k, rho) - both
+        left = 1 - rho.square()
+        density = torch.exp(-(h * h + k * k - 2 * rho * h * k) / (2 * left))
+        step = off * 2 * math.pi * left.sqrt() / density.clamp_min(1e-12)
+        rho = (rho - step.clamp(-0.2, 0.2)).clamp(-0.9999, 0.9999)
+    return rho
+
+
+class ThresholdedLaw(InputLaw):
+    """A latent Gaussian field cut into classes (this module's text).
+
+    Parameters
+    ----------
+    values : Tensor, shape (K,)
+        Of the classes, ascending.
+    thresholds : Tensor, shape (n, K - 1)
+        Of the latent field at each point, ascending.
+    factor : Tensor, shape (n, q), float32
+        Rows of norm one: the latent field is ``factor @ xi``.
+    """
+
+    name = "thresholded"
+
+    def __init__(self, values: Tensor, thresholds: Tensor, factor: Tensor) -> None:
+        self.values, self.thresholds, self.factor = values, thresholds, factor
+
+    @classmethod
+    def fit(cls, sample: InputSample) -> ThresholdedLaw | None:
+        """Estimate thresholds and the latent covariance from training inputs.
+
+        Returns
+        -------
+        ThresholdedLaw or None
+            None where inputs take more than a few values, or some point has but one.
+        """
+        values = classes_of(sample.fields)
+        if values is None:
+            return None
+        edges = ((values[1:] + values[:-1]) / 2).float()
+        size = len(sample.fields)
+        below = torch.stack([(sample.fields <= e).float().mean(0) for e in edges], 1).double()
+        if not bool(((below > 0) & (below < 1)).any(1).all()):
+            return None
+        pooled = below.mean(0)
+        # Shares that differ between points by no more than chance are one share.
+        chance = pooled * (1 - pooled) / size
+        if bool(((below - pooled).square().mean(0) < 2 * chance).all()):
+            below = pooled.expand_as(below)
+        least = 0.5 / size
+        thresholds = torch.special.ndtri(below.clamp(least, 1 - least)).contiguous()
+        middle = int((pooled - 0.5).abs().argmin())
+        side = (sample.fields <= edges[middle]).float()
+        cut = thresholds[:, middle]
+        if bool((cut == cut[0]).all()) and abs(float(cut[0])) < 3 / math.sqrt(size):
+            cut = torch.zeros_like(cut)
+        marks = _landmarks(sample.bases.fields.input.grid.points(), LANDMARKS)
+        halves = [_correlations(part, marks, cut) for part in side.tensor_split(2)]
+        factors = [_factor(half, marks) for half in halves]
+        chosen = min(
+            (rank for rank in RANKS if rank <= len(marks)),
+            key=lambda rank: sum(
+                _misfit(factors[i], rank, marks, halves[1 - i], cut) for i in range(2)
+            ),
+        )
+        whole = _factor((halves[0] + halves[1]) / 2, marks)
+        return cls(values, thresholds, _unit(whole[:, :chosen]).float())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return values, thresholds and factor."""
+        return dict(vars(self))
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor]) -> ThresholdedLaw:
+        """Return the law that `tensors` were taken of."""
+        return cls(**tensors)
+
+    def condition(
+        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
+    ) -> InputPosterior:
+        """Return the law of whole fields given the classes at the sensors."""
+        return ThresholdedPosterior(self, bases, observations, noise_std)
+
+
+def _unit(factor: Tensor) -> Tensor:
+    return factor / factor.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+
+
+def _landmarks(points: Tensor, most: int) -> Tensor:
+    """Return points that are spread out: each is the farthest from those before."""
+    if len(points) <= most:
+        return torch.arange(len(points))
+    chosen = [int((points - points.mean(0)).square().sum(1).argmin())]
+    distance = (points - points[chosen[0]]).square().sum(1)
+    while len(chosen) < most:
+        chosen.append(int(distance.argmax()))
+        distance = torch.minimum(distance, (points - points[chosen[-1]]).square().sum(1))
+    return torch.tensor(sorted(chosen))
+
+
+def _correlations(side: Tensor, marks: Tensor, cut: Tensor) -> Tensor:
+    """Return latent correlations (n, L) of all points with the landmarks."""
+    both = (side.T @ side[:, marks]).double() / len(side)
+    h, k = torch.broadcast_tensors(cut[:, None], cut[marks])
+    found = tetrachoric(both, h, k)
+    found[marks, torch.arange(len(marks))] = 1.0
+    return found
+
+
+def _factor(correlations: Tensor, marks: Tensor) -> Tensor:
+    """Return the factor (n, L) by Nystroem's formula, leading directions first."""
+    among = correlations[marks]
+    values, vectors = torch.linalg.eigh((among + among.T) / 2)
+    keep = values > 1e-6 * values[-1]
+    root = vectors[:, keep].flip(1) * values[keep].flip(0).rsqrt()
+    return correlations @ root
+
+
+def _misfit(factor: Tensor, rank: int, marks: Tensor, other: Tensor, cut: Tensor) -> float:
+    """Return how far a latent covariance of some rank is from one of other inputs."""
+    rows = _unit(factor[:, :rank])
+    found = (rows @ rows[marks].T).clamp(-1, 1)
+    # Errors of estimates of a correlation grow with the distance of its sine from one.
+    return float((found.asin() - other.clamp(-1, 1).asin()).square().mean())
+
+
+class ThresholdedPosterior(InputPosterior):
+    """Latent values at the sensors by exact Hamiltonian Monte Carlo, the rest by kriging."""
+
+    def __init__(
+        self, law: ThresholdedLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
+    ) -> None:
+        self._law, self._bases = law, bases
+        grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
+        stacked = torch.cat([law.factor.double(), law.thresholds], 1)
+        at_sensors = grid.interpolate(stacked, o.locations.double())
+        rank = law.factor.shape[1]
+        rows, cuts = _unit(at_sensors[..., :rank]), at_sensors[..., rank:]
+        self._rows = rows * o.mask[..., None]
+        edges = (law.values[1:] + law.values[:-1]) / 2
+        values = forward(o.values.double())
+        which = torch.bucketize(values, edges)
+        # A value between the classes is wrong, or noisy: the gap is the scale where noise is none.
+        gap = (law.values[1:] - law.values[:-1]).amin()
+        level = noise_std.clamp_min(0.01 * float(gap))
+        off = ((values - law.values[which]) / level).abs().masked_fill(~o.mask, 0.0)
+        self._off = torch.special.erfc(off / math.sqrt(2)).amin(-1) if off.shape[1] else None
+        ends = torch.full_like(cuts[..., :1], torch.inf)
+        walls = torch.cat([-ends, cuts, ends], -1)
+        lower = walls.gather(-1, which[..., None])[..., 0]
+        upper = walls.gather(-1, which[..., None] + 1)[..., 0]
+        self._lower = torch.where(o.mask, lower, -torch.inf)
+        self._upper = torch.where(o.mask, upper, torch.inf)
+        eye = torch.eye(rows.shape[-2], dtype=rows.dtype)
+        pads = torch.diag_embed((~o.mask).double())
+        self._covariance = self._rows @ self._rows.transpose(-1, -2) + NUGGET * eye + pads
+
+    @property
+    def tail(self) -> Tensor | None:
+        """Probability of a value as far from the nearest class as the farthest of these is."""
+        return self._off
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return coefficients of thresholded fields."""
+        law, batch = self._law, len(self._rows)
+        rank = law.factor.shape[1]
+        z = torch.randn(batch, size, rank, generator=generator, dtype=torch.float64)
+        if self._rows.shape[1]:
+            zero = torch.zeros_like(self._lower)
+            bounds = self._lower, self._upper
+            latent = truncated_samples(zero, self._covariance, *bounds, size, generator)
+            shape = (batch, size, self._rows.shape[1])
+            nugget = torch.randn(shape, generator=generator, dtype=torch.float64) * NUGGET**0.5
+            off = latent - z @ self._rows.transpose(1, 2) - nugget
+            gain = torch.linalg.solve(self._covariance, off.transpose(1, 2)).transpose(1, 2)
+            z = z + gain @ self._rows
+        found = []
+        for one in z:  # a set at a time: fields on fine grids are large
+            field = one.float() @ law.factor.T
+            found.append(self._bases.coefficients_of(self._classes(field)))
+        return torch.stack(found)
+
+    def _classes(self, latent: Tensor) -> Tensor:
+        """Return the values of the classes that latent fields (size, n) are in, float32."""
+        values = self._law.values.float()
+        found = torch.full_like(latent, float(values[0]))
+        for cut, low, high in zip(
+            self._law.thresholds.T.float(), values[:-1], values[1:], strict=True
+        ):
+            found += (latent > cut) * (high - low)
+        return found
