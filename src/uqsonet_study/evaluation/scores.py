@@ -24,6 +24,7 @@ from uqsonet.metrics import (
     energy_score,
     expected_crps,
     marginal_w1,
+    mass_within,
     quantile_bins,
     rank_shares,
     relative_error,
@@ -174,11 +175,11 @@ def score_set(
         theirs = quantiles[s].double()
         ours = quantile_bins(ordered, len(theirs))
         scores["w1"] = marginal_w1(ours, theirs, ref.std[s, kept])
-        scores |= _within(ordered, theirs)
+        scores |= _named(mass_within(ordered, theirs, LEVELS))
     if ref is not None and ref.samples is not None:
         scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
         outcomes = ref.samples[s].double()
-        scores |= _within(ordered, outcomes)
+        scores |= _named(coverage(ordered, outcomes, LEVELS))
         more = (
             offset[kept]
             + posterior.coefficient_samples(EXPECTED_SAMPLES, generator)[0] @ basis[kept].T
@@ -189,9 +190,8 @@ def score_set(
     return scores
 
 
-def _within(ordered: Tensor, outcomes: Tensor) -> dict[str, float]:
-    """Return the share of the reference's outcomes (k, M) inside central bands, by level."""
-    shares = coverage(ordered, outcomes, LEVELS)
+def _named(shares: Sequence[float]) -> dict[str, float]:
+    """Return shares of the reference inside central bands under their names."""
     return {f"within_{100 * v:.0f}": p for v, p in zip(LEVELS, shares, strict=True)}
 
 
