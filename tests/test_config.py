@@ -375,10 +375,13 @@ def test_a_law_has_the_networks_of_the_method_it_belongs_to():
 
 def test_an_experiment_has_its_own_sets_and_samples():
     config = load_config(LAWS)
-    keys = ("sets", "reference_samples", "model_samples", "estimator")
-    for case, expected in (("mixture1d", (200, 4000, 4000)), ("darcy128", (24, 500, 1000))):
-        found = config.evaluation_of(case, "precise")
-        assert tuple(getattr(found, key) for key in keys) == (*expected, "monte_carlo")
+    whole = config.evaluations["precise"]
+    assert config.evaluation_of("mixture1d", "precise") == whole
+    chosen, found = config.experiments["darcy128"], config.evaluation_of("darcy128", "precise")
+    for key in ("sets", "reference_samples", "model_samples"):
+        own = getattr(chosen, key)["precise"]
+        assert getattr(found, key) == own < getattr(whole, key)
+    assert found.estimator == "monte_carlo"
     assert config.evaluation_of("darcy128", "validation").estimator == "none"
     assert config.has_reference("darcy128")
 
@@ -414,7 +417,11 @@ ONE_D = "recipes.tuned.mixture1d"
         ("experiments.mixture1d.noise_std", [0.0, 0.1], "have several cases, one is shown"),
         ("experiments.student1d.problem", "mixture1d", "tables.any-law: a problem has one panel"),
         ("figures.any-law-mixture.count", 3, "[3] not among experiments.mixture1d.sensors.counts"),
-        ("figures.any-law-mixture.methods", ["flow"], "['flow'] not among experiments.mixture1d."),
+        (
+            "figures.any-law-mixture.methods",
+            ["bounded"],
+            "['bounded'] not among experiments.mixture1d.",
+        ),
     ],
 )
 def test_what_is_wrong_about_laws_is_refused_by_key(path, value, message):

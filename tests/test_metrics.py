@@ -17,6 +17,7 @@ from uqsonet.metrics import (
     energy_score,
     expected_crps,
     marginal_w1,
+    mass_within,
     quantile_bins,
     rank_shares,
     relative_error,
@@ -276,3 +277,24 @@ def test_w1_of_bins_equals_scipys_distance_of_samples():
         torch.ones(1).double(),
     )
     assert found == pytest.approx(wasserstein_distance(a, b), rel=0.01)
+
+
+@pytest.mark.parametrize(("bins", "error"), [(50, 6e-3), (200, 2e-3)])
+def test_mass_of_a_normal_law_in_the_bands_of_another(bins, error):
+    z = torch.from_numpy(norm.ppf((np.arange(20_000) + 0.5) / 20_000)).expand(2, -1)
+    theirs, levels = quantile_bins(z, bins), (0.5, 0.9, 0.95)
+    assert mass_within(z, theirs, levels) == pytest.approx(levels, abs=error)
+    wide = [2 * norm.cdf(2 * norm.ppf((1 + level) / 2)) - 1 for level in levels]
+    assert mass_within(2 * z, theirs, levels) == pytest.approx(wide, abs=2 * error)
+    beside = norm.cdf(1 + norm.ppf(0.75)) - norm.cdf(1 - norm.ppf(0.75))
+    assert mass_within(z + 1, theirs, (0.5,)) == pytest.approx([beside], abs=error)
+    assert mass_within(z + 99, theirs, levels) == [0, 0, 0]
+    assert mass_within(99 * z, theirs, levels) == [1, 1, 1]
+
+
+def test_mass_is_counted_where_samples_differ():
+    z = torch.from_numpy(norm.ppf((np.arange(1000) + 0.5) / 1000))
+    ordered = torch.stack([z, torch.zeros_like(z)])
+    assert mass_within(ordered, quantile_bins(ordered, 100), (0.9,)) == pytest.approx(
+        [0.9], abs=2e-3
+    )

@@ -130,6 +130,19 @@ def test_words_versions_and_writing_plan_nothing(
     assert copy.changed(module, edit) == set()
 
 
+def test_what_is_imported_for_types_alone_plans_nothing(copy: Copy) -> None:
+    """Laws know models by type alone, and an edit of a model is no edit of a law."""
+    base = "uqsonet.laws.base"
+    text = copy.path(base).read_text()
+    assert "if TYPE_CHECKING:" in text and "karhunen_loeve" in text
+    model, before = copy.path(MODEL_OF["karhunen_loeve"]), Sources(copy.root).digest([base])
+    kept = model.read_text()
+    model.write_text(added(kept))
+    after = Sources(copy.root).digest([base])
+    model.write_text(kept)
+    assert after == before
+
+
 def test_weights_and_cards_of_the_package_plan_nothing(copy: Copy) -> None:
     for path in copy.root.glob("uqsonet/weights/*.safetensors"):
         path.write_bytes(b"of another day")

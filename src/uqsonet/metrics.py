@@ -199,7 +199,45 @@ def coverage(
     or, by rounding, nothing.
     """
     free = _free(ordered)
-    ordered, truth = ordered[free], truth[..., free]
+    truth = truth[..., free]
+    bands = [_band(ordered[free], level) for level in levels]
+    return [float(((truth >= a) & (truth <= b)).double().mean()) for a, b in bands]
+
+
+def mass_within(
+    ordered: Float[Tensor, "M n"], bins: Float[Tensor, "bins M"], levels: Sequence[float]
+) -> list[float]:
+    """Return the mass of another law inside central bands, averaged over points, by level.
+
+    That is `coverage` expected under that law, free of the chance of single outcomes.
+
+    Parameters
+    ----------
+    ordered : Tensor, shape (M, n)
+        `ascending` samples, whose bands are meant.
+    bins : Tensor, shape (bins, M)
+        `quantile_bins` of the other law. Between the middles of bins, and beyond the last ones,
+        its distribution function is interpolated linearly: a 95 % band of a normal law holds
+        0.03 points too little with 200 bins, and half a point with 50.
+    levels : sequence of float
+    """
+    free = _free(ordered)
+    theirs = bins.double().T[free].contiguous()
+    count = theirs.shape[1]
+
+    def level_of(value: Tensor) -> Tensor:
+        value = value.double()[:, None]
+        right = torch.searchsorted(theirs, value).clamp(1, count - 1)
+        low, high = theirs.gather(1, right - 1), theirs.gather(1, right)
+        share = (value - low) / (high - low).clamp_min(1e-300)
+        return ((right - 0.5 + share.clamp(-0.5, 1.5)) / count)[:, 0].clamp(0, 1)
+
+    bands = [_band(ordered[free], level) for level in levels]
+    return [float((level_of(b) - level_of(a)).mean()) for a, b in bands]
+
+
+def _band(ordered: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    """Return the ends (M,) of a central band, interpolated between `ascending` samples."""
     last = ordered.shape[1] - 1
 
     def quantile(level: float) -> Tensor:
@@ -207,8 +245,7 @@ def coverage(
         low = int(place)
         return torch.lerp(ordered[:, low], ordered[:, min(low + 1, last)], place - low)
 
-    bands = [(quantile((1 - level) / 2), quantile((1 + level) / 2)) for level in levels]
-    return [float(((truth >= a) & (truth <= b)).double().mean()) for a, b in bands]
+    return quantile((1 - level) / 2), quantile((1 + level) / 2)
 
 
 def energy_score(

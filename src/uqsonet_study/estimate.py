@@ -199,7 +199,6 @@ LAW_SECONDS = {
     "thresholded": 30.0,
     "bounded": 10.0,
     "analogue": 30.0,
-    "flow": 300.0,
     "auto": 300.0,
 }
 """One law of one operator, fitted to 10,000 inputs: roughly, as it is not timed in small."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
-from uqsonet.laws import equip
+from uqsonet.laws.choice import equip
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.models.weights import read_model
 from uqsonet.seeds import seed_sequence
 from uqsonet.storage.files import file_digest, write_text
@@ -74,6 +75,8 @@ def fit_law(job: LawJob, weights: Path, log: Path) -> None:
     kept = data.fields.training_grid()[1]
     held = Functions(data.fields, "training", validation.kappa, validation.u[:, kept])
     model, meta, _ = read_model(job.weights, job.trial)
+    if not isinstance(model, KarhunenLoeveModel):
+        raise DataError(f"{job.weights}: laws are for the architecture karhunen_loeve")
     if model.fields != data.fields:
         raise DataError(f"{job.weights}: not an operator of {job.functions}")
     node = seed_sequence(job.seed, data.fields.name, "law", job.trial)

@@ -18,7 +18,7 @@ class EnsembleConfig(Section):
     )
 
 
-Law = Literal["gaussian", "mixture", "thresholded", "bounded", "analogue", "flow", "auto"]
+Law = Literal["auto", "gaussian", "mixture", "thresholded", "bounded", "analogue"]
 
 
 class LawConfig(Section):

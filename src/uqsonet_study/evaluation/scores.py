@@ -24,6 +24,7 @@ from uqsonet.metrics import (
     energy_score,
     expected_crps,
     marginal_w1,
+    mass_within,
     quantile_bins,
     rank_shares,
     relative_error,
@@ -35,7 +36,7 @@ from uqsonet.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.config import EvaluationConfig
 
 BAND_SAMPLES = 1000
-"""Samples behind CRPS and coverage, on the training grid."""
+"""Samples behind CRPS and coverage, on the training grid; all of them where W1 needs many."""
 
 EXPECTED_SAMPLES = 4000
 """Samples behind the expected CRPS: their own error should be below 0.1 % of it."""
@@ -149,7 +150,9 @@ def score_set(
         return _errors((posterior.mean()[0], None), targets, s)
     predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
     grid, kept = targets.fields.training_grid()
-    drawn = posterior.coefficient_samples(min(config.model_samples, BAND_SAMPLES), generator)[0]
+    quantiles = None if ref is None else ref.quantiles
+    size = config.model_samples if quantiles is not None else BAND_SAMPLES
+    drawn = posterior.coefficient_samples(min(config.model_samples, size), generator)[0]
     samples = offset[kept] + drawn @ basis[kept].T
     truth, ordered = targets.truth[s, kept], ascending(samples)
     scores = {
@@ -168,17 +171,15 @@ def score_set(
             )
         )
     scores |= _against_truth(samples, ordered, truth, grid)
-    if ref is not None and ref.quantiles is not None:
-        more = posterior.coefficient_samples(config.model_samples, generator)[0]
-        ours = ascending(offset[kept] + more @ basis[kept].T)
-        theirs = ref.quantiles[s].double()
-        ours_binned = quantile_bins(ours, len(theirs))
-        scores["w1"] = marginal_w1(ours_binned, theirs, ref.std[s, kept])
-        scores |= _within(ours, theirs)
+    if ref is not None and quantiles is not None:
+        theirs = quantiles[s].double()
+        ours = quantile_bins(ordered, len(theirs))
+        scores["w1"] = marginal_w1(ours, theirs, ref.std[s, kept])
+        scores |= _named(mass_within(ordered, theirs, LEVELS))
     if ref is not None and ref.samples is not None:
         scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
         outcomes = ref.samples[s].double()
-        scores |= _within(ordered, outcomes)
+        scores |= _named(coverage(ordered, outcomes, LEVELS))
         more = (
             offset[kept]
             + posterior.coefficient_samples(EXPECTED_SAMPLES, generator)[0] @ basis[kept].T
@@ -189,9 +190,8 @@ def score_set(
     return scores
 
 
-def _within(ordered: Tensor, outcomes: Tensor) -> dict[str, float]:
-    """Return the share of the reference's outcomes (k, M) inside central bands, by level."""
-    shares = coverage(ordered, outcomes, LEVELS)
+def _named(shares: Sequence[float]) -> dict[str, float]:
+    """Return shares of the reference inside central bands under their names."""
     return {f"within_{100 * v:.0f}": p for v, p in zip(LEVELS, shares, strict=True)}
 
 

@@ -252,7 +252,8 @@ class Files(Specs):
         }
 
         def job(name: str, scored: list[Parameters], weights: list[str]) -> Job:
-            models = [self.model(case, s["method"]) for s in scored if s["method"] != UNTRAINED]
+            trained = [s["method"] for s in scored if s["method"] != UNTRAINED]
+            models = [module for method in trained for module in self.modules(case, method)]
             code = self.code("evaluate", problem, models)
             files = inputs | {"weights": weights}
             return Job("evaluate", name, shared | {"models": scored}, code, files)

@@ -1,7 +1,7 @@
 """Digests of the sources behind a result: what an edit changes, and what it does not.
 
 A digest covers a module and all that it imports from this project, as far as numbers depend on it.
-Comments, docstrings and layout do not count, nor do messages (what is raised or logged) and
+Comments, docstrings, types and layout do not count, nor do messages (what is raised or logged) and
 modules that no number comes from.
 """
 
@@ -92,7 +92,7 @@ class Sources:
         path = self._path(module)
         if path is None:
             raise ModuleNotFoundError(f"no such module: {module}")
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = _Untyped().visit(ast.parse(path.read_text(encoding="utf-8")))
         imports: list[tuple[str, str]] = []
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
@@ -159,6 +159,13 @@ def _models(tree: ast.Module) -> tuple[tuple[str, str], ...]:
                 architecture = getattr(call.args[0], "value", None)
                 found.append((str(values.get("method")), str(architecture)))
     return tuple(found)
+
+
+class _Untyped(ast.NodeTransformer):
+    """Leaves out what is imported for the type checker alone."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
 
 
 class _Bare(ast.NodeTransformer):

@@ -30,6 +30,9 @@ RUN_BY = {
 }
 """Rule -> the modules that its numbers come from, with all that they import."""
 
+LAWS = "uqsonet.laws.choice"
+"""It imports all laws of the input."""
+
 OF_A_PROBLEM = ("simulate", "sensors", "reference")
 """Rules whose jobs run the code of a problem. All others take what they need from their inputs."""
 
@@ -68,6 +71,13 @@ class Specs:
         """Return the module that defines the model of a method."""
         architecture = self.config.method_of(case, method).network.architecture
         return model_module(self.base(case, method), architecture)
+
+    def modules(self, case: str, method: str) -> list[str]:
+        """Return the modules that a method's answers come from: its model, and laws of the input.
+
+        Which law a file has is read from it, so no import names the module.
+        """
+        return [self.model(case, method), *([LAWS] if self.is_law(case, method) else [])]
 
     def _find_settings(self, case: str, method: str) -> Parameters:
         return self.config.method_of(case, method).model_dump(mode="json")

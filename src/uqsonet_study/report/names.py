@@ -16,7 +16,6 @@ METHODS = {
     "thresholded": "Thresholded",
     "bounded": "Bounded",
     "analogue": "Analogue",
-    "flow": "Flow",
     "auto": "Auto",
     FLOOR: "MC floor",
 }

@@ -132,7 +132,7 @@ def _law(panel: Panel, law: str, weights: Path, size: int) -> Row:
     generator = torch_generator(0, panel.fields.name, "figure", "law")
     found = posterior.mean(), posterior.std(), posterior.sample(size, generator=generator)
     mean, std, samples = (part[0].double().numpy() for part in found)
-    title = method_title(law) + ("" if chosen == law else f": {chosen}")
+    title = method_title(law) + ("" if chosen == law else f" ({chosen})")
     return Row(title, PREDICTION, mean, std, samples)
 
 

@@ -1,0 +1,100 @@
+"""The job that fits a law: from a stack of trials to one trial with its law."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from tests.conftest import DataFiles
+from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, TrainingConfig
+from uqsonet.data import load_functions
+from uqsonet.errors import ConfigError, DataError
+from uqsonet.fields import Domain
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.models.weights import load, read_model
+from uqsonet.storage.weights import read_weights
+from uqsonet_study.config import JobsConfig
+from uqsonet_study.laws import LawJob, fit_law
+from uqsonet_study.training import TrainingJob, train
+
+
+@pytest.fixture(scope="module")
+def stack(toy_files: DataFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two trials trained together."""
+    folder = tmp_path_factory.mktemp("stack")
+    method = MethodConfig(
+        network=KarhunenLoeveNetwork(input_modes=2, output_modes=2, branch=[8]),
+        training=TrainingConfig(iterations=20, batch_size=50, validate_every=20),
+    )
+    job = TrainingJob(
+        *("uqsonet", "toy_linear", method, toy_files.noise_std, [0, 1], 200, toy_files.seed),
+        *(toy_files.functions, toy_files.sensors, toy_files.validation),
+    )
+    paths = [folder / name for name in ("w.safetensors", "log.csv", "state.safetensors")]
+    train(job, JobsConfig(), *paths, bar=False)
+    return paths[0]
+
+
+def fitted(
+    files: DataFiles, stack: Path, folder: Path, law: str, trial: int = 1
+) -> tuple[Path, pd.DataFrame]:
+    job = LawJob(
+        *(law, trial, files.noise_std, 200, files.seed),
+        *(files.functions, files.sensors, stack, "code"),
+    )
+    folder.mkdir(exist_ok=True)
+    fit_law(job, folder / "law.safetensors", folder / "law.csv")
+    return folder / "law.safetensors", pd.read_csv(folder / "law.csv")
+
+
+def test_a_law_leaves_the_operator_as_it_was_trained(
+    toy_files: DataFiles, stack: Path, tmp_path: Path
+) -> None:
+    path, log = fitted(toy_files, stack, tmp_path, "mixture")
+    assert list(log["law"]) == ["mixture"] and set(log["trial"]) == {1}
+    assert {"crps_1", "crps_2", "crps_4", "seconds", "chosen"} <= set(log.columns)
+    model, meta, _ = read_model(path)
+    before = load(stack, 1)
+    for name, value in before.state_dict().items():
+        assert torch.equal(model.state_dict()[name], value), name
+    assert meta["trials"] == [1] and meta["config"]["network"]["law"] == "mixture"
+    assert meta["law"]["asked"] == "mixture" and meta["law"]["code"] == "code"
+    assert isinstance(model, KarhunenLoeveModel) and model.law is not None
+    assert any(name.startswith("law/") for name in read_weights(path)[0])
+
+
+def test_a_chosen_law_is_named_in_the_file_and_bytes_repeat(
+    toy_files: DataFiles, stack: Path, tmp_path: Path
+) -> None:
+    path, log = fitted(toy_files, stack, tmp_path / "one", "auto")
+    assert log["chosen"].tolist().count(True) == 1 and "gaussian" in set(log["law"])
+    _, meta, _ = read_model(path)
+    assert meta["law"]["asked"] == "auto"
+    assert meta["config"]["network"]["law"] == log.loc[log["chosen"], "law"].iloc[0]
+    again, _ = fitted(toy_files, stack, tmp_path / "two", "auto")
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_the_gaussian_law_answers_as_the_operator_does(
+    toy_files: DataFiles, stack: Path, tmp_path: Path
+) -> None:
+    path, _ = fitted(toy_files, stack, tmp_path, "gaussian", trial=0)
+    functions = load_functions(toy_files.functions, "test")
+    grid: Domain = functions.fields.input.grid
+    places, values = grid.points()[[3, 20]], functions.kappa[0, [3, 20]]
+    answers = (load(p, 0).condition(places, values, noise_std=0.1) for p in (path, stack))
+    means, stds = zip(*((a.mean(), a.std()) for a in answers), strict=True)
+    assert torch.equal(*means) and torch.equal(*stds)
+
+
+def test_what_does_not_fit_together_is_refused(
+    toy_files: DataFiles, diffusion_files: DataFiles, stack: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=r"has trials \[0, 1\], asked for 2"):
+        fitted(toy_files, stack, tmp_path, "auto", trial=2)
+    with pytest.raises(DataError, match="not an operator of"):
+        fitted(diffusion_files, stack, tmp_path, "auto")
+    with pytest.raises(ConfigError, match="thresholded"):
+        fitted(toy_files, stack, tmp_path, "thresholded")
+    assert not list(tmp_path.iterdir())
