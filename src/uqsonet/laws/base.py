@@ -54,7 +54,10 @@ class InputPosterior(ABC):
 
 
 class InputLaw(ABC):
-    """A law of the transformed input, fitted to training inputs."""
+    """A law of the transformed input, fitted to training inputs.
+
+    Laws are worked out on the CPU in double precision, wherever the networks of the model are.
+    """
 
     name: ClassVar[str]
 

@@ -86,7 +86,7 @@ class BoundedLaw(InputLaw):
 
     def holds(self, bases: KarhunenLoeveBases, a: Tensor) -> Tensor:
         """Return whether fields of coefficients (..., r) are within the bounds everywhere."""
-        field = bases.input_mean.float() + a.float() @ bases.input_factor.T
+        field = bases.input_mean.float().cpu() + a.float() @ bases.input_factor.cpu().T
         return (field.amin(-1) >= self.lower) & (field.amax(-1) <= self.upper)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -111,7 +111,7 @@ class BoundedPosterior(InputPosterior):
     def __init__(
         self, law: BoundedLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
     ) -> None:
-        rows, residual = bases.at_sensors(o)
+        rows, residual = (seen.cpu() for seen in bases.at_sensors(o))
         least = LEAST_LEVEL * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
         level = (noise_std.square() + bases.input_remainder**2 + least**2).sqrt()
         self._law, self._bases = law, bases
@@ -138,10 +138,10 @@ class BoundedPosterior(InputPosterior):
 
     def _by_chains(self, s: int, size: int, generator: torch.Generator) -> Tensor:
         law, given = self._law, self._given
-        factor = self._bases.input_factor.double()
+        factor = self._bases.input_factor.double().cpu()
         spread = _root(given.directions[s], given.std_reduction[s])
         rows = factor @ law.root @ spread
-        mean = self._bases.input_mean + factor @ (law.mean + given.mean[s] @ law.root)
+        mean = self._bases.input_mean.cpu() + factor @ (law.mean + given.mean[s] @ law.root)
         nugget = 1e-10 * rows.square().sum(1).amax() * torch.eye(len(rows), dtype=rows.dtype)
         low, high = (b.double().expand(len(rows)) for b in (law.lower, law.upper))
         fields = truncated_samples(mean, rows @ rows.T + nugget, low, high, size, generator)

@@ -205,7 +205,8 @@ class MixtureLaw(InputLaw):
         self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
     ) -> InputPosterior:
         """Return the mixture given sensors: each cluster and scale in closed form."""
-        return MixturePosterior(self, *bases.at_sensors(observations), observations.mask, noise_std)
+        rows, residual = (seen.cpu() for seen in bases.at_sensors(observations))
+        return MixturePosterior(self, rows, residual, observations.mask, noise_std)
 
 
 def _fitted(

@@ -170,7 +170,7 @@ class KarhunenLoeveBases(nn.Module):
         factor = self.input_factor
         squares = factor.double().square().sum(0).clamp_min(1e-300)
         to = (factor / squares).float().nan_to_num(posinf=0.0, neginf=0.0)
-        return fields.float() @ to - (self.input_mean @ to.double()).float()
+        return fields.float().to(to.device) @ to - (self.input_mean @ to.double()).float()
 
     def at_sensors(self, observations: Observations) -> tuple[Tensor, Tensor]:
         """Return what sensors see of the coefficients, float64.
@@ -269,10 +269,11 @@ class KarhunenLoeveModel(OperatorModel):
         """
         given, observations, single = self._given(locations, values, mask, noise_std)
         root = self._residual_root(given, len(observations.values))
+        device = self.bases.linear_weight.device
 
         @torch.no_grad()
         def draw(size: int, generator: torch.Generator) -> Tensor:
-            c = self.branch(given.sample(size, generator)).double()
+            c = self.branch(given.sample(size, generator).to(device)).double()
             if root is None:
                 return c
             picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
@@ -284,7 +285,7 @@ class KarhunenLoeveModel(OperatorModel):
             # ones, so that only the perceptron's part keeps the error of sampling.
             found = self._straight_moments(given)
             if self.network is not None or found is None:
-                a = given.sample(size, generator)
+                a = given.sample(size, generator).to(device)
                 straight = self._straight(a)
                 added = 0.0 if self.network is None else self.network(a)
                 sampled = moments_of(straight + added)
@@ -354,7 +355,9 @@ class KarhunenLoeveModel(OperatorModel):
         if not self.fields.random_operator:
             return None
         covariance, slopes = self._residual_law()
-        return covariance_root(covariance + torch.tensordot(given.mean, slopes, dims=1))
+        return covariance_root(
+            covariance + torch.tensordot(given.mean.to(slopes.device), slopes, dims=1)
+        )
 
     def _residual_law(self) -> tuple[Tensor, Tensor]:
         """Return C_0 (p, p) and slopes (r, p, p) without what the trained branch explains.

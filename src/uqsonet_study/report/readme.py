@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -256,24 +257,33 @@ def own_data_table(path: Path) -> pd.DataFrame:
     return rows
 
 
-def law_table(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return scores of laws of the input as text: means, and medians in brackets."""
-    rows = []
+PARTS = ("err_mean", "err_std", "w1")
+LAWS = ("cokriging", "gaussian", "mixture", "analogue", "auto")
+
+
+def law_tables(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return errors of all laws beside the floor, and medians, CRPS and coverage of `auto`."""
+    errors, details = [], []
     for (problem, m), group in scores.groupby(["problem", "sensors"], sort=False):
-        for row in group.to_dict("records"):
-            cells = {"problem": problem, "m": m, "law": f"`{row['law']}`"}
-            for part, column in {"mean": "err_mean", "std": "err_std", "W1": "w1"}.items():
-                middle = row[f"median_{part.lower()}"]
-                cells[part] = f"{row[column]:.1f} ({middle:.1f})"
-            cells["CRPS"] = f"{row['crps']:.4f}"
-            shares = [row[f"cover_{level}"] for level in (50, 90, 95)]
-            cells["50 / 90 / 95"] = " / ".join(f"{share:.0f}" for share in shares)
-            rows.append(cells)
-        floor = group.iloc[0]
-        cells = {"problem": problem, "m": m, "law": "floor", "CRPS": "", "50 / 90 / 95": ""}
-        parts = {"mean": "floor_mean", "std": "floor_std", "W1": "floor_w1"}
-        rows.append(cells | {part: f"{floor[column]:.1f}" for part, column in parts.items()})
-    return pd.DataFrame(rows)
+        laws = group.set_index("law").to_dict("index")
+        first = group.iloc[0].to_dict()
+        case = {"problem": f"`{problem}`", "m": m}
+        cells = {law: _joined(laws.get(law, {}), PARTS) for law in LAWS}
+        errors.append(case | cells | {"floor": _joined(first, [f"floor_{p}" for p in SHORT])})
+        row = case | {"medians": _joined(laws["auto"], [f"median_{p}" for p in SHORT])}
+        for law in ("sensor_free", "cokriging", "gaussian", "auto"):
+            row[f"CRPS: {law}"] = f"{laws[law]['crps']:.4g}"
+        for law in ("gaussian", "auto"):
+            row[f"bands: {law}"] = _joined(laws[law], [f"cover_{p}" for p in (50, 90, 95)])
+        details.append(row)
+    return {"laws": pd.DataFrame(errors), "law-details": pd.DataFrame(details)}
+
+
+SHORT = ("mean", "std", "w1")
+
+
+def _joined(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    return " / ".join(f"{row[name]:.1f}" for name in names) if row else "-"
 
 
 def published_tables(folder: Path) -> dict[str, dict[str, str]]:
@@ -300,7 +310,10 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         "docs/model.md": {
             "ablation": markdown(ablation_table(pd.read_csv(folder / "tables/ablation.csv"))),
             "parts": markdown(part_table(pd.read_csv(folder / "tables/parts.csv"))),
-            "laws": markdown(law_table(pd.read_csv(folder / "any_law/scores.csv"))),
+            **{
+                name: markdown(table)
+                for name, table in law_tables(pd.read_csv(folder / "any_law/scores.csv")).items()
+            },
         },
         "docs/performance.md": {
             "stages": markdown(stage_table(benchmarks, run)),
