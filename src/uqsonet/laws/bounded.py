@@ -16,7 +16,7 @@ from torch import Tensor
 
 from uqsonet.fields import Observations
 from uqsonet.gaussian import condition, covariance_root
-from uqsonet.laws.base import LEAST_LEVEL, InputLaw, InputPosterior, InputSample
+from uqsonet.laws.base import InputLaw, InputPosterior, InputSample, least_noise
 from uqsonet.truncated_gaussian import truncated_samples
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ class BoundedPosterior(InputPosterior):
         self, law: BoundedLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
     ) -> None:
         rows, residual = bases.at_sensors(o)
-        least = LEAST_LEVEL * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
-        level = (noise_std.square() + bases.input_remainder**2 + least**2).sqrt()
+        level = noise_std.square() + bases.input_remainder**2 + least_noise(bases) ** 2
+        level = level.sqrt()
         self._law, self._bases = law, bases
         self._given = condition(rows @ law.root, residual - rows @ law.mean, level, o.mask)
 
