@@ -36,6 +36,10 @@ RANKS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 600)
 NUGGET = 1e-6
 """Variance added to latent values at sensors."""
 
+LEAST_WIDTH = 0.01
+"""Of a class between two others, in standard deviations of the latent field: a sensor may read it
+where no training input had it."""
+
 NODES = 24
 """Of the quadrature of the bivariate normal distribution."""
 
@@ -121,6 +125,8 @@ class ThresholdedLaw(InputLaw):
             below = pooled.expand_as(below)
         least = 0.5 / size
         thresholds = torch.special.ndtri(below.clamp(least, 1 - least)).contiguous()
+        for k in range(1, len(edges)):
+            thresholds[:, k] = thresholds[:, k].maximum(thresholds[:, k - 1] + LEAST_WIDTH)
         middle = int((pooled - 0.5).abs().argmin())
         side = (sample.fields <= edges[middle]).float()
         cut = thresholds[:, middle]
@@ -130,7 +136,7 @@ class ThresholdedLaw(InputLaw):
         halves = [_correlations(part, marks, cut) for part in side.tensor_split(2)]
         factors = [_factor(half, marks) for half in halves]
         chosen = min(
-            (rank for rank in RANKS if rank <= len(marks)),
+            (rank for rank in RANKS if rank <= max(len(marks), RANKS[0])),
             key=lambda rank: sum(
                 _misfit(factors[i], rank, marks, halves[1 - i], cut) for i in range(2)
             ),
@@ -217,6 +223,7 @@ class ThresholdedPosterior(InputPosterior):
         level = noise_std.clamp_min(0.01 * float(gap))
         off = ((values - law.values[which]) / level).abs().masked_fill(~o.mask, 0.0)
         self._off = torch.special.erfc(off / math.sqrt(2)).amin(-1) if off.shape[1] else None
+        self._counts = o.counts
         ends = torch.full_like(cuts[..., :1], torch.inf)
         walls = torch.cat([-ends, cuts, ends], -1)
         lower = walls.gather(-1, which[..., None])[..., 0]
@@ -230,7 +237,10 @@ class ThresholdedPosterior(InputPosterior):
     @property
     def tail(self) -> Tensor | None:
         """Probability of a value as far from the nearest class as the farthest of these is."""
-        return self._off
+        if self._off is None:
+            return None
+        # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
+        return -torch.expm1(self._counts * torch.log1p(-self._off.clamp_max(1 - 1e-15)))
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""
