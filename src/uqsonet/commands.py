@@ -72,6 +72,9 @@ def fit(
     run: RunDimension = None,
     periodic: Periodic = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    law: Annotated[
+        str, typer.Option(help="Of the inputs; auto: chosen by scores on held-out runs.")
+    ] = "auto",
 ) -> None:
     """Learn the operator of some runs. If stopped, the same command continues.
 
@@ -87,7 +90,7 @@ def fit(
         state = out.with_name(f"{out.name}.state")
         model = learn(
             runs, minutes, sensors=_counts(sensors), noise_std=noise_std, seed=seed,
-            device=device, state=state,
+            device=device, state=state, law=law,
         )  # fmt: skip
         model.save(out)
         shutil.rmtree(state, ignore_errors=True)

@@ -44,7 +44,7 @@ from uqsonet.held_out import (
     sensor_plan,
     split_runs,
 )
-from uqsonet.laws.choice import equip, refit
+from uqsonet.laws.choice import equip, refit, require_law
 from uqsonet.models.base import OperatorModel
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.modes import empirical_modes
@@ -215,6 +215,7 @@ def fit(
         number = isinstance(value, int | float | np.number)
         if not (number and math.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be finite and not negative, found {value!r}")
+    require_law(law)
     require_device(device)
     split = split_runs(len(runs), seed)
     chosen, tried = _choose_linear(runs, split, sensors, noise_std, seed)

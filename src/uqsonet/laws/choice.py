@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("uqsonet")
 
-SCORED_SETS, SCORED_POINTS, DRAWS = 200, 200, 512
+SCORED_SETS, SCORED_POINTS, DRAWS = 200, 200, 256
 """Held-out pairs at each number of sensors, points of the output, and draws behind a score."""
+
+LEAST_SETS, SENSORS = 40, 8000
+"""Held-out pairs at least; more only as long as they have no more sensors than these together."""
 
 FIELDS = 1000
 """Fields of a law whose range is looked at."""
@@ -52,6 +55,18 @@ OUTSIDE = 0.05
 
 ERRORS = 2.0
 """Standard errors by which a law may score worse than the best."""
+
+
+def require_law(law: str) -> None:
+    """Refuse a name that no law has.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such law.
+    """
+    if law not in ("auto", *NAMES):
+        raise ConfigError(f"law {law!r} is unknown; there are auto, {', '.join(NAMES)}")
 
 
 def equip(
@@ -93,8 +108,7 @@ def equip(
     ConfigError
         If there is no such law, or it does not fit these inputs.
     """
-    if law not in ("auto", *NAMES):
-        raise ConfigError(f"law {law!r} is unknown; there are auto, {', '.join(NAMES)}")
+    require_law(law)
     scorer = _Scorer(model, held, noise_std, layouts, seed)
     sample = input_sample(model, training)
     distance = distance_from_gaussian(sample.coefficients)
@@ -236,7 +250,9 @@ class _Scorer:
     ) -> None:
         self._model, self._seed = model, seed
         grid, kept = model.fields.training_grid()
-        sets = min(SCORED_SETS, held.size, *(len(indices) for indices in layouts.values()))
+        affordable = max(LEAST_SETS, SENSORS // max(layouts))
+        most = min(SCORED_SETS, affordable)
+        sets = min(most, held.size, *(len(indices) for indices in layouts.values()))
         u = held.u[:sets].double()
         u = u if u.shape[1] == grid.size else u[:, kept]
         order = numpy_generator(seed, "law", "points").permutation(grid.size)[:SCORED_POINTS]

@@ -33,6 +33,13 @@ LANDMARKS = 600
 RANKS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 600)
 """Ranks of the latent covariance that are tried."""
 
+POOLING = (0.0, 0.5, 0.9, 1.0)
+"""Weights of the mean over all pairs of points with the same lag that are tried: where a field is
+stationary, it removes most of the noise of estimation."""
+
+MOVES = 5
+"""Trajectories of the latent values at the sensors."""
+
 NUGGET = 1e-6
 """Variance added to latent values at sensors."""
 
@@ -132,17 +139,19 @@ class ThresholdedLaw(InputLaw):
         cut = thresholds[:, middle]
         if bool((cut == cut[0]).all()) and abs(float(cut[0])) < 3 / math.sqrt(size):
             cut = torch.zeros_like(cut)
-        marks = _landmarks(sample.bases.fields.input.grid.points(), LANDMARKS)
+        points = sample.bases.fields.input.grid.points()
+        marks = _landmarks(points, LANDMARKS)
         halves = [_correlations(part, marks, cut) for part in side.tensor_split(2)]
-        factors = [_factor(half, marks) for half in halves]
-        chosen = min(
-            (rank for rank in RANKS if rank <= max(len(marks), RANKS[0])),
-            key=lambda rank: sum(
-                _misfit(factors[i], rank, marks, halves[1 - i], cut) for i in range(2)
-            ),
-        )
-        whole = _factor((halves[0] + halves[1]) / 2, marks)
-        return cls(values, thresholds, _unit(whole[:, :chosen]).float())
+        lags = _lags(points, marks)
+        best = (math.inf, 0.0, RANKS[0])
+        for pooling in POOLING:
+            factors = [_factor(_pooled(half, lags, pooling), marks) for half in halves]
+            for rank in (rank for rank in RANKS if rank <= factors[0].shape[1]):
+                misfit = sum(_misfit(factors[i], rank, marks, halves[1 - i]) for i in range(2))
+                best = min(best, (misfit, pooling, rank))
+        _, pooling, rank = best
+        whole = _factor(_pooled((halves[0] + halves[1]) / 2, lags, pooling), marks)
+        return cls(values, thresholds, _unit(whole[:, :rank]).float())
 
     def tensors(self) -> dict[str, Tensor]:
         """Return values, thresholds and factor."""
@@ -194,11 +203,33 @@ def _factor(correlations: Tensor, marks: Tensor) -> Tensor:
     return correlations @ root
 
 
-def _misfit(factor: Tensor, rank: int, marks: Tensor, other: Tensor, cut: Tensor) -> float:
+def _lags(points: Tensor, marks: Tensor) -> Tensor:
+    """Return the number (n, L) of the lag between each point and each landmark."""
+    among = torch.cdist(points[marks], points)
+    spacing = among[among > 0].amin().clamp_min(1e-12)
+    steps = ((points[:, None] - points[marks]).abs() / spacing).round().long()  # (n, L, d)
+    number = torch.zeros(steps.shape[:2], dtype=torch.int64)
+    for axis in steps.unbind(-1):
+        number = number * (int(axis.amax()) + 1) + axis
+    return number.flatten().unique(return_inverse=True)[1].view_as(number)
+
+
+def _pooled(correlations: Tensor, lags: Tensor, pooling: float) -> Tensor:
+    """Return correlations (n, L), moved towards their mean over pairs of the same lag."""
+    if pooling == 0:
+        return correlations
+    flat = lags.flatten()
+    total = torch.zeros(int(flat.amax()) + 1, dtype=correlations.dtype)
+    count = total.clone().index_add_(0, flat, torch.ones_like(flat, dtype=total.dtype))
+    total.index_add_(0, flat, correlations.flatten())
+    return torch.lerp(correlations, (total / count)[lags], pooling)
+
+
+def _misfit(factor: Tensor, rank: int, marks: Tensor, other: Tensor) -> float:
     """Return how far a latent covariance of some rank is from one of other inputs."""
     rows = _unit(factor[:, :rank])
     found = (rows @ rows[marks].T).clamp(-1, 1)
-    # Errors of estimates of a correlation grow with the distance of its sine from one.
+    # The error of an estimated correlation is that of its arc sine times the root of 1 - rho^2.
     return float((found.asin() - other.clamp(-1, 1).asin()).square().mean())
 
 
@@ -250,7 +281,7 @@ class ThresholdedPosterior(InputPosterior):
         if self._rows.shape[1]:
             zero = torch.zeros_like(self._lower)
             bounds = self._lower, self._upper
-            latent = truncated_samples(zero, self._covariance, *bounds, size, generator)
+            latent = truncated_samples(zero, self._covariance, *bounds, size, generator, MOVES)
             shape = (batch, size, self._rows.shape[1])
             nugget = torch.randn(shape, generator=generator, dtype=torch.float64) * NUGGET**0.5
             off = latent - z @ self._rows.transpose(1, 2) - nugget

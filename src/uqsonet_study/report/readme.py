@@ -256,6 +256,26 @@ def own_data_table(path: Path) -> pd.DataFrame:
     return rows
 
 
+def law_table(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return scores of laws of the input as text: means, and medians in brackets."""
+    rows = []
+    for (problem, m), group in scores.groupby(["problem", "sensors"], sort=False):
+        for row in group.to_dict("records"):
+            cells = {"problem": problem, "m": m, "law": f"`{row['law']}`"}
+            for part, column in {"mean": "err_mean", "std": "err_std", "W1": "w1"}.items():
+                middle = row[f"median_{part.lower()}"]
+                cells[part] = f"{row[column]:.1f} ({middle:.1f})"
+            cells["CRPS"] = f"{row['crps']:.4f}"
+            shares = [row[f"cover_{level}"] for level in (50, 90, 95)]
+            cells["50 / 90 / 95"] = " / ".join(f"{share:.0f}" for share in shares)
+            rows.append(cells)
+        floor = group.iloc[0]
+        cells = {"problem": problem, "m": m, "law": "floor", "CRPS": "", "50 / 90 / 95": ""}
+        parts = {"mean": "floor_mean", "std": "floor_std", "W1": "floor_w1"}
+        rows.append(cells | {part: f"{floor[column]:.1f}" for part, column in parts.items()})
+    return pd.DataFrame(rows)
+
+
 def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     """Return document -> marker -> table for all that is made by the program."""
     first = pd.read_csv(folder / "summary/diffusion1d.csv")
@@ -280,6 +300,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         "docs/model.md": {
             "ablation": markdown(ablation_table(pd.read_csv(folder / "tables/ablation.csv"))),
             "parts": markdown(part_table(pd.read_csv(folder / "tables/parts.csv"))),
+            "laws": markdown(law_table(pd.read_csv(folder / "any_law/scores.csv"))),
         },
         "docs/performance.md": {
             "stages": markdown(stage_table(benchmarks, run)),
