@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STEPS, DRAWS = 80, 8192
 """Steps of expectation maximisation, and draws within the bounds for each of them."""
 
-LEAST_SHARE = 0.002
+LEAST_SHARE = 0.02
 """Share of draws within the bounds below which the law is given up."""
 
 TOUCHING = 0.05
