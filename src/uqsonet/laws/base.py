@@ -24,6 +24,7 @@ LEAST_LEVEL = 1e-6
 """Noise of a sensor, relative to the field's standard deviation, that laws reckon with at least:
 below it single precision of the data decides."""
 
+
 def least_noise(bases: KarhunenLoeveBases) -> float:
     """Return the noise of a sensor that laws reckon with at least, in the transformed field."""
     return LEAST_LEVEL * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
