@@ -91,18 +91,24 @@ def _law_text(card: Mapping[str, Any]) -> str:
     recipe = card.get("recipe", {})
     rows, law = {row["law"]: row for row in recipe.get("laws", [])}, recipe.get("law", "gaussian")
     if law == "gaussian" or law not in rows:
+        compared = len(rows) > 1 and rows.get(law, {}).get("chosen")
+        why = ", as no other law did better on held-out runs" if compared else ""
         return (
-            "The model takes them to be, as no other law did better on held-out runs: the shape of "
-            "its plain bands may be wrong. Conformal bands hold what they promise."
+            f"The model takes them to be{why}: the shape of its plain bands may be wrong. Conformal "
+            "bands hold what they promise."
         )
     text = f"The model takes the law '{law}'"
     if "gaussian" in rows:
         kinds = [k for k in rows[law] if k.startswith("crps_")]
         worse = [rows["gaussian"][k] / rows[law][k] - 1 for k in kinds]
-        text += (
-            f"; the CRPS of held-out runs would be {100 * sum(worse) / len(worse):.1f} % higher "
-            "with a Gaussian one"
-        )
+        gain = 100 * sum(worse) / len(worse)
+        if gain > 0:
+            text += f"; the CRPS of held-out runs would be {gain:.1f} % higher with a Gaussian one"
+        else:
+            text += (
+                f"; a Gaussian one has a CRPS that is {-gain:.1f} % lower, but "
+                f"{100 * rows['gaussian']['outside']:.0f} % of its fields leave the range of the runs"
+            )
     return text + "."
 
 

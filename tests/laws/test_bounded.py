@@ -96,9 +96,8 @@ def test_posterior_is_that_of_weighted_draws(
     assert np.abs((found.mean(0) - exact.mean(0)) / std).max() < 0.15
     assert np.abs(found.std(0) / std - 1).max() < 0.1
     for place in (0, 3, 7, 16, 23):
-        assert (
-            ks_2samp(found[:, place], exact[:, place]).statistic < 0.1
-        )  # a few hundred fields are different
+        # Some hundred fields of `exact` are different.
+        assert ks_2samp(found[:, place], exact[:, place]).statistic < 0.1
 
 
 def test_both_ways_of_sampling_agree(

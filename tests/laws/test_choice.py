@@ -119,7 +119,7 @@ def test_an_unknown_law_is_refused_before_anything_is_fitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kappa = gaussian_fields(np.random.default_rng(4), 80, kernel(0.3))
-    with pytest.raises(ConfigError, match="'no' is unknown.*auto, gaussian, mixture") as caught:
+    with pytest.raises(ConfigError, match=r"'no' is unknown.*auto, gaussian, mixture") as caught:
         chosen(kappa, "no", 4)
     for name in NAMES:
         assert name in str(caught.value)

@@ -8,6 +8,7 @@ whose samples the branch maps to the output.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -63,6 +64,32 @@ class InputLaw(ABC):
     """A law of the transformed input, fitted to training inputs."""
 
     name: ClassVar[str]
+
+    layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
+    """Axes and type of each of its `tensors`. Axes of the same letter have the same length: those
+    of a model's bases are n (points of the grid) and r (input modes)."""
+
+    @classmethod
+    def require_layout(cls, tensors: Mapping[str, Tensor], bases: KarhunenLoeveBases) -> None:
+        """Refuse tensors that no law of this kind has.
+
+        Raises
+        ------
+        ValueError
+            Naming the tensor, what was found and what is needed.
+        """
+        if tensors.keys() != cls.layout.keys():
+            found = ", ".join(tensors) or "none"
+            raise ValueError(f"it needs {', '.join(cls.layout)}; found {found}")
+        sizes = dict(zip("nr", bases.input_factor.shape, strict=True))
+        for name, (axes, dtype) in cls.layout.items():
+            shape, kind = tuple(tensors[name].shape), tensors[name].dtype
+            fits = len(axes) == len(shape) and 0 not in shape and kind == dtype
+            for axis, length in zip(axes, shape, strict=False):
+                fits = fits and sizes.setdefault(axis, length) == length
+            if not fits:
+                needed = ", ".join(f"{axis} = {sizes.get(axis, 'any')}" for axis in axes)
+                raise ValueError(f"{name} is {kind} {shape}; allowed is {dtype} ({needed})")
 
     @abstractmethod
     def condition(

@@ -9,7 +9,7 @@ times the difference between the moments of the data and those of draws within t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -48,6 +48,12 @@ class BoundedLaw(InputLaw):
     """
 
     name = "bounded"
+    layout: ClassVar = {
+        "lower": ("", torch.float64),
+        "upper": ("", torch.float64),
+        "mean": ("r", torch.float64),
+        "root": ("rr", torch.float64),
+    }
 
     def __init__(self, lower: Tensor, upper: Tensor, mean: Tensor, root: Tensor) -> None:
         self.lower, self.upper, self.mean, self.root = lower, upper, mean, root
@@ -96,6 +102,8 @@ class BoundedLaw(InputLaw):
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> BoundedLaw:
         """Return the law that `tensors` were taken of."""
+        if not bool(tensors["lower"] < tensors["upper"]):
+            raise ValueError("the lower bound must be below the upper one")
         return cls(**tensors)
 
     def condition(

@@ -17,7 +17,7 @@ import contextlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -155,6 +155,13 @@ class MixtureLaw(InputLaw):
     """A Gaussian mixture of clusters and scales (this module's text)."""
 
     name = "mixture"
+    layout: ClassVar = {
+        "log_weights": ("CJ", torch.float64),
+        "scales": ("J", torch.float64),
+        "means": ("Cr", torch.float64),
+        "roots": ("Crr", torch.float64),
+        "remainder": ("C", torch.float64),
+    }
 
     def __init__(self, clusters: Clusters, remainder: Tensor) -> None:
         self.clusters, self.remainder = clusters, remainder
@@ -198,6 +205,8 @@ class MixtureLaw(InputLaw):
     def of(cls, tensors: dict[str, Tensor]) -> MixtureLaw:
         """Return the law that `tensors` were taken of."""
         rest = dict(tensors)
+        if not bool((rest["scales"] > 0).all() & (rest["roots"].diagonal(0, 1, 2) > 0).all()):
+            raise ValueError("scales, and diagonals of roots, must be positive")
         remainder = rest.pop("remainder")
         return cls(Clusters(**rest), remainder)
 

@@ -11,7 +11,7 @@ latent values there are a Gaussian truncated to a box; given those, the rest is 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -104,6 +104,11 @@ class ThresholdedLaw(InputLaw):
     """
 
     name = "thresholded"
+    layout: ClassVar = {
+        "values": ("K", torch.float64),
+        "thresholds": ("nT", torch.float64),
+        "factor": ("nq", torch.float32),
+    }
 
     def __init__(self, values: Tensor, thresholds: Tensor, factor: Tensor) -> None:
         self.values, self.thresholds, self.factor = values, thresholds, factor
@@ -160,6 +165,11 @@ class ThresholdedLaw(InputLaw):
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> ThresholdedLaw:
         """Return the law that `tensors` were taken of."""
+        values, thresholds = tensors["values"], tensors["thresholds"]
+        if thresholds.shape[1] != len(values) - 1:
+            raise ValueError(f"{len(values)} values have {thresholds.shape[1]} thresholds")
+        if not bool((values.diff() > 0).all() & (thresholds.diff() > 0).all()):
+            raise ValueError("values and thresholds must rise")
         return cls(**tensors)
 
     def condition(
