@@ -91,18 +91,24 @@ def _law_text(card: Mapping[str, Any]) -> str:
     recipe = card.get("recipe", {})
     rows, law = {row["law"]: row for row in recipe.get("laws", [])}, recipe.get("law", "gaussian")
     if law == "gaussian" or law not in rows:
+        compared = len(rows) > 1 and rows.get(law, {}).get("chosen")
+        why = ", as no other law did better on held-out runs" if compared else ""
         return (
-            "The model takes them to be, as no other law did better on held-out runs: the shape of "
-            "its plain bands may be wrong. Conformal bands hold what they promise."
+            f"The model takes them to be{why}: the shape of its plain bands may be wrong. "
+            "Conformal bands hold what they promise."
         )
     text = f"The model takes the law '{law}'"
     if "gaussian" in rows:
         kinds = [k for k in rows[law] if k.startswith("crps_")]
         worse = [rows["gaussian"][k] / rows[law][k] - 1 for k in kinds]
-        text += (
-            f"; the CRPS of held-out runs would be {100 * sum(worse) / len(worse):.1f} % higher "
-            "with a Gaussian one"
-        )
+        gain = 100 * sum(worse) / len(worse)
+        if gain > 0:
+            text += f"; the CRPS of held-out runs would be {gain:.1f} % higher with a Gaussian one"
+        else:
+            text += (
+                f"; a Gaussian one has a CRPS that is {-gain:.1f} % lower, but "
+                f"{100 * rows['gaussian']['outside']:.0f} % of its fields leave the runs' range"
+            )
     return text + "."
 
 
@@ -110,8 +116,10 @@ def limits(emulator: Emulator, runs: Runs, card: Mapping[str, Any]) -> list[str]
     """Return in words what a fitted model cannot be asked."""
     description = runs.describe()
     found = ["It answers inside the boxes of its fields, for functions like those of its runs."]
+    flagged = False
     for one in description.fields:
         if one.side == "input" and one.distance > one.chance:
+            flagged = True
             found.append(
                 f"The coefficients of {one.name} are not Gaussian (Kolmogorov distance "
                 f"{one.distance:.3f}, chance {one.chance:.3f}). {_law_text(card)}"
@@ -121,6 +129,8 @@ def limits(emulator: Emulator, runs: Runs, card: Mapping[str, Any]) -> list[str]
                 f"{one.name} was interpolated to common points, with an error of "
                 f"{100 * one.interpolation_error:.2g} % of its standard deviation."
             )
+    if not flagged and card.get("recipe", {}).get("law", "gaussian") != "gaussian":
+        found.append(_law_text(card))
     rows = {(r["method"], r["field"], r["sensors"]): r for r in card.get("scores", [])}
     for (method, field, count), row in rows.items():
         free = rows.get(("sensor_free", field, count))

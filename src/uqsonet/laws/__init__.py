@@ -18,18 +18,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from uqsonet.laws.base import InputLaw
+    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
 
 NAMES = ("gaussian", "mixture", "thresholded", "bounded", "analogue")
 """From the simplest to the one that assumes least."""
 
 
-def law_of(name: str, tensors: dict[str, Tensor]) -> InputLaw:
-    """Return a law from what `InputLaw.tensors` gave.
+def law_of(name: str, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> InputLaw:
+    """Return a law from what `InputLaw.tensors` gave, for a model with these bases.
 
     Raises
     ------
-    TypeError, KeyError
-        If tensors are missing or unknown.
+    ValueError
+        If there is no such law, or tensors are missing, unknown, or do not fit.
     """
+    if name not in NAMES[1:]:
+        raise ValueError(f"law {name!r} has no tensors; there are {', '.join(NAMES[1:])}")
     # Deferred: a Gaussian law needs none of these modules.
-    return getattr(import_module(f"uqsonet.laws.{name}"), f"{name.title()}Law").of(tensors)
+    law = getattr(import_module(f"uqsonet.laws.{name}"), f"{name.title()}Law")
+    law.require_layout(tensors, bases)
+    return law.of(tensors)

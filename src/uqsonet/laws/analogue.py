@@ -9,7 +9,7 @@ parameters. It keeps the shape of real fields, and needs more inputs the more se
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -43,6 +43,11 @@ class AnalogueLaw(InputLaw):
     """
 
     name = "analogue"
+    layout: ClassVar = {
+        "fields": ("Nn", torch.float32),
+        "coefficients": ("Nr", torch.float32),
+        "share": ("", torch.float64),
+    }
 
     def __init__(self, fields: Tensor, coefficients: Tensor, share: float) -> None:
         self.fields, self.coefficients, self.share = fields, coefficients, share
@@ -61,7 +66,10 @@ class AnalogueLaw(InputLaw):
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> AnalogueLaw:
         """Return the law that `tensors` were taken of."""
-        return cls(tensors["fields"], tensors["coefficients"], float(tensors["share"]))
+        share = float(tensors["share"])
+        if not 0 < share <= 1:
+            raise ValueError(f"the share must be above 0 and at most 1, found {share}")
+        return cls(tensors["fields"], tensors["coefficients"], share)
 
     def condition(
         self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor

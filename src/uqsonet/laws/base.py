@@ -8,6 +8,7 @@ whose samples the branch maps to the output.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 LEAST_LEVEL = 1e-6
 """Noise of a sensor, relative to the field's standard deviation, that laws reckon with at least:
 below it single precision of the data decides."""
+
+
+def least_noise(bases: KarhunenLoeveBases) -> float:
+    """Return the noise of a sensor that laws reckon with at least, in the transformed field."""
+    return LEAST_LEVEL * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
+
 
 MEAN_DRAWS = 2048
 """Samples behind a mean of coefficients that has no closed form."""
@@ -60,6 +67,32 @@ class InputLaw(ABC):
     """
 
     name: ClassVar[str]
+
+    layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
+    """Axes and type of each of its `tensors`. Axes of the same letter have the same length: those
+    of a model's bases are n (points of the grid) and r (input modes)."""
+
+    @classmethod
+    def require_layout(cls, tensors: Mapping[str, Tensor], bases: KarhunenLoeveBases) -> None:
+        """Refuse tensors that no law of this kind has.
+
+        Raises
+        ------
+        ValueError
+            Naming the tensor, what was found and what is needed.
+        """
+        if tensors.keys() != cls.layout.keys():
+            found = ", ".join(tensors) or "none"
+            raise ValueError(f"it needs {', '.join(cls.layout)}; found {found}")
+        sizes = dict(zip("nr", bases.input_factor.shape, strict=True))
+        for name, (axes, dtype) in cls.layout.items():
+            shape, kind = tuple(tensors[name].shape), tensors[name].dtype
+            fits = len(axes) == len(shape) and 0 not in shape and kind == dtype
+            for axis, length in zip(axes, shape, strict=False):
+                fits = fits and sizes.setdefault(axis, length) == length
+            if not fits:
+                needed = ", ".join(f"{axis} = {sizes.get(axis, 'any')}" for axis in axes)
+                raise ValueError(f"{name} is {kind} {shape}; allowed is {dtype} ({needed})")
 
     @abstractmethod
     def condition(

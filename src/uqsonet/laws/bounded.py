@@ -9,14 +9,14 @@ times the difference between the moments of the data and those of draws within t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from uqsonet.fields import Observations
 from uqsonet.gaussian import condition, covariance_root
-from uqsonet.laws.base import LEAST_LEVEL, InputLaw, InputPosterior, InputSample
+from uqsonet.laws.base import InputLaw, InputPosterior, InputSample, least_noise
 from uqsonet.truncated_gaussian import truncated_samples
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STEPS, DRAWS = 80, 8192
 """Steps of expectation maximisation, and draws within the bounds for each of them."""
 
-LEAST_SHARE = 0.002
+LEAST_SHARE = 0.02
 """Share of draws within the bounds below which the law is given up."""
 
 TOUCHING = 0.05
@@ -48,6 +48,12 @@ class BoundedLaw(InputLaw):
     """
 
     name = "bounded"
+    layout: ClassVar = {
+        "lower": ("", torch.float64),
+        "upper": ("", torch.float64),
+        "mean": ("r", torch.float64),
+        "root": ("rr", torch.float64),
+    }
 
     def __init__(self, lower: Tensor, upper: Tensor, mean: Tensor, root: Tensor) -> None:
         self.lower, self.upper, self.mean, self.root = lower, upper, mean, root
@@ -96,6 +102,8 @@ class BoundedLaw(InputLaw):
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> BoundedLaw:
         """Return the law that `tensors` were taken of."""
+        if not bool(tensors["lower"] < tensors["upper"]):
+            raise ValueError("the lower bound must be below the upper one")
         return cls(**tensors)
 
     def condition(
@@ -112,8 +120,8 @@ class BoundedPosterior(InputPosterior):
         self, law: BoundedLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
     ) -> None:
         rows, residual = (seen.cpu() for seen in bases.at_sensors(o))
-        least = LEAST_LEVEL * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
-        level = (noise_std.square() + bases.input_remainder**2 + least**2).sqrt()
+        level = noise_std.square() + bases.input_remainder.cpu() ** 2 + least_noise(bases) ** 2
+        level = level.sqrt()
         self._law, self._bases = law, bases
         self._given = condition(rows @ law.root, residual - rows @ law.mean, level, o.mask)
 

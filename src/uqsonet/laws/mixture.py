@@ -17,14 +17,14 @@ import contextlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from uqsonet.fields import Observations
-from uqsonet.laws.base import LEAST_LEVEL, InputLaw, InputPosterior, InputSample
+from uqsonet.laws.base import InputLaw, InputPosterior, InputSample, least_noise
 
 if TYPE_CHECKING:
     from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
@@ -155,6 +155,13 @@ class MixtureLaw(InputLaw):
     """A Gaussian mixture of clusters and scales (this module's text)."""
 
     name = "mixture"
+    layout: ClassVar = {
+        "log_weights": ("CJ", torch.float64),
+        "scales": ("J", torch.float64),
+        "means": ("Cr", torch.float64),
+        "roots": ("Crr", torch.float64),
+        "remainder": ("C", torch.float64),
+    }
 
     def __init__(self, clusters: Clusters, remainder: Tensor) -> None:
         self.clusters, self.remainder = clusters, remainder
@@ -198,6 +205,8 @@ class MixtureLaw(InputLaw):
     def of(cls, tensors: dict[str, Tensor]) -> MixtureLaw:
         """Return the law that `tensors` were taken of."""
         rest = dict(tensors)
+        if not bool((rest["scales"] > 0).all() & (rest["roots"].diagonal(0, 1, 2) > 0).all()):
+            raise ValueError("scales, and diagonals of roots, must be positive")
         remainder = rest.pop("remainder")
         return cls(Clusters(**rest), remainder)
 
@@ -205,8 +214,9 @@ class MixtureLaw(InputLaw):
         self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
     ) -> InputPosterior:
         """Return the mixture given sensors: each cluster and scale in closed form."""
+        noise = (noise_std.square() + least_noise(bases) ** 2).sqrt()
         rows, residual = (seen.cpu() for seen in bases.at_sensors(observations))
-        return MixturePosterior(self, rows, residual, observations.mask, noise_std)
+        return MixturePosterior(self, rows, residual, observations.mask, noise)
 
 
 def _fitted(
@@ -240,6 +250,7 @@ class MixturePosterior(InputPosterior):
         Values less the field's mean.
     mask : Tensor of bool, shape (B, m)
     noise_std : Tensor, shape (B, m)
+        Positive.
     """
 
     def __init__(
@@ -247,14 +258,13 @@ class MixturePosterior(InputPosterior):
     ) -> None:
         self._law, c = law, law.clusters
         scales = c.scales
-        least = LEAST_LEVEL * float(rows.square().sum(-1).mean() if rows.numel() else 1.0) ** 0.5
         self._directions: list[Tensor] = []
         means, reductions, evidences, farther = [], [], [], []
         half = mask.sum(-1, keepdim=True).double() / 2
         for mean, root, remainder, weight in zip(
             c.means, c.roots, law.remainder, c.log_weights, strict=True
         ):
-            level = (noise_std.square() + remainder**2 + least**2).sqrt()
+            level = (noise_std.square() + remainder**2).sqrt()
             level = torch.where(mask, level, torch.ones_like(level))
             seen = (rows @ root) / level[..., None] * mask[..., None]
             left = torch.where(mask, (residual - rows @ mean) / level, torch.zeros_like(level))
@@ -268,7 +278,8 @@ class MixturePosterior(InputPosterior):
             count = mask.sum(-1, keepdim=True) * math.log(2 * math.pi)
             evidences.append(weight - (distance + size + count) / 2)
             if mask.shape[1]:
-                farther.append(weight.exp() * torch.special.gammaincc(half, distance / 2))
+                beyond = torch.special.gammaincc(half.clamp_min(0.5), distance / 2)
+                farther.append(weight.exp() * beyond)  # without sensors the distance is zero
             self._directions.append(v)
             means.append(scaled / total * along[:, None])
             reductions.append(1 - total.rsqrt())

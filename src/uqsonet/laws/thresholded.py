@@ -11,7 +11,7 @@ latent values there are a Gaussian truncated to a box; given those, the rest is 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -42,6 +42,10 @@ MOVES = 5
 
 NUGGET = 1e-6
 """Variance added to latent values at sensors."""
+
+LEAST_WIDTH = 0.01
+"""Of a class between two others, in standard deviations of the latent field: a sensor may read it
+where no training input had it."""
 
 NODES = 24
 """Of the quadrature of the bivariate normal distribution."""
@@ -100,6 +104,11 @@ class ThresholdedLaw(InputLaw):
     """
 
     name = "thresholded"
+    layout: ClassVar = {
+        "values": ("K", torch.float64),
+        "thresholds": ("nT", torch.float64),
+        "factor": ("nq", torch.float32),
+    }
 
     def __init__(self, values: Tensor, thresholds: Tensor, factor: Tensor) -> None:
         self.values, self.thresholds, self.factor = values, thresholds, factor
@@ -128,6 +137,8 @@ class ThresholdedLaw(InputLaw):
             below = pooled.expand_as(below)
         least = 0.5 / size
         thresholds = torch.special.ndtri(below.clamp(least, 1 - least)).contiguous()
+        for k in range(1, len(edges)):
+            thresholds[:, k] = thresholds[:, k].maximum(thresholds[:, k - 1] + LEAST_WIDTH)
         middle = int((pooled - 0.5).abs().argmin())
         side = (sample.fields <= edges[middle]).float()
         cut = thresholds[:, middle]
@@ -154,6 +165,11 @@ class ThresholdedLaw(InputLaw):
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> ThresholdedLaw:
         """Return the law that `tensors` were taken of."""
+        values, thresholds = tensors["values"], tensors["thresholds"]
+        if thresholds.shape[1] != len(values) - 1:
+            raise ValueError(f"{len(values)} values have {thresholds.shape[1]} thresholds")
+        if not bool((values.diff() > 0).all() & (thresholds.diff() > 0).all()):
+            raise ValueError("values and thresholds must rise")
         return cls(**tensors)
 
     def condition(
@@ -248,6 +264,7 @@ class ThresholdedPosterior(InputPosterior):
         level = noise_std.clamp_min(0.01 * float(gap))
         off = ((values - law.values[which]) / level).abs().masked_fill(~o.mask, 0.0)
         self._off = torch.special.erfc(off / math.sqrt(2)).amin(-1) if off.shape[1] else None
+        self._counts = o.counts
         ends = torch.full_like(cuts[..., :1], torch.inf)
         walls = torch.cat([-ends, cuts, ends], -1)
         lower = walls.gather(-1, which[..., None])[..., 0]
@@ -261,7 +278,10 @@ class ThresholdedPosterior(InputPosterior):
     @property
     def tail(self) -> Tensor | None:
         """Probability of a value as far from the nearest class as the farthest of these is."""
-        return self._off
+        if self._off is None:
+            return None
+        # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
+        return -torch.expm1(self._counts * torch.log1p(-self._off.clamp_max(1 - 1e-15)))
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""

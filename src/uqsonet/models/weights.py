@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 from torch import Tensor
@@ -120,9 +121,10 @@ def read_model(
     name = getattr(config.network, "law", "gaussian")
     if law or name != "gaussian":
         try:
-            model.use_law(law_of(name, law))
-        except (KeyError, TypeError, ImportError, AttributeError, ValueError) as error:
-            raise DataError(f"{path}: law {name!r} does not fit its tensors ({error!r})") from None
+            bases: Any = model.bases
+            model.use_law(law_of(name, law, bases))
+        except (AttributeError, ValueError) as error:
+            raise DataError(f"{path}: law {name!r} does not fit its tensors ({error})") from None
     return model.eval(), meta, others
 
 

@@ -1,0 +1,123 @@
+"""Small models whose operator is the identity, on inputs of laws that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import uqsonet
+from uqsonet import fitting
+from uqsonet.config import KarhunenLoeveNetwork
+from uqsonet.data import Functions
+from uqsonet.fields import Field, Grid
+from uqsonet.gaussian import covariance_root
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.operator_fields import OperatorFields
+
+SMALL = Grid((0.0,), (1.0,), (24,))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_cards() -> Iterator[None]:
+    """Leave the scores out of cards: these tests do not read them, and they take most of a fit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "score_rows", lambda *_, **__: [])
+        yield
+
+
+def points(grid: Grid = SMALL) -> np.ndarray:
+    return grid.points().numpy()[:, 0]
+
+
+def kernel(length: float, std: float = 1.0, grid: Grid = SMALL) -> np.ndarray:
+    """Return the squared exponential covariance (n, n) of a grid's points."""
+    x = points(grid)
+    return std**2 * np.exp(-(((x[:, None] - x) / length) ** 2))
+
+
+def gaussian_fields(
+    rng: np.random.Generator, size: int, covariance: np.ndarray, mean: np.ndarray | float = 0.0
+) -> np.ndarray:
+    root = covariance_root(torch.from_numpy(covariance)).numpy()
+    return mean + rng.standard_normal((size, len(covariance))) @ root
+
+
+MEANS = np.sin(2 * np.pi * points()), -0.5 + 0.5 * np.cos(3 * np.pi * points())
+COVARIANCES = kernel(0.2, 0.5), kernel(0.6, 0.5)
+
+
+def two_fields(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Draw fields (size, 24): half of them of one kind, half of the other."""
+    first, second = (
+        gaussian_fields(rng, size, covariance, mean)
+        for mean, covariance in zip(MEANS, COVARIANCES, strict=True)
+    )
+    return np.where(rng.random((size, 1)) < 0.5, first, second)
+
+
+def two_values(rng: np.random.Generator, size: int, threshold: float = 0.0) -> np.ndarray:
+    """Draw fields (size, 24) that are 0.8 where a smooth Gaussian field is above a threshold."""
+    return np.where(gaussian_fields(rng, size, kernel(0.3)) > threshold, 0.8, -0.8)
+
+
+def bounded_fields(rng: np.random.Generator, size: int, bound: float = 1.2) -> np.ndarray:
+    """Draw fields (size, 24) of a Gaussian law that are within bounds everywhere."""
+    kept: list[np.ndarray] = []
+    while sum(map(len, kept)) < size:
+        drawn = gaussian_fields(rng, 4 * size, kernel(0.4))
+        kept.append(drawn[np.abs(drawn).max(1) <= bound])
+    return np.concatenate(kept)[:size]
+
+
+def student_fields(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Draw fields (size, 24) of a Student-t process of three degrees, its scale cut at 3."""
+    scale = np.sqrt(3 / rng.chisquare(3, (4 * size, 1)))
+    scale = scale[scale[:, 0] < 3][:size]
+    return scale * gaussian_fields(rng, size, kernel(0.3, 0.35))
+
+
+LAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "gaussian": lambda rng, size: gaussian_fields(rng, size, kernel(0.3)),
+    "mixture": two_fields,
+    "thresholded": two_values,
+    "bounded": bounded_fields,
+}
+"""Inputs that a law describes, by its name."""
+
+
+def functions_of(kappa: np.ndarray, grid: Grid = SMALL) -> Functions:
+    """Return pairs whose output is their input."""
+    fields = OperatorFields("own", Field("k", grid), Field("u", grid))
+    rows = torch.from_numpy(kappa.astype(np.float32))
+    return Functions(fields, "training", rows, rows)
+
+
+def model_of(kappa: np.ndarray, modes: int, grid: Grid = SMALL) -> KarhunenLoeveModel:
+    """Return a model of the identity that was fitted to inputs (N, n)."""
+    functions = functions_of(kappa, grid)
+    network = KarhunenLoeveNetwork(input_modes=modes, output_modes=modes, branch=[])
+    model = KarhunenLoeveModel(functions.fields, network, 0.0)
+    with torch.no_grad():
+        model.bases.fit(functions)
+        model.bases.forget()
+    return model.eval()
+
+
+def runs_of(kappa: np.ndarray, grid: Grid = SMALL) -> uqsonet.Runs:
+    """Return a user's runs: the output is a running mean of the input."""
+    u = np.cumsum(kappa, axis=1) / grid.size
+    x = grid.points().numpy()
+    return uqsonet.Runs({"k": (kappa, x)}, {"u": (u, x)}, name="own")
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def fields_of(model: KarhunenLoeveModel, a: Tensor) -> Tensor:
+    """Return fields (..., n), float64, of coefficients (..., r)."""
+    return model.bases.input_mean + a.double() @ model.bases.input_factor.double().T

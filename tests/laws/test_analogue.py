@@ -1,0 +1,128 @@
+"""Training inputs moved onto the sensors: the closed form where there is one, and the values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.laws.conftest import (
+    SMALL,
+    fields_of,
+    functions_of,
+    gaussian_fields,
+    kernel,
+    model_of,
+    seeded,
+    two_values,
+)
+from uqsonet.gaussian import condition
+from uqsonet.laws.analogue import AnalogueLaw
+from uqsonet.laws.choice import input_sample
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+
+AT = [3, 12, 20]
+
+
+def equipped(kappa: np.ndarray, modes: int, share: float) -> KarhunenLoeveModel:
+    model = model_of(kappa, modes)
+    model.use_law(AnalogueLaw.fit(input_sample(model, functions_of(kappa)), share))
+    return model
+
+
+@pytest.fixture(scope="module")
+def kappa() -> np.ndarray:
+    return gaussian_fields(np.random.default_rng(1), 20_000, kernel(0.3))
+
+
+@pytest.fixture(scope="module")
+def model(kappa: np.ndarray) -> KarhunenLoeveModel:
+    return equipped(kappa, 12, 0.1)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("share", [0.1, 1.0])
+def test_of_gaussian_inputs_it_is_near_the_closed_form(
+    kappa: np.ndarray, model: KarhunenLoeveModel, share: float, noise: float
+) -> None:
+    law = model.law
+    assert isinstance(law, AnalogueLaw)
+    model.use_law(AnalogueLaw(law.fields, law.coefficients, share))
+    y = np.array([0.5, -0.7, 0.3])
+    covariance = kernel(0.3)
+    seen = covariance[np.ix_(AT, AT)] + (noise**2 + 1e-12) * np.eye(3)
+    gain = np.linalg.solve(seen, covariance[AT]).T
+    mean = gain @ y
+    std = np.sqrt((covariance.diagonal() - (gain * covariance[AT].T).sum(1)).clip(0))
+    drawn = model.input_posterior(SMALL.points()[AT], y, None, noise).sample(20_000, seeded())[0]
+    found = fields_of(model, drawn).numpy()
+    # Of 2,000 neighbours, noise of their own among them, the mean has an error of 0.02.
+    assert np.abs(found.mean(0) - mean).max() < 0.06
+    assert np.linalg.norm(found.std(0) - std) / np.linalg.norm(std) < 0.04
+    if noise == 0:
+        assert np.abs(found[:, AT] - y).max() < 0.05
+
+
+def test_without_sensors_it_draws_the_training_inputs(
+    kappa: np.ndarray, model: KarhunenLoeveModel
+) -> None:
+    posterior = model.input_posterior([], [])
+    found = fields_of(model, posterior.sample(200, seeded())[0])
+    nearest = torch.cdist(found, torch.from_numpy(kappa)).amin(1)
+    assert float(nearest.max()) < 0.05  # what twelve modes leave out
+    assert posterior.tail is None
+
+
+def test_samples_keep_the_values_and_the_shape_of_two_valued_fields() -> None:
+    rng = np.random.default_rng(2)
+    kappa = two_values(rng, 5000)
+    model = equipped(kappa, 24, 0.03)
+    y = [0.8, -0.8, -0.8]
+    drawn = model.input_posterior(SMALL.points()[AT], y).sample(2000, seeded())[0]
+    found = fields_of(model, drawn).numpy()
+    assert np.abs(found[:, AT] - y).max() < 0.05
+    # A Gaussian law has as many values near zero as at the ends.
+    assert (np.abs(np.abs(found) - 0.8) < 0.1).mean() > 0.9
+
+
+def test_a_sensor_where_all_inputs_are_the_same() -> None:
+    """At a boundary value all distances are those of rounding: any weights, but an answer."""
+    kappa = gaussian_fields(np.random.default_rng(3), 500, kernel(0.3))
+    kappa[:, 0] = 2.0
+    model = equipped(kappa, 8, 0.1)
+    for y in (2.0, 2.5):
+        drawn = model.input_posterior(SMALL.points()[[0]], [y]).sample(50, seeded())
+        assert bool(drawn.isfinite().all())
+        repeated = model.input_posterior(SMALL.points()[[0, 0, 5]], [y, y, 0.1])
+        assert bool(repeated.sample(50, seeded()).isfinite().all())
+
+
+def test_padding_changes_nothing(model: KarhunenLoeveModel) -> None:
+    x, y = SMALL.points()[AT], torch.tensor([0.5, -0.7, 0.3])
+    mask = torch.tensor([[True] * 3, [False, True, False], [False] * 3])
+    batch = model.input_posterior(x.expand(3, 3, 1), y.expand(3, 3), mask)
+    drawn = batch.sample(2000, seeded())
+    for s, keep in enumerate(mask):
+        alone = model.input_posterior(x[keep], y[keep]).sample(2000, seeded(1))[0]
+        fields = [fields_of(model, a) for a in (drawn[s], alone)]
+        assert float((fields[0].mean(0) - fields[1].mean(0)).abs().max()) < 0.15
+        if bool(keep.any()):
+            assert float((fields[0][:, AT] - y)[:, keep].abs().max()) < 0.05
+
+
+def test_few_inputs_are_all_kept() -> None:
+    kappa = gaussian_fields(np.random.default_rng(4), 15, kernel(0.3))
+    model = equipped(kappa, 4, 0.03)
+    drawn = model.input_posterior(SMALL.points()[AT], [0.1, 0.2, 0.3]).sample(50, seeded())
+    assert bool(drawn.isfinite().all())
+
+
+def test_the_mean_is_that_of_its_samples(model: KarhunenLoeveModel) -> None:
+    posterior = model.input_posterior(SMALL.points()[AT], [0.5, -0.7, 0.3], None, 0.3)
+    exact = condition(
+        model.bases.input_factor.double()[AT][None],
+        torch.tensor([[0.5, -0.7, 0.3]]).double() - model.bases.input_mean[AT],
+        0.3,
+        None,
+    )
+    assert float((posterior.mean - exact.mean).abs().max()) < 0.12

@@ -1,0 +1,157 @@
+"""A Gaussian field kept within bounds: what it was before, and its posterior against rejection."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import ks_2samp
+
+from tests.laws.conftest import (
+    SMALL,
+    bounded_fields,
+    fields_of,
+    functions_of,
+    gaussian_fields,
+    kernel,
+    model_of,
+    seeded,
+)
+from uqsonet.laws import bounded
+from uqsonet.laws.bounded import BoundedLaw
+from uqsonet.laws.choice import input_sample
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+
+AT = [3, 12, 20]
+
+
+def fit(model: KarhunenLoeveModel, kappa: np.ndarray) -> BoundedLaw | None:
+    return BoundedLaw.fit(input_sample(model, functions_of(kappa)), seeded(5))
+
+
+def law_of(model: KarhunenLoeveModel) -> BoundedLaw:
+    assert isinstance(model.law, BoundedLaw)
+    return model.law
+
+
+@pytest.fixture(scope="module")
+def model() -> KarhunenLoeveModel:
+    kappa = bounded_fields(np.random.default_rng(1), 10_000)
+    model = model_of(kappa, 12)
+    model.use_law(fit(model, kappa))
+    return model
+
+
+@pytest.fixture(scope="module")
+def drawn() -> np.ndarray:
+    """Fields within bounds."""
+    return bounded_fields(np.random.default_rng(2), 100_000)
+
+
+def posterior_by_weights(
+    drawn: np.ndarray, y: np.ndarray, noise: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return 4,000 fields that are weighted by their likelihood, and how many are different."""
+    log = -(((drawn[:, AT] - y) / noise) ** 2).sum(1) / 2
+    weight = np.exp(log - log.max())
+    rng = np.random.default_rng(3)
+    picked = rng.choice(len(drawn), 4000, p=weight / weight.sum())
+    return drawn[picked], np.unique(picked)
+
+
+def test_mean_and_covariance_before_the_cut(model: KarhunenLoeveModel) -> None:
+    law, factor = law_of(model), model.bases.input_factor.double()
+    assert float(law.lower) == pytest.approx(-1.2, abs=0.001)
+    assert float(law.upper) == pytest.approx(1.2, abs=0.001)
+    mean = fields_of(model, law.mean).numpy()
+    spread = (factor @ law.root).numpy()
+    assert np.abs(mean).max() < 0.1  # the standard deviation is one
+    exact, within = kernel(0.4), np.cov(bounded_fields(np.random.default_rng(4), 20_000).T)
+    norm = np.linalg.norm(exact)
+    assert np.linalg.norm(within - exact) / norm > 0.5  # what the plain Gaussian law has
+    assert np.linalg.norm(spread @ spread.T - exact) / norm < 0.1
+
+
+def test_draws_of_the_law_are_draws_of_the_inputs(
+    model: KarhunenLoeveModel, drawn: np.ndarray
+) -> None:
+    posterior = model.input_posterior([], [])
+    found = fields_of(model, posterior.sample(8000, seeded())[0]).numpy()
+    assert np.abs(found).max() < 1.2 * 1.01
+    for place in (0, 7, 12, 23):
+        assert ks_2samp(found[:, place], drawn[:8000, place]).statistic < 0.03
+    assert np.abs(np.cov(found.T) - np.cov(drawn.T)).max() < 0.02
+
+
+@pytest.mark.parametrize("y", [(0.2, -0.3, 0.5), (1.0, 0.9, -1.1)])
+def test_posterior_is_that_of_weighted_draws(
+    model: KarhunenLoeveModel, drawn: np.ndarray, y: tuple[float, ...]
+) -> None:
+    exact, different = posterior_by_weights(drawn, np.array(y), 0.2)
+    assert len(different) > 500
+    posterior = model.input_posterior(SMALL.points()[AT], list(y), None, 0.2)
+    found = fields_of(model, posterior.sample(4000, seeded())[0]).numpy()
+    assert np.abs(found).max() < 1.2 * 1.01
+    std = exact.std(0)
+    assert np.abs((found.mean(0) - exact.mean(0)) / std).max() < 0.15
+    assert np.abs(found.std(0) / std - 1).max() < 0.1
+    for place in (0, 3, 7, 16, 23):
+        # Some hundred fields of `exact` are different.
+        assert ks_2samp(found[:, place], exact[:, place]).statistic < 0.1
+
+
+def test_both_ways_of_sampling_agree(
+    model: KarhunenLoeveModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posterior = model.input_posterior(SMALL.points()[AT], [1.1, 1.0, -1.15], None, 0.2)
+    first = fields_of(model, posterior.sample(4000, seeded())[0]).numpy()
+    monkeypatch.setattr(bounded, "MOST_TRIES", 0)
+    second = fields_of(model, posterior.sample(4000, seeded(1))[0]).numpy()
+    assert np.abs(second).max() < 1.2 * 1.01
+    assert np.abs((first.mean(0) - second.mean(0)) / first.std(0)).max() < 0.1
+    assert np.abs(second.std(0) / first.std(0) - 1).max() < 0.06
+    for place in (0, 3, 7, 16, 23):
+        assert ks_2samp(first[:, place], second[:, place]).statistic < 0.05
+
+
+def test_sensors_that_hardly_any_draw_agrees_with(model: KarhunenLoeveModel) -> None:
+    """Sensors at the bounds, a slope between them that leads beyond: chains have to answer."""
+    x, y = SMALL.points()[[6, 8, 15, 17]], [0.9, 1.19, -1.19, -0.9]
+    posterior = model.input_posterior(x, y, None, 0.01)
+    one = posterior.sample(200, seeded())
+    found = fields_of(model, one[0]).numpy()
+    assert np.isfinite(found).all() and np.abs(found).max() < 1.2 * 1.02
+    assert np.abs(found.mean(0)[[6, 8, 15, 17]] - y).max() < 0.05
+    assert torch.equal(one, posterior.sample(200, seeded()))
+
+
+def test_padding_and_order_change_nothing(model: KarhunenLoeveModel) -> None:
+    x, y = SMALL.points()[AT], torch.tensor([0.5, -0.2, 0.3])
+    stacked = torch.stack([x[[2, 0, 1]], x])
+    mask = torch.tensor([[True] * 3, [False, True, False]])
+    both = model.input_posterior(stacked, torch.stack([y[[2, 0, 1]], y]), mask, 0.1)
+    drawn = both.sample(4000, seeded())
+    for s, (places, values) in enumerate([(x, y), (x[1:2], y[1:2])]):
+        alone = model.input_posterior(places, values, None, 0.1).sample(4000, seeded(1))[0]
+        fields = [fields_of(model, a) for a in (drawn[s], alone)]
+        off = (fields[0].mean(0) - fields[1].mean(0)) / fields[1].std(0)
+        assert float(off.abs().max()) < 0.1
+
+
+def test_inputs_that_touch_no_bounds() -> None:
+    kappa = gaussian_fields(np.random.default_rng(6), 2000, kernel(0.4))
+    assert fit(model_of(kappa, 12), kappa) is None
+
+
+def test_inputs_that_no_gaussian_law_stays_within() -> None:
+    """Values of two kinds only: a Gaussian law leaves them nearly always."""
+    kappa = np.sign(gaussian_fields(np.random.default_rng(7), 500, kernel(0.1)))
+    assert fit(model_of(kappa, 20), kappa) is None
+
+
+def test_the_same_seed_gives_the_same_law() -> None:
+    kappa = bounded_fields(np.random.default_rng(8), 300)
+    model = model_of(kappa, 5)
+    first, second = fit(model, kappa), fit(model, kappa)
+    assert first is not None and second is not None
+    assert all(torch.equal(second.tensors()[k], v) for k, v in first.tensors().items())

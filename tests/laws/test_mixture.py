@@ -1,0 +1,356 @@
+"""Clusters and scales: what is fitted, and the closed form against dense formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+from torch import Tensor
+
+from tests.laws.conftest import (
+    COVARIANCES,
+    MEANS,
+    SMALL,
+    gaussian_fields,
+    kernel,
+    model_of,
+    seeded,
+    student_fields,
+    two_fields,
+)
+from uqsonet.data import Functions
+from uqsonet.laws.base import LEAST_LEVEL, InputPosterior
+from uqsonet.laws.choice import input_sample
+from uqsonet.laws.mixture import Clusters, MixtureLaw
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.seeds import numpy_generator
+
+Sensors = tuple[Tensor, Tensor, Tensor]
+"""Locations (m, 1), values (m,), noise (m,)."""
+
+
+def fit(model: KarhunenLoeveModel, kappa: np.ndarray) -> MixtureLaw:
+    rows = torch.from_numpy(kappa.astype(np.float32))
+    sample = input_sample(model, Functions(model.fields, "training", rows, rows))
+    return MixtureLaw.fit(sample, numpy_generator(0, "law", "mixture"))
+
+
+@pytest.fixture(scope="module")
+def kappa() -> np.ndarray:
+    return two_fields(np.random.default_rng(1), 20_000)
+
+
+@pytest.fixture(scope="module")
+def model(kappa: np.ndarray) -> KarhunenLoeveModel:
+    """A model whose mixture has three clusters of four scales, all of them known."""
+    model = model_of(kappa, 6)
+    rng = np.random.default_rng(2)
+    weights = torch.from_numpy(rng.dirichlet(np.ones(12)).reshape(3, 4))
+    roots = torch.from_numpy(0.5 * rng.standard_normal((3, 6, 6))).tril() + torch.eye(6).double()
+    scales = torch.tensor([0.4, 0.8, 1.3, 3.0], dtype=torch.float64)
+    clusters = Clusters(weights.log(), scales, torch.from_numpy(rng.standard_normal((3, 6))), roots)
+    model.use_law(MixtureLaw(clusters, torch.tensor([0.02, 0.05, 0.1], dtype=torch.float64)))
+    return model
+
+
+@pytest.fixture(scope="module")
+def fitted(kappa: np.ndarray) -> tuple[KarhunenLoeveModel, MixtureLaw]:
+    model = model_of(kappa, 12)
+    return model, fit(model, kappa)
+
+
+def law_of(model: KarhunenLoeveModel) -> MixtureLaw:
+    assert isinstance(model.law, MixtureLaw)
+    return model.law
+
+
+def dense(model: KarhunenLoeveModel, sensors: Sensors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return weights (C, J), mean (r,) and covariance (r, r) of the posterior by plain formulas."""
+    x, values, noise = sensors
+    law, bases = law_of(model), model.bases
+    rows = SMALL.interpolate(bases.input_factor.double(), x).numpy()
+    y = values.numpy() - SMALL.interpolate(bases.input_mean[:, None], x)[:, 0].numpy()
+    least = LEAST_LEVEL**2 * float(bases.input_factor.double().square().sum(1).mean())
+    logs, means, seconds = [], [], []
+    for mean, root, left, weights in zip(
+        *(t.numpy() for t in (law.clusters.means, law.clusters.roots)),
+        law.remainder.tolist(),
+        law.clusters.log_weights.tolist(),
+        strict=True,
+    ):
+        for scale, weight in zip(law.clusters.scales.tolist(), weights, strict=True):
+            prior = scale**2 * root @ root.T
+            level = np.diag(noise.numpy() ** 2 + left**2 + least)
+            seen = rows @ prior @ rows.T + level
+            gain = np.linalg.solve(seen, rows @ prior).T
+            a = mean + gain @ (y - rows @ mean)
+            covariance = prior - gain @ rows @ prior
+            logs.append(weight + multivariate_normal(rows @ mean, seen).logpdf(y))
+            means.append(a)
+            seconds.append(covariance + np.outer(a, a))
+    share = np.exp(np.array(logs) - np.logaddexp.reduce(logs))
+    mean = share @ np.array(means)
+    second = np.tensordot(share, np.array(seconds), 1)
+    return share.reshape(law.clusters.log_weights.shape), mean, second - np.outer(mean, mean)
+
+
+def moments(given: InputPosterior, r: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    found = given.linear_moments(torch.eye(r, dtype=torch.float64))
+    assert found is not None
+    return found[0].numpy(), found[1].numpy()
+
+
+def sensors(kind: str, seed: int = 3) -> Sensors:
+    """Return sensors of one truth, anywhere in the domain."""
+    rng = np.random.default_rng(seed)
+    count = {"one": 1, "more than modes": 15}.get(kind, 4)
+    x = rng.random((count, 1))
+    noise = np.full(count, 0.1)
+    if kind == "noise of each":
+        noise = np.array([0.0, 0.01, 0.3, 2.0])
+    if kind == "exact":
+        noise = np.zeros(count)
+    if kind == "repeated":
+        x[2], noise = x[0], np.array([0.1, 0.1, 0.3, 0.0])
+    values = np.interp(x[:, 0], np.linspace(0, 1, 24), two_fields(rng, 1)[0])
+    found = (x, values + noise * rng.standard_normal(count), noise)
+    return tuple(torch.from_numpy(t) for t in found)
+
+
+KINDS = ("one", "exact", "noise", "noise of each", "repeated", "more than modes")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_posterior_is_that_of_dense_formulas(model: KarhunenLoeveModel, kind: str) -> None:
+    given = sensors(kind)
+    x, values, noise = given
+    posterior = model.input_posterior(x, values, None, noise)
+    weights, mean, covariance = dense(model, given)
+    assert np.abs(posterior._weights[0].numpy() - weights).max() < 1e-8  # type: ignore[attr-defined]
+    found = moments(posterior)
+    assert np.abs(found[0][0] - mean).max() < 1e-8
+    assert np.abs(found[1][0] - covariance).max() < 1e-8
+    assert np.abs(posterior.mean[0].numpy() - mean).max() < 1e-8
+
+
+@pytest.mark.parametrize("kind", ["noise of each", "repeated", "more than modes"])
+def test_samples_have_the_moments_and_the_shape(model: KarhunenLoeveModel, kind: str) -> None:
+    x, values, noise = given = sensors(kind, 8)
+    size = 100_000
+    drawn = model.input_posterior(x, values, None, noise).sample(size, seeded())[0].double()
+    _, mean, covariance = dense(model, given)
+    std = np.sqrt(covariance.diagonal())
+    assert (np.abs(drawn.mean(0).numpy() - mean) / std).max() < 5 / size**0.5
+    centred = (drawn - drawn.mean(0)).numpy() / std
+    # Fourth moments of scale mixtures are several times those of a Gaussian law.
+    correlation = covariance / np.outer(std, std)
+    assert np.abs(centred.T @ centred / size - correlation).max() < 15 / size**0.5
+
+
+def test_samples_have_the_marginals_of_the_mixture() -> None:
+    """A mean and a variance do not tell two peaks from one."""
+    model = model_of(two_fields(np.random.default_rng(1), 500), 2)
+    eye = torch.eye(2, dtype=torch.float64)
+    clusters = Clusters(
+        torch.tensor([[0.3], [0.7]], dtype=torch.float64).log(),
+        torch.ones(1, dtype=torch.float64),
+        torch.tensor([[-3.0, 0.0], [2.0, 1.0]], dtype=torch.float64),
+        torch.stack([0.5 * eye, eye]),
+    )
+    model.use_law(MixtureLaw(clusters, torch.full((2,), 0.05, dtype=torch.float64)))
+    drawn = model.input_posterior([], []).sample(200_000, seeded())[0, :, 0].double()
+    ndtr = torch.special.ndtr
+    for edge in (-3.5, -3.0, -1.0, 0.5, 2.0, 3.0):
+        e = torch.tensor(edge).double()
+        expected = 0.3 * ndtr((e + 3) / 0.5) + 0.7 * ndtr(e - 2)
+        assert float((drawn < edge).double().mean()) == pytest.approx(float(expected), abs=0.005)
+
+
+def test_without_sensors_it_is_the_law_itself(model: KarhunenLoeveModel) -> None:
+    law = law_of(model)
+    posterior = model.input_posterior([], [])
+    weights = law.clusters.log_weights.exp()
+    covariances = law.clusters.roots @ law.clusters.roots.transpose(1, 2)
+    mean = weights.sum(1) @ law.clusters.means
+    inner = torch.tensordot(weights @ law.clusters.scales.square(), covariances, 1)
+    outer = torch.einsum("c,ci,cj->ij", weights.sum(1), law.clusters.means, law.clusters.means)
+    found = moments(posterior)
+    assert np.abs(found[0][0] - mean.numpy()).max() < 1e-12
+    assert np.abs(found[1][0] - (inner + outer - torch.outer(mean, mean)).numpy()).max() < 1e-10
+    assert posterior.tail is None
+    drawn = posterior.sample(100_000, seeded())[0].double()
+    assert float((drawn.mean(0) - mean).abs().max()) < 0.05
+
+
+def test_padding_order_and_other_sets_change_nothing(model: KarhunenLoeveModel) -> None:
+    x, values, noise = sensors("noise of each")
+    alone = moments(model.input_posterior(x, values, None, noise))
+    tail = model.input_posterior(x, values, None, noise).tail
+    turned = [2, 0, 3, 1]
+    again = moments(model.input_posterior(x[turned], values[turned], None, noise[turned]))
+    assert np.abs(alone[0] - again[0]).max() < 1e-9 and np.abs(alone[1] - again[1]).max() < 1e-9
+    other, padding = torch.tensor([[0.1], [0.9]]), torch.tensor([[0.5], [0.5], [0.5]])
+    padded_x = torch.stack([torch.cat([x, padding[:1]]), torch.cat([other, padding]).double()])
+    padded = torch.tensor([[*values.tolist(), 99.0], [0.3, -0.2, *[float("nan")] * 3]])
+    levels = torch.tensor([[*noise.tolist(), 0.0], [0.1, 0.1, 7.0, 7.0, 7.0]])
+    mask = torch.tensor([[True] * 4 + [False], [True] * 2 + [False] * 3])
+    posterior = model.input_posterior(padded_x, padded, mask, levels)
+    batch = moments(posterior)
+    for found, expected in zip(batch, alone, strict=True):
+        # Values above are single precision.
+        assert np.abs(found[0] - expected[0]).max() < 1e-5
+    assert tail is not None and posterior.tail is not None
+    assert float(posterior.tail[0]) == pytest.approx(float(tail[0]), rel=1e-4)
+
+
+def test_a_set_gets_the_same_answer_alone_and_among_others(model: KarhunenLoeveModel) -> None:
+    """Exact repeated sensors: the least noise that is reckoned with must not depend on others."""
+    x, values, _ = sensors("one")
+    x, values = x.expand(3, 1), values.expand(3)
+    edge = torch.zeros(3, 1, dtype=torch.float64)
+    alone = model.input_posterior(x, values)
+    among = model.input_posterior(torch.stack([x, edge]), torch.stack([values, 0 * values]))
+    assert float((alone.mean[0] - among.mean[0]).abs().max()) < 1e-12
+    assert alone.tail is not None and among.tail is not None
+    assert float(alone.tail[0]) == pytest.approx(float(among.tail[0]), rel=1e-12)
+
+
+def test_one_cluster_without_scales_is_the_gaussian_law(model: KarhunenLoeveModel) -> None:
+    x, values, noise = sensors("noise of each", 5)
+    law = law_of(model)
+    one = Clusters(
+        *(torch.zeros(1, 1).double(), torch.ones(1).double(), torch.zeros(1, 6).double()),
+        torch.eye(6).double()[None],
+    )
+    remainder = model.bases.input_remainder.reshape(1)
+    try:
+        model.use_law(MixtureLaw(one, remainder))
+        found = moments(model.input_posterior(x, values, None, noise))
+        model.use_law(None)
+        expected = moments(model.input_posterior(x, values, None, noise))
+    finally:
+        model.use_law(law)
+    for a, b in zip(found, expected, strict=True):
+        assert np.abs(a - b).max() < 1e-6
+
+
+def test_tail_is_the_probability_of_values_as_far(model: KarhunenLoeveModel) -> None:
+    """Draws of the law with their own sensors have tails of which each share p is below p."""
+    law, size = law_of(model), 4000
+    generator = seeded(4)
+    a = model.input_posterior([], []).sample(size, generator)[0].double()
+    x = torch.tensor([[0.1], [0.35], [0.8]], dtype=torch.float64)
+    rows = SMALL.interpolate(model.bases.input_factor.double(), x)
+    mean = SMALL.interpolate(model.bases.input_mean[:, None], x)[:, 0]
+    noise = 0.2 * torch.randn(size, 3, generator=generator, dtype=torch.float64)
+    exact = MixtureLaw(law.clusters, torch.zeros(3, dtype=torch.float64))
+    try:
+        model.use_law(exact)
+        values = mean + a @ rows.T + noise
+        tail = model.input_posterior(x.expand(size, 3, 1), values, None, 0.2).tail
+        far = model.input_posterior(x, mean + 60.0, None, 0.2).tail
+    finally:
+        model.use_law(law)
+    assert tail is not None and far is not None
+    # The probability, with (c, s) drawn anew, that the distance of a draw is larger: for one
+    # cluster and scale it is uniform, for a mixture it has the mean of a uniform and no small part
+    # is more frequent than a few times its share.
+    assert float(far[0]) < 1e-10
+    for p in (0.001, 0.01, 0.1):
+        assert float((tail < p).double().mean()) < 3 * p + 3 * (p / size) ** 0.5
+
+
+def test_a_set_without_sensors_in_a_batch_is_not_improbable(model: KarhunenLoeveModel) -> None:
+    x = torch.full((2, 1, 1), 0.3, dtype=torch.float64)
+    mask = torch.tensor([[True], [False]])
+    tail = model.input_posterior(x, torch.zeros(2, 1), mask).tail
+    assert tail is not None and float(tail[1]) > 0.999
+
+
+def test_two_kinds_of_fields_are_found(fitted: tuple[KarhunenLoeveModel, MixtureLaw]) -> None:
+    model, law = fitted
+    assert len(law.clusters.means) == 2
+    order = law.clusters.means @ model.bases.input_factor.double().T + model.bases.input_mean
+    first = int((order - torch.from_numpy(MEANS[0])).norm(dim=1).argmin())
+    for k, mean, covariance in zip((first, 1 - first), MEANS, COVARIANCES, strict=True):
+        weight = law.clusters.log_weights[k].exp()
+        assert float(weight.sum()) == pytest.approx(0.5, abs=0.015)
+        assert np.abs(order[k].numpy() - mean).max() < 0.03
+        spread = model.bases.input_factor.double() @ law.clusters.roots[k]
+        square = float(weight @ law.clusters.scales.square() / weight.sum())
+        found = square * (spread @ spread.T).numpy()
+        assert np.linalg.norm(found - covariance) / np.linalg.norm(covariance) < 0.04
+
+
+def test_a_fitted_mixture_answers_as_the_true_one(
+    fitted: tuple[KarhunenLoeveModel, MixtureLaw],
+) -> None:
+    """Fields are stated on the grid here: nothing of the model's bases is in the reference."""
+    model, law = fitted
+    model.use_law(law)
+    rng = np.random.default_rng(6)
+    errors = []
+    for truth in two_fields(rng, 12):
+        at = rng.choice(24, 3, replace=False)
+        y = truth[at] + 0.1 * rng.standard_normal(3)
+        logs, means, seconds = [], [], []
+        for mean, covariance in zip(MEANS, COVARIANCES, strict=True):
+            seen = covariance[np.ix_(at, at)] + 0.01 * np.eye(3)
+            gain = np.linalg.solve(seen, covariance[at]).T
+            means.append(mean + gain @ (y - mean[at]))
+            variance = covariance.diagonal() - (gain * covariance[at].T).sum(1)
+            seconds.append(variance + means[-1] ** 2)
+            logs.append(multivariate_normal(mean[at], seen).logpdf(y))
+        share = np.exp(np.array(logs) - np.logaddexp(*logs))
+        mean = share @ np.array(means)
+        std = np.sqrt(share @ np.array(seconds) - mean**2)
+        answer = model.condition(SMALL.points()[at], y, None, 0.1)
+        exact = [(answer.mean(), mean), (answer.std(), std)]
+        errors.append([np.linalg.norm(f.numpy() - e) / np.linalg.norm(e) for f, e in exact])
+    assert np.mean(errors, 0) == pytest.approx([0, 0], abs=0.02)
+
+
+def test_scales_of_a_student_process_are_found() -> None:
+    rng = np.random.default_rng(3)
+    kappa = student_fields(rng, 6000)
+    model = model_of(kappa, 8)
+    law = fit(model, kappa)
+    assert len(law.clusters.scales) > 1
+    model.use_law(law)
+    size = 200_000
+    scale = np.sqrt(3 / rng.chisquare(3, size))
+    scale = scale[scale < 3]
+    covariance = kernel(0.3, 0.35)
+    at, errors = [3, 11, 18], []
+    for y in (np.zeros(3), np.array([0.2, -0.1, 0.1]), np.array([1.5, 1.2, 1.0])):
+        # The scale's law given the values, by importance weights on draws of it.
+        seen = covariance[np.ix_(at, at)]
+        distance = y @ np.linalg.solve(seen, y)
+        weight = scale**-3.0 * np.exp(-distance / (2 * scale**2))
+        square = (weight @ scale**2) / weight.sum()
+        gain = np.linalg.solve(seen + 1e-9 * np.eye(3), covariance[at]).T
+        mean = gain @ y
+        std = np.sqrt(square * (covariance.diagonal() - (gain * covariance[at].T).sum(1)).clip(0))
+        answer = model.condition(SMALL.points()[at], y)
+        errors.append(np.linalg.norm(answer.std().numpy() - std) / np.linalg.norm(std))
+        if y.any():
+            assert np.linalg.norm(answer.mean().numpy() - mean) / np.linalg.norm(mean) < 0.05
+    # With a Gaussian law the first and last are more than 30 % off.
+    assert max(errors) < 0.08, errors
+
+
+def test_the_same_seed_gives_the_same_clusters() -> None:
+    kappa = two_fields(np.random.default_rng(4), 150)
+    model = model_of(kappa, 5)
+    first, second = (fit(model, kappa).tensors() for _ in range(2))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_inputs_with_directions_that_nothing_moves_in() -> None:
+    """A field of rank two with more modes than that: no cluster may end in an error."""
+    rng = np.random.default_rng(5)
+    kappa = rng.standard_normal((200, 2)) @ gaussian_fields(rng, 2, kernel(0.3))
+    law = fit(model_of(kappa, 5), kappa)
+    assert all(bool(t.isfinite().all()) for t in law.tensors().values())

@@ -1,0 +1,213 @@
+"""A latent Gaussian field cut into classes: its estimates, and its posterior against rejection."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal, norm
+
+import uqsonet
+from tests.laws.conftest import (
+    SMALL,
+    fields_of,
+    functions_of,
+    gaussian_fields,
+    kernel,
+    model_of,
+    runs_of,
+    seeded,
+    two_values,
+)
+from uqsonet.fields import Grid
+from uqsonet.laws.choice import input_sample
+from uqsonet.laws.thresholded import ThresholdedLaw, bivariate_normal, classes_of, tetrachoric
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+
+PLACES = (-2.5, -1.0, -0.3, 0.0, 0.2, 1.0, 2.0)
+CORRELATIONS = (-0.9999, -0.99, -0.7, -0.2, 0.0, 0.4, 0.8, 0.95, 0.99, 0.9999)
+
+
+H, K = torch.cartesian_prod(*2 * [torch.tensor(PLACES, dtype=torch.float64)]).unbind(1)
+
+
+def fit(model: KarhunenLoeveModel, kappa: np.ndarray, grid: Grid = SMALL) -> ThresholdedLaw | None:
+    return ThresholdedLaw.fit(input_sample(model, functions_of(kappa, grid)))
+
+
+@pytest.mark.parametrize("rho", CORRELATIONS)
+def test_bivariate_normal_is_that_of_scipy(rho: float) -> None:
+    law = multivariate_normal([0, 0], [[1, rho], [rho, 1]])
+    found = bivariate_normal(H, K, torch.full_like(H, rho)).numpy()
+    # The quadrature's own error: 3e-6 within 1e-4 of perfect correlation.
+    limit = 1e-5 if abs(rho) > 0.999 else 1e-9
+    assert np.abs(found - law.cdf(torch.stack([H, K], 1).numpy())).max() < limit
+
+
+@pytest.mark.parametrize("rho", CORRELATIONS[1:-1])
+def test_tetrachoric_correlations_give_the_probability_back(rho: float) -> None:
+    both = bivariate_normal(H, K, torch.full_like(H, rho))
+    found = tetrachoric(both, H, K)
+    assert float((bivariate_normal(H, K, found) - both).abs().max()) < 1e-7
+    if rho > -0.8:  # elsewhere many correlations give nearly the same probability
+        sure = (H == K) & (H.abs() <= 1)
+        assert float((found - rho)[sure].abs().max()) < 1e-6
+
+
+def test_equal_classes_have_a_formula() -> None:
+    both = torch.tensor([0.25, 0.5, 0.0, 1 / 3], dtype=torch.float64)
+    zero = torch.zeros(4, dtype=torch.float64)
+    expected = torch.tensor([0.0, 1.0, -1.0, 0.5], dtype=torch.float64)
+    assert float((tetrachoric(both, zero, zero) - expected).abs().max()) < 1e-12
+
+
+def latent(law: ThresholdedLaw) -> np.ndarray:
+    factor = law.factor.double()
+    return (factor @ factor.T).numpy()
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.7])
+def test_latent_correlations_are_recovered(threshold: float) -> None:
+    kappa = two_values(np.random.default_rng(1), 10_000, threshold)
+    law = fit(model_of(kappa, 12), kappa)
+    assert law is not None
+    assert law.values.numpy() == pytest.approx([-0.8, 0.8])
+    assert law.thresholds.numpy() == pytest.approx(np.full((24, 1), threshold), abs=0.05)
+    off = np.abs(latent(law) - kernel(0.3))
+    assert off.max() < 0.07 and off.mean() < 0.015  # standard errors are up to 0.02
+
+
+def three_classes(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Draw fields of three classes of unequal shares, one of them rarer on the right."""
+    hidden, x = gaussian_fields(rng, size, kernel(0.3)), np.linspace(0, 1, 24)
+    return np.where(hidden < -0.5, 1.0, np.where(hidden < 0.4 + 0.8 * x, 2.0, 5.0))
+
+
+@pytest.fixture(scope="module")
+def three() -> KarhunenLoeveModel:
+    kappa = three_classes(np.random.default_rng(2), 10_000)
+    model = model_of(kappa, 24)
+    model.use_law(fit(model, kappa))
+    return model
+
+
+def test_three_classes_whose_shares_differ_between_points(three: KarhunenLoeveModel) -> None:
+    law = three.law
+    assert isinstance(law, ThresholdedLaw)
+    assert law.values.tolist() == [1.0, 2.0, 5.0]
+    wanted = np.stack([np.full(24, -0.5), 0.4 + 0.8 * np.linspace(0, 1, 24)], 1)
+    assert law.thresholds.numpy() == pytest.approx(wanted, abs=0.08)
+    assert np.abs(latent(law) - kernel(0.3)).max() < 0.07
+
+
+@pytest.mark.parametrize("classes", [(2.0, 2.0, 5.0), (1.0, 5.0, 2.0), (5.0, 1.0, 1.0)])
+def test_posterior_is_that_of_rejection(
+    three: KarhunenLoeveModel, classes: tuple[float, ...]
+) -> None:
+    at = [3, 12, 20]
+    rng = np.random.default_rng(3)
+    drawn = three_classes(rng, 300_000)
+    kept = drawn[(drawn[:, at] == classes).all(1)]
+    assert len(kept) > 1000
+    a = three.input_posterior(SMALL.points()[at], list(classes)).sample(4000, seeded())[0]
+    found = fields_of(three, a).numpy()
+    # But for the nugget, which is a thousandth of the latent field.
+    assert (np.abs(found[:, at] - classes) < 1e-3).all(1).mean() > 0.99
+    # Of each class at each point; shares of thousands of draws, and a law from 10,000 inputs.
+    for value in (1.0, 2.0, 5.0):
+        shares = [(np.abs(f - value) < 0.4).mean(0) for f in (found, kept)]
+        assert np.abs(shares[0] - shares[1]).max() < 0.06, value
+        assert np.abs(shares[0] - shares[1]).mean() < 0.015, value
+    # Of pairs of points: where the field changes from one class to another.
+    changes = [(np.abs(np.diff(f, axis=1)) > 0.4).sum(1).mean() for f in (found, kept)]
+    assert changes[0] == pytest.approx(changes[1], rel=0.04)
+
+
+def test_without_sensors_it_is_the_law_itself(three: KarhunenLoeveModel) -> None:
+    posterior = three.input_posterior([], [])
+    found = fields_of(three, posterior.sample(4000, seeded())[0]).numpy()
+    shares = (found < 1.5).mean(0), (found > 3.5).mean(0)
+    assert shares[0] == pytest.approx(np.full(24, norm.cdf(-0.5)), abs=0.03)
+    assert shares[1] == pytest.approx(norm.sf(0.4 + 0.8 * np.linspace(0, 1, 24)), abs=0.03)
+    assert posterior.tail is None
+
+
+def test_padding_and_order_change_nothing(three: KarhunenLoeveModel) -> None:
+    x, y = SMALL.points()[[3, 12, 20]], torch.tensor([2.0, 2.0, 5.0])
+    moved = torch.stack([x[[2, 0, 1]], x])
+    mask = torch.tensor([[True] * 3, [False, True, False]])
+    both = three.input_posterior(moved, torch.stack([y[[2, 0, 1]], y]), mask)
+    assert both.tail is not None and float(both.tail.min()) > 0.99
+    drawn = both.sample(4000, seeded())
+    for s, (places, values) in enumerate([(x, y), (x[1:2], y[1:2])]):
+        alone = three.input_posterior(places, values).sample(4000, seeded(1))[0]
+        means = [fields_of(three, a).mean(0) for a in (drawn[s], alone)]
+        assert float((means[0] - means[1]).abs().max()) < 0.12  # standard errors up to 0.035
+
+
+def test_inputs_that_are_no_classes() -> None:
+    rng = np.random.default_rng(4)
+    many = np.round(3 * gaussian_fields(rng, 100, kernel(0.3)))
+    assert fit(model_of(many, 4), many) is None
+    plain = gaussian_fields(rng, 100, kernel(0.3))
+    assert fit(model_of(plain, 4), plain) is None
+    fixed = two_values(rng, 100)
+    fixed[:, 5] = 0.8  # this point has but one class
+    assert fit(model_of(fixed, 4), fixed) is None
+    assert classes_of(torch.ones(30, 4)) is None
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_an_input_of_few_points(size: int) -> None:
+    grid = Grid((0.0,), (1.0,), (size,))
+    hidden = gaussian_fields(np.random.default_rng(5), 8000, kernel(1.0, grid=grid))
+    kappa = np.sign(hidden)
+    law = fit(model_of(kappa, 2, grid), kappa, grid)
+    assert law is not None
+    assert np.abs(latent(law) - kernel(1.0, grid=grid)).max() < 0.06
+
+
+def test_a_class_that_a_point_never_had() -> None:
+    """A sensor may read a class that no training input has there: improbable, but an answer."""
+    rng = np.random.default_rng(6)
+    hidden = gaussian_fields(rng, 2000, kernel(0.3))
+    upper = np.where(np.arange(24) < 12, 0.0, 1.0)
+    kappa = np.where(hidden < 0, 1.0, np.where(hidden < upper, 2.0, 3.0))
+    model = model_of(kappa, 24)
+    model.use_law(fit(model, kappa))
+    a = model.input_posterior(SMALL.points()[[4, 15]], [2.0, 3.0]).sample(200, seeded())[0]
+    found = fields_of(model, a).numpy()
+    # The width of such a class is ten times the nugget's.
+    assert (np.abs(found[:, [4, 15]] - [2.0, 3.0]) < 1e-3).all(1).mean() > 0.7
+
+
+@pytest.fixture(scope="module")
+def emulator() -> uqsonet.Emulator:
+    kappa = two_values(np.random.default_rng(7), 400)
+    return uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="thresholded")
+
+
+def test_a_value_that_is_no_class_is_improbable(emulator: uqsonet.Emulator) -> None:
+    x = SMALL.points()[[3, 12, 20]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", uqsonet.ObservationWarning)
+        emulator.condition(x, [0.8, -0.8, 0.8])
+    with pytest.warns(uqsonet.ObservationWarning, match=r"improbable .* \('thresholded'\).* prob"):
+        emulator.condition(x, [0.8, 0.1, 0.8])
+
+
+def test_noise_of_many_sensors_is_not_improbable(emulator: uqsonet.Emulator) -> None:
+    """The farthest of 500 readings is as far as the farthest of 500 usually is."""
+    rng = np.random.default_rng(8)
+    x = SMALL.points().repeat(20, 1)
+    field = two_values(rng, 1)[0]
+    below = 0
+    for _ in range(50):
+        y = np.tile(field, 20) + 0.1 * rng.standard_normal(480)
+        scaled = torch.from_numpy(emulator.inputs[0].encode(torch.from_numpy(y)).numpy())
+        level = 0.1 / emulator.inputs[0].scale
+        tail = emulator.operator.input_posterior(x, scaled, None, level).tail
+        below += float(tail[0]) < 0.1
+    assert 1 <= below <= 12  # five are expected
