@@ -17,8 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.errors import ObservationError
 from uqsonet.fields import Observations
-from uqsonet.laws.base import InputLaw, InputPosterior, InputSample
+from uqsonet.laws.base import (
+    LEAST_STEP,
+    InputLaw,
+    InputPosterior,
+    InputSample,
+    farthest_tail,
+)
 from uqsonet.truncated_gaussian import truncated_samples
 
 if TYPE_CHECKING:
@@ -139,9 +146,10 @@ class ThresholdedLaw(InputLaw):
         thresholds = torch.special.ndtri(below.clamp(least, 1 - least)).contiguous()
         for k in range(1, len(edges)):
             thresholds[:, k] = thresholds[:, k].maximum(thresholds[:, k - 1] + LEAST_WIDTH)
-        middle = int((pooled - 0.5).abs().argmin())
+        # The edge that is nearest to the middle: of two fields side by side each has its own.
+        middle = (below - 0.5).abs().argmin(1)
         side = (sample.fields <= edges[middle]).float()
-        cut = thresholds[:, middle]
+        cut = thresholds.gather(1, middle[:, None])[:, 0]
         if bool((cut == cut[0]).all()) and abs(float(cut[0])) < 3 / math.sqrt(size):
             cut = torch.zeros_like(cut)
         points = sample.bases.fields.input.grid.points()
@@ -261,10 +269,8 @@ class ThresholdedPosterior(InputPosterior):
         which = torch.bucketize(values, edges)
         # A value between the classes is wrong, or noisy: the gap is the scale where noise is none.
         gap = (law.values[1:] - law.values[:-1]).amin()
-        level = noise_std.clamp_min(0.01 * float(gap))
-        off = ((values - law.values[which]) / level).abs().masked_fill(~o.mask, 0.0)
-        self._off = torch.special.erfc(off / math.sqrt(2)).amin(-1) if off.shape[1] else None
-        self._counts = o.counts
+        level = noise_std.clamp_min(LEAST_STEP * float(gap))
+        self._tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
         ends = torch.full_like(cuts[..., :1], torch.inf)
         walls = torch.cat([-ends, cuts, ends], -1)
         lower = walls.gather(-1, which[..., None])[..., 0]
@@ -278,10 +284,7 @@ class ThresholdedPosterior(InputPosterior):
     @property
     def tail(self) -> Tensor | None:
         """Probability of a value as far from the nearest class as the farthest of these is."""
-        if self._off is None:
-            return None
-        # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
-        return -torch.expm1(self._counts * torch.log1p(-self._off.clamp_max(1 - 1e-15)))
+        return self._tail
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""
@@ -291,7 +294,13 @@ class ThresholdedPosterior(InputPosterior):
         if self._rows.shape[1]:
             zero = torch.zeros_like(self._lower)
             bounds = self._lower, self._upper
-            latent = truncated_samples(zero, self._covariance, *bounds, size, generator, MOVES)
+            try:
+                latent = truncated_samples(zero, self._covariance, *bounds, size, generator, MOVES)
+            except ObservationError:
+                raise ObservationError(
+                    "the classes at these sensors contradict one another under the model's law of "
+                    "the input ('thresholded'): no latent field is known that has them"
+                ) from None
             shape = (batch, size, self._rows.shape[1])
             nugget = torch.randn(shape, generator=generator, dtype=torch.float64) * NUGGET**0.5
             off = latent - z @ self._rows.transpose(1, 2) - nugget
