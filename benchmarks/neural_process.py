@@ -39,9 +39,9 @@ def _truth(data: Functions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     x, y = data.fields.input.read(kappa, torch.from_numpy(layouts).long())
     means, stds = [], []
     for places, values in zip(x, y.log(), strict=True):
-        law = problem.prior.condition(places, values)
-        normals = torch.from_numpy(generator.standard_normal((DRAWS, problem.prior.rank)))
-        u = problem.solve(problem.prior.field(law.coordinates(normals[None])[0]).exp())[:, kept]
+        law = problem.gaussian_prior.condition(places, values)
+        normals = torch.from_numpy(generator.standard_normal((DRAWS, problem.gaussian_prior.rank)))
+        u = problem.solve(problem.gaussian_prior.field(law.coordinates(normals[None])[0]).exp())[:, kept]
         means.append(u.mean(0))
         stds.append(u.std(0))
     return x, y, torch.stack(means), torch.stack(stds)

@@ -17,6 +17,7 @@ from tests.laws.conftest import (
     model_of,
     seeded,
 )
+from uqsonet.errors import ObservationError
 from uqsonet.laws import bounded
 from uqsonet.laws.bounded import BoundedLaw
 from uqsonet.laws.choice import input_sample
@@ -123,6 +124,21 @@ def test_sensors_that_hardly_any_draw_agrees_with(model: KarhunenLoeveModel) -> 
     assert np.isfinite(found).all() and np.abs(found).max() < 1.2 * 1.02
     assert np.abs(found.mean(0)[[6, 8, 15, 17]] - y).max() < 0.05
     assert torch.equal(one, posterior.sample(200, seeded()))
+
+
+def test_a_value_beyond_the_bounds(model: KarhunenLoeveModel) -> None:
+    x = SMALL.points()[AT]
+    inside = model.input_posterior(x, [1.19, -1.19, 0.0]).tail
+    assert inside is not None and float(inside) == pytest.approx(1.0)
+    exact = model.input_posterior(x, [1.5, 0.0, 0.0])
+    assert exact.tail is not None and float(exact.tail) < 1e-10
+    with pytest.raises(ObservationError, match=r"within the bounds .* \(-1\.\d+ to 1\.\d+"):
+        exact.sample(20, seeded())
+    noisy = model.input_posterior(x, [1.5, 0.0, 0.0], None, 0.3)
+    assert noisy.tail is not None and float(noisy.tail) == pytest.approx(1 - 0.683**3, abs=0.01)
+    assert np.abs(fields_of(model, noisy.sample(200, seeded())[0]).numpy()).max() < 1.2 * 1.01
+    nothing = model.input_posterior(x[None], torch.zeros(1, 3), torch.zeros(1, 3).bool()).tail
+    assert nothing is not None and float(nothing) > 0.999
 
 
 def test_padding_and_order_change_nothing(model: KarhunenLoeveModel) -> None:

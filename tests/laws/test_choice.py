@@ -20,9 +20,10 @@ from tests.laws.conftest import (
     two_values,
 )
 from uqsonet import fitting
-from uqsonet.errors import ConfigError
+from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.laws import NAMES, choice
 from uqsonet.laws.choice import equip, refit
+from uqsonet.laws.thresholded import ThresholdedPosterior
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 
 SIZE, HELD = 1500, 60
@@ -140,6 +141,21 @@ def test_a_law_that_does_not_fit_says_why(law: str, reason: str) -> None:
     kappa = gaussian_fields(np.random.default_rng(5), HELD + 400, kernel(0.3))
     with pytest.raises(ConfigError, match=rf"law '{law}' does not fit these inputs: .*{reason}"):
         chosen(kappa, law, 8)
+
+
+def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ObservationError("no sample")
+
+    monkeypatch.setattr(ThresholdedPosterior, "sample", refuse)
+    kappa = two_values(np.random.default_rng(11), HELD + 300)
+    model, rows = chosen(kappa, modes=8)
+    assert "thresholded" not in by_law(rows) and {"gaussian", "analogue"} <= set(by_law(rows))
+    assert model.config.law in by_law(rows)
+    with pytest.raises(ConfigError, match="'thresholded' does not fit these inputs"):
+        chosen(kappa, "thresholded", 8)
 
 
 @pytest.mark.parametrize("law", ["mixture", "thresholded", "analogue"])

@@ -21,6 +21,7 @@ from tests.laws.conftest import (
     seeded,
     two_values,
 )
+from uqsonet.errors import ObservationError
 from uqsonet.fields import Grid
 from uqsonet.laws.choice import input_sample
 from uqsonet.laws.thresholded import (
@@ -151,6 +152,27 @@ def test_padding_and_order_change_nothing(three: KarhunenLoeveModel) -> None:
         alone = three.input_posterior(places, values).sample(4000, seeded(1))[0]
         means = [fields_of(three, a).mean(0) for a in (drawn[s], alone)]
         assert float((means[0] - means[1]).abs().max()) < 0.12  # standard errors up to 0.035
+
+
+def test_classes_that_contradict_one_another() -> None:
+    """Rock and sand in turn at every point of a smooth field: no answer, in words."""
+    kappa = two_values(np.random.default_rng(9), 2000)
+    model = model_of(kappa, 24)
+    model.use_law(fit(model, kappa))
+    with pytest.raises(ObservationError, match="contradict one another"):
+        model.input_posterior(SMALL.points(), [0.8, -0.8] * 12).sample(20, seeded())
+
+
+def test_two_fields_side_by_side_have_edges_of_their_own() -> None:
+    """Values 1 and 2 on the left, 3 and 4 on the right: the middle edge divides nothing."""
+    rng = np.random.default_rng(10)
+    left = np.arange(24) < 12
+    covariance = np.where(left[:, None] == left, kernel(0.3), 0.0)
+    high = gaussian_fields(rng, 10_000, covariance) > 0
+    kappa = np.where(left, 1.0, 3.0) + high
+    law = fit(model_of(kappa, 20), kappa)
+    assert law is not None and law.values.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert np.abs(latent(law) - covariance).max() < 0.12
 
 
 def test_inputs_that_are_no_classes() -> None:

@@ -7,6 +7,7 @@ whose samples the branch maps to the output.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,27 @@ below it single precision of the data decides."""
 def least_noise(bases: KarhunenLoeveBases) -> float:
     """Return the noise of a sensor that laws reckon with at least, in the transformed field."""
     return LEAST_LEVEL * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
+
+
+LEAST_STEP = 0.01
+"""Noise of a sensor, relative to the law's range or the gap of its classes, from which on a value
+that the law cannot have counts as far from it."""
+
+
+def farthest_tail(off: Tensor, mask: Tensor) -> Tensor | None:
+    """Return the probability (B,) that noise puts any of m values as far off as the farthest is.
+
+    Parameters
+    ----------
+    off : Tensor, shape (B, m)
+        How far values are from what a law allows, in standard deviations of their noise.
+    mask : Tensor of bool, shape (B, m)
+    """
+    if not off.shape[1]:
+        return None
+    least = torch.special.erfc(off.masked_fill(~mask, 0.0) / math.sqrt(2)).amin(-1)
+    # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
+    return -torch.expm1(mask.sum(-1).clamp_min(1) * torch.log1p(-least.clamp_max(1 - 1e-15)))
 
 
 MEAN_DRAWS = 2048

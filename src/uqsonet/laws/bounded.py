@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from uqsonet.errors import ObservationError
 from uqsonet.fields import Observations
 from uqsonet.gaussian import condition, covariance_root
-from uqsonet.laws.base import InputLaw, InputPosterior, InputSample, least_noise
+from uqsonet.laws.base import (
+    LEAST_STEP,
+    InputLaw,
+    InputPosterior,
+    InputSample,
+    farthest_tail,
+    least_noise,
+)
 from uqsonet.truncated_gaussian import truncated_samples
 
 if TYPE_CHECKING:
@@ -125,6 +133,16 @@ class BoundedPosterior(InputPosterior):
         self._law, self._bases = law, bases
         self._given = condition(rows @ law.root, residual - rows @ law.mean, level, o.mask)
 
+        values = bases.fields.input.transform.forward(o.values.double())
+        beyond = torch.maximum(values - law.upper, law.lower - values).clamp_min(0)
+        least = LEAST_STEP * float(law.upper - law.lower)
+        self._tail = farthest_tail(beyond / noise_std.clamp_min(least), o.mask)
+
+    @property
+    def tail(self) -> Tensor | None:
+        """Probability of a value as far beyond the bounds as the farthest of these is."""
+        return self._tail
+
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of fields within the bounds."""
         return torch.stack([self._of_set(s, size, generator) for s in range(len(self._given.mean))])
@@ -152,7 +170,13 @@ class BoundedPosterior(InputPosterior):
         mean = self._bases.input_mean.cpu() + factor @ (law.mean + given.mean[s] @ law.root)
         nugget = 1e-10 * rows.square().sum(1).amax() * torch.eye(len(rows), dtype=rows.dtype)
         low, high = (b.double().expand(len(rows)) for b in (law.lower, law.upper))
-        fields = truncated_samples(mean, rows @ rows.T + nugget, low, high, size, generator)
+        try:
+            fields = truncated_samples(mean, rows @ rows.T + nugget, low, high, size, generator)
+        except ObservationError:
+            raise ObservationError(
+                f"no field within the bounds that training inputs have ({float(law.lower):g} to "
+                f"{float(law.upper):g}, transformed) agrees with these sensors: state their noise"
+            ) from None
         return self._bases.coefficients_of(fields)
 
 

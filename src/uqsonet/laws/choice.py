@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.description import distance_from_gaussian
-from uqsonet.errors import ConfigError
+from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields import Observations
 from uqsonet.laws import NAMES
 from uqsonet.laws.analogue import SHARES, AnalogueLaw
@@ -127,7 +127,11 @@ def equip(
         found = candidates[0]
         if len(candidates) > 1:
             found = min(candidates, key=lambda one: float(scorer.scores(one, quick=True).mean()))
-        scores = scorer.scores(found)
+        try:
+            scores = scorer.scores(found)
+        except ObservationError as error:
+            LOG.info("law %s: no answer to a held-out pair (%s)", name, error)
+            continue
         fitted.append((found, scores))
         by_count = {f"crps_{m}": float(s.mean()) for m, s in zip(layouts, scores, strict=True)}
         rows.append({"law": name, "seconds": round(seconds, 1), **by_count})
@@ -141,7 +145,8 @@ def equip(
 
 
 _WHY = {
-    "thresholded": "they take more than a few values, or only one at some point",
+    "thresholded": "they take more than a few values, or only one at some point, or have classes "
+    "that no cut Gaussian field has",
     "bounded": "a Gaussian law of theirs leaves their range hardly ever, or almost always",
 }
 

@@ -17,8 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.errors import ObservationError
 from uqsonet.fields import Observations
-from uqsonet.laws.base import InputLaw, InputPosterior, InputSample
+from uqsonet.laws.base import (
+    LEAST_STEP,
+    InputLaw,
+    InputPosterior,
+    InputSample,
+    farthest_tail,
+)
 from uqsonet.truncated_gaussian import resampled, truncated_normal, truncated_samples
 
 if TYPE_CHECKING:
@@ -145,9 +152,10 @@ class ThresholdedLaw(InputLaw):
         thresholds = torch.special.ndtri(below.clamp(least, 1 - least)).contiguous()
         for k in range(1, len(edges)):
             thresholds[:, k] = thresholds[:, k].maximum(thresholds[:, k - 1] + LEAST_WIDTH)
-        middle = int((pooled - 0.5).abs().argmin())
+        # The edge that is nearest to the middle: of two fields side by side each has its own.
+        middle = (below - 0.5).abs().argmin(1)
         side = (sample.fields <= edges[middle]).float()
-        cut = thresholds[:, middle]
+        cut = thresholds.gather(1, middle[:, None])[:, 0]
         if bool((cut == cut[0]).all()) and abs(float(cut[0])) < 3 / math.sqrt(size):
             cut = torch.zeros_like(cut)
         points = sample.bases.fields.input.grid.points()
@@ -267,10 +275,8 @@ class ThresholdedPosterior(InputPosterior):
         which = torch.bucketize(values, edges)
         # A value between the classes is wrong, or noisy: the gap is the scale where noise is none.
         gap = (law.values[1:] - law.values[:-1]).amin()
-        level = noise_std.clamp_min(0.01 * float(gap))
-        off = ((values - law.values[which]) / level).abs().masked_fill(~o.mask, 0.0)
-        self._off = torch.special.erfc(off / math.sqrt(2)).amin(-1) if off.shape[1] else None
-        self._counts = o.counts
+        level = noise_std.clamp_min(LEAST_STEP * float(gap))
+        self._tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
         ends = torch.full_like(cuts[..., :1], torch.inf)
         walls = self._walls = torch.cat([-ends, cuts, ends], -1)
         # What each reading says about each class, (B, m, K); all the same for padding.
@@ -289,10 +295,7 @@ class ThresholdedPosterior(InputPosterior):
     @property
     def tail(self) -> Tensor | None:
         """Probability of a value as far from the nearest class as the farthest of these is."""
-        if self._off is None:
-            return None
-        # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
-        return -torch.expm1(self._counts * torch.log1p(-self._off.clamp_max(1 - 1e-15)))
+        return self._tail
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""
@@ -319,7 +322,14 @@ class ThresholdedPosterior(InputPosterior):
         if bool(sure.any()):
             zero, covariance = torch.zeros_like(self._lower[sure]), self._covariance[sure]
             bounds = self._lower[sure], self._upper[sure]
-            found[sure] = truncated_samples(zero, covariance, *bounds, size, generator, MOVES)
+            try:
+                latent = truncated_samples(zero, covariance, *bounds, size, generator, MOVES)
+            except ObservationError:
+                raise ObservationError(
+                    "the classes at these sensors contradict one another under the model's law of "
+                    "the input ('thresholded'): no latent field is known that has them"
+                ) from None
+            found[sure] = latent
         for s in self._doubt.nonzero()[:, 0].tolist():
             law = self._covariance[s], self._walls[s], self._likelihood[s]
             found[s] = _in_doubt(*law, size, generator)
