@@ -292,6 +292,8 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     first = pd.read_csv(folder / "summary/diffusion1d.csv")
     share = pd.read_csv(folder / "paper_share/summary/diffusion1d.csv")
     benchmarks = pd.read_csv(folder / "benchmarks.csv")
+    scores = folder / "any_law/scores.csv"
+    laws = law_tables(pd.read_csv(scores)) if scores.is_file() else {}
     run = list(json.loads((folder / "provenance.json").read_text())["runs"].values())[-1]
     return {
         "README.md": {
@@ -311,10 +313,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         "docs/model.md": {
             "ablation": markdown(ablation_table(pd.read_csv(folder / "tables/ablation.csv"))),
             "parts": markdown(part_table(pd.read_csv(folder / "tables/parts.csv"))),
-            **{
-                name: markdown(table)
-                for name, table in law_tables(pd.read_csv(folder / "any_law/scores.csv")).items()
-            },
+            **{name: markdown(table) for name, table in laws.items()},
         },
         "docs/performance.md": {
             "stages": markdown(stage_table(benchmarks, run)),
