@@ -113,7 +113,7 @@ def _starts(
         mean, std = point[each, :, i], variance.sqrt()
         low, high = lower[each, i, None], upper[each, i, None]
         uniform = torch.rand(batch, size, dtype=torch.float64, generator=generator)
-        score, probability = _truncated_normal((low - mean) / std, (high - mean) / std, uniform)
+        score, probability = truncated_normal((low - mean) / std, (high - mean) / std, uniform)
         value = torch.maximum(torch.minimum(mean + std * score, high), low)
         column = left[each, :, i]
         slope = column / variance * fresh
@@ -122,13 +122,13 @@ def _starts(
         left -= column[:, :, None] * slope[:, None, :]
         weight += probability
         if step % 8 == 7 or step == n - 1:
-            kept = _resampled(weight, generator)
+            kept = resampled(weight, generator)
             point = point.gather(1, kept[..., None].expand_as(point))
             weight = torch.zeros_like(weight)
     return point * scale[:, None]
 
 
-def _truncated_normal(below: Tensor, above: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+def truncated_normal(below: Tensor, above: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """Return a standard normal between bounds for each uniform, and the log of their probability.
 
     Beyond `TAIL` the density is taken as ``x exp(-x^2 / 2)``, whose quantiles have a formula.
@@ -145,7 +145,7 @@ def _truncated_normal(below: Tensor, above: Tensor, uniform: Tensor) -> tuple[Te
     return torch.where(mirrored, -score, score), probability.nan_to_num(nan=-math.inf)
 
 
-def _resampled(weight: Tensor, generator: torch.Generator) -> Tensor:
+def resampled(weight: Tensor, generator: torch.Generator) -> Tensor:
     """Return indices (B, size) in proportion to log weights (B, size), spread systematically."""
     size = weight.shape[1]
     total = torch.softmax(weight, 1).cumsum(1)

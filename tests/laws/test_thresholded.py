@@ -24,7 +24,13 @@ from tests.laws.conftest import (
 from uqsonet.errors import ObservationError
 from uqsonet.fields import Grid
 from uqsonet.laws.choice import input_sample
-from uqsonet.laws.thresholded import ThresholdedLaw, bivariate_normal, classes_of, tetrachoric
+from uqsonet.laws.thresholded import (
+    ThresholdedLaw,
+    _in_doubt,
+    bivariate_normal,
+    classes_of,
+    tetrachoric,
+)
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 
 PLACES = (-2.5, -1.0, -0.3, 0.0, 0.2, 1.0, 2.0)
@@ -233,3 +239,25 @@ def test_noise_of_many_sensors_is_not_improbable(emulator: uqsonet.Emulator) -> 
         tail = emulator.operator.input_posterior(x, scaled, None, level).tail
         below += float(tail[0]) < 0.1
     assert 1 <= below <= 12  # five are expected
+
+
+@pytest.mark.parametrize("noise", [0.4, 1.5])
+def test_classes_in_doubt_are_weighed_by_their_likelihood(noise: float) -> None:
+    covariance = torch.tensor([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]]).double()
+    cuts, values = torch.tensor([-0.4, 0.7]).double(), torch.tensor([-1.0, 0.0, 2.0]).double()
+    readings = torch.tensor([-0.3, 0.9, 0.4]).double()
+    ends = torch.full((3, 1), torch.inf).double()
+    walls = torch.cat([-ends, cuts.expand(3, 2), ends], 1)
+    likelihood = -((readings[:, None] - values) / noise).square() / 2
+    found = _in_doubt(covariance, walls, likelihood, 20_000, seeded(3))
+    drawn = torch.randn(400_000, 3, generator=seeded(4), dtype=torch.float64)
+    drawn = drawn @ torch.linalg.cholesky(covariance).T
+    classes = torch.bucketize(drawn, cuts)
+    weight = likelihood[torch.arange(3), classes].sum(1).softmax(0)
+    mean = weight @ drawn
+    std = (weight @ (drawn - mean).square()).sqrt()
+    assert float((found.mean(0) - mean).abs().max()) < 0.03
+    assert float((found.std(0) - std).abs().max()) < 0.03
+    shares = torch.stack([(weight[:, None] * (classes == k)).sum(0) for k in range(3)])
+    ours = torch.stack([(torch.bucketize(found, cuts) == k).double().mean(0) for k in range(3)])
+    assert float((ours - shares).abs().max()) < 0.015

@@ -26,7 +26,7 @@ from uqsonet.laws.base import (
     InputSample,
     farthest_tail,
 )
-from uqsonet.truncated_gaussian import truncated_samples
+from uqsonet.truncated_gaussian import resampled, truncated_normal, truncated_samples
 
 if TYPE_CHECKING:
     from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
@@ -49,6 +49,12 @@ MOVES = 5
 
 NUGGET = 1e-6
 """Variance added to latent values at sensors."""
+
+DOUBT = 1e-4
+"""Probability of another class than the nearest from which on a noisy sensor is in doubt."""
+
+SWEEPS = 10
+"""Of Gibbs sampling over sensors in doubt."""
 
 LEAST_WIDTH = 0.01
 """Of a class between two others, in standard deviations of the latent field: a sensor may read it
@@ -272,7 +278,12 @@ class ThresholdedPosterior(InputPosterior):
         level = noise_std.clamp_min(LEAST_STEP * float(gap))
         self._tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
         ends = torch.full_like(cuts[..., :1], torch.inf)
-        walls = torch.cat([-ends, cuts, ends], -1)
+        walls = self._walls = torch.cat([-ends, cuts, ends], -1)
+        # What each reading says about each class, (B, m, K); all the same for padding.
+        z = (values[..., None] - law.values) / level[..., None]
+        self._likelihood = torch.where(o.mask[..., None], -z.square() / 2, 0.0).log_softmax(-1)
+        second = self._likelihood.exp().topk(2).values[..., 1]
+        self._doubt = (second * o.mask > DOUBT).any(-1)
         lower = walls.gather(-1, which[..., None])[..., 0]
         upper = walls.gather(-1, which[..., None] + 1)[..., 0]
         self._lower = torch.where(o.mask, lower, -torch.inf)
@@ -292,10 +303,8 @@ class ThresholdedPosterior(InputPosterior):
         rank = law.factor.shape[1]
         z = torch.randn(batch, size, rank, generator=generator, dtype=torch.float64)
         if self._rows.shape[1]:
-            zero = torch.zeros_like(self._lower)
-            bounds = self._lower, self._upper
             try:
-                latent = truncated_samples(zero, self._covariance, *bounds, size, generator, MOVES)
+                latent = self._latent(size, generator)
             except ObservationError:
                 raise ObservationError(
                     "the classes at these sensors contradict one another under the model's law of "
@@ -312,6 +321,19 @@ class ThresholdedPosterior(InputPosterior):
             found.append(self._bases.coefficients_of(self._classes(field)))
         return torch.stack(found)
 
+    def _latent(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return latent values (B, size, m) at the sensors."""
+        found = torch.empty(len(self._rows), size, self._rows.shape[1], dtype=torch.float64)
+        sure = ~self._doubt
+        if bool(sure.any()):
+            zero, covariance = torch.zeros_like(self._lower[sure]), self._covariance[sure]
+            bounds = self._lower[sure], self._upper[sure]
+            found[sure] = truncated_samples(zero, covariance, *bounds, size, generator, MOVES)
+        for s in self._doubt.nonzero()[:, 0].tolist():
+            law = self._covariance[s], self._walls[s], self._likelihood[s]
+            found[s] = _in_doubt(*law, size, generator)
+        return found
+
     def _classes(self, latent: Tensor) -> Tensor:
         """Return the values of the classes that latent fields (size, n) are in, float32."""
         values = self._law.values.float()
@@ -321,3 +343,48 @@ class ThresholdedPosterior(InputPosterior):
         ):
             found += (latent > cut) * (high - low)
         return found
+
+
+def _in_doubt(
+    covariance: Tensor, walls: Tensor, likelihood: Tensor, size: int, generator: torch.Generator
+) -> Tensor:
+    """Return latent values (size, m) at sensors whose classes are in doubt.
+
+    Particles draw class and value of one sensor after another, given those before, and are
+    resampled; Gibbs sampling moves them on. Both know the class through its likelihood alone.
+
+    Parameters
+    ----------
+    covariance : Tensor, shape (m, m)
+    walls : Tensor, shape (m, K + 1)
+        Ends of the classes, from minus to plus infinity.
+    likelihood : Tensor, shape (m, K)
+        Logarithms.
+    """
+    m = len(covariance)
+    root, precision = torch.linalg.cholesky(covariance), torch.linalg.inv(covariance)
+    xi = torch.zeros(size, m, dtype=torch.float64)
+
+    def drawn(i: int, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+        """Return standardised values of a sensor, and the log probability of its reading."""
+        uniform = torch.rand(2, size, generator=generator, dtype=torch.float64)
+        ends = (walls[i] - mean[:, None]) / std
+        share = torch.special.log_ndtr(ends)
+        share = share[:, 1:] + torch.log1p(-torch.exp(share[:, :-1] - share[:, 1:]).clamp_max(1))
+        share = share.nan_to_num(nan=-torch.inf) + likelihood[i]
+        total = share.logsumexp(1)
+        below = (share - total[:, None]).exp().cumsum(1)
+        which = (below < uniform[0][:, None]).sum(1).clamp_max(share.shape[1] - 1)
+        low, high = (ends.gather(1, (which + k)[:, None])[:, 0] for k in (0, 1))
+        return truncated_normal(low, high, uniform[1])[0], total
+
+    for i in range(m):
+        xi[:, i], weight = drawn(i, xi[:, :i] @ root[i, :i], root[i, i])
+        xi = xi[resampled(weight[None], generator)[0]]
+    values = xi @ root.T
+    for _ in range(SWEEPS):
+        for i in range(m):
+            std = precision[i, i].rsqrt()
+            mean = values[:, i] - (values @ precision[i]) / precision[i, i]
+            values[:, i] = mean + std * drawn(i, mean, std)[0]
+    return values
