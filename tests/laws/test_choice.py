@@ -26,6 +26,8 @@ from uqsonet.laws.choice import equip, refit
 from uqsonet.laws.thresholded import ThresholdedPosterior
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 
+pytestmark = pytest.mark.usefixtures("few_clusters")
+
 SIZE, HELD = 1000, 50
 COUNTS = (2, 6)
 
