@@ -21,7 +21,6 @@ from tests.laws.conftest import (
 )
 from uqsonet.card import _law_text
 
-
 pytestmark = pytest.mark.usefixtures("few_clusters")
 
 
