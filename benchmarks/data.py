@@ -98,7 +98,7 @@ def five_point(k: np.ndarray, spacing: float) -> object:
 def gaussian_fields(repeats: int) -> Row:
     """Kronecker factors against a dense Cholesky factor, both made beforehand."""
     problem, size = get_problem("poisson2d"), 64
-    xi = torch.randn(size, problem.prior.rank, dtype=torch.float64)
+    xi = torch.randn(size, problem.gaussian_prior.rank, dtype=torch.float64)
     points = problem.grid.size
     lower = torch.randn(points, points, dtype=torch.float64).tril_()
 
@@ -106,7 +106,7 @@ def gaussian_fields(repeats: int) -> Row:
         return torch.randn(size, points, dtype=torch.float64) @ lower.T
 
     name = "2D Gaussian field, 101 x 101 points, float64"
-    ours = (lambda: problem.prior.field(torch.randn_like(xi)), size)
+    ours = (lambda: problem.gaussian_prior.field(torch.randn_like(xi)), size)
     return _row(name, "s/field", ours, "dense Cholesky factor", (dense, size), repeats)
 
 
@@ -140,7 +140,7 @@ def navier_stokes(quick: bool) -> list[Row]:
     problem = cast(NavierStokes, get_problem("navier_stokes"))
     size = 2 if quick else 16
     rng = np.random.default_rng(0)
-    w0 = problem.prior.field(problem.normals(rng, size)[0]).float().reshape(-1, 100, 100)
+    w0 = problem.gaussian_prior.field(problem.normals(rng, size)[0]).float().reshape(-1, 100, 100)
     forcing = problem.forcing.float()
     time, viscosity = problem.time, problem.viscosity
     steps = 20 if quick else 200

@@ -37,11 +37,11 @@ def _truth(data: Functions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     kappa, _ = problem.sample(generator, SETS)
     layouts = uniform_layouts(generator, problem.grid.size, SENSORS, SETS)
     x, y = data.fields.input.read(kappa, torch.from_numpy(layouts).long())
-    means, stds = [], []
+    means, stds, prior = [], [], problem.gaussian_prior
     for places, values in zip(x, y.log(), strict=True):
-        law = problem.prior.condition(places, values)
-        normals = torch.from_numpy(generator.standard_normal((DRAWS, problem.prior.rank)))
-        u = problem.solve(problem.prior.field(law.coordinates(normals[None])[0]).exp())[:, kept]
+        law = prior.condition(places, values)
+        normals = torch.from_numpy(generator.standard_normal((DRAWS, prior.rank)))
+        u = problem.solve(prior.field(law.coordinates(normals[None])[0]).exp())[:, kept]
         means.append(u.mean(0))
         stds.append(u.std(0))
     return x, y, torch.stack(means), torch.stack(stds)

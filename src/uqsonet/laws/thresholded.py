@@ -303,13 +303,7 @@ class ThresholdedPosterior(InputPosterior):
         rank = law.factor.shape[1]
         z = torch.randn(batch, size, rank, generator=generator, dtype=torch.float64)
         if self._rows.shape[1]:
-            try:
-                latent = self._latent(size, generator)
-            except ObservationError:
-                raise ObservationError(
-                    "the classes at these sensors contradict one another under the model's law of "
-                    "the input ('thresholded'): no latent field is known that has them"
-                ) from None
+            latent = self._latent(size, generator)
             shape = (batch, size, self._rows.shape[1])
             nugget = torch.randn(shape, generator=generator, dtype=torch.float64) * NUGGET**0.5
             off = latent - z @ self._rows.transpose(1, 2) - nugget
@@ -328,7 +322,14 @@ class ThresholdedPosterior(InputPosterior):
         if bool(sure.any()):
             zero, covariance = torch.zeros_like(self._lower[sure]), self._covariance[sure]
             bounds = self._lower[sure], self._upper[sure]
-            found[sure] = truncated_samples(zero, covariance, *bounds, size, generator, MOVES)
+            try:
+                latent = truncated_samples(zero, covariance, *bounds, size, generator, MOVES)
+            except ObservationError:
+                raise ObservationError(
+                    "the classes at these sensors contradict one another under the model's law of "
+                    "the input ('thresholded'): no latent field is known that has them"
+                ) from None
+            found[sure] = latent
         for s in self._doubt.nonzero()[:, 0].tolist():
             law = self._covariance[s], self._walls[s], self._likelihood[s]
             found[s] = _in_doubt(*law, size, generator)

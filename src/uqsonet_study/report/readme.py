@@ -264,9 +264,10 @@ LAWS = ("cokriging", "gaussian", "mixture", "analogue", "auto")
 def law_tables(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return errors of all laws beside the floor, and medians, CRPS and coverage of `auto`."""
     errors, details = [], []
-    for (problem, m), group in scores.groupby(["problem", "sensors"], sort=False):
+    for _, group in scores.groupby(["problem", "sensors"], sort=False):
         laws = group.set_index("law").to_dict("index")
         first = group.iloc[0].to_dict()
+        problem, m = first["problem"], first["sensors"]
         case = {"problem": f"`{problem}`", "m": m}
         cells = {law: _joined(laws.get(law, {}), PARTS) for law in LAWS}
         errors.append(case | cells | {"floor": _joined(first, [f"floor_{p}" for p in SHORT])})
