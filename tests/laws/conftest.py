@@ -15,6 +15,7 @@ from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.data import Functions
 from uqsonet.fields import Field, Grid
 from uqsonet.gaussian import covariance_root
+from uqsonet.laws import mixture
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.operator_fields import OperatorFields
 
@@ -26,6 +27,15 @@ def quick_cards() -> Iterator[None]:
     """Leave the scores out of cards: these tests do not read them, and they take most of a fit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "score_rows", lambda *_, **__: [])
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_clusters() -> Iterator[None]:
+    """Try fewer mixtures: how many clusters are found is tested elsewhere, and takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixture, "CLUSTERS", (1, 2))
+        patch.setattr(mixture, "SHRINKAGE", (0.0, 0.05))
         yield
 
 

@@ -26,7 +26,9 @@ from uqsonet.laws.choice import equip, refit
 from uqsonet.laws.thresholded import ThresholdedPosterior
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 
-SIZE, HELD = 1500, 60
+pytestmark = pytest.mark.usefixtures("few_clusters")
+
+SIZE, HELD = 1000, 50
 COUNTS = (2, 6)
 
 
@@ -61,7 +63,6 @@ def test_auto_finds_the_law(name: str) -> None:
         assert list(found) == ["gaussian"]
         assert found[name]["distance"] <= found[name]["chance"]
         return
-    assert found[name]["distance"] > found[name]["chance"]
     # Only the simplest laws are left out before the one that is chosen, and for a reason.
     order = [NAMES.index(law) for law in found]
     assert order == sorted(order) and found["gaussian"]["seconds"] == 0
@@ -95,7 +96,7 @@ def test_two_valued_inputs_that_are_no_cut_gaussian_fields(kind: str) -> None:
     has as good a CRPS as analogues, although its layers are of more unequal thickness.
     """
     draw = layers if kind == "layers" else blocks
-    _, rows = chosen(draw(np.random.default_rng(2), HELD + 1000))
+    _, rows = chosen(draw(np.random.default_rng(2), HELD + SIZE))
     found = by_law(rows)
     cut = found["thresholded"]
     if kind == "blocks":
@@ -156,6 +157,14 @@ def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(
     assert model.config.law in by_law(rows)
     with pytest.raises(ConfigError, match="'thresholded' does not fit these inputs"):
         chosen(kappa, "thresholded", 8)
+
+
+def test_few_inputs_of_two_values_are_not_taken_to_be_gaussian() -> None:
+    """Their coefficients may look Gaussian: forty inputs prove nothing, but their values do."""
+    _, rows = chosen(two_values(np.random.default_rng(12), HELD + 40), modes=8)
+    found = by_law(rows)
+    assert found["gaussian"]["distance"] <= found["gaussian"]["chance"]
+    assert "thresholded" in found and not found["gaussian"]["chosen"]
 
 
 @pytest.mark.parametrize("law", ["mixture", "thresholded", "analogue"])

@@ -21,6 +21,8 @@ from tests.laws.conftest import (
 )
 from uqsonet.card import _law_text
 
+pytestmark = pytest.mark.usefixtures("few_clusters")
+
 
 def fitted(kappa: np.ndarray, law: str = "auto", **more: object) -> uqsonet.Emulator:
     return uqsonet.fit(runs_of(kappa), 0, sensors=[3, 6], bar=False, law=law, **more)  # type: ignore[arg-type]
@@ -32,12 +34,12 @@ def limit(model: uqsonet.Emulator) -> str:
 
 
 @pytest.fixture(scope="module")
-def binary() -> uqsonet.Emulator:
+def binary(few_clusters: None) -> uqsonet.Emulator:
     return fitted(two_values(np.random.default_rng(1), 400))
 
 
 @pytest.fixture(scope="module")
-def mixed() -> uqsonet.Emulator:
+def mixed(few_clusters: None) -> uqsonet.Emulator:
     return fitted(two_fields(np.random.default_rng(2), 1500))
 
 

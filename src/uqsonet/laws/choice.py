@@ -1,9 +1,10 @@
 """Which law an input has: each is fitted, and scored on pairs that nothing was fitted to.
 
 `auto` keeps the Gaussian law where the coefficients of the training inputs are no farther from
-Gaussian than chance allows. Elsewhere it takes the simplest law that is not rejected: its CRPS on
-the held-out pairs, relative to the Gaussian law's at each number of sensors, is not higher than the
-best one's by more than two standard errors of the paired difference. A Gaussian law, and a mixture,
+Gaussian than chance allows, inputs take more than a few values, and its fields stay within their
+range. Elsewhere it takes the simplest law that is not rejected: its CRPS on the held-out pairs,
+relative to the Gaussian law's at each number of sensors, is not higher than the best one's by more
+than two standard errors of the paired difference. A Gaussian law, and a mixture,
 is rejected as well if its fields leave the range of the training inputs far more often than new
 inputs would: they are not fields of this kind, even where the CRPS hardly tells.
 """
@@ -27,7 +28,7 @@ from uqsonet.laws.analogue import SHARES, AnalogueLaw
 from uqsonet.laws.base import InputLaw, InputSample
 from uqsonet.laws.bounded import BoundedLaw
 from uqsonet.laws.mixture import MixtureLaw
-from uqsonet.laws.thresholded import ThresholdedLaw
+from uqsonet.laws.thresholded import ThresholdedLaw, classes_of
 from uqsonet.metrics import ascending, crps
 from uqsonet.seeds import numpy_generator, torch_generator
 
@@ -114,7 +115,12 @@ def equip(
     distance = distance_from_gaussian(sample.coefficients)
     chance = CHANCE / math.sqrt(training.size)
     names = NAMES if law == "auto" else (law,)
-    if law == "auto" and distance <= chance:
+    if (
+        law == "auto"
+        and distance <= chance
+        and classes_of(sample.fields) is None
+        and _outside(model, None, sample, seed) <= _most_outside(training.size)
+    ):
         names = ("gaussian",)
     rows: list[dict[str, Any]] = []
     fitted: list[tuple[InputLaw | None, Tensor]] = []
@@ -219,13 +225,18 @@ def _outside(
     return 1 - float(inside.float().mean())
 
 
+def _most_outside(size: int) -> float:
+    """Return the share of a law's fields beyond the range of N inputs that is allowed."""
+    # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
+    return OUTSIDE + 4 / size
+
+
 def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], size: int) -> int:
     """Return which law is taken, and note in the rows why."""
     base = scores[0].mean(1, keepdim=True)
     relative = [(one / base).mean(0) for one in scores]
     best = min(relative, key=lambda one: float(one.mean()))
-    # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
-    limit = OUTSIDE + 4 / size
+    limit = _most_outside(size)
     fair = any(row["outside"] <= limit for row in rows)
     chosen = None
     for number, (one, row) in enumerate(zip(relative, rows, strict=True)):
