@@ -52,6 +52,11 @@ class AnalogueLaw(InputLaw):
     def __init__(self, fields: Tensor, coefficients: Tensor, share: float) -> None:
         self.fields, self.coefficients, self.share = fields, coefficients, share
 
+    @cached_property
+    def by_point(self) -> Tensor:
+        """Training inputs as (n, N): sensors read a few of their points."""
+        return self.fields.T.contiguous()
+
     @classmethod
     def fit(cls, sample: InputSample, share: float) -> AnalogueLaw:
         """Keep training inputs, as many as memory allows."""
@@ -99,7 +104,7 @@ class AnaloguePosterior(InputPosterior):
             if not bool(real.any()):
                 found.append((torch.ones(len(law.fields)), law.coefficients))
                 continue
-            seen = given.grid.interpolate(law.fields.T.double(), o.locations[s, real]).T  # (N, m)
+            seen = given.grid.interpolate(law.by_point, o.locations[s, real]).T.double()  # (N, m)
             drawn = torch.randn(seen.shape, generator=generator, dtype=torch.float64)
             observed = given.transform.forward(o.values[s, real].double())
             away = observed - (seen + self._noise_std[s, real] * drawn)

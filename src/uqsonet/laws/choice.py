@@ -145,11 +145,12 @@ def equip(
         rows[-1] |= {"distance": distance, "chance": chance}
         LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in by_count.items()))
     if not rows:
-        raise ConfigError(f"law {law!r} does not fit these inputs: {_WHY[law]}")
+        raise ConfigError(f"law {law!r} does not fit these inputs: {_WHY.get(law, _NO_ANSWER)}")
     model.use_law(fitted[_simplest([scores for _, scores in fitted], rows, training.size)][0])
     return rows
 
 
+_NO_ANSWER = "it has no answer to a held-out pair"
 _WHY = {
     "thresholded": "they take more than a few values, or only one at some point, or have classes "
     "that no cut Gaussian field has",
