@@ -29,17 +29,16 @@ MOST_NUMBERS = 2**27
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
     """Write tensors and a JSON header as safetensors, atomically."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     content = {"schema": SCHEMA, "sha256": _tensors_digest(ready, meta), "meta": meta}
     # One key only: safetensors writes several in an order that differs from run to run.
     header = {FORMAT: json.dumps(content, sort_keys=True)}
+    written = save(ready, metadata=header)
     with atomic_path(path) as temporary:
-        try:
-            save_file(ready, temporary, metadata=header)
-        except safetensors.SafetensorError as error:  # its way to say that the disk is full
-            raise system_error(error) or DataError(f"{path}: {error}") from None
+        # Not by `save_file`: it writes to a temporary file of its own, which a kill leaves behind.
+        temporary.write_bytes(written)
 
 
 def _tensors_digest(tensors: Mapping[str, Tensor], meta: Meta) -> str:

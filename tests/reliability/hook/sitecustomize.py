@@ -34,9 +34,8 @@ def half(target: object, content: bytes) -> None:
 def arm_writers(temporary: str) -> None:
     """Stop in the middle of the content, whoever writes it."""
     import h5py
-    import safetensors.torch
 
-    store, text, binary = h5py.Dataset.__setitem__, Path.write_text, safetensors.torch.save
+    store, text, binary = h5py.Dataset.__setitem__, Path.write_text, Path.write_bytes
 
     def setitem(self, key, value):
         store(self, key, value)
@@ -49,12 +48,12 @@ def arm_writers(temporary: str) -> None:
             return text(self, data, *args, **kwargs)
         return half(self, data.encode())
 
-    def save_file(tensors, filename, metadata=None):
-        half(filename, binary(tensors, metadata))
+    def write_bytes(self, data):
+        return half(self, data) if str(self) == temporary else binary(self, data)
 
     h5py.Dataset.__setitem__ = setitem
     Path.write_text = write_text
-    safetensors.torch.save_file = save_file
+    Path.write_bytes = write_bytes
 
 
 def arm() -> None:
