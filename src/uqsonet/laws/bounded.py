@@ -16,7 +16,7 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields import Observations
-from uqsonet.gaussian import condition, covariance_root
+from uqsonet.gaussian import GaussianLaw, condition, covariance_root
 from uqsonet.laws.base import (
     LEAST_STEP,
     InputLaw,
@@ -147,15 +147,18 @@ class BoundedPosterior(InputPosterior):
         """Return coefficients of fields within the bounds."""
         return torch.stack([self._of_set(s, size, generator) for s in range(len(self._given.mean))])
 
+    def _given_set(self, s: int) -> GaussianLaw:
+        """Return the Gaussian given the sensors of one set."""
+        given = self._given
+        return GaussianLaw(given.mean[s], given.directions[s], given.std_reduction[s])
+
     def _of_set(self, s: int, size: int, generator: torch.Generator) -> Tensor:
-        law, given = self._law, self._given
-        v, reduction = given.directions[s], given.std_reduction[s]
+        law, given = self._law, self._given_set(s)
         kept: list[Tensor] = []
         found, tried = 0, 0
         while found < size and tried < MOST_TRIES * size:
             z = torch.randn(2 * size, len(law.mean), generator=generator, dtype=torch.float64)
-            xi = given.mean[s] + z - ((z @ v.T) * reduction) @ v
-            a = law.mean + xi @ law.root
+            a = law.mean + given.coordinates(z) @ law.root
             kept.append(a[law.holds(self._bases, a)])
             found, tried = found + len(kept[-1]), tried + len(a)
         if found >= size:
@@ -163,11 +166,10 @@ class BoundedPosterior(InputPosterior):
         return self._by_chains(s, size, generator)
 
     def _by_chains(self, s: int, size: int, generator: torch.Generator) -> Tensor:
-        law, given = self._law, self._given
+        law, given = self._law, self._given_set(s)
         factor = self._bases.input_factor.double().cpu()
-        spread = _root(given.directions[s], given.std_reduction[s])
-        rows = factor @ law.root @ spread
-        mean = self._bases.input_mean.cpu() + factor @ (law.mean + given.mean[s] @ law.root)
+        rows = factor @ law.root @ given.root
+        mean = self._bases.input_mean.cpu() + factor @ (law.mean + given.mean @ law.root)
         nugget = 1e-10 * rows.square().sum(1).amax() * torch.eye(len(rows), dtype=rows.dtype)
         low, high = (b.double().expand(len(rows)) for b in (law.lower, law.upper))
         try:
@@ -178,9 +180,3 @@ class BoundedPosterior(InputPosterior):
                 f"{float(law.upper):g}, transformed) agrees with these sensors: state their noise"
             ) from None
         return self._bases.coefficients_of(fields)
-
-
-def _root(directions: Tensor, reduction: Tensor) -> Tensor:
-    """Return the symmetric root (r, r) of a conditioned law's covariance."""
-    eye = torch.eye(directions.shape[1], dtype=directions.dtype)
-    return eye - directions.T @ (reduction[:, None] * directions)

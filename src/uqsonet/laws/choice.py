@@ -191,9 +191,7 @@ def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
     """Return training inputs as laws are fitted to them."""
     bases = model.bases
     fields, coefficients, remainders = [], [], []
-    factor = bases.input_factor.double()
-    squares = factor.square().sum(0)
-    to = torch.where(squares > 0, factor / squares.clamp_min(1e-300), torch.zeros_like(factor))
+    factor, to = bases.input_factor.double(), bases.from_fields()
     for kappa, _ in training.blocks():
         field = bases.fields.input.transform.forward(kappa.double())
         a = (field - bases.input_mean) @ to

@@ -165,11 +165,14 @@ class KarhunenLoeveBases(nn.Module):
         level = float(level) if not level.ndim else level.to(residual)
         return condition(rows, residual, level, observations.mask.to(rows.device))
 
+    def from_fields(self) -> Tensor:
+        """Return the map (n, r), float64, from inputs less their mean to coefficients."""
+        factor = self.input_factor.double()
+        return factor / factor.square().sum(0).clamp_min(1e-300)
+
     def coefficients_of(self, fields: Tensor) -> Tensor:
         """Return standardised coefficients (..., r), float32, of transformed inputs (..., n)."""
-        factor = self.input_factor
-        squares = factor.double().square().sum(0).clamp_min(1e-300)
-        to = (factor / squares).float().nan_to_num(posinf=0.0, neginf=0.0)
+        to = self.from_fields().float()
         return fields.float().to(to.device) @ to - (self.input_mean @ to.double()).float()
 
     def at_sensors(self, observations: Observations) -> tuple[Tensor, Tensor]:
