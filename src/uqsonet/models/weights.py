@@ -101,6 +101,7 @@ def read_model(
     if trial is not None and trial not in trials:
         raise DataError(f"{path}: has trials {trials}, asked for {trial}")
     index = 0 if trial is None else trials.index(trial)
+    # Copies are aligned in memory as fresh tensors are: products then have the same bytes.
     state, others, law = {}, {}, {}
     for name, tensor in tensors.items():
         kind, _, key = name.partition("/")
@@ -109,9 +110,9 @@ def read_model(
         elif kind == "buffer":
             state[key] = tensor
         elif kind == "law":
-            law[key] = tensor
+            law[key] = tensor.clone()
         else:
-            others[name] = tensor
+            others[name] = tensor.clone()
     if wrong := sorted(name for name in others if not name.startswith("emulator/")):
         raise DataError(f"{path}: tensors do not fit the networks described ({', '.join(wrong)})")
     try:
