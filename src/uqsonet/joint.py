@@ -222,9 +222,9 @@ class Split(Source):
     """A Gaussian law whose few directions that readings of the output see are solved for.
 
     In coordinates z ~ N(0, I) of the law given readings of the input, what readings see is split
-    off by an orthonormal basis, ``z = rest + Q^T s``. The rest is drawn from N(0, I), and s from the
-    normal law about the best s for that rest, found by Gauss and Newton's steps: sharp readings are
-    met however much they bend.
+    off by an orthonormal basis, ``z = rest + Q^T s``. The rest is drawn from N(0, I), and s from
+    the normal law about the best s for that rest, found by Gauss and Newton's steps: sharp readings
+    are met however much they bend.
 
     Parameters
     ----------
@@ -343,7 +343,6 @@ class OutputReadings:
         # Where nothing is read the noise is one, which changes nothing.
         self.variance = torch.where(mask, noise_std.square() + model.output_error() ** 2, 1.0)
         batch, _, p = self.rows.shape
-        self.residual_root = residual_root
         self.covariance = torch.zeros(batch, p, p, dtype=torch.float64)
         if residual_root is not None:
             self.covariance = (residual_root @ residual_root.transpose(1, 2)).to(self.covariance)
@@ -449,8 +448,8 @@ def condition_jointly(
         return JointPosterior(_of_inputs(model, single, given), model.condition(*inputs), effective)
     level = fields.output.noise(outputs[3], read, 0.0)
     level = torch.as_tensor(level, dtype=torch.float64).expand_as(read.values)
-    residual_root = model.residual_root(given)
-    readings = OutputReadings(model, read, level, residual_root)
+    root = model.residual_root(given, len(effective))
+    readings = OutputReadings(model, read, level, root)
     source = None
     if model.network is None:
         source = _source(model, seen, noise, readings, _Straight.of_linear(model, readings))
@@ -466,13 +465,13 @@ def condition_jointly(
                     model,
                     _compact(read, b),
                     level[b : b + 1, there],
-                    None if residual_root is None else residual_root[b : b + 1],
+                    None if root is None else root[b : b + 1],
                 ),
             )
             found.append(one.particles(size))
             effective[b] = found[-1].effective_size
         source = Sampled(torch.stack([one.a for one in found]))
-    output = model.output_posterior(source, single, readings)
+    output = model.output_posterior(source, root, single, readings)
     return JointPosterior(_of_inputs(model, single, source), output, effective)
 
 

@@ -254,8 +254,9 @@ class KarhunenLoeveModel(OperatorModel):
         A set without sensors is answered by the law of u before any measurement, and noise may
         differ from sensor to sensor: an array of the shape of `values`.
         """
-        given, _, single = self._given(locations, values, mask, noise_std)
-        return self.output_posterior(given, single)
+        given, observations, single = self._given(locations, values, mask, noise_std)
+        root = self.residual_root(given, len(observations.values))
+        return self.output_posterior(given, root, single)
 
     def condition_jointly(
         self, inputs: Readings, outputs: Readings, size: int = PARTICLES
@@ -264,7 +265,11 @@ class KarhunenLoeveModel(OperatorModel):
         return condition_jointly(self, inputs, outputs, size)
 
     def output_posterior(
-        self, given: InputPosterior, single: bool, readings: OutputReadings | None = None
+        self,
+        given: InputPosterior,
+        root: Tensor | None,
+        single: bool,
+        readings: OutputReadings | None = None,
     ) -> Posterior:
         """Return the law of the output for a law of the input's coefficients.
 
@@ -272,13 +277,14 @@ class KarhunenLoeveModel(OperatorModel):
         ----------
         given : InputPosterior
             That of the input given all sensors.
+        root : Tensor, shape (B, p, p), or None
+            Of the covariance of what the operator leaves over.
         single : bool
             One set rather than a batch.
         readings : OutputReadings, optional
             Sensors of the output, on which what the operator leaves over is conditioned, too.
         """
         device = self.bases.linear_weight.device
-        root = self.residual_root(given) if readings is None else readings.residual_root
 
         @torch.no_grad()
         def draw(size: int, generator: torch.Generator) -> Tensor:
@@ -379,10 +385,10 @@ class KarhunenLoeveModel(OperatorModel):
         share = 0.0 if self.fields.random_operator else UNKNOWN_ERROR
         return share * float(self.bases.output_scale) / len(self.bases.output_mean) ** 0.5
 
-    def residual_root(self, given: InputPosterior) -> Tensor | None:
+    def residual_root(self, given: InputPosterior, batch: int) -> Tensor | None:
         """Return a root (B, p, p) of what the input leaves open, None where that is nothing."""
         if self.config.held_out_residuals:
-            return covariance_root(self.residual_covariance).expand(len(given.mean), -1, -1)
+            return covariance_root(self.residual_covariance).expand(batch, -1, -1)
         if not self.fields.random_operator:
             return None
         covariance, slopes = self._residual_law()
