@@ -356,6 +356,14 @@ class OutputReadings:
         seen = self.rows @ self.covariance @ self.rows.transpose(1, 2)
         return seen + torch.diag_embed(self.variance)
 
+    def tail(self, mean: Tensor, covariance: Tensor) -> Tensor:
+        """Return the probability (B,) of readings as far off, from the moments of the answers."""
+        off = (self.values - mean)[..., None]
+        root = torch.linalg.cholesky(covariance + self.noise)
+        distance = torch.linalg.solve_triangular(root, off, upper=False).square().sum((1, 2))
+        count = (self.rows.abs().sum(2) > 0).sum(1)
+        return torch.special.gammaincc(count.clamp_min(1) / 2, distance / 2)
+
     def moments(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (B, p) and covariance (B, p, p) of c from those of b given the readings."""
         off = self.values - (self.rows @ mean[..., None])[..., 0]
@@ -407,6 +415,9 @@ class JointPosterior:
     input: Posterior
     output: Posterior
     effective_size: Tensor
+    tail: Tensor
+    """Probability (B,) of readings of the output as far from their mean as these, given those of
+    the input, by the normal law of their mean and covariance."""
 
 
 Readings = tuple[object, object, object, object]
@@ -443,16 +454,22 @@ def condition_jointly(
     noise = fields.input.noise(inputs[3], seen, model.noise_std)
     noise = torch.as_tensor(noise, dtype=torch.float64).expand_as(seen.values)
     effective = torch.full((len(seen.values),), math.inf, dtype=torch.float64)
+    tail = torch.ones_like(effective)
     given = model.input_posterior(*inputs)
     if not read.values.shape[1]:
-        return JointPosterior(_of_inputs(model, single, given), model.condition(*inputs), effective)
+        output = model.condition(*inputs)
+        return JointPosterior(_of_inputs(model, single, given), output, effective, tail)
     level = fields.output.noise(outputs[3], read, 0.0)
     level = torch.as_tensor(level, dtype=torch.float64).expand_as(read.values)
     root = model.residual_root(given, len(effective))
     readings = OutputReadings(model, read, level, root)
     source = None
     if model.network is None:
-        source = _source(model, seen, noise, readings, _Straight.of_linear(model, readings))
+        straight = _Straight.of_linear(model, readings)
+        source = _source(model, seen, noise, readings, straight)
+        if source is not None:
+            mean, covariance = straight.moments(given)
+            tail = readings.tail(mean, covariance)
     if source is None:
         found = []
         for b in range(len(effective)):
@@ -469,10 +486,10 @@ def condition_jointly(
                 ),
             )
             found.append(one.particles(size))
-            effective[b] = found[-1].effective_size
+            effective[b], tail[b] = found[-1].effective_size, one.tail
         source = Sampled(torch.stack([one.a for one in found]))
     output = model.output_posterior(source, root, single, readings)
-    return JointPosterior(_of_inputs(model, single, source), output, effective)
+    return JointPosterior(_of_inputs(model, single, source), output, effective, tail)
 
 
 def _compact(observations: Observations, row: int) -> Observations:
@@ -494,6 +511,7 @@ class _OneSet:
     ) -> None:
         self._model, self._seen, self._noise, self._readings = model, seen, noise_std, readings
         self._given = model.input_law_given(seen, noise_std)
+        self.tail = 1.0
 
     def _answers(self, a: Tensor) -> Tensor:
         """Return what readings see (n, m), float64, of the branch's answers to (n, r)."""
@@ -506,7 +524,10 @@ class _OneSet:
         source, straight = self._given, None
         for _ in range(LINEARISED):
             a = source.sample(FITTED * source.mean.shape[1], generator)
-            found = _Straight.fitted(a, self._answers(a[0])[None])
+            answers = self._answers(a[0])[None]
+            if straight is None:
+                self.tail = float(self._readings.tail(*moments_of(answers)))
+            found = _Straight.fitted(a, answers)
             better = _source(self._model, self._seen, self._noise, self._readings, found)
             if better is None:
                 break
@@ -575,6 +596,14 @@ class _Straight:
         weight, offset = model.straight()
         left = torch.zeros_like(readings.noise)
         return cls(readings.rows @ offset, readings.rows @ weight, left)
+
+    def moments(self, given: InputPosterior) -> tuple[Tensor, Tensor]:
+        """Return mean (B, m) and covariance (B, m, m) of answers under a law in closed form."""
+        eye = torch.eye(self.weight.shape[2], dtype=torch.float64)
+        found = given.linear_moments(eye)
+        assert found is not None
+        mean = self.offset + (self.weight @ found[0][..., None])[..., 0]
+        return mean, self.weight @ found[1] @ self.weight.transpose(1, 2)
 
     def of(self, a: Tensor) -> Tensor:
         """Return answers (B, n, m), float64, of coefficients (B, n, r)."""
