@@ -647,9 +647,12 @@ def _of_inputs(model: KarhunenLoeveModel, single: bool, given: InputPosterior) -
         values = grid.interpolate(stacked, queries)
         return values[:, 0], values[:, 1:]
 
+    def draw(size: int, generator: torch.Generator) -> Tensor:
+        return given.sample(size, generator).double()
+
     def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         eye = torch.eye(stacked.shape[1] - 1, dtype=torch.float64)
         exact = given.linear_moments(eye)
         return moments_of(given.sample(size, generator)) if exact is None else exact
 
-    return LatentPosterior(grid, basis, single, given.sample, estimate)
+    return LatentPosterior(grid, basis, single, draw, estimate)
