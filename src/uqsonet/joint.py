@@ -640,19 +640,13 @@ def _source(
 
 def _of_inputs(model: KarhunenLoeveModel, single: bool, given: InputPosterior) -> Posterior:
     """Return the law of the transformed input as a posterior of functions."""
-    bases, grid = model.bases, model.fields.input.grid
-    stacked = torch.cat([bases.input_mean[:, None], bases.input_factor], dim=1)
-
-    def basis(queries: Tensor) -> tuple[Tensor, Tensor]:
-        values = grid.interpolate(stacked, queries)
-        return values[:, 0], values[:, 1:]
 
     def draw(size: int, generator: torch.Generator) -> Tensor:
         return given.sample(size, generator).double()
 
     def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        eye = torch.eye(stacked.shape[1] - 1, dtype=torch.float64)
+        eye = torch.eye(model.config.input_modes, dtype=torch.float64)
         exact = given.linear_moments(eye)
         return moments_of(given.sample(size, generator)) if exact is None else exact
 
-    return LatentPosterior(grid, basis, single, draw, estimate)
+    return LatentPosterior(model.fields.input.grid, model.bases.input_basis, single, draw, estimate)

@@ -158,6 +158,12 @@ class KarhunenLoeveBases(nn.Module):
         values = self._training_grid.interpolate(stacked, queries)
         return values[:, 0], values[:, 1:]
 
+    def input_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (M,) and scaled modes (M, r) of the transformed input at queries (M, d)."""
+        stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
+        values = self.fields.input.grid.interpolate(stacked, queries)
+        return values[:, 0], values[:, 1:]
+
     def input_law(self, observations: Observations, noise_std: float | Tensor) -> GaussianLaw:
         """Return h(O): the law of the input's coefficients given observations, float64.
 
