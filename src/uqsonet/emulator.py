@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,9 @@ from torch import Tensor
 
 from uqsonet.domains import PointCloud
 from uqsonet.errors import DataError, ObservationError, ObservationWarning
-from uqsonet.field_posterior import SETS, FieldPosterior
-from uqsonet.named_fields import NamedField, part_columns, part_locations
+from uqsonet.field_posterior import IMPROBABLE, SETS, FieldPosterior
+from uqsonet.fields import Domain
+from uqsonet.named_fields import NamedField, part_columns
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
 from uqsonet.sensor_reading import read_sensors
@@ -29,11 +30,9 @@ from uqsonet.sensors import SensorSets
 
 if TYPE_CHECKING:
     from uqsonet.calibration import Calibration
+    from uqsonet.joint import JointPosterior
     from uqsonet.runs import Runs
     from uqsonet.scores import Report
-
-IMPROBABLE = 1e-4
-"""Probability of sensors below which a warning is given; of many sets, divided by their number."""
 
 LEAST_LEVEL = 0.02
 """Noise, relative to a field's standard deviation, that the test of sensors allows at least."""
@@ -112,9 +111,10 @@ class Emulator:
         noise_std: object = None,
         **named: object,
     ) -> FieldPosterior:
-        """Return the law of the output fields given sensors of the input fields.
+        """Return the law of all fields given sensors of any of them.
 
-        Without sensors it is the law before any measurement.
+        Without sensors it is the law before any measurement. Sensors without a name are of the
+        input field.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class Emulator:
             units, or under ``log`` the relative error (0.05 is 5 %). By default what the model
             was fitted for.
         **named
-            Sensors by field: ``condition(k=(locations, values), f=...)``.
+            Sensors by field, of inputs or of outputs: ``condition(k=(locations, values), u=...)``.
 
         Raises
         ------
@@ -145,7 +145,10 @@ class Emulator:
             If sensors are unlike those that the model has learned from: outside the range of its
             values, far from its points, or improbable under its law.
         """
-        sets = read_sensors(self.inputs, sensors, values, mask, noise_std, named or None)
+        fields = self.inputs + self.outputs
+        sets = read_sensors(
+            fields, sensors, values, mask, noise_std, named or None, len(self.inputs)
+        )
         self._require_usable(sets)
         self._warn(sets)
         return FieldPosterior(self, sets)
@@ -154,37 +157,58 @@ class Emulator:
         """Return the operator's own posterior, in the coordinates that it was trained in."""
         return self.operator.condition(*self._asked(sets))
 
-    def _asked(self, sets: SensorSets) -> tuple[Tensor, Tensor, Tensor, object]:
-        """Return locations, values, mask and noise of sensors as the operator has them."""
-        default = self.noise_std
-        stated = sets.mask & ~sets.noise_std.isnan()
+    def reads_outputs(self, sets: SensorSets) -> bool:
+        """Whether some of the sensors are of output fields."""
+        return bool((sets.mask & (sets.field >= len(self.inputs))).any())
+
+    def answer_jointly(self, sets: SensorSets) -> JointPosterior:
+        """Return the operator's own law of both sides.
+
+        Raises
+        ------
+        ObservationError
+            If the operator knows no law of its input.
+        """
+        conditioned = getattr(self.operator, "condition_jointly", None)
+        if conditioned is None:
+            name = getattr(self.operator, "method", type(self.operator).__name__)
+            raise ObservationError(
+                f"{name} has no law of its input, so it takes no sensors of its output and answers "
+                "nothing about its input; the Karhunen-Loeve model does"
+            )
+        return conditioned(self._asked(sets), self._asked(sets, outputs=True))
+
+    def _asked(
+        self, sets: SensorSets, outputs: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor, object]:
+        """Return locations, values, mask and noise of one side as the operator has them."""
+        fields, first = (self.outputs, len(self.inputs)) if outputs else (self.inputs, 0)
+        number = sets.field - first
+        used = sets.mask & (number >= 0) & (number < len(fields))
+        if outputs or self.reads_outputs(sets):
+            # Sets are no wider than the side with the most sensors of it.
+            keep = used.any(0)
+            sets, number, used = sets.each(lambda t: t[:, keep]), number[:, keep], used[:, keep]
+        default = 0.0 if outputs else self.noise_std
+        stated = used & ~sets.noise_std.isnan()
         noise: object = None
-        if self.encoded or bool(stated.any()):
+        if self.encoded or outputs or bool(stated.any()):
             fallback = getattr(self.operator, "noise_std", 0.0) if default is None else default
             level = sets.noise_std.nan_to_num(nan=float(fallback))
             if self.encoded:
-                scale = torch.tensor([f.scale for f in self.inputs], dtype=torch.float64)
-                level = level / scale[sets.field]
-            used = level[sets.mask]
-            same = not used.numel() or bool((used == used[0]).all())
-            noise = (float(used[0]) if used.numel() else 0.0) if same else level
+                scale = torch.tensor([f.scale for f in fields], dtype=torch.float64)
+                level = level / scale[number.clamp(0, len(fields) - 1)]
+            found = level[used]
+            same = not found.numel() or bool((found == found[0]).all())
+            noise = (float(found[0]) if found.numel() else 0.0) if same else level
         values = sets.values
         if self.encoded:
             values = torch.ones_like(sets.values)
-            for number, one in enumerate(self.inputs):
-                here = (sets.field == number) & sets.mask
+            for k, one in enumerate(fields):
+                here = (number == k) & used
                 values[here] = one.encode(sets.values[here])
-        return self._joint_locations(sets), values, sets.mask, noise
-
-    def _joint_locations(self, sets: SensorSets) -> Tensor:
-        joint = self.fields.input.grid
-        if len(self.inputs) == 1:
-            return sets.locations[..., : self.inputs[0].domain.dim]
-        found = sets.locations.new_zeros(*sets.values.shape, joint.dim)
-        found[..., 0] = sets.field
-        width = min(sets.locations.shape[-1], joint.dim - 1)
-        found[..., 1 : 1 + width] = sets.locations[..., :width]
-        return found
+        joint = self.fields.output.grid if outputs else self.fields.input.grid
+        return _locations(fields, number, sets.locations, joint), values, used, noise
 
     def _require_usable(self, sets: SensorSets) -> None:
         """Refuse sensors that no law can be conditioned on."""
@@ -197,7 +221,8 @@ class Emulator:
             )
         if not bool(sets.values[used].isfinite().all() & sets.locations[used].isfinite().all()):
             raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
-        for number, one in enumerate(self.inputs):
+        fields = self.inputs + self.outputs
+        for number, one in enumerate(fields):
             here = used & (sets.field == number)
             values = sets.values[here]
             if one.transform.positive and not bool((values > 0).all()):
@@ -208,7 +233,7 @@ class Emulator:
                 among = here[row]
                 one.domain.require_inside(
                     sets.locations[row][among][:, : one.domain.dim],
-                    "sensor" if len(self.inputs) == 1 else f"sensor of {one.name}",
+                    "sensor" if number < len(self.inputs) == 1 else f"sensor of {one.name}",
                 )
                 self._require_consistent(sets, row, among, one)
 
@@ -216,7 +241,8 @@ class Emulator:
         self, sets: SensorSets, row: int, among: Tensor, one: NamedField
     ) -> None:
         """Refuse exact sensors at one place that disagree."""
-        level = sets.noise_std[row].nan_to_num(nan=self.noise_std or 0.0)
+        default = 0.0 if one in self.outputs else self.noise_std or 0.0
+        level = sets.noise_std[row].nan_to_num(nan=default)
         exact = (among & (level == 0)).nonzero()[:, 0]
         if len(exact) < 2:
             return
@@ -243,7 +269,7 @@ class Emulator:
     def _doubts(self, sets: SensorSets) -> list[str]:
         """Return what is unusual about sensors, in words with numbers."""
         found = []
-        for number, one in enumerate(self.inputs):
+        for number, one in enumerate(self.inputs + self.outputs):
             here = sets.mask & (sets.field == number)
             margin = 0.1 * (one.highest - one.lowest)
             values = sets.values
@@ -265,7 +291,15 @@ class Emulator:
                         f"{float(nearest.max()):.3g} from the nearest point that training saw; "
                         f"these are {typical:.3g} apart"
                     )
-        return found + self._improbable(sets)
+        return found + self._improbable(self._of_inputs(sets))
+
+    def _of_inputs(self, sets: SensorSets) -> SensorSets:
+        """Return the sensors of input fields alone."""
+        if not self.reads_outputs(sets):
+            return sets
+        used = sets.mask & (sets.field < len(self.inputs))
+        found = replace(sets, mask=used, field=sets.field * used)
+        return found.each(lambda t: t[:, used.any(0)])
 
     def _improbable(self, sets: SensorSets) -> list[str]:
         """Return a doubt where sensors do not fit the law of the input."""
@@ -325,7 +359,7 @@ class Emulator:
     def _distances_of(self, sets: SensorSets) -> Tensor:
         bases: Any = self.operator.bases  # type: ignore[attr-defined]
         given = self.fields.input
-        x = self._joint_locations(sets)
+        x = _locations(self.inputs, sets.field, sets.locations, given.grid)
         stacked = torch.cat([bases.input_mean[:, None], bases.input_factor], dim=1)
         rows = given.grid.interpolate(stacked, x)
         values = torch.ones_like(sets.values)
@@ -354,9 +388,10 @@ class Emulator:
         keep = one.mask[0]
         compact = one.each(lambda t: t[:, keep])
         n, m = len(self.calibration), int(keep.sum())
-        x = self._joint_locations(compact)[0]
+        joint = self.fields.input.grid
+        x = _locations(self.inputs, compact.field, compact.locations, joint)[0]
         rows = self.calibration.inputs.double()
-        read = self.fields.input.grid.interpolate(rows.T.contiguous(), x).T
+        read = joint.interpolate(rows.T.contiguous(), x).T
         level = compact.noise_std.nan_to_num(nan=float(self.noise_std or 0.0))[0]
         scale = torch.tensor([f.scale for f in self.inputs], dtype=torch.float64)[compact.field[0]]
         generator = torch.Generator().manual_seed(seed)
@@ -403,10 +438,6 @@ class Emulator:
     def output_columns(self, number: int) -> slice:
         """Return the columns of an output field in rows of all of them."""
         return part_columns(self.outputs, number)
-
-    def output_locations(self, number: int, x: Tensor) -> Tensor:
-        """Return locations (..., d) of an output field as the operator has them."""
-        return part_locations(number, x, self.fields.output.grid)
 
     def with_operator(self, operator: Operator) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""
@@ -467,6 +498,19 @@ class Emulator:
     def __repr__(self) -> str:
         ins, outs = (", ".join(f.name for f in side) for side in (self.inputs, self.outputs))
         return f"Emulator({ins} -> {outs}, {self.fields.name})"
+
+
+def _locations(
+    fields: Sequence[NamedField], number: Tensor, locations: Tensor, joint: Domain
+) -> Tensor:
+    """Return locations (B, m, d) in fields of these numbers as locations of the fields as one."""
+    if len(fields) == 1:
+        return locations[..., : fields[0].domain.dim]
+    found = locations.new_zeros(*number.shape, joint.dim)
+    found[..., 0] = number
+    width = min(locations.shape[-1], joint.dim - 1)
+    found[..., 1 : 1 + width] = locations[..., :width]
+    return found
 
 
 def load(path: Path | str, trial: int | None = None) -> Emulator:

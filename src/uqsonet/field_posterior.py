@@ -6,6 +6,7 @@ its result and some hundreds of megabytes.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ObservationError
-from uqsonet.named_fields import NamedField
+from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.joint import JointPosterior
+from uqsonet.named_fields import NamedField, part_locations
 from uqsonet.posterior import MOMENT_SAMPLES, MOMENT_SEED, PointPosterior, Posterior, spread
 from uqsonet.sensors import AXES, SensorSets, field_number, real_numbers
 
@@ -36,6 +38,12 @@ BAND_SAMPLES = 1000
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Usual levels, which are calibrated together."""
 
+IMPROBABLE = 1e-4
+"""Probability of sensors below which a warning is given; of many sets, divided by their number."""
+
+LEAST_EFFECTIVE = 200
+"""Effective samples below which a warning is given."""
+
 KEPT_RATIOS = 64
 """Calibrations that a model keeps."""
 
@@ -43,34 +51,45 @@ Kind = Literal["conformal", "plain"]
 
 
 class FieldPosterior:
-    """The conditional law of the output fields, for one set of sensors or for B of them.
+    """The conditional law of all fields, for one set of sensors or for B of them.
 
     Results for one set have no batch dimension: `mean` and `std` are (M,) or (B, M), `sample` is
     (n, M) or (B, n, M), `quantile` is (Q, M) or (B, Q, M). They are in the units of the field, and
     in the caller's kind of array: that of the points asked for, else that of the sensors.
 
-    Where there are several output fields, ``posterior["u"]`` is the law of one of them. Samples of
-    several fields with the same seed belong together.
+    ``posterior["u"]`` is the law of one field, an output or an input; where there is one output, it
+    is meant without a name. Samples of several fields with the same seed and size belong together.
     """
 
     def __init__(self, emulator: Emulator, sets: SensorSets, number: int | None = None) -> None:
         self._emulator, self._sets, self._number = emulator, sets, number
         if number is None and len(emulator.outputs) == 1:
             self._number = 0
-        self._kept: Posterior | None = None
+        self._jointly = emulator.reads_outputs(sets)
+        self._kept: dict[tuple[bool, int], Posterior | JointPosterior] = {}
 
     def __getitem__(self, name: str) -> FieldPosterior:
-        """Return the law of one output field."""
-        number = field_number(self._emulator.outputs, name, "output field")
-        return FieldPosterior(self._emulator, self._sets, number)
+        """Return the law of one field."""
+        found = FieldPosterior(self._emulator, self._sets, field_number(self._fields, name))
+        found._kept = self._kept
+        return found
 
     def __repr__(self) -> str:
         counts = self._sets.mask.sum(1)
         sensors = f"{int(counts[0])} sensors" if self.single else f"{len(counts)} sets of sensors"
-        names = [f.name for f in self._emulator.outputs]
-        shown = ", ".join(names) if self._number is None else names[self._number]
-        given = ", ".join(f.name for f in self._emulator.inputs)
+        outputs = ", ".join(f.name for f in self._emulator.outputs)
+        shown = outputs if self._number is None else self.field.name
+        given = ", ".join(f.name for f in self.read.values())
         return f"FieldPosterior({shown} given {sensors} of {given})"
+
+    @property
+    def _fields(self) -> list[NamedField]:
+        """Outputs, then inputs: what `_number` counts."""
+        return self._emulator.outputs + self._emulator.inputs
+
+    @property
+    def _is_output(self) -> bool:
+        return self._which() < len(self._emulator.outputs)
 
     @property
     def single(self) -> bool:
@@ -84,13 +103,32 @@ class FieldPosterior:
 
     @property
     def field(self) -> NamedField:
-        """The output field."""
-        return self._emulator.outputs[self._which()]
+        """The field that this is the law of."""
+        return self._fields[self._which()]
 
     @property
     def inputs(self) -> list[NamedField]:
         """The input fields."""
         return self._emulator.inputs
+
+    @property
+    def read(self) -> dict[int, NamedField]:
+        """The fields that sensors read, by the number that sensors have; else the inputs."""
+        fields = dict(enumerate(self._emulator.inputs + self._emulator.outputs))
+        found = self._sets.field[self._sets.mask].unique().tolist()
+        return {number: fields[number] for number in found or range(len(self.inputs))}
+
+    @property
+    def effective_size(self) -> Any:
+        """Independent samples (B,) that the answer is worth; infinite where it needs no sampling.
+
+        Only sensors of outputs ask for samples that are corrected (`uqsonet.joint`).
+        """
+        found = torch.full((len(self._sets),), torch.inf, dtype=torch.float64)
+        if self._jointly:
+            for part, joint in self._joint_parts():
+                found[part] = joint.effective_size
+        return self._back(found, None)
 
     def given(self, sets: SensorSets) -> FieldPosterior:
         """Return the law of the same field given other sensors, unchecked."""
@@ -104,15 +142,52 @@ class FieldPosterior:
 
     def _parts(self) -> Iterator[tuple[slice, Posterior]]:
         """Yield the operator's answers to some sets at a time."""
-        size = len(self._sets)
-        if size <= SETS:
-            if self._kept is None:
-                self._kept = self._emulator.answer(self._sets)
-            yield slice(0, size), self._kept
+        if self._jointly or not self._is_output:
+            for part, joint in self._joint_parts():
+                yield part, joint.output if self._is_output else joint.input
             return
-        for first in range(0, size, SETS):
-            part = slice(first, min(first + SETS, size))
-            yield part, self._emulator.answer(self._sets[part])
+        for first in range(0, len(self._sets), SETS):
+            part = slice(first, min(first + SETS, len(self._sets)))
+            found = self._kept.get((False, 0))
+            if len(self._sets) > SETS or not isinstance(found, Posterior):
+                found = self._emulator.answer(self._sets[part])
+            if len(self._sets) <= SETS:
+                self._kept[False, 0] = found
+            yield part, found
+
+    def _joint_parts(self) -> Iterator[tuple[slice, JointPosterior]]:
+        """Yield the law of both sides for some sets at a time; it is kept, as it may take long."""
+        for first in range(0, len(self._sets), SETS):
+            part = slice(first, min(first + SETS, len(self._sets)))
+            found = self._kept.get((True, first))
+            if not isinstance(found, JointPosterior):
+                found = self._emulator.answer_jointly(self._sets[part])
+                self._kept[True, first] = found
+                for text in self._doubts(found, part):
+                    warnings.warn(text, ObservationWarning, stacklevel=4)
+            yield part, found
+
+    def _doubts(self, joint: JointPosterior, part: slice) -> Iterator[str]:
+        """Yield what is unusual about an answer to sensors of outputs, in words with numbers."""
+        labels = self._sets.labels[part]
+
+        def of(row: int) -> str:
+            return "" if self.single else f" of set {labels[row]}"
+
+        row = int(joint.tail.argmin())
+        if float(joint.tail[row]) < IMPROBABLE / len(self._sets):
+            yield (
+                f"the sensors of outputs{of(row)} are improbable given those of inputs: values as "
+                f"far from their mean have probability {float(joint.tail[row]):.1g}. The operator "
+                "may not hold here, nor the band"
+            )
+        row = int(joint.effective_size.argmin())
+        if float(joint.effective_size[row]) < LEAST_EFFECTIVE:
+            yield (
+                f"the answer to the sensors of outputs{of(row)} is worth "
+                f"{float(joint.effective_size[row]):.0f} independent samples: mean and band are "
+                "rough. A larger noise_std, or fewer sensors of outputs, would leave more"
+            )
 
     def _points(self, points: object) -> Tensor:
         """Return points (M, d) that a caller asked for; by default those of the field."""
@@ -140,13 +215,19 @@ class FieldPosterior:
         return found
 
     def _basis(self, posterior: Posterior, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return offset (M,) and basis (M, p) of the field in its own units."""
-        number = self._which()
-        offset, basis = posterior.basis(self._emulator.output_locations(number, x))
+        """Return offset (M,) and basis (M, p) of the (transformed) field in its own units."""
+        emulator, number = self._emulator, self._which()
+        side = emulator.fields.output
+        if not self._is_output:
+            number, side = number - len(emulator.outputs), emulator.fields.input
+        offset, basis = posterior.basis(part_locations(number, x, side.grid))
         return offset * self.field.scale, basis * self.field.scale
 
     def _remainder(self, x: Tensor) -> Tensor | None:
-        """Return the std (M,) of what the output modes leave out."""
+        """Return the std (M,) of what the modes leave out."""
+        if not self._is_output:
+            bases: Any = self._emulator.operator.bases  # type: ignore[attr-defined]
+            return float(bases.input_remainder) * self.field.scale * torch.ones_like(x[:, 0])
         left = self._emulator.remainder
         if left is None:
             return None
@@ -168,6 +249,8 @@ class FieldPosterior:
 
     def mean(self, points: object = None) -> Any:
         """Return the mean at points (M, d); by default at the field's own."""
+        if self.field.transform.positive:
+            return self._back(self._sampled_moments(self._points(points))[0], points)
         x = self._points(points)
         found = torch.empty(len(self._sets), len(x), dtype=torch.float64)
         for part, posterior in self._parts():
@@ -181,6 +264,8 @@ class FieldPosterior:
 
     def std(self, points: object = None) -> Any:
         """Return the standard deviation at points (M, d)."""
+        if self.field.transform.positive:
+            return self._back(self._sampled_moments(self._points(points))[1], points)
         x = self._points(points)
         left = self._remainder(x)
         found = torch.empty(len(self._sets), len(x), dtype=torch.float64)
@@ -195,6 +280,10 @@ class FieldPosterior:
     def covariance(self, points: object = None) -> Any:
         """Return the covariance (M, M) or (B, M, M) between points (M, d)."""
         x = self._points(points)
+        if self.field.transform.positive:
+            drawn = self._sample(MOMENT_SAMPLES, x, 0)
+            centred = drawn - drawn.mean(1, keepdim=True)
+            return self._back(centred.transpose(1, 2) @ centred / (MOMENT_SAMPLES - 1), points)
         left = self._remainder(x)
         found = torch.empty(len(self._sets), len(x), len(x), dtype=torch.float64)
         for part, posterior in self._parts():
@@ -215,22 +304,31 @@ class FieldPosterior:
         seed : int
             Or a torch.Generator.
         """
-        size = _count(size)
-        x = self._points(points)
+        return self._back(self._sample(_count(size), self._points(points), seed), points)
+
+    def _sample(self, size: int, x: Tensor, seed: object) -> Tensor:
         left, generator = self._remainder(x), _generator(seed)
         found = torch.empty(len(self._sets), size, len(x), dtype=torch.float64)
         for part, posterior in self._parts():
             offset, basis = self._basis(posterior, x)
             for first in range(0, size, SAMPLES):
-                some = min(SAMPLES, size - first)
-                drawn = posterior.coefficient_samples(some, generator).double()
+                some, own = min(SAMPLES, size - first), _fork(generator)
+                drawn = posterior.coefficient_samples(some, own).double()
                 here = found[part, first : first + some]
                 for one, into in zip(drawn, here, strict=True):
                     torch.addmm(offset, one, basis.T, out=into)
                 if left is not None:
-                    noise = torch.randn(here.shape, generator=generator, dtype=torch.float32)
-                    here += noise * left
-        return self._back(found, points)
+                    here += torch.randn(here.shape, generator=own) * left
+        return self.field.transform.inverse(found)
+
+    def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and std (B, M) of a transformed field, from samples."""
+        parts = []
+        for some in x.split(max(1, VALUES // MOMENT_SAMPLES)):
+            drawn = self._sample(MOMENT_SAMPLES, some, 0)
+            parts.append((drawn.mean(1), drawn.std(1)))
+        mean, std = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+        return mean, std
 
     def quantile(
         self, levels: object, points: object = None, size: int = MOMENT_SAMPLES, seed: object = 0
@@ -261,18 +359,19 @@ class FieldPosterior:
         step = max(1, VALUES // size)
         for part, posterior in self._parts():
             offset, basis = self._basis(posterior, x)
-            c = posterior.coefficient_samples(size, generator).float()
+            own = _fork(generator)
+            c = posterior.coefficient_samples(size, own).float()
             for k, b in enumerate(range(part.start, part.stop)):
                 for first in range(0, len(x), step):
                     here = slice(first, first + step)
                     values = basis[here].float() @ c[k].T
                     if left is not None:
-                        noise = torch.randn(values.shape, generator=generator)
+                        noise = torch.randn(values.shape, generator=own)
                         values += noise * left[here, None].float()
                     ordered = np.sort(values.numpy(), axis=1).astype(np.float64)
                     picked = ordered[:, low] * (1 - share) + ordered[:, high] * share
                     found[b, :, here] = torch.from_numpy(picked.T) + offset[here]
-        return found
+        return self.field.transform.inverse(found)
 
     def band(
         self,
@@ -329,6 +428,13 @@ class FieldPosterior:
         if kind not in (None, "conformal", "plain"):
             raise ObservationError(f"kind {kind!r} is unknown; there are conformal and plain")
         calibrated = self._emulator.calibration is not None
+        if self._jointly or not self._is_output:
+            if kind == "conformal" or whole:
+                raise ObservationError(
+                    "calibration runs are for outputs given sensors of inputs: sensors of outputs, "
+                    "and bands of inputs, have kind='plain' alone"
+                )
+            return "plain"
         if (kind == "conformal" or whole) and not calibrated:
             raise ObservationError(
                 "this model has no calibration runs, so it has no conformal band and none of "
@@ -414,6 +520,12 @@ def _generator(seed: object) -> torch.Generator:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**62:
         raise ObservationError(f"seed must be a whole number from 0 to 2^62, found {seed!r}")
     return torch.Generator().manual_seed(int(seed) + MOMENT_SEED)
+
+
+def _fork(generator: torch.Generator) -> torch.Generator:
+    """Return a generator of its own: fields take different numbers from it, and stay in step."""
+    seed = torch.randint(2**62, (), generator=generator)
+    return torch.Generator().manual_seed(int(seed))
 
 
 def _count(size: object) -> int:

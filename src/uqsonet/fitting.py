@@ -117,8 +117,9 @@ def _into_band(model: KarhunenLoeveModel, residuals: Tensor, input_remainder: fl
     """
     modes, scale = model.bases.output_modes.double(), model.bases.output_scale.double()
     c = residuals @ modes
-    model.fit_residuals((c / scale).float(), input_remainder)
-    return (residuals - c @ modes.T).square().mean(0).sqrt()
+    left = (residuals - c @ modes.T).square().mean(0)
+    model.fit_residuals((c / scale).float(), input_remainder, float(left.mean().sqrt()))
+    return left.sqrt()
 
 
 def _truncated(model: KarhunenLoeveModel, count: int) -> KarhunenLoeveModel:

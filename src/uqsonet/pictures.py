@@ -95,13 +95,19 @@ def _draw_line(figure: Any, posterior: FieldPosterior, level: float, truth: Valu
         order = truth[0][:, 0].argsort()
         there, values = truth[0][order, 0], truth[1][order]
         axes.plot(there, values, color=ORANGE, lw=1.5, ls="--", label="truth")
+    sets = posterior.sensors
+    for number, one in posterior.read.items():
+        if one is field:
+            here = sets.mask[0] & (sets.field[0] == number)
+            seen = sets.locations[0][here, 0].numpy(), sets.values[0][here].numpy()
+            axes.scatter(*seen, color=ORANGE, s=36, zorder=3, label="sensors")
     axes.set_xlabel("x")
     axes.set_ylabel(field.label)
     axes.margins(x=0)
     box = field.domain.lower, field.domain.upper
-    if all((one.domain.lower, one.domain.upper) == box for one in posterior.inputs):
+    if all((one.domain.lower, one.domain.upper) == box for one in posterior.read.values()):
         above.set_xlim(axes.get_xlim())
-    axes.legend(frameon=False, fontsize=9, ncols=4, loc="lower right", bbox_to_anchor=(1, 1))
+    axes.legend(frameon=False, fontsize=9, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
 
 
 def _draw_maps(figure: Any, posterior: FieldPosterior, level: float, truth: Values | None) -> None:
@@ -157,11 +163,11 @@ def _map(axes: Any, points: np.ndarray, values: np.ndarray, colours: str, ends: 
 
 def _draw_sensors(axes: Any, figure: Any, posterior: FieldPosterior) -> None:
     """Draw where sensors stand and what they read: a panel of a picture."""
-    sets, fields = posterior.sensors, posterior.inputs
-    used = sets.mask[0]
+    sets, read = posterior.sensors, posterior.read
+    fields, used = list(read.values()), sets.mask[0]
     dim = max(field.domain.dim for field in fields)
     coloured = len(fields) == 1 and dim > 1
-    for number, (field, marker) in enumerate(zip(fields, cycle("osD^v"), strict=False)):
+    for (number, field), marker in zip(read.items(), cycle("osD^v"), strict=False):
         here = used & (sets.field[0] == number)
         x, y = sets.locations[0][here].numpy(), sets.values[0][here].numpy()
         if dim == 1:

@@ -36,8 +36,12 @@ def read_sensors(
     mask: object = None,
     noise_std: object = None,
     named: Mapping[str, object] | None = None,
+    inputs: int | None = None,
 ) -> SensorSets:
-    """Return sensors from whatever a caller has (`uqsonet.Model.condition` lists it).
+    """Return sensors from whatever a caller has (`uqsonet.Emulator.condition` lists it).
+
+    The first `inputs` of the fields are inputs, by default all; where that is one, sensors without
+    a name are of it.
 
     Raises
     ------
@@ -46,6 +50,7 @@ def read_sensors(
     DataError
         If a file cannot be read.
     """
+    inputs = len(fields) if inputs is None else inputs
     kind = "torch" if isinstance(values, Tensor) or isinstance(sensors, Tensor) else "numpy"
     if any(isinstance(part, Tensor) for part in _arrays(named)):
         kind = "torch"
@@ -54,11 +59,7 @@ def read_sensors(
     if mask is not None and (sensors is None or values is None):
         raise ObservationError("a mask goes with arrays of locations and values")
     if sensors is not None and values is not None:
-        if len(fields) > 1:
-            names = ", ".join(f.name for f in fields)
-            raise ObservationError(
-                f"there are several input fields: name the one that is read, {names}"
-            )
+        _require_one(fields[:inputs])
         return _from_arrays(fields, 0, sensors, values, mask, noise_std, kind)
     if values is not None:
         raise ObservationError("values without locations")
@@ -70,28 +71,24 @@ def read_sensors(
     if isinstance(sensors, str | Path):
         from uqsonet.tables import read_csv
 
-        return _from_table(fields, read_csv(Path(sensors)), str(sensors), noise_std)
+        return _from_table(fields, read_csv(Path(sensors)), str(sensors), noise_std, inputs)
     if hasattr(sensors, "columns") and hasattr(sensors, "to_numpy"):
         names = [str(name) for name in sensors.columns]  # type: ignore[attr-defined]
         if len(set(names)) < len(names):
             twice = max(names, key=names.count)
             raise ObservationError(f"the DataFrame: column {twice!r} appears twice")
         frame = {str(name): list(sensors[name]) for name in sensors.columns}  # type: ignore[index]
-        return _from_table(fields, frame, "the DataFrame", noise_std)
+        return _from_table(fields, frame, "the DataFrame", noise_std, inputs)
     if isinstance(sensors, Mapping):
         if set(map(str, sensors)) & {"value", *AXES}:
             table = {str(name): np.atleast_1d(column).tolist() for name, column in sensors.items()}  # type: ignore[call-overload]
-            return _from_table(fields, table, "the table", noise_std)
-        return read_sensors(fields, noise_std=noise_std, named=sensors)
+            return _from_table(fields, table, "the table", noise_std, inputs)
+        return read_sensors(fields, noise_std=noise_std, named=sensors, inputs=inputs)
     if isinstance(sensors, tuple) and len(sensors) in (2, 3):
-        if len(fields) > 1:
-            names = ", ".join(f.name for f in fields)
-            raise ObservationError(
-                f"there are several input fields: name the one that is read, {names}"
-            )
+        _require_one(fields[:inputs])
         return _one_field(fields, fields[0].name, sensors, noise_std, kind)
     if isinstance(sensors, Sequence) and not isinstance(sensors, str) and len(sensors):
-        found = [read_sensors(fields, one, noise_std=noise_std) for one in sensors]
+        found = [read_sensors(fields, one, noise_std=noise_std, inputs=inputs) for one in sensors]
         return _stacked(found)
     plain = isinstance(sensors, float | int | np.ndarray | Tensor)
     lacking = ": are the values missing?" if plain else ""
@@ -99,6 +96,14 @@ def read_sensors(
         "sensors must be a table (DataFrame, CSV file, mapping of columns), (locations, values"
         f"[, noise_std]), or a list of sets; found {type(sensors).__name__}{lacking}"
     )
+
+
+def _require_one(inputs: Sequence[NamedField]) -> None:
+    if len(inputs) > 1:
+        names = ", ".join(f.name for f in inputs)
+        raise ObservationError(
+            f"there are several input fields: name the one that is read, {names}"
+        )
 
 
 def _arrays(named: Mapping[str, object] | None) -> list[object]:
@@ -185,7 +190,11 @@ def _noise(noise_std: object, y: Tensor) -> Tensor:
 
 
 def _from_table(
-    fields: Sequence[NamedField], table: Mapping[str, Sequence[object]], where: str, noise: object
+    fields: Sequence[NamedField],
+    table: Mapping[str, Sequence[object]],
+    where: str,
+    noise: object,
+    inputs: int,
 ) -> SensorSets:
     """Return sensors from columns; `where` names the table in messages."""
     for name in table:
@@ -209,7 +218,7 @@ def _from_table(
         names = [str(name) for name in table["field"]]
         numbers = [field_number(fields, name, f"{where}, row {k + 1}: field")
                    for k, name in enumerate(names)]  # fmt: skip
-    elif len(fields) == 1:
+    elif inputs == 1:
         numbers = [0] * size
     else:
         names = [field.name for field in fields]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields import Observations
+from uqsonet.gaussian import GaussianLaw
 
 if TYPE_CHECKING:
     from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
@@ -81,6 +82,51 @@ class InputPosterior(ABC):
         """Return mean (B, p) and covariance (B, p, p) of ``weight a`` (p, r), if in closed form."""
         return None
 
+    def moved(self, a: Tensor, step: float, generator: torch.Generator) -> Tensor:
+        """Return samples (B, size, r) by moves from `a` that leave this law as it is.
+
+        Parameters
+        ----------
+        a : Tensor, shape (B, size, r)
+        step : float
+            From 0 (stay) to 1 (independent of `a`); a law may always take 1.
+        generator : torch.Generator
+        """
+        return self.sample(a.shape[1], generator)
+
+
+class ClosedForm(InputPosterior):
+    """The Gaussian law of the coefficients given sensors."""
+
+    def __init__(self, law: GaussianLaw) -> None:
+        self.law = law
+        self._single = GaussianLaw(
+            law.mean.float(), law.directions.float(), law.std_reduction.float()
+        )
+
+    @property
+    def mean(self) -> Tensor:  # type: ignore[override]
+        """Mean (B, r), float64."""
+        return self.law.mean
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
+        batch, r = self.law.mean.shape
+        shape = batch, size, r
+        z = torch.randn(shape, generator=generator, device=generator.device)
+        return self._single.coordinates(z.to(self._single.mean))
+
+    def moved(self, a: Tensor, step: float, generator: torch.Generator) -> Tensor:
+        """Return samples by preconditioned Crank-Nicolson moves."""
+        mean = self._single.mean[:, None, :]
+        z = torch.randn(a.shape, generator=generator, device=generator.device).to(a)
+        return mean + (1 - step**2) ** 0.5 * (a - mean) + step * self._single.spread(z)
+
+    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (B, p) and covariance (B, p, p) of ``weight a``, exactly."""
+        root = self.law.spread(weight)
+        return self.mean @ weight.T, root @ root.transpose(-1, -2)
+
 
 class InputLaw(ABC):
     """A law of the transformed input, fitted to training inputs.
@@ -130,6 +176,22 @@ class InputLaw(ABC):
             Values transformed, float64; shape (B, m, d), (B, m).
         noise_std : Tensor, shape (B, m), float64
         """
+
+    def condition_linear(
+        self, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor, direct: int
+    ) -> InputPosterior | None:
+        """Return the law given linear functionals of the coefficients; None if not in closed form.
+
+        Parameters
+        ----------
+        rows : Tensor, shape (B, m, r)
+        residual, mask, noise_std : Tensor, shape (B, m)
+            Readings, float64, whether there is one, and the (positive) noise.
+        direct : int
+            Readings, the first, that are values of the field itself less its mean: what the modes
+            leave out is further noise of theirs.
+        """
+        return None
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:

@@ -216,7 +216,13 @@ class MixtureLaw(InputLaw):
         """Return the mixture given sensors: each cluster and scale in closed form."""
         noise = (noise_std.square() + least_noise(bases) ** 2).sqrt()
         rows, residual = (seen.cpu() for seen in bases.at_sensors(observations))
-        return MixturePosterior(self, rows, residual, observations.mask, noise)
+        return self.condition_linear(rows, residual, observations.mask, noise, noise.shape[1])
+
+    def condition_linear(
+        self, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor, direct: int
+    ) -> InputPosterior:
+        """Return the mixture given linear functionals of the coefficients."""
+        return MixturePosterior(self, rows, residual, mask, noise_std, direct)
 
 
 def _fitted(
@@ -251,10 +257,18 @@ class MixturePosterior(InputPosterior):
     mask : Tensor of bool, shape (B, m)
     noise_std : Tensor, shape (B, m)
         Positive.
+    direct : int
+        Sensors, the first, that read the field itself: there, what the modes leave out is noise.
     """
 
     def __init__(
-        self, law: MixtureLaw, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor
+        self,
+        law: MixtureLaw,
+        rows: Tensor,
+        residual: Tensor,
+        mask: Tensor,
+        noise_std: Tensor,
+        direct: int,
     ) -> None:
         self._law, c = law, law.clusters
         scales = c.scales
@@ -264,7 +278,9 @@ class MixturePosterior(InputPosterior):
         for mean, root, remainder, weight in zip(
             c.means, c.roots, law.remainder, c.log_weights, strict=True
         ):
-            level = (noise_std.square() + remainder**2).sqrt()
+            level = noise_std.square()
+            level[:, :direct] += remainder**2
+            level = level.sqrt()
             level = torch.where(mask, level, torch.ones_like(level))
             seen = (rows @ root) / level[..., None] * mask[..., None]
             left = torch.where(mask, (residual - rows @ mean) / level, torch.zeros_like(level))

@@ -32,7 +32,15 @@ from uqsonet.blocks import least_squares
 from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.fields import Observations
 from uqsonet.gaussian import GaussianLaw, condition, covariance_root
-from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.joint import (
+    PARTICLES,
+    UNKNOWN_ERROR,
+    JointPosterior,
+    OutputReadings,
+    Readings,
+    condition_jointly,
+)
+from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
 from uqsonet.models.base import Batch, OperatorModel, register
 from uqsonet.models.perceptrons import MLP
 from uqsonet.models.random_operator import (
@@ -150,6 +158,12 @@ class KarhunenLoeveBases(nn.Module):
         values = self._training_grid.interpolate(stacked, queries)
         return values[:, 0], values[:, 1:]
 
+    def input_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (M,) and scaled modes (M, r) of the transformed input at queries (M, d)."""
+        stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
+        values = self.fields.input.grid.interpolate(stacked, queries)
+        return values[:, 0], values[:, 1:]
+
     def input_law(self, observations: Observations, noise_std: float | Tensor) -> GaussianLaw:
         """Return h(O): the law of the input's coefficients given observations, float64.
 
@@ -192,33 +206,6 @@ class KarhunenLoeveBases(nn.Module):
         return at_sensors[..., 1:], residual
 
 
-class ClosedForm(InputPosterior):
-    """The Gaussian law of the coefficients given sensors."""
-
-    def __init__(self, law: GaussianLaw) -> None:
-        self._law = law
-        self._single = GaussianLaw(
-            law.mean.float(), law.directions.float(), law.std_reduction.float()
-        )
-
-    @property
-    def mean(self) -> Tensor:  # type: ignore[override]
-        """Mean (B, r), float64."""
-        return self._law.mean
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
-        batch, r = self._law.mean.shape
-        shape = batch, size, r
-        z = torch.randn(shape, generator=generator, device=generator.device)
-        return self._single.coordinates(z.to(self._single.mean))
-
-    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean (B, p) and covariance (B, p, p) of ``weight a``, exactly."""
-        root = self._law.spread(weight)
-        return self.mean @ weight.T, root @ root.transpose(-1, -2)
-
-
 def correction(inputs: int, config: KarhunenLoeveNetwork) -> MLP:
     """Return the branch's perceptron, zero at first: training starts at the linear operator."""
     network = MLP(inputs, config.branch, config.output_modes, config.activation)
@@ -239,6 +226,7 @@ class KarhunenLoeveModel(OperatorModel):
     residual_covariance: Tensor
     residual_slopes: Tensor
     residuals: Tensor
+    output_remainder: Tensor
 
     def __init__(
         self, fields: OperatorFields, config: KarhunenLoeveNetwork, noise_std: float
@@ -250,6 +238,8 @@ class KarhunenLoeveModel(OperatorModel):
         if fields.random_operator or config.held_out_residuals:
             self.register_buffer("residual_covariance", torch.zeros(p, p, dtype=torch.float64))
             self.register_buffer("residuals", torch.zeros(KEPT, p))
+        if config.held_out_residuals:
+            self.register_buffer("output_remainder", torch.zeros((), dtype=torch.float64))
         if fields.random_operator:
             self.register_buffer("residual_slopes", torch.zeros(r, p, p))
         self.law: InputLaw | None = None
@@ -271,7 +261,35 @@ class KarhunenLoeveModel(OperatorModel):
         differ from sensor to sensor: an array of the shape of `values`.
         """
         given, observations, single = self._given(locations, values, mask, noise_std)
-        root = self._residual_root(given, len(observations.values))
+        root = self.residual_root(given, len(observations.values))
+        return self.output_posterior(given, root, single)
+
+    def condition_jointly(
+        self, inputs: Readings, outputs: Readings, size: int = PARTICLES
+    ) -> JointPosterior:
+        """Return the law of input and output given sensors of both (`uqsonet.joint`)."""
+        return condition_jointly(self, inputs, outputs, size)
+
+    def output_posterior(
+        self,
+        given: InputPosterior,
+        root: Tensor | None,
+        single: bool,
+        readings: OutputReadings | None = None,
+    ) -> Posterior:
+        """Return the law of the output for a law of the input's coefficients.
+
+        Parameters
+        ----------
+        given : InputPosterior
+            That of the input given all sensors.
+        root : Tensor, shape (B, p, p), or None
+            Of the covariance of what the operator leaves over.
+        single : bool
+            One set rather than a batch.
+        readings : OutputReadings, optional
+            Sensors of the output, on which what the operator leaves over is conditioned, too.
+        """
         device = self.bases.linear_weight.device
 
         @torch.no_grad()
@@ -280,7 +298,8 @@ class KarhunenLoeveModel(OperatorModel):
             if root is None:
                 return c
             picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
-            return c + self.residuals[picked.to(c.device)].double() @ root
+            c = c + self.residuals[picked.to(c.device)].double() @ root
+            return c if readings is None else readings.corrected(c, generator)
 
         @torch.no_grad()
         def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -298,8 +317,11 @@ class KarhunenLoeveModel(OperatorModel):
                     both = zip(sampled, moments_of(straight), found, strict=True)
                     mean, covariance = (s - c + e for s, c, e in both)
                     found = mean, covariance
-            left_open = 0.0 if root is None else root @ root.transpose(-1, -2)
-            return found[0], found[1] + left_open
+            if root is None:
+                return found
+            if readings is not None:
+                return readings.moments(*found)
+            return found[0], found[1] + root @ root.transpose(-1, -2)
 
         grid = self.fields.output.grid
         return LatentPosterior(grid, self.bases.output_basis, single, draw, estimate)
@@ -311,10 +333,16 @@ class KarhunenLoeveModel(OperatorModel):
         field = self.fields.input
         observations, single = field.observations(locations, values, mask, empty=True)
         noise = field.noise(noise_std, observations, self.noise_std)
+        return self.input_law_given(observations, noise), observations, single
+
+    def input_law_given(
+        self, observations: Observations, noise_std: float | Tensor
+    ) -> InputPosterior:
+        """Return the law of the input's coefficients given checked sensors (`condition`)."""
         if self.law is None:
-            return ClosedForm(self.bases.input_law(observations, noise)), observations, single
-        level = torch.as_tensor(noise, dtype=torch.float64).expand_as(observations.values)
-        return self.law.condition(self.bases, observations, level), observations, single
+            return ClosedForm(self.bases.input_law(observations, noise_std))
+        level = torch.as_tensor(noise_std, dtype=torch.float64).expand_as(observations.values)
+        return self.law.condition(self.bases, observations, level)
 
     def input_posterior(
         self, locations: object, values: object, mask: object = None, noise_std: object = None
@@ -345,13 +373,25 @@ class KarhunenLoeveModel(OperatorModel):
 
     def _straight_moments(self, given: InputPosterior) -> tuple[Tensor, Tensor] | None:
         """Return mean (B, p) and covariance (B, p, p) of the linear part of b(a), if exact."""
-        weight, bias = self.bases.linear_weight, torch.zeros(())
-        if self.linear is not None:
-            weight, bias = weight + self.linear.weight, self.linear.bias
-        found = given.linear_moments(weight.double())
-        return None if found is None else (found[0] + bias.double().to(found[0].device), found[1])
+        weight, offset = self.straight()
+        found = given.linear_moments(weight)
+        return None if found is None else (found[0] + offset.to(found[0].device), found[1])
 
-    def _residual_root(self, given: InputPosterior, batch: int) -> Tensor | None:
+    def straight(self) -> tuple[Tensor, Tensor]:
+        """Return weight (p, r) and offset (p,) of the linear part of b(a), float64."""
+        weight, offset = self.bases.linear_weight, torch.zeros(self.config.output_modes)
+        if self.linear is not None:
+            weight, offset = weight + self.linear.weight, self.linear.bias
+        return weight.detach().double(), offset.detach().double()
+
+    def output_error(self) -> float:
+        """Return the noise that a sensor of the output is reckoned with at least."""
+        if self.config.held_out_residuals:
+            return float(self.output_remainder)
+        share = 0.0 if self.fields.random_operator else UNKNOWN_ERROR
+        return share * float(self.bases.output_scale) / len(self.bases.output_mean) ** 0.5
+
+    def residual_root(self, given: InputPosterior, batch: int) -> Tensor | None:
         """Return a root (B, p, p) of what the input leaves open, None where that is nothing."""
         if self.config.held_out_residuals:
             return covariance_root(self.residual_covariance).expand(batch, -1, -1)
@@ -384,7 +424,9 @@ class KarhunenLoeveModel(OperatorModel):
         return self._kept_law[1:]
 
     @torch.no_grad()
-    def fit_residuals(self, residuals: Tensor, input_remainder: float) -> None:
+    def fit_residuals(
+        self, residuals: Tensor, input_remainder: float, output_remainder: float
+    ) -> None:
         """Take what the trained branch leaves over of held-out pairs (`held_out_residuals`).
 
         Residuals of training pairs are too small, by as much as the branch has fitted them. Of
@@ -396,12 +438,15 @@ class KarhunenLoeveModel(OperatorModel):
             Scaled coefficients of held-out outputs less the branch's answer.
         input_remainder : float
             Root mean square of what r modes leave out of held-out (transformed) inputs.
+        output_remainder : float
+            Root mean square of what p modes leave out of held-out outputs.
         """
         nothing = torch.zeros(residuals.shape[1], 1)
         none = torch.zeros(len(residuals), 1)
         self.residual_covariance.copy_(residual_covariance(none, residuals, nothing))
         self.residuals.copy_(standardised_residuals(none, residuals, nothing))
         self.bases.input_remainder.fill_(input_remainder)
+        self.output_remainder.fill_(output_remainder)
 
     def fit_held_out(self, held: Functions) -> tuple[str, ...]:
         """Take what the trained branch leaves over of pairs that it has not seen.
@@ -422,8 +467,11 @@ class KarhunenLoeveModel(OperatorModel):
         left = field - a @ bases.input_factor.double().T
         with torch.no_grad():
             residuals = c.float() - self.branch(a.float())
-        self.fit_residuals(residuals, float(left.square().mean().sqrt()))
-        return "residual_covariance", "residuals", "bases.input_remainder"
+        out = held.u_rows.whole().double() - bases.output_mean
+        out = out - c @ (bases.output_modes.double() * bases.output_scale.double()).T
+        remainders = (float(part.square().mean().sqrt()) for part in (left, out))
+        self.fit_residuals(residuals, *remainders)
+        return "residual_covariance", "residuals", "bases.input_remainder", "output_remainder"
 
     def fit_constants(self, functions: Functions) -> None:
         """Set both bases, and the linear branch by least squares (training data only)."""
