@@ -11,6 +11,7 @@ from uqsonet.gaussian_process import GaussianField
 from uqsonet.problems import get_problem, problem_names
 from uqsonet.solvers.elliptic1d import residual_elliptic1d
 from uqsonet.solvers.elliptic2d import residual_elliptic2d, solve_rough2d
+from uqsonet.solvers.navier_stokes import solve_navier_stokes
 from uqsonet.solvers.poisson2d import residual_poisson2d
 
 NAMES = [name for name in problem_names() if not name.startswith("toy")]
@@ -190,6 +191,58 @@ def test_darcy_media_have_two_values_and_solve_the_five_point_system():
         < 1e-6 * residual_elliptic2d(1.01 * exact, k, one, 1 / 63).norm()
     )
     assert 0 < (u - exact).abs().max() < 5e-6 * exact.max()  # single precision
+
+
+@pytest.mark.parametrize(("name", "reaction"), [("poisson128", 0.0), ("helmholtz128", 1.0)])
+def test_the_linear_problems_of_the_published_tables_solve_their_equations(name, reaction):
+    f, _, u = drawn(name, 3)
+    f, u = f.reshape(-1, 128, 128), u.reshape(-1, 128, 128)
+    residual = residual_poisson2d(u, f, 1 / 127, -1.0, reaction)  # Lap u + r u - f
+    assert residual.norm() < 1e-10 * f.norm()
+    assert residual_poisson2d(u, f, 1 / 127, -1.0, reaction + 1).norm() > 1e-3 * f.norm()
+
+
+def test_helmholtz_has_the_source_of_poisson_inside_and_none_on_the_boundary():
+    f, g = (drawn(name, 4)[0].reshape(-1, 128, 128) for name in ("poisson128", "helmholtz128"))
+    assert torch.equal(f[:, 1:-1, 1:-1], g[:, 1:-1, 1:-1])
+    assert (f[:, 0] != 0).all()
+    edges = g[:, [0, -1]], g[:, :, [0, -1]]
+    assert all((edge == 0).all() for edge in edges)
+
+
+@pytest.mark.parametrize(
+    ("name", "wave", "alpha", "tau", "size"),
+    [("poisson128", np.pi, 2.0, 3.0, 1.0), ("navier_stokes128", 2 * np.pi, 2.5, 7.0, 2**0.5)],
+)
+def test_inputs_of_the_published_tables_have_the_spectra_of_their_recipes(
+    name, wave, alpha, tau, size
+):
+    """The integral of the variance: the recipe's squared coefficients, all but the constant's."""
+    problem = get_problem(name)
+    index = np.arange(128) if name == "poisson128" else np.arange(-63, 64)
+    squares = wave**2 * (index[:, None] ** 2 + index**2)
+    coefficient = size * tau ** (alpha - 1) * (squares + tau**2) ** (-alpha / 2)
+    expected = (coefficient[squares > 0] ** 2).sum()
+    xi = torch.eye(problem.prior.rank)[problem.prior.leading(40)].double()
+    power = problem.prior.fluctuation(xi).square() @ problem.grid.quadrature()
+    largest = torch.from_numpy(np.sort(coefficient[squares > 0] ** 2)[::-1][:40].copy())
+    torch.testing.assert_close(power, largest, rtol=1e-12, atol=0)
+    rows = problem.prior.rows(problem.grid.points()[::257])[1]
+    if name == "navier_stokes128":  # the same at every point
+        assert (rows.square().sum(1) / expected - 1).abs().max() < 1e-12
+    kappa = problem.prior.draw(np.random.default_rng(0), 64)
+    variance = (kappa.square() @ problem.grid.quadrature()).mean()
+    assert abs(variance / expected - 1) < 0.2
+
+
+def test_the_flow_of_the_published_tables_is_solved_to_better_than_one_in_ten_thousand():
+    problem = get_problem("navier_stokes128")
+    w0, _, w = drawn("navier_stokes128", 5, 4)
+    fields = w0.reshape(-1, 128, 128)
+    exact = solve_navier_stokes(fields, problem.forcing, 1e-3, 1.0, 1e-8, coarsen=False).flatten(1)
+    off = (w - exact).norm(dim=1) / exact.norm(dim=1)
+    assert 0 < off.max() < 2e-5
+    assert ((w - w0).norm(dim=1) / w.norm(dim=1)).min() > 0.1
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)

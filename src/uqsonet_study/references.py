@@ -211,11 +211,11 @@ def _reduced(
     parts: PartStore,
 ) -> Rows:
     """Return moments by the best estimator that the problem allows, with their own error."""
-    laws = [posterior_law(problem, *one) for one in given]
     if problem.affine == "kappa" and problem.unobserved is None:
         exact = ClosedForm(problem, vectors)
-        found = [exact.moments(law) for law in laws]
+        found = (exact.moments(posterior_law(problem, *one)) for one in given)
         return [_row(moments, moments) for moments in found]
+    laws = [posterior_law(problem, *one) for one in given]
     half = -(-config.reference_samples // 2)
     if problem.affine == "kappa":
         halves = [

@@ -135,3 +135,34 @@ def test_linear_in_the_source_and_inverse_in_the_coefficient(seed, a, scale):
     )
     scaled = solve_poisson2d(f, 0.1, scale) * scale
     torch.testing.assert_close(scaled, solve_poisson2d(f, 0.1), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize(("coefficient", "reaction"), [(1.0, 0.0), (-1.0, 1.0), (0.1, 3.0)])
+def test_sine_modes_are_solved_in_closed_form(coefficient, reaction):
+    """``-c Lap u + r u = f`` for u a product of sines, whose five-point Laplacian is known."""
+    n, (j, k) = 34, (3, 5)
+    h = 1 / (n - 1)
+    x, y = mesh(n)
+    u = torch.sin(j * torch.pi * x) * torch.sin(k * torch.pi * y)
+    laplacian = sum(4 / h**2 * np.sin(np.pi * mode * h / 2) ** 2 for mode in (j, k))
+    f = (coefficient * laplacian + reaction) * u
+    found = solve_poisson2d(f, h, coefficient, reaction)
+    torch.testing.assert_close(found, u, rtol=0, atol=1e-13)
+    residual = residual_poisson2d(found, f, h, coefficient, reaction)
+    assert residual.abs().max() < 1e-12 * f.abs().max()
+    wrong = residual_poisson2d(found, f, h, coefficient, reaction + 1)
+    torch.testing.assert_close(wrong, u[1:-1, 1:-1], rtol=0, atol=1e-9)
+
+
+def test_with_a_reaction_the_scheme_is_of_second_order():
+    """Against the sine mode of the equation itself: ``Lap u + u = (1 - 13 pi^2) u``."""
+
+    def error(n: int) -> float:
+        x, y = mesh(n + 1)
+        u = torch.sin(2 * torch.pi * x) * torch.sin(3 * torch.pi * y)
+        found = solve_poisson2d((1 - 13 * torch.pi**2) * u, 1 / n, -1.0, 1.0)
+        return float((found - u).abs().max())
+
+    sizes = np.array([16, 32, 64])
+    order = -np.polyfit(np.log(sizes), np.log([error(n) for n in sizes]), 1)[0]
+    assert abs(order - 2) < 0.05

@@ -37,7 +37,7 @@ class Darcy64(Problem):
 
     def __init__(self) -> None:
         self.grid = Grid((0.0, 0.0), (1.0, 1.0), (self.points, self.points))
-        self.prior = ThresholdedField(CosineField(self.points, _std), low=3.0, high=12.0)
+        self.prior = ThresholdedField(CosineField(self.points, latent_std), low=3.0, high=12.0)
 
     def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the five-point system by preconditioned conjugate gradients."""
@@ -45,6 +45,6 @@ class Darcy64(Problem):
         return solve_rough2d(k, torch.ones_like(k[:1]), spacing).flatten(1)
 
 
-def _std(eigenvalues: Tensor) -> Tensor:
+def latent_std(eigenvalues: Tensor) -> Tensor:
     """Return ``tau / (eigenvalue + tau^2)``, nothing for the constant."""
     return torch.where(eigenvalues > 0, TAU / (eigenvalues + TAU**2), 0.0)

@@ -1,4 +1,4 @@
-"""Fast solution of ``-c Lap u = f`` on a square, ``u = 0`` on its boundary (section 4.2).
+"""Fast solution of ``-c Lap u + r u = f`` on a square, ``u = 0`` on its boundary (section 4.2).
 
 The five-point Laplacian is diagonal in the sine basis ``S_ij = sqrt(2/N) sin(pi i j / N)``, so u is
 two sine transforms apart from f. On grids of about a hundred points a side the transform is fastest
@@ -39,9 +39,12 @@ def sine_basis(points: int, dtype: torch.dtype, device: torch.device) -> tuple[T
 
 
 def solve_poisson2d(
-    f: Float[Tensor, "*batch n n"], spacing: float, coefficient: float = 1.0
+    f: Float[Tensor, "*batch n n"],
+    spacing: float,
+    coefficient: float = 1.0,
+    reaction: float = 0.0,
 ) -> Float[Tensor, "*batch n n"]:
-    """Solve the second-order five-point system of ``-c Lap u = f``.
+    """Solve the second-order five-point system of ``-c Lap u + r u = f``.
 
     Parameters
     ----------
@@ -50,7 +53,9 @@ def solve_poisson2d(
     spacing : float
         Grid spacing h, the same along both axes.
     coefficient : float
-        The constant c (1/10 in eqn:2d-pde).
+        The constant c (1/10 in eqn:2d-pde), of either sign.
+    reaction : float
+        The constant r; ``-r / c`` must be no eigenvalue of ``-Lap`` (the least is near ``2 pi^2``).
 
     Returns
     -------
@@ -58,7 +63,8 @@ def solve_poisson2d(
         The exact solution of the discrete system, zero on the boundary.
     """
     basis, eigenvalues = sine_basis(f.shape[-1], f.dtype, f.device)
-    inverse = spacing**2 / coefficient / (eigenvalues[:, None] + eigenvalues)
+    scale = spacing**2 / coefficient
+    inverse = scale / (eigenvalues[:, None] + eigenvalues + reaction * scale)
     transformed = both_axes(f[..., 1:-1, 1:-1].contiguous(), basis) * inverse
     return torch.nn.functional.pad(both_axes(transformed, basis), (1, 1, 1, 1))
 
@@ -68,8 +74,11 @@ def both_axes(x: Tensor, basis: Tensor) -> Tensor:
     return (x @ basis).transpose(-1, -2).contiguous() @ basis
 
 
-def residual_poisson2d(u: Tensor, f: Tensor, spacing: float, coefficient: float = 1.0) -> Tensor:
-    """Return ``-c Lap u - f`` of the discrete system at the interior points (..., n-2, n-2)."""
+def residual_poisson2d(
+    u: Tensor, f: Tensor, spacing: float, coefficient: float = 1.0, reaction: float = 0.0
+) -> Tensor:
+    """Return ``-c Lap u + r u - f`` of the discrete system at interior points (..., n-2, n-2)."""
     middle = u[..., 1:-1, 1:-1]
     around = u[..., 2:, 1:-1] + u[..., :-2, 1:-1] + u[..., 1:-1, 2:] + u[..., 1:-1, :-2]
-    return coefficient * (4 * middle - around) / spacing**2 - f[..., 1:-1, 1:-1]
+    laplacian = coefficient * (4 * middle - around) / spacing**2
+    return laplacian + reaction * middle - f[..., 1:-1, 1:-1]

@@ -1,0 +1,243 @@
+"""Joint posteriors of input and output of affine problems, against dense algebra and samples."""
+
+import numpy as np
+import pytest
+import torch
+
+from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.fields import Grid
+from uqsonet.gaussian_process import SeparableField, squared_exponential
+from uqsonet.problems import get_problem
+from uqsonet.problems.helmholtz128 import Helmholtz128
+from uqsonet.problems.poisson2d import Poisson2D
+from uqsonet.problems.poisson128 import Poisson128
+from uqsonet.reference.affine import ClosedForm
+from uqsonet.reference.linear import GridSensors, linear_posterior
+
+SIDES = ("input", "output")
+
+
+class Poisson9(Poisson128):
+    """The law and the equation of `poisson128` on 9 x 9 points."""
+
+    points = 9
+
+
+class Helmholtz9(Helmholtz128):
+    """The same of `helmholtz128`."""
+
+    points = 9
+
+
+class Shifted(Poisson2D):
+    """`poisson2d` on 9 x 9 points with an output that is not zero for f = 0."""
+
+    def __init__(self):
+        self.grid = Grid((0.0, 0.0), (1.0, 1.0), (9, 9))
+        kernel = squared_exponential(1.0, 0.3, halved=True)
+        self.prior = SeparableField(self.grid.axes(), lambda x: 2 + x[:, 0], kernel)
+
+    def solve(self, kappa, unobserved=None):
+        return super().solve(kappa) + 0.3
+
+
+PROBLEMS = [Poisson9(), Helmholtz9(), Shifted()]
+every = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: type(p).__name__)
+
+
+def dense(problem):
+    """Mean (2 n,) and factor (2 n, r) of kappa and u one below the other."""
+    field = problem.prior
+    centre = torch.cat([field.mean, problem.solve(field.mean[None])[0]])
+    unit = field.field(torch.eye(field.rank).double())
+    both = torch.cat([unit, problem.solve(unit)], 1) - centre
+    return centre, both.T
+
+
+def textbook(problem, weights, values, noise):
+    """Mean and covariance of both fields by the formulas of appendix A.2, all matrices formed."""
+    centre, factor = dense(problem)
+    covariance = factor @ factor.T
+    cross = covariance @ weights.T
+    gram = weights @ cross + torch.diag(noise**2)
+    gain = torch.linalg.solve(gram, cross.T).T
+    return centre + gain @ (values - weights @ centre), covariance - gain @ cross.T
+
+
+def observed(problem, seed, inputs, outputs, noise=(0.05, 0.002)):
+    """Sensors of both sides on inner points, and the same as weights on both fields."""
+    generator, n = np.random.default_rng(seed), problem.grid.size
+    kappa, u = problem.sample(generator, 1)
+    inner = torch.arange(n).reshape(9, 9)[1:-1, 1:-1].flatten().numpy()
+    sensors, rows, values, levels = [], [], [], []
+    for side, (field, m) in enumerate(((kappa, inputs), (u, outputs))):
+        at = torch.from_numpy(generator.choice(inner, m, replace=False))
+        level = noise[side] * torch.from_numpy(generator.uniform(0.5, 2, m))
+        y = field[0, at] + level * torch.from_numpy(generator.standard_normal(m))
+        sensors.append(GridSensors(at, y, level))
+        row = torch.zeros(m, 2 * n).double()
+        row[torch.arange(m), at + side * n] = 1.0
+        rows, values, levels = [*rows, row], [*values, y], [*levels, level]
+    return sensors, torch.cat(rows), torch.cat(values), torch.cat(levels)
+
+
+def both(found):
+    return torch.cat([found(side) for side in SIDES])
+
+
+@every
+@pytest.mark.parametrize("counts", [(7, 0), (0, 7), (6, 5), (1, 1)])
+def test_both_fields_have_the_law_of_the_dense_formulas(problem, counts):
+    sensors, weights, values, noise = observed(problem, 1, *counts)
+    mean, covariance = textbook(problem, weights, values, noise)
+    posterior = linear_posterior(problem, *sensors)
+    torch.testing.assert_close(both(posterior.mean), mean, rtol=0, atol=1e-10)
+    expected = covariance.diagonal().clamp_min(0).sqrt()
+    torch.testing.assert_close(both(posterior.std), expected, rtol=1e-7, atol=1e-7)
+    prior = dense(problem)[1].norm(dim=1)
+    assert (expected < 0.9 * prior)[prior > 0].double().mean() > 0.1  # they tell something
+
+
+@every
+def test_without_sensors_both_fields_have_their_prior(problem):
+    centre, factor = dense(problem)
+    empty = GridSensors(torch.empty(0, dtype=torch.long), torch.empty(0))
+    for sensors in ((None, None), (empty, empty)):
+        posterior = linear_posterior(problem, *sensors)
+        torch.testing.assert_close(both(posterior.mean), centre, rtol=0, atol=1e-14)
+        torch.testing.assert_close(both(posterior.std), factor.norm(dim=1), rtol=0, atol=1e-12)
+
+
+@every
+def test_samples_have_the_mean_and_the_covariance_of_the_law_and_belong_together(problem):
+    sensors, weights, values, noise = observed(problem, 2, 4, 4)
+    mean, covariance = textbook(problem, weights, values, noise)
+    posterior, size = linear_posterior(problem, *sensors), 4000
+    kappa, u = posterior.sample(size, np.random.default_rng(3))
+    assert kappa.shape == u.shape == (size, 81)
+    assert torch.equal(problem.solve(kappa[:5]), problem.solve(kappa)[:5])
+    torch.testing.assert_close(u, problem.solve(kappa), rtol=0, atol=1e-13)
+    joint = torch.cat([kappa, u], 1)
+    std = covariance.diagonal().clamp_min(0).sqrt()
+    free = std > 1e-6
+    z = (joint.mean(0) - mean)[free] / std[free] * size**0.5
+    assert z.abs().max() < 4.5 and 0.5 < z.std() < 1.5
+    # covariances of standardised values: 1 / sqrt(size) each, at most sqrt(2) on the diagonal
+    white = (joint - mean)[:, free] / std[free]
+    expected = covariance[free][:, free] / std[free] / std[free, None]
+    off = (white.T @ white / size - expected) * size**0.5
+    assert off.abs().max() < 6.5
+    # kappa and u move together: independent draws of each would miss this
+    cross = expected[: int(free[:81].sum()), int(free[:81].sum()) :]
+    assert cross.abs().max() > 0.5
+
+
+def test_draws_repeat_and_do_not_depend_on_the_block():
+    problem = Poisson9()
+    posterior = linear_posterior(problem, *observed(problem, 4, 3, 3)[0])
+    first = posterior.sample(7, np.random.default_rng(5))
+    again = posterior.sample(7, np.random.default_rng(5))
+    problem.block = 3
+    blocks = posterior.sample(7, np.random.default_rng(5))
+    for one, two, three in zip(first, again, blocks, strict=True):
+        assert torch.equal(one, two)
+        torch.testing.assert_close(one, three, rtol=0, atol=1e-13)
+    assert [len(field) for field in posterior.sample(0, np.random.default_rng(5))] == [0, 0]
+
+
+@every
+@pytest.mark.parametrize("counts", [(9, 0), (0, 9), (5, 6)])
+def test_exact_sensors_are_met_and_leave_no_spread_there(problem, counts):
+    sensors, weights, values, _ = observed(problem, 6, *counts, noise=(0.0, 0.0))
+    posterior = linear_posterior(problem, *sensors)
+    torch.testing.assert_close(weights @ both(posterior.mean), values, rtol=0, atol=1e-9)
+    kappa, u = posterior.sample(3, np.random.default_rng(0))
+    drawn = torch.cat([kappa, u], 1) @ weights.T
+    torch.testing.assert_close(drawn, values.expand(3, -1), rtol=0, atol=1e-9)
+    prior = dense(problem)[1].norm(dim=1)
+    assert (weights @ both(posterior.std) < 1e-6 * weights @ prior).all()
+    assert posterior.std("input").max() > 0.05 * prior.max()
+
+
+def test_all_of_u_known_exactly_gives_f_back_inside():
+    """The inverse problem with nothing left open: f = Lap u by the five-point rule."""
+    problem = Poisson9()
+    kappa, u = problem.sample(np.random.default_rng(7), 1)
+    # the boundary, too: sensors of what is zero for certain tell nothing and do no harm
+    posterior = linear_posterior(problem, None, GridSensors(torch.arange(81), u[0]))
+    found = posterior.mean("input").reshape(9, 9)[1:-1, 1:-1]
+    torch.testing.assert_close(found, kappa.reshape(9, 9)[1:-1, 1:-1], rtol=0, atol=1e-9)
+    assert posterior.std("input").reshape(9, 9)[1:-1, 1:-1].max() < 1e-6
+
+
+@every
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_weights_on_points_are_functionals_and_unit_weights_are_points(problem, layout):
+    sensors, weights, values, noise = observed(problem, 8, 3, 4)
+    generator = torch.Generator().manual_seed(0)
+    means = torch.rand(4, 7, generator=generator, dtype=torch.float64)
+    change = torch.block_diag(means[:2, :3], means[2:, 3:])  # combinations within either side
+    weights, values, noise = change @ weights, change @ values, noise[[0, 1, 3, 4]]
+    as_layout = (lambda w: w.to_sparse()) if layout == "sparse" else (lambda w: w)
+    found = linear_posterior(
+        problem,
+        GridSensors(as_layout(weights[:2, :81]), values[:2], noise[:2]),
+        GridSensors(as_layout(weights[2:, 81:]), values[2:], noise[2:]),
+    )
+    mean, covariance = textbook(problem, weights, values, noise)
+    torch.testing.assert_close(both(found.mean), mean, rtol=0, atol=1e-10)
+    expected = covariance.diagonal().clamp_min(0).sqrt()
+    torch.testing.assert_close(both(found.std), expected, rtol=1e-7, atol=1e-7)
+    unit = torch.eye(81).double()[sensors[0].place]
+    points = linear_posterior(problem, sensors[0])
+    same = linear_posterior(problem, sensors[0]._replace(place=unit))
+    assert torch.equal(points.mean("output"), same.mean("output"))
+
+
+def test_sensors_of_f_alone_agree_with_the_conditioned_prior():
+    problem = get_problem("poisson2d")
+    generator = np.random.default_rng(9)
+    kappa, u = problem.sample(generator, 1)
+    at = torch.from_numpy(generator.choice(problem.grid.size, 70, replace=False))
+    posterior = linear_posterior(problem, GridSensors(at, kappa[0, at], 0.3))
+    law = problem.prior.condition(problem.grid.points()[at], kappa[0, at], 0.3)
+    torch.testing.assert_close(posterior.mean_coordinates, law.mean, rtol=0, atol=1e-9)
+    mean = problem.solve(problem.prior.field(law.mean)[None])[0]
+    torch.testing.assert_close(posterior.mean("output"), mean, rtol=0, atol=1e-12)
+    assert (mean - u[0]).norm() < 0.2 * u.norm()
+
+
+def test_moments_of_u_are_the_same_whether_responses_are_held_or_not(monkeypatch):
+    problem = Poisson9()
+    vectors = torch.linalg.qr(problem.sample(np.random.default_rng(1), 4)[1].T)[0]
+    at, values = torch.tensor([11, 40, 65]), torch.tensor([0.3, -0.1, 0.2]).double()
+    law = problem.prior.condition(problem.grid.points()[at], values, 0.01)
+    held = vars(ClosedForm(problem, vectors).moments(law))
+    monkeypatch.setattr("uqsonet.reference.affine.HELD_VALUES", 0)
+    solved = ClosedForm(problem, vectors)
+    assert solved._response is None
+    for name, found in vars(solved.moments(law)).items():
+        torch.testing.assert_close(found, held[name], rtol=1e-12, atol=1e-16)
+    posterior = linear_posterior(problem, GridSensors(at, values, 0.01))
+    torch.testing.assert_close(posterior.mean("output"), held["mean"], rtol=0, atol=1e-14)
+    torch.testing.assert_close(posterior.std("output") ** 2, held["variance"], rtol=0, atol=1e-14)
+
+
+def test_other_problems_and_sensors_that_do_not_fit_are_refused_with_the_reason():
+    for name in ("diffusion1d", "elliptic_sde2d", "darcy64", "navier_stokes"):
+        with pytest.raises(ConfigError, match=f"problem {name}: "):
+            linear_posterior(get_problem(name))
+    problem, one = Poisson9(), torch.ones(1).double()
+    for place, values, noise, match in [
+        ([81], one, 0.0, "the output: places 81 to 81 found, the grid has points 0 to 80"),
+        ([-1], one, 0.0, "places -1 to -1"),
+        ([3, 4], one, 0.0, r"expected, found \(2,\), \(1,\), \(\)"),
+        ([3], one, torch.ones(2), r"found \(1,\), \(1,\), \(2,\)"),
+        ([[1.0, 2.0]], one, 0.0, r"found \(1, 2\)"),
+        ([[float("nan")] * 81], one, 0.0, "weights are not finite"),
+        ([3], one * float("inf"), 0.0, "values are not finite"),
+        ([3], one, float("nan"), "noise are not finite"),
+        ([3], one, -0.1, "must not be negative, found -0.1"),
+    ]:
+        with pytest.raises(ObservationError, match=match):
+            linear_posterior(problem, None, GridSensors(torch.tensor(place), values, noise))
