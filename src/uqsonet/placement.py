@@ -107,8 +107,9 @@ def place(
     noise_std: object = None,
     target: object = None,
     criterion: str = "mean_variance",
+    worst: bool = False,
 ) -> Placement:
-    """Choose places for sensors (`Emulator.place`)."""
+    """Choose places for sensors (`Emulator.place`); `worst` takes the least of all reductions."""
     if criterion not in CRITERIA:
         known = ", ".join(CRITERIA)
         raise ObservationError(f"criterion {criterion!r} is unknown; there is {known}")
@@ -151,7 +152,10 @@ def place(
     free, found = np.ones(size, dtype=bool), []
     for _ in range(int(n)):
         before, reduction = greedy.value(), greedy.reductions().numpy()
-        equal = free & (reduction >= (1 - SAME) * reduction[free].max())
+        if worst:
+            equal = free & (reduction <= (1 + SAME) * reduction[free].min())
+        else:
+            equal = free & (reduction >= (1 - SAME) * reduction[free].max())
         chosen = int(np.flatnonzero(equal)[rank[equal].argmin()])
         greedy.choose(chosen)
         free[chosen] = False
@@ -299,9 +303,12 @@ def _joint_covariance(
         known = replace(sets, mask=sets.mask & (sets.field < len(emulator.inputs)) & valued)
     joint = emulator.answer_jointly(known)
     (_, of_a), (_, of_c) = (side.coefficient_moments() for side in (joint.input, joint.output))
-    alone = not emulator.reads_outputs(known)
-    weight = None if model is None else model.straight()[0]
-    if straight and alone and weight is not None:
+    weight = None
+    if model is not None:
+        # Readings of the output tell of the rest e, too, which is then no longer independent of a.
+        rest = model.fields.random_operator or model.config.held_out_residuals
+        weight = None if rest and emulator.reads_outputs(known) else model.straight()[0]
+    if straight and weight is not None:
         cross = of_a[0] @ weight.T
     else:
         drawn = [
@@ -311,7 +318,7 @@ def _joint_covariance(
         r = of_a.shape[-1]
         sampled = moments_of(torch.cat([part.double() for part in drawn], -1))[1][0]
         cross = sampled[:r, r:]
-        if weight is not None and alone:  # the linear part is known: samples serve for the rest
+        if weight is not None:  # the linear part is known: samples serve for the rest
             cross = cross + (of_a[0] - sampled[:r, :r]) @ weight.T
     whole = torch.cat([torch.cat([of_a[0], cross], 1), torch.cat([cross.T, of_c[0]], 1)])
     return whole, replace(sets, mask=sets.mask & ~known.mask)
@@ -384,9 +391,7 @@ def _wanted(emulator: Emulator, target: object) -> tuple[int, Tensor | None]:
     name, weights = target if isinstance(target, str) else None, None
     if isinstance(target, Mapping):
         if len(target) != 1:
-            raise ObservationError(
-                f"target: weights on the points of one field, found {len(target)}"
-            )
+            raise ObservationError(f"target: weights of one field expected, found {len(target)}")
         ((name, weights),) = target.items()
     elif name is None:
         weights = target
