@@ -76,6 +76,11 @@ include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 
 
+if PLAN.place_files():
+
+    include: "workflow/rules/placement.smk"
+
+
 onstart:
     # Several jobs on one terminal would overwrite each other's progress bars.
     os.environ.update(UQSONET_BAR=str(int(workflow.cores == 1)))

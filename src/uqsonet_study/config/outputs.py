@@ -41,7 +41,7 @@ BY_REFERENCE: frozenset[ScoreMetric] = frozenset(
 """Scores of evaluation `paper`, whose references hold samples."""
 
 
-BY_LAW = ("errors", "bands", "ablation", "laws", "compare", "calibration", "spectra")
+BY_LAW = "errors bands ablation laws placement compare calibration spectra".split()
 """Layouts that need reference posteriors."""
 
 
@@ -105,8 +105,28 @@ class LawTable(Section):
     experiments: Experiments
 
 
+class PlacementTable(Section):
+    """Spread of the reference posterior by where sensors stand, a panel a problem.
+
+    Greedy and worst places come from the first trial of an experiment's first method; numbers of
+    sensors, margin and noise are those of the experiment, test functions and samples those of its
+    first evaluation. What it shows stands in `scores.csv` of the results.
+    """
+
+    layout: Literal["placement"]
+    experiments: Experiments
+    random: int = Field(default=32, ge=1, le=10_000, description="Random layouts.")
+
+
 TableConfig = Annotated[
-    ErrorTable | BandTable | NetworkTable | CostTable | AblationTable | ScoreTable | LawTable,
+    ErrorTable
+    | BandTable
+    | NetworkTable
+    | CostTable
+    | AblationTable
+    | ScoreTable
+    | LawTable
+    | PlacementTable,
     Field(discriminator="layout"),
 ]
 
@@ -188,7 +208,19 @@ class LawFigure(Section):
         return [self.experiment]
 
 
+class PlacementFigure(Section):
+    """Spread of the reference posterior against the number of sensors, a panel an experiment."""
+
+    layout: Literal["placement"]
+    experiments: Experiments = Field(description="All in one table of this layout.")
+
+
 FigureConfig = Annotated[
-    PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure | LawFigure,
+    PosteriorFigure
+    | CompareFigure
+    | CalibrationFigure
+    | SpectraFigure
+    | LawFigure
+    | PlacementFigure,
     Field(discriminator="layout"),
 ]

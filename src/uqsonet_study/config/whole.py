@@ -20,6 +20,8 @@ from uqsonet_study.config.outputs import (
     FigureConfig,
     LawFigure,
     LawTable,
+    PlacementFigure,
+    PlacementTable,
     PosteriorFigure,
     ScoreTable,
     SpectraFigure,
@@ -324,6 +326,25 @@ class Config(Section):
                     f"{where}: {extra} not among experiments.{figure.experiment}.{key}"
                 )
 
+    def _check_places(self, where: str, output: PlacementTable | PlacementFigure) -> None:
+        tables = self.tables.values()
+        if any(isinstance(table, LawTable) for table in tables):
+            raise ValueError(f"{where}: scores.csv holds either laws or places; drop the laws")
+        places = [t for t in tables if isinstance(t, PlacementTable)]
+        if len(places) != 1 or set(output.experiments) - set(places[0].experiments):
+            raise ValueError(
+                f"{where}: one table of layout placement must hold the experiments of all its "
+                f"figures, found {len(places)}"
+            )
+        for case in self.cases_of(output.experiments):
+            network = self.method_of(case.name, case.methods[0]).network
+            if type(network) is not KarhunenLoeveNetwork:
+                raise ValueError(
+                    f"{where}: experiments.{case.experiment}.methods begins with "
+                    f"{case.methods[0]!r}, whose architecture is {network.architecture}; places "
+                    "are chosen by karhunen_loeve"
+                )
+
     def _check_output(self, where: str, output: TableConfig | FigureConfig) -> None:
         without = [e for e in output.experiments if not self.has_reference(e)]
         if without and output.layout in BY_LAW:
@@ -353,7 +374,14 @@ class Config(Section):
         elif isinstance(output, LawFigure):
             self._check_case(where, output)
         elif isinstance(
-            output, AblationTable | ScoreTable | LawTable | CalibrationFigure | SpectraFigure
+            output,
+            AblationTable
+            | ScoreTable
+            | LawTable
+            | PlacementTable
+            | PlacementFigure
+            | CalibrationFigure
+            | SpectraFigure,
         ):
             several = [e for e in output.experiments if len(self.cases_of([e])) > 1]
             if several:
@@ -361,8 +389,11 @@ class Config(Section):
             if isinstance(output, CalibrationFigure | SpectraFigure):
                 self._check_samples(where, output)
             problems = [self.experiments[e].problem for e in output.experiments]
-            if isinstance(output, LawTable) and len(set(problems)) < len(problems):
+            alone = isinstance(output, LawTable | PlacementTable)
+            if alone and len(set(problems)) < len(problems):
                 raise ValueError(f"{where}: a problem has one panel, found {problems}")
+            if isinstance(output, PlacementTable | PlacementFigure):
+                self._check_places(where, output)
         elif isinstance(output, CompareFigure):
             for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):
                 sweep = None if name is None else self.experiments[name].sweep

@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from uqsonet.errors import ConfigError
-from uqsonet_study.config import Config, Evaluation
+from uqsonet_study.config import Config, Evaluation, PlacementTable
 from uqsonet_study.pipeline.specs import UNTRAINED, Parameters, Specs, as_json
 
 DIGITS = 8
@@ -299,9 +299,32 @@ class Files(Specs):
         code = self.code("inference", self.problem(case))
         return Job("inference", case, self.inference(case), code, {"weights": weights})
 
+    def placement_jobs(self) -> list[Job]:
+        """Return the jobs that score where sensors stand, one for each experiment of the table."""
+        found = []
+        for table in self.config.tables.values():
+            if not isinstance(table, PlacementTable):
+                continue
+            kept = [e for e in table.experiments if e in self.config.selected]
+            for chosen in self.config.cases_of(kept):
+                case, method = chosen.name, chosen.methods[0]
+                parameters = self.placement(case, table.random)
+                trained = self.training_name(case, self.base(case, method))
+                identity = parameters | {"trained": trained}
+                name = named(self.problem(case), "places", **identity)
+                code = self.code("placement", self.problem(case), self.modules(case, method))
+                inputs: Inputs = {
+                    "functions": self.functions(case),
+                    "weights": self.weights(case, method)[:1],
+                }
+                workers = self.config.experiments[chosen.experiment].reference_workers
+                found.append(Job("placement", name, parameters, code, inputs, workers))
+        return found
+
     def _all_jobs(self) -> Iterator[Job]:
         for problem in self.config.problems:
             yield self.simulation_job(problem)
+        yield from self.placement_jobs()
         for case in self.config.cases.values():
             name = case.name
             yield self.sensors_job(name)

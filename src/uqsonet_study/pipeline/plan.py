@@ -62,7 +62,7 @@ class Plan(Files):
         The paper's come first, whatever the order of configuration files.
         """
         found = self._outputs(self.config.tables, some=True)
-        others = ("ablation", "scores", "laws")
+        others = ("ablation", "scores", "laws", "placement")
         first = [name for name in found if self.config.tables[name].layout not in others]
         return {name: found[name] for name in dict.fromkeys([*first, *found])}
 
@@ -81,15 +81,17 @@ class Plan(Files):
     def summarised(self) -> list[str]:
         """Return the selected experiments whose test scores are wanted.
 
-        Tables of ablations read training logs. An experiment of no other table needs no scores.
+        Tables of ablations read training logs, and places have scores of their own. An experiment
+        of no other table needs no scores.
         """
-        ablations, others = set[str](), set[str]()
+        without, others = set[str](), set[str]()
         for name, experiments in self.tables().items():
-            ablation = self.config.tables[name].layout == "ablation"
-            (ablations if ablation else others).update(experiments)
-        for experiments in self.figures().values():
-            others.update(experiments)
-        return [e for e in self.config.selected if e in others or e not in ablations]
+            unscored = self.config.tables[name].layout in ("ablation", "placement")
+            (without if unscored else others).update(experiments)
+        for name, experiments in self.figures().items():
+            if self.config.figures[name].layout != "placement":
+                others.update(experiments)
+        return [e for e in self.config.selected if e in others or e not in without]
 
     def table_inputs(self, name: str) -> dict[str, list[str]]:
         """Return the files that a table is made from, by kind."""
@@ -97,7 +99,7 @@ class Plan(Files):
         layout = self.config.tables[name].layout
         if layout == "networks":
             return {}
-        if layout == "laws":
+        if layout in ("laws", "placement"):
             return {"scores": [f"{self.config.results}/scores.csv"]}
         if layout not in ("costs", "ablation"):
             return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
@@ -126,6 +128,10 @@ class Plan(Files):
     def law_files(self) -> dict[str, list[str]]:
         """Return case -> score files, for the cases whose laws are compared."""
         return {case: fs for e in self.of_laws() for case, fs in self.score_files(e).items()}
+
+    def place_files(self) -> list[str]:
+        """Return the files of scored places; there are none without a table of that layout."""
+        return [self.file("placement", job.name, "csv") for job in self.placement_jobs()]
 
     def panels(self, name: str) -> list[dict[str, Any]]:
         """Return the panels of a figure of posteriors or of their samples."""
@@ -208,6 +214,8 @@ class Plan(Files):
             summaries = [f"{self.config.results}/summary/{e}.csv" for e in experiments]
             panelled = layout in ("posterior", "spectra", "laws")
             files = {"panels": self.panels(name)} if panelled else {"summaries": summaries}
+            if layout == "placement":
+                files = {"scores": [f"{self.config.results}/scores.csv"]}
         module = f"uqsonet_study.report.figures.{layout}"
         spec = self.report(module, experiments, figure=name, drawn_by=module, files=files)
         return Figure(_flat(files), category, labels, spec)

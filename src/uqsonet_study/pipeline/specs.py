@@ -27,13 +27,14 @@ RUN_BY = {
     "law": ("uqsonet_study.laws",),
     "evaluate": ("uqsonet_study.evaluation",),
     "inference": ("uqsonet_study.evaluation.inference",),
+    "placement": ("uqsonet_study.placement",),
 }
 """Rule -> the modules that its numbers come from, with all that they import."""
 
 LAWS = "uqsonet.laws.choice"
 """It imports all laws of the input."""
 
-OF_A_PROBLEM = ("simulate", "sensors", "reference")
+OF_A_PROBLEM = ("simulate", "sensors", "reference", "placement")
 """Rules whose jobs run the code of a problem. All others take what they need from their inputs."""
 
 Parameters = dict[str, Any]
@@ -167,6 +168,19 @@ class Specs:
             "config": self.config.evaluation_of(case, evaluation).model_dump(mode="json"),
             "noise_std": chosen.noise_std,
             "cut_lines": chosen.cut_lines,
+            "seed": self.config.seed,
+        }
+
+    def placement(self, case: str, random: int) -> Parameters:
+        """Return the parameters of a `placement` job."""
+        chosen = self.config.cases[case]
+        used = self.config.evaluation_of(case, chosen.evaluations[0])
+        return {
+            "counts": chosen.sensors.counts,
+            "margin": chosen.sensors.margin,
+            "random": random,
+            "config": used.model_dump(mode="json", exclude={"model_samples"}),
+            "noise_std": chosen.noise_std,
             "seed": self.config.seed,
         }
 
