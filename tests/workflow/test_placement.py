@@ -1,0 +1,65 @@
+"""Where sensors stand, through the whole DAG, with `config/placement.yaml` in small."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from tests.workflow.conftest import Project, fresh_copy
+from uqsonet_study.report.place_scores import COLUMNS, STRATEGIES
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+
+FILES = "config/smoke.yaml", "config/placement.yaml", "tiny.yaml"
+RESULTS = Path("results/placement")
+SHOWN = ["places_diffusion1d", "places_sde1d"]
+SHORT = {"uqsonet": {"training": {"iterations": 50, "batch_size": 200, "validate_every": 50}}}
+OVERLAY: dict[str, Any] = {
+    "select": SHOWN,
+    "experiments": {
+        name: {
+            "training": 1000,
+            "sensors": {"counts": [1, 4, 8], "pool": 10},
+            "sets": {"precise": 2},
+            "reference_samples": {"validation": 50, "precise": 60},
+        }
+        for name in SHOWN
+    },
+    "evaluations": {"validation": {"sets": 3}, "precise": {"sets": 2}, "paper": {"sets": 3}},
+    "tables": {"placement": {"random": 8}},
+    "recipes": {"tuned": {"diffusion1d": SHORT, "elliptic_sde1d": SHORT}},
+}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = fresh_copy(tmp_path_factory.mktemp("places") / "project")
+    (project.path / "tiny.yaml").write_text(yaml.safe_dump(OVERLAY))
+    result = project.snakemake("--configfile", *FILES)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return project
+
+
+def test_greedy_places_beat_random_ones(places: Project) -> None:
+    scores = pd.read_csv(places.path / RESULTS / "scores.csv")
+    assert list(scores.columns) == COLUMNS
+    assert len(scores) == 2 * 3 * len(STRATEGIES) and (scores["std"] > 0).all()
+    at = scores.set_index(["problem", "strategy", "sensors"])["std"]
+    for problem in ("diffusion1d", "elliptic_sde1d"):
+        of = at[problem]
+        assert (of["random_low"] <= of["random"]).all() and (
+            of["random"] <= of["random_high"]
+        ).all()
+        assert of["greedy", 8] < of["random", 8] < 1.02 * of["worst", 8]
+        assert of["greedy", 8] < of["greedy", 1]
+
+
+def test_table_figure_and_page_are_there(places: Project) -> None:
+    folder = places.path / RESULTS
+    assert "space-filling" in (folder / "tables/placement.tex").read_text()
+    assert (folder / "figures/placement.pdf").stat().st_size > 5000
+    assert "Where sensors stand" in (folder / "report.html").read_text()
+    table = pd.read_csv(folder / "tables/placement.csv")
+    assert set(table["method"]) == set(STRATEGIES)
