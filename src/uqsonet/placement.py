@@ -311,12 +311,15 @@ def _joint_covariance(
     if straight and weight is not None:
         cross = of_a[0] @ weight.T
     else:
-        drawn = [
+        a, c = (
             side.coefficient_samples(SAMPLES, torch.Generator().manual_seed(MOMENT_SEED))
             for side in (joint.input, joint.output)
-        ]
+        )
+        if model is not None and weight is not None:  # the rest e is independent of a
+            with torch.no_grad():
+                c = model.branch(a.to(model.bases.linear_weight)).cpu()
         r = of_a.shape[-1]
-        sampled = moments_of(torch.cat([part.double() for part in drawn], -1))[1][0]
+        sampled = moments_of(torch.cat([a.double(), c.double()], -1))[1][0]
         cross = sampled[:r, r:]
         if weight is not None:  # the linear part is known: samples serve for the rest
             cross = cross + (of_a[0] - sampled[:r, :r]) @ weight.T

@@ -20,7 +20,6 @@ OVERLAY: dict[str, Any] = {
     "select": SHOWN,
     "experiments": {
         name: {
-            "training": 1000,
             "sensors": {"counts": [1, 4, 8], "pool": 10},
             "sets": {"precise": 2},
             "reference_samples": {"validation": 50, "precise": 60},
@@ -42,18 +41,17 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def test_greedy_places_beat_random_ones(places: Project) -> None:
+def test_greedy_places_leave_less_than_others(places: Project) -> None:
     scores = pd.read_csv(places.path / RESULTS / "scores.csv")
     assert list(scores.columns) == COLUMNS
     assert len(scores) == 2 * 3 * len(STRATEGIES) and (scores["std"] > 0).all()
     at = scores.set_index(["problem", "strategy", "sensors"])["std"]
     for problem in ("diffusion1d", "elliptic_sde1d"):
         of = at[problem]
-        assert (of["random_low"] <= of["random"]).all() and (
-            of["random"] <= of["random_high"]
-        ).all()
-        assert of["greedy", 8] < of["random", 8] < 1.02 * of["worst", 8]
-        assert of["greedy", 8] < of["greedy", 1]
+        ordered = of["random_low"] <= of["random"], of["random"] <= of["random_high"]
+        assert all(found.all() for found in ordered)
+        assert of["greedy", 8] < of["greedy", 1] and of["greedy", 8] < of["worst", 8]
+    assert (at["diffusion1d", "greedy"] < at["diffusion1d", "random_low"]).all()
 
 
 def test_table_figure_and_page_are_there(places: Project) -> None:
