@@ -73,12 +73,8 @@ include: "workflow/rules/reference.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/law.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/placement.smk"
 include: "workflow/rules/report.smk"
-
-
-if PLAN.place_files():
-
-    include: "workflow/rules/placement.smk"
 
 
 onstart:

@@ -364,6 +364,17 @@ def test_what_is_wrong_about_own_data_is_refused_by_key(path, value, message):
 LAWS = merge(BASE, yaml.safe_load((ROOT / "config/any_law.yaml").read_text()))
 
 
+def changed(raw, path, value):
+    """Return a configuration with another value at a path of keys."""
+    raw = copy.deepcopy(raw)
+    *parents, last = path.split(".")
+    node = raw
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    return raw
+
+
 def test_a_law_has_the_networks_of_the_method_it_belongs_to():
     config = load_config(LAWS)
     assert config.law_of("mixture1d", "auto").law == "auto"
@@ -391,6 +402,30 @@ def test_what_is_recorded_of_the_papers_experiments_has_no_key_of_laws():
     assert not {"sets", "model_samples"} & set(raw["diffusion1d"])
     assert "points" not in raw["diffusion1d"]["sensors"]
     assert raw["bounded1d"]["sensors"]["points"] == [17, 50, 79]
+
+
+PLACES = merge(BASE, yaml.safe_load((ROOT / "config/placement.yaml").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("tables.placement.method", "mine", "'mine' not among experiments.diffusion1d.methods"),
+        ("tables.placement.method", "vidon", "'vidon' not among experiments.elliptic_sde1d_more"),
+        ("tables.placement.functions", 201, "functions = 201 exceeds the 200 test functions"),
+        ("tables.placement.samples_of", {"poisson": 9}, "['poisson'] not among its experiments"),
+        ("tables.placement.experiments", ["diffusion1d_noise"], "have several cases, one is shown"),
+        ("tables.placement.counts", [0], "tables.placement.counts.0"),
+        ("tables.again", {"layout": "placement", "experiments": ["diffusion1d"]}, "found 2"),
+        ("tables.placement", None, "tables.placement"),
+        ("figures.placement.experiments", ["elliptic_sde1d"], "must hold the experiments of all"),
+        ("recipes.tuned.poisson2d.uqsonet.network", {"architecture": "attention"}, "by karhunen_"),
+    ],
+)
+def test_what_is_wrong_about_places_is_refused_by_key(path, value, message):
+    load_config(PLACES)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_config(changed(PLACES, path, value))
 
 
 FIXED = "experiments.bounded1d.sensors"
@@ -425,11 +460,5 @@ ONE_D = "recipes.tuned.mixture1d"
     ],
 )
 def test_what_is_wrong_about_laws_is_refused_by_key(path, value, message):
-    raw = copy.deepcopy(LAWS)
-    *parents, last = path.split(".")
-    node = raw
-    for key in parents:
-        node = node[key]
-    node[last] = value
     with pytest.raises(ConfigError, match=re.escape(message)):
-        load_config(raw)
+        load_config(changed(LAWS, path, value))

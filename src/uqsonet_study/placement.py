@@ -23,7 +23,6 @@ from uqsonet.reference.affine import ClosedForm, OperatorMoments
 from uqsonet.reference.sampling import ControlledSampler, posterior_law
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.files import file_digest, write_text
-from uqsonet_study.config import ReferenceConfig
 from uqsonet_study.layouts import candidates
 from uqsonet_study.parts import PartStore, Row
 from uqsonet_study.references import Given
@@ -42,14 +41,14 @@ class PlacementJob:
         Numbers of sensors.
     margin : float
         Least distance of sensors from the boundary, for every strategy.
-    random : int
-        Random layouts.
-    config : ReferenceConfig
-        Test functions (`sets`) and samples of a reference posterior.
+    random, functions : int
+        Random layouts, and test functions.
+    samples : int
+        Of a reference posterior.
     noise_std : float
     seed : int
-    functions, weights : Path
-        Data, and the trained operator.
+    data, weights : Path
+        Functions, and the trained operator.
     code : str
         Digest of the source that determines the result.
     """
@@ -57,10 +56,11 @@ class PlacementJob:
     counts: list[int]
     margin: float
     random: int
-    config: ReferenceConfig
+    functions: int
+    samples: int
     noise_std: float
     seed: int
-    functions: Path
+    data: Path
     weights: Path
     code: str = ""
 
@@ -82,7 +82,7 @@ def score_places(
     bar : bool
         Draw a progress bar on a terminal.
     """
-    data = load_functions(job.functions, "test")
+    data = load_functions(job.data, "test")
     field, name = data.fields.input, data.fields.name
     allowed = candidates(field.grid, job.margin)
     points, most = field.grid.points()[allowed], max(job.counts)
@@ -97,7 +97,7 @@ def score_places(
     for k in range(job.random):
         layouts.append(("random", k, generator.choice(len(allowed), most, replace=False)))
     cases = [(*one, m) for one in layouts for m in job.counts]
-    kappa, given = data.kappa[: job.config.sets].double(), []
+    kappa, given = data.kappa[: job.functions].double(), []
     for s, function in enumerate(kappa):
         # A function's noise is that of its sensors in their order, whatever the strategy.
         draw = numpy_generator(job.seed, name, LABEL, "noise", s).standard_normal(most)
@@ -108,9 +108,16 @@ def score_places(
             given.append((x[0], y[0], torch.ones(m, dtype=torch.bool), job.noise_std))
     folder = path.with_name(f".{path.name}.parts") if state is None else state
     places = np.concatenate([allowed[chosen] for _, _, chosen in layouts]).tolist()
-    made_by = {"functions": file_digest(job.functions), "code": job.code, "seed": job.seed}
-    identity = made_by | {"config": job.config.model_dump(), "counts": job.counts, "places": places}
-    parts = PartStore(folder, identity | {"noise_std": job.noise_std}, workers, bar)
+    identity = {
+        "functions": file_digest(job.data),
+        "places": places,
+        "counts": job.counts,
+        "sizes": [job.functions, job.samples],
+        "noise_std": job.noise_std,
+        "seed": job.seed,
+        "code": job.code,
+    }
+    parts = PartStore(folder, identity, workers, bar)
     std = _mean_std(get_problem(name), given, job, parts)
     by_case = std.view(len(kappa), len(cases)).mean(0).tolist()
     table = [
@@ -127,7 +134,7 @@ def _mean_std(problem: Problem, given: list[Given], job: PlacementJob, parts: Pa
     The estimator is that of evaluations: the best that the problem allows.
     """
     laws, none = [posterior_law(problem, *one) for one in given], torch.zeros(problem.grid.size, 0)
-    size = job.config.reference_samples
+    size = job.samples
 
     def stream(*path: str | int) -> np.random.Generator:
         return numpy_generator(job.seed, problem.name, LABEL, *path)

@@ -2,9 +2,6 @@
 # exact posteriors. Finished parts are no output, so a killed job continues.
 
 
-ruleorder: place_scores > law_scores
-
-
 rule placement:
     input:
         functions=input_of("placement", "functions"),
@@ -30,7 +27,7 @@ rule place_scores:
     input:
         PLAN.place_files(),
     output:
-        f"{RESULTS}/scores.csv",
+        PLAN.place_scores(),
     log:
         f"{RESULTS}/logs/place_scores.log",
     conda:

@@ -1,20 +1,17 @@
 """Scores of places: see `uqsonet_study.placement.score_places`."""
 
+import os
 from pathlib import Path
 
-from uqsonet_study.config import ReferenceConfig
 from uqsonet_study.jobs import job
 from uqsonet_study.placement import PlacementJob, score_places
 
-with job(snakemake, threads=1) as spec:
-    files = {
-        "functions": Path(snakemake.input.functions),
-        "weights": Path(snakemake.input.weights[0]),
-    }
-    given = spec | files | {"config": ReferenceConfig.model_validate(spec["config"])}
+with job(snakemake, threads=1) as spec:  # a process for each core instead
+    data, weights = Path(snakemake.input.functions), Path(snakemake.input.weights[0])
     score_places(
-        PlacementJob(**given),
+        PlacementJob(**spec, data=data, weights=weights),
         Path(snakemake.output[0]),
         state=Path(snakemake.params.state),
         workers=snakemake.threads,
+        bar=os.environ.get("UQSONET_BAR") == "1",
     )

@@ -108,14 +108,22 @@ class LawTable(Section):
 class PlacementTable(Section):
     """Spread of the reference posterior by where sensors stand, a panel a problem.
 
-    Greedy and worst places come from the first trial of an experiment's first method; numbers of
-    sensors, margin and noise are those of the experiment, test functions and samples those of its
-    first evaluation. What it shows stands in `scores.csv` of the results.
+    What it shows stands in `placement/scores.csv` of the results.
     """
 
     layout: Literal["placement"]
     experiments: Experiments
+    counts: Counts = Field(default=[1, 2, 3, 4, 6, 8], description="Numbers of sensors.")
     random: int = Field(default=32, ge=1, le=10_000, description="Random layouts.")
+    margin: float = Field(
+        default=0.0, ge=0, allow_inf_nan=False, description="Least distance from the boundary."
+    )
+    method: Name = Field(default="uqsonet", description="Its first trial chooses places.")
+    functions: int = Field(default=8, ge=1, description="Test functions.")
+    samples: int = Field(default=200, ge=2, description="Samples of a reference posterior.")
+    samples_of: dict[Name, Annotated[int, Field(ge=2)]] = Field(
+        default={}, description="Experiment -> samples, where a solve costs more or less."
+    )
 
 
 TableConfig = Annotated[

@@ -327,22 +327,31 @@ class Config(Section):
                 )
 
     def _check_places(self, where: str, output: PlacementTable | PlacementFigure) -> None:
-        tables = self.tables.values()
-        if any(isinstance(table, LawTable) for table in tables):
-            raise ValueError(f"{where}: scores.csv holds either laws or places; drop the laws")
-        places = [t for t in tables if isinstance(t, PlacementTable)]
+        places = [t for t in self.tables.values() if isinstance(t, PlacementTable)]
         if len(places) != 1 or set(output.experiments) - set(places[0].experiments):
             raise ValueError(
                 f"{where}: one table of layout placement must hold the experiments of all its "
                 f"figures, found {len(places)}"
             )
+        table = places[0]
+        unknown = sorted(set(table.samples_of) - set(table.experiments))
+        if unknown:
+            raise ValueError(f"{where}.samples_of: {unknown} not among its experiments")
         for case in self.cases_of(output.experiments):
-            network = self.method_of(case.name, case.methods[0]).network
+            if table.method not in case.methods:
+                raise ValueError(
+                    f"{where}: {table.method!r} not among experiments.{case.experiment}.methods"
+                )
+            if table.functions > self.problems[case.problem].test:
+                raise ValueError(
+                    f"{where}.functions = {table.functions} exceeds the "
+                    f"{self.problems[case.problem].test} test functions of problems.{case.problem}"
+                )
+            network = self.method_of(case.name, table.method).network
             if type(network) is not KarhunenLoeveNetwork:
                 raise ValueError(
-                    f"{where}: experiments.{case.experiment}.methods begins with "
-                    f"{case.methods[0]!r}, whose architecture is {network.architecture}; places "
-                    "are chosen by karhunen_loeve"
+                    f"{where}: {table.method!r} of {case.experiment} has the architecture "
+                    f"{network.architecture}; places are chosen by karhunen_loeve"
                 )
 
     def _check_output(self, where: str, output: TableConfig | FigureConfig) -> None:

@@ -307,8 +307,8 @@ class Files(Specs):
                 continue
             kept = [e for e in table.experiments if e in self.config.selected]
             for chosen in self.config.cases_of(kept):
-                case, method = chosen.name, chosen.methods[0]
-                parameters = self.placement(case, table.random)
+                case, method = chosen.name, table.method
+                parameters = self.placement(case, table)
                 trained = self.training_name(case, self.base(case, method))
                 identity = parameters | {"trained": trained}
                 name = named(self.problem(case), "places", **identity)

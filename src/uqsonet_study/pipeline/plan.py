@@ -81,17 +81,15 @@ class Plan(Files):
     def summarised(self) -> list[str]:
         """Return the selected experiments whose test scores are wanted.
 
-        Tables of ablations read training logs, and places have scores of their own. An experiment
-        of no other table needs no scores.
+        Tables of ablations read training logs. An experiment of no other table needs no scores.
         """
-        without, others = set[str](), set[str]()
+        ablations, others = set[str](), set[str]()
         for name, experiments in self.tables().items():
-            unscored = self.config.tables[name].layout in ("ablation", "placement")
-            (without if unscored else others).update(experiments)
-        for name, experiments in self.figures().items():
-            if self.config.figures[name].layout != "placement":
-                others.update(experiments)
-        return [e for e in self.config.selected if e in others or e not in without]
+            ablation = self.config.tables[name].layout == "ablation"
+            (ablations if ablation else others).update(experiments)
+        for experiments in self.figures().values():
+            others.update(experiments)
+        return [e for e in self.config.selected if e in others or e not in ablations]
 
     def table_inputs(self, name: str) -> dict[str, list[str]]:
         """Return the files that a table is made from, by kind."""
@@ -99,8 +97,10 @@ class Plan(Files):
         layout = self.config.tables[name].layout
         if layout == "networks":
             return {}
-        if layout in ("laws", "placement"):
+        if layout == "laws":
             return {"scores": [f"{self.config.results}/scores.csv"]}
+        if layout == "placement":
+            return {"scores": [self.place_scores()]}
         if layout not in ("costs", "ablation"):
             return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
         of_each = self.logs(name).values()
@@ -128,6 +128,10 @@ class Plan(Files):
     def law_files(self) -> dict[str, list[str]]:
         """Return case -> score files, for the cases whose laws are compared."""
         return {case: fs for e in self.of_laws() for case, fs in self.score_files(e).items()}
+
+    def place_scores(self) -> str:
+        """Return the file of the scores of places."""
+        return f"{self.config.results}/placement/scores.csv"
 
     def place_files(self) -> list[str]:
         """Return the files of scored places; there are none without a table of that layout."""
@@ -215,7 +219,7 @@ class Plan(Files):
             panelled = layout in ("posterior", "spectra", "laws")
             files = {"panels": self.panels(name)} if panelled else {"summaries": summaries}
             if layout == "placement":
-                files = {"scores": [f"{self.config.results}/scores.csv"]}
+                files = {"scores": [self.place_scores()]}
         module = f"uqsonet_study.report.figures.{layout}"
         spec = self.report(module, experiments, figure=name, drawn_by=module, files=files)
         return Figure(_flat(files), category, labels, spec)

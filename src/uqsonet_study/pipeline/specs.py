@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from uqsonet_study.config import Config, Evaluation
+from uqsonet_study.config import Config, Evaluation, PlacementTable
 from uqsonet_study.pipeline.sources import (
     file_digests,
     model_module,
@@ -171,15 +171,13 @@ class Specs:
             "seed": self.config.seed,
         }
 
-    def placement(self, case: str, random: int) -> Parameters:
+    def placement(self, case: str, table: PlacementTable) -> Parameters:
         """Return the parameters of a `placement` job."""
         chosen = self.config.cases[case]
-        used = self.config.evaluation_of(case, chosen.evaluations[0])
-        return {
-            "counts": chosen.sensors.counts,
-            "margin": chosen.sensors.margin,
-            "random": random,
-            "config": used.model_dump(mode="json", exclude={"model_samples"}),
+        asked = table.model_dump(mode="json", include={"counts", "random", "margin", "functions"})
+        samples = table.samples_of.get(chosen.experiment, table.samples)
+        return asked | {
+            "samples": samples,
             "noise_std": chosen.noise_std,
             "seed": self.config.seed,
         }

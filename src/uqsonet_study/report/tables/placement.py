@@ -5,10 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import Config
+from uqsonet_study.config import Config, PlacementTable
 from uqsonet_study.report.names import problem_title
 from uqsonet_study.report.place_scores import QUARTILES, STRATEGIES
-from uqsonet_study.report.tables.captions import tests
 from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table, digits_of
 from uqsonet_study.report.tables.records import shown_cases
 
@@ -29,8 +28,10 @@ def placement_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Ta
         If the scores lack a strategy of a problem.
     """
     cases, panels, records = shown_cases(config, name), [], []
+    declared = config.tables[name]
+    assert isinstance(declared, PlacementTable)
     for case in cases:
-        counts = case.sensors.counts
+        counts = declared.counts
         own = scores.loc[scores["problem"] == case.problem]
         keys = zip(own["strategy"], own["sensors"].astype(int), strict=True)
         values = dict(zip(keys, own["std"].astype(float), strict=True))
@@ -66,12 +67,11 @@ def placement_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Ta
             for s in STRATEGIES
             for m in counts
         ]
-    declared = config.tables[name]
     caption = (
         "Standard deviation of u under the reference posterior, mean over points and test "
         "functions. Greedy and worst places are chosen by the trained operator, which sees no test "
-        f"function; quartiles are over {getattr(declared, 'random', 0)} random layouts. Bold: the "
-        f"best strategy. {tests(config, cases)}"
+        f"function; quartiles are over {declared.random} random layouts, means over "
+        f"{declared.functions} test functions. Bold: the best strategy."
     )
     return Table(name, "Places", "Where sensors stand.", caption, tuple(panels)), pd.DataFrame(
         records
