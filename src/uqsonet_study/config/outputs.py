@@ -220,7 +220,7 @@ class PlacementFigure(Section):
     """Spread of the reference posterior against the number of sensors, a panel an experiment."""
 
     layout: Literal["placement"]
-    experiments: Experiments = Field(description="All in one table of this layout.")
+    experiments: Experiments = Field(description="All in the table of this layout.")
 
 
 FigureConfig = Annotated[

@@ -326,18 +326,13 @@ class Config(Section):
                     f"{where}: {extra} not among experiments.{figure.experiment}.{key}"
                 )
 
-    def _check_places(self, where: str, output: PlacementTable | PlacementFigure) -> None:
-        places = [t for t in self.tables.values() if isinstance(t, PlacementTable)]
-        if len(places) != 1 or set(output.experiments) - set(places[0].experiments):
-            raise ValueError(
-                f"{where}: one table of layout placement must hold the experiments of all its "
-                f"figures, found {len(places)}"
-            )
-        table = places[0]
+    def _check_places(self, where: str, table: PlacementTable) -> None:
         unknown = sorted(set(table.samples_of) - set(table.experiments))
         if unknown:
             raise ValueError(f"{where}.samples_of: {unknown} not among its experiments")
-        for case in self.cases_of(output.experiments):
+        if sum(isinstance(other, PlacementTable) for other in self.tables.values()) > 1:
+            raise ValueError(f"{where}: there is one placement/scores.csv, so one table of it")
+        for case in self.cases_of(table.experiments):
             if table.method not in case.methods:
                 raise ValueError(
                     f"{where}: {table.method!r} not among experiments.{case.experiment}.methods"
@@ -401,7 +396,7 @@ class Config(Section):
             alone = isinstance(output, LawTable | PlacementTable)
             if alone and len(set(problems)) < len(problems):
                 raise ValueError(f"{where}: a problem has one panel, found {problems}")
-            if isinstance(output, PlacementTable | PlacementFigure):
+            if isinstance(output, PlacementTable):
                 self._check_places(where, output)
         elif isinstance(output, CompareFigure):
             for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):

@@ -241,7 +241,7 @@ class Plan(Files):
         # Without a name all tables that show nothing but these experiments: the scorecard's.
         tables = [table] if table else self.tables()
         config["tables"] = {
-            n: v | {"experiments": [e for e in v["experiments"] if e in config["experiments"]]}
+            n: _restricted(v, config["experiments"])
             for n, v in config["tables"].items()
             if n in tables and (table or experiments is None)
         }
@@ -276,6 +276,14 @@ class Plan(Files):
         config = self.config.model_dump(mode="json", exclude={"jobs", "results"})
         code = source_digest(["uqsonet_study.report.page.sections"])
         return as_json(config=config, captions=captions, code=code, data=data_digest())
+
+
+def _restricted(table: dict[str, Any], experiments: dict[str, Any]) -> dict[str, Any]:
+    """Return a table with those of its experiments that are given."""
+    found = table | {"experiments": [e for e in table["experiments"] if e in experiments]}
+    if "samples_of" in table:
+        found["samples_of"] = {e: n for e, n in table["samples_of"].items() if e in experiments}
+    return found
 
 
 def _flat(files: dict[str, list[Any]]) -> dict[str, list[str]]:
