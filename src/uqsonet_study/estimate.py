@@ -281,12 +281,12 @@ def estimate(config: Config, root: Path) -> list[Cost]:
             needed.append((plan.validation_case(case.name, method), "validation"))
         for name, label in needed:
             evaluation = config.evaluation_of(name, label)
-            sets = evaluation.sets * len(config.cases[name].sensors.counts)
+            sets = evaluation.sets * len(config.cases[name].counts)
             spent = _reference_seconds(case.problem, evaluation, sets)
             jobs["reference"][plan.posteriors(name, label)] = spent
         for label in case.evaluations:
             evaluation = config.evaluation_of(case.name, label)
-            sets = evaluation.sets * len(case.sensors.counts)
+            sets = evaluation.sets * len(case.counts)
             pairs_of = _functions_of(config, case.problem)
             points = pairs_of.u_rows.shape[1]
             score = SCORE_SECONDS[0] + SCORE_SECONDS[1] * points

@@ -1,4 +1,4 @@
-"""Chains with the real solver: exact laws, brute force, what their diagnostics say of known draws."""
+"""Chains with the real solver: exact laws, brute force, and diagnostics of known draws."""
 
 import numpy as np
 import pytest
@@ -64,14 +64,14 @@ def test_pairs_belong_together_and_the_same_seed_gives_the_same_draws():
 
 
 def test_a_curved_posterior_is_that_of_brute_force():
-    """One sensor of k and one of u against 200,000 weighted draws of the law given k."""
+    """One sensor of k and one of u against 100,000 weighted draws of the law given k."""
     generator = np.random.default_rng(5)
-    k, u = sensors([140], [1.3], 0.0), sensors([250], [-0.4], 0.02)
+    k, u = sensors([140], [1.3], 0.0), sensors([250], [0.7], 0.03)
     field = DIFFUSION.gaussian_prior
     law = field.condition(DIFFUSION.grid.points()[k.index], k.values.log(), 0.0)
     places = torch.arange(10, 400, 20)
     parts = []
-    for _ in range(200):
+    for _ in range(100):
         normals = torch.from_numpy(generator.standard_normal((1000, field.rank)))
         kappa, solution = DIFFUSION.pairs(law.coordinates(normals))
         misfit = (solution[:, u.index] - u.values) / u.noise_std
@@ -95,13 +95,15 @@ def test_a_curved_posterior_is_that_of_brute_force():
 def test_chains_that_have_not_mixed_go_on_or_are_refused(monkeypatch):
     from uqsonet.reference import chains
 
-    easy = sample(draws=100)
     monkeypatch.setattr(chains, "R_HAT", 1.0)
     monkeypatch.setattr(chains, "MOST_THINNED", 4)
     with pytest.raises(ObservationError, match=r"R-hat 1\.\d+ and effective size \d+, 1.0 and 100"):
         sample(draws=100)
-    found = sample(draws=100, refuse=False)
-    assert found.u.shape == easy.u.shape and found.solves > 3 * easy.solves
+    longer = sample(draws=100, refuse=False)
+    monkeypatch.setattr(chains, "MOST_THINNED", 1)
+    shorter = sample(draws=100, refuse=False)
+    assert longer.r_hat > 1 and longer.u.shape == shorter.u.shape
+    assert longer.solves > 1.5 * shorter.solves
 
 
 class _Random(type(TOY)):
@@ -124,7 +126,9 @@ def test_impossible_sensors_are_refused(k, u, message):
 
 
 def test_values_under_a_logarithm_and_other_inputs_are_refused():
-    with pytest.raises(ObservationError, match="sensors of k: values must be positive, found -1.0"):
+    with pytest.raises(
+        ObservationError, match=r"sensors of k: values must be positive, found -1\.0"
+    ):
         sample(DIFFUSION, k=sensors([4], [-1.0], 0.1), u=NONE)
     with pytest.raises(ConfigError, match="toy_linear: chains need a solver without an unobserved"):
         sample(_Random())

@@ -1,17 +1,17 @@
 """Markov chains with the real solver: posteriors given sensors of the input and of the output.
 
-Where u is not affine in the input, sensors of u leave no closed form. Sensors of the input do, so
-that law comes first, and the chain moves in its coordinates ``z ~ N(0, I)``: only sensors of u enter
-the likelihood. What they see lies in few directions Q of z. A proposal draws everything else from
-its law, moves Q to the best fit by Gauss-Newton, and draws Q from the Laplace approximation there
-with the tails of a Student-t law. As no proposal depends on a state, thousands are made
-together, and the chains then accept or refuse them (independence sampler; Tierney, Ann. Stat. 22,
-1994). Curved likelihoods, which leave a random walk steps of a few percent, are followed
-exactly, and Gauss-Newton takes differences of solutions, no derivatives of the solver.
+Where u is not affine in the input, sensors of u leave no closed form. Sensors of the input do. So
+that law comes first, and chains move in its coordinates ``z ~ N(0, I)``, where sensors of u are the
+likelihood. They see few directions Q of z. A proposal draws everything else from its law, moves
+along Q to the best fit by Gauss-Newton, and draws from the Laplace approximation there, with the
+tails of a Student-t law. As no proposal depends on a state, thousands are made together, and the
+chains then accept or refuse them (independence sampler: Tierney, Ann. Stat. 22, 1994). So curved
+likelihoods are followed, which leave preconditioned Crank-Nicolson steps of a few percent, and
+Gauss-Newton takes differences of solutions, no derivatives of the solver.
 
-Chains start from other modes than the proposals' where there are any, and the largest rank-
-normalised split R-hat and the least bulk effective size over points of both fields decide whether
-they go on (Vehtari et al., Bayesian Anal. 16, 2021).
+Chains start in other modes than the proposals' where there are any. The largest rank-normalised
+split R-hat and the least bulk effective size over points of both fields decide whether they go on
+(Vehtari et al., Bayesian Anal. 16, 2021).
 """
 
 from __future__ import annotations
