@@ -128,7 +128,7 @@ def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
     if there == sets_alone:
         expected = sets_alone
     if set(data) & set(OF_OUTPUTS):
-        expected |= set(OF_OUTPUTS)
+        expected = expected | set(OF_OUTPUTS)
     if wrong := sorted((expected - set(OPTIONAL) - set(data)) | (set(data) - expected)):
         raise DataError(f"{path}: arrays {', '.join(wrong)} are missing or unknown")
     if not isinstance(noise_std, int | float):

@@ -158,17 +158,25 @@ def _answer(
         return model.condition(*inputs), {}
     if not isinstance(model, JointPredictor):
         raise ConfigError(f"method {method!r} has no joint law of input and output to be scored")
-    outputs = targets.sets.outputs
-    if outputs is None:
+    u = targets.sets.outputs
+    if u is None:
         dim = targets.fields.output.grid.dim
-        outputs = Observations(torch.zeros(1, 1, dim), torch.ones(1, 1), torch.zeros(1, 1).bool())
+        u = Observations(torch.zeros(1, 0, dim), torch.zeros(1, 0), torch.zeros(1, 0).bool())
     else:
-        outputs = outputs[s : s + 1]
-    read = outputs.locations, outputs.values, outputs.mask, targets.sets.output_noise_std
-    joint = model.condition_jointly(inputs, read)
+        u = u[s : s + 1]
+    joint = model.condition_jointly(
+        (*_without_padding(o), noise_std),
+        (*_without_padding(u), targets.sets.output_noise_std),
+    )
     posterior = joint.input if targets.config.target == "input" else joint.output
     size = float(joint.effective_size[0])
     return posterior, {"effective_size": size} if math.isfinite(size) else {}
+
+
+def _without_padding(observations: Observations) -> tuple[Tensor, Tensor, Tensor]:
+    """Return locations, values and mask of one set."""
+    o, used = observations, observations.mask[0]
+    return o.locations[:, used], o.values[:, used], o.mask[:, used]
 
 
 def _head(targets: ScoringTargets, what: tuple[str, int, str], s: int) -> dict[str, Any]:
