@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -74,7 +73,8 @@ WIDTH = 1.1
 """Its scale, relative to the Laplace approximation's."""
 
 
-class GridSensors(NamedTuple):
+@dataclass(frozen=True)
+class GridSensors:
     """Sensors of one field on points of its grid.
 
     Attributes
@@ -188,7 +188,8 @@ def _checked(
     problem: Problem, sensors: GridSensors, symbol: str, positive: bool = False
 ) -> GridSensors:
     """Return sensors in float64, refused where they are impossible."""
-    index, values, noise = (torch.as_tensor(part) for part in sensors)
+    given = sensors.index, sensors.values, sensors.noise_std
+    index, values, noise = (torch.as_tensor(part) for part in given)
     if not index.shape == values.shape == noise.shape or index.ndim != 1:
         shapes = ", ".join(str(tuple(part.shape)) for part in (index, values, noise))
         raise ObservationError(
