@@ -1,7 +1,5 @@
 """Chains with the real solver: exact laws, brute force, and diagnostics of known draws."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -40,8 +38,8 @@ def sample(problem=TOY, k=KAPPA, u=U, draws=2000, seed=1, **more) -> ChainSample
 def test_a_linear_problem_has_its_exact_posterior(k, u):
     x = TOY.grid.points()[:, 0]
     shapes, responses = TOY.shapes(x), TOY.responses(x)
-    rows = torch.cat([shapes[k.index], responses[u.index]])
-    values = torch.cat([k.values - 1, u.values - responses[u.index, 0]])
+    rows = torch.cat([shapes[k.place], responses[u.place]])
+    values = torch.cat([k.values - 1, u.values - responses[u.place, 0]])
     law = condition(rows, values, torch.cat([k.noise_std, u.noise_std]), None)
     found = sample(k=k, u=u)
     assert found.effective_size >= 2000 and found.r_hat <= 1.01
@@ -70,13 +68,13 @@ def test_a_curved_posterior_is_that_of_brute_force():
     generator = np.random.default_rng(5)
     k, u = sensors([140], [1.3], 0.0), sensors([250], [0.7], 0.03)
     field = DIFFUSION.gaussian_prior
-    law = field.condition(DIFFUSION.grid.points()[k.index], k.values.log(), 0.0)
+    law = field.condition(DIFFUSION.grid.points()[k.place], k.values.log(), 0.0)
     places = torch.arange(10, 400, 20)
     parts = []
     for _ in range(100):
         normals = torch.from_numpy(generator.standard_normal((1000, field.rank)))
         kappa, solution = DIFFUSION.pairs(law.coordinates(normals))
-        misfit = (solution[:, u.index] - u.values) / u.noise_std
+        misfit = (solution[:, u.place] - u.values) / u.noise_std
         parts.append((kappa[:, places].log(), solution[:, places], -0.5 * misfit.square().sum(1)))
     *wanted, weights = (torch.cat(part) for part in zip(*parts, strict=True))
     weights = torch.softmax(weights, 0)
@@ -119,7 +117,7 @@ class _Random(type(TOY)):
         (sensors([3], [1.0], -1.0), U, "sensors of k: noise_std must be 0 or more, found -1.0"),
         (sensors([40], [1.0], 0.1), U, "sensors of k: 40 is no index of the grid's 33 points"),
         (KAPPA, sensors([3], [float("nan")], 0.1), "sensors of u: values must be finite"),
-        (KAPPA, replace(U, values=torch.ones(3)), r"sensors of u: .*found \(2,\), \(3,\), \(2,\)"),
+        (KAPPA, U._replace(values=torch.ones(3)), r"sensors of u: .*found \(2,\), \(3,\), \(2,\)"),
     ],
 )
 def test_impossible_sensors_are_refused(k, u, message):

@@ -204,7 +204,7 @@ def _input_law(problem: Problem, sensors: GridSensors) -> GaussianLaw:
             f"sensors of {problem.input_symbol}: values must be positive, found "
             f"{float(sensors.values.min())}"
         )
-    return condition(rows, residuals, sensors.noise_std, None)
+    return condition(rows, residuals, sensors.noise, None)
 
 
 class _Target:
@@ -239,9 +239,7 @@ class _Target:
         self.solves = 0
         self.rank = law.mean.shape[-1]
         centre, response = self._fitted()
-        _, seen, right = torch.linalg.svd(
-            response / sensors.noise_std[:, None], full_matrices=False
-        )
+        _, seen, right = torch.linalg.svd(response / sensors.noise[:, None], full_matrices=False)
         counts = sorted({int((seen > level).sum()) for level in SEEN})
         shares = []
         for count in counts:
@@ -292,7 +290,7 @@ class _Target:
 
     def _fitted(self) -> tuple[Tensor, Tensor]:
         """Return the best fit z (r,) and the response (m, r) there, of noise that falls."""
-        z, noise = torch.zeros(1, self.rank, dtype=torch.float64), self._sensors.noise_std
+        z, noise = torch.zeros(1, self.rank, dtype=torch.float64), self._sensors.noise
         response, every = torch.zeros(len(noise), self.rank).double(), torch.eye(self.rank).double()
         factor, count = START
         for k in range(count if len(noise) else 0):
@@ -308,13 +306,13 @@ class _Target:
         for k in range(count if self.directions.shape[1] else 0):
             z = rest + at @ self.directions.T
             read, response = self._responses(z, self.directions)
-            noise = self._sensors.noise_std * max(1.0, factor / 4**k)
+            noise = self._sensors.noise * max(1.0, factor / 4**k)
             at, root = self._step(read, response, at, noise)
         return at, root
 
     def _log_density(self, z: Tensor) -> Tensor:
         """Return the log density of the target along Q, given the rest, but for a constant."""
-        misfit = (self._read(z) - self._sensors.values) / self._sensors.noise_std
+        misfit = (self._read(z) - self._sensors.values) / self._sensors.noise
         return -0.5 * (misfit.square().sum(1) + (z @ self.directions).square().sum(1))
 
     def propose(self, generator: np.random.Generator, size: int) -> tuple[Tensor, Tensor]:
