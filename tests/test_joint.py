@@ -287,3 +287,14 @@ def test_models_without_a_law_of_the_input_say_so():
 
     with pytest.raises(ObservationError, match="other has no law of its input"):
         Emulator.around(Other()).condition(u=([0.4], [0.12])).mean()  # type: ignore[arg-type]
+
+
+def test_weights_that_do_not_say_what_output_modes_leave_out(linear):
+    config = linear.config.model_copy(update={"held_out_residuals": True})
+    models = [KarhunenLoeveModel(FIELDS, config, 0.0) for _ in range(2)]
+    state = {k: v for k, v in models[0].state_dict().items() if k != "output_remainder"}
+    models[1].load_state_dict(state)
+    assert float(models[1].output_remainder) == 0.0
+    del state["residuals"]
+    with pytest.raises(RuntimeError, match="residuals"):
+        models[1].load_state_dict(state)

@@ -23,13 +23,29 @@ INPUT_MODES, OUTPUT_MODES = 256, 64
 
 
 class SensorFree:
-    """The law of u without any observation, as a Gaussian on the leading modes of u."""
+    """The law of u without any observation, as a Gaussian on the leading modes of u.
 
-    def __init__(self, functions: Functions, noise_std: float) -> None:
+    Parameters
+    ----------
+    functions : Functions
+        Training pairs.
+    noise_std : float
+        Without influence.
+    of_input : bool
+        Take the law of the (transformed) input instead.
+    """
+
+    def __init__(self, functions: Functions, noise_std: float, of_input: bool = False) -> None:
         self.fields = functions.fields
-        self._training_grid, _ = self.fields.training_grid()
-        count = min(OUTPUT_MODES, functions.size - 1, self._training_grid.size)
-        modes = empirical_modes(functions.u_rows, count, "output modes")
+        self._grid = (self.fields.input if of_input else self.fields.output).grid
+        if of_input:
+            self._training_grid = self._grid
+            rows, most, what = functions.transformed_inputs(), INPUT_MODES, "input modes"
+        else:
+            self._training_grid, _ = self.fields.training_grid()
+            rows, most, what = functions.u_rows, OUTPUT_MODES, "output modes"
+        count = min(most, functions.size - 1, self._training_grid.size)
+        modes = empirical_modes(rows, count, what)
         self._stacked = torch.cat([modes.mean[:, None], modes.vectors], dim=1)
         self._root = torch.diag(modes.std)
 
@@ -40,13 +56,13 @@ class SensorFree:
     def condition(
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
-        """Return the prior law of u, once per observation set."""
+        """Return the prior law, once per observation set."""
         given = self.fields.input
         observations, single = given.observations(locations, values, mask, empty=True)
         size = len(observations.values)
         mean = torch.zeros(size, len(self._root), dtype=torch.float64)
         root = self._root.expand(size, -1, -1)
-        return GaussianPosterior(self.fields.output.grid, self._basis, single, mean, root)
+        return GaussianPosterior(self._grid, self._basis, single, mean, root)
 
 
 class Cokriging:

@@ -120,9 +120,11 @@ def predict(
     noise_std: Annotated[
         float | None, typer.Option(help="Noise of the sensors.", show_default="the model's")
     ] = None,
-    field: Annotated[str | None, typer.Option(help="Which of several output fields.")] = None,
+    field: Annotated[
+        str | None, typer.Option(help="Which field, an input too.", show_default="the output")
+    ] = None,
 ) -> None:
-    """Answer for a file of sensors: mean, standard deviation and band of the output.
+    """Answer for a file of sensors: mean, standard deviation and band of a field.
 
     Example: uqsonet predict mine.safetensors sensors.csv -o field.nc --plot field.png
     """

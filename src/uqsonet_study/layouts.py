@@ -312,22 +312,27 @@ def generate_layouts(
     test: int,
     path: Path,
     functions: Path | None = None,
+    side: str = "input",
 ) -> None:
     """Pregenerate layouts for training, validation and test and store them.
 
     Arrays ``<split>/<m>`` hold indices of grid points, shape (layouts, m). Each split and count
     has its own stream, so a new count or a larger pool leaves the others unchanged. The grid is
-    that of the problem, or of own data's file of functions.
+    that of the problem, or of own data's file of functions. Sensors of the ``output`` have streams
+    of their own.
     """
     if functions is None:
         grid: Domain = get_problem(problem).grid
     else:
-        grid = load_functions(functions, "training").fields.input.grid
+        fields = load_functions(functions, "training").fields
+        grid = (fields.input if side == "input" else fields.output).grid
+    word = "sensors" if side == "input" else "output sensors"
     sizes = {"training": config.pool, "validation": validation, "test": test}
     arrays = {
-        f"{split}/{m}": [_layouts(grid, config, m, size, seed, problem, split, "sensors", m)]
+        f"{split}/{m}": [_layouts(grid, config, m, size, seed, problem, split, word, m)]
         for split, size in sizes.items()
-        for m in config.counts
+        for m in dict.fromkeys(config.counts)
+        if m
     }
     meta = {"problem": problem, "seed": seed, "config": config.model_dump(mode="json")}
     meta["grid"] = domain_as_dict(grid)
@@ -335,10 +340,10 @@ def generate_layouts(
 
 
 def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
-    """Return layouts of one split: sensor count -> indices of grid points (layouts, m)."""
+    """Return layouts of one split: sensor count above 0 -> indices of points (layouts, m)."""
     with ArrayFile(path, "sensors") as file:
         try:
-            counts = [int(m) for m in file.meta["config"]["counts"]]
+            counts = [int(m) for m in file.meta["config"]["counts"] if int(m)]
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path}: header cannot be read ({error!r})") from None
         found = {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
 
 from uqsonet.posterior import Posterior
 
@@ -14,4 +16,36 @@ class Predictor(Protocol):
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the law of u given a batch of observations with noise of that level."""
+        ...
+
+
+class JointAnswer(Protocol):
+    """The joint law of input and output for B observation sets."""
+
+    @property
+    def input(self) -> Posterior:
+        """Law of the transformed input."""
+        ...
+
+    @property
+    def output(self) -> Posterior:
+        """Law of u."""
+        ...
+
+    @property
+    def effective_size(self) -> Tensor:
+        """Independent samples that stand for it, shape (B,)."""
+        ...
+
+
+Sensors = tuple[Tensor, Tensor, Tensor, float]
+"""Locations (B, m, d), values (B, m), mask (B, m) and noise of one side."""
+
+
+@runtime_checkable
+class JointPredictor(Protocol):
+    """A model that can be conditioned on sensors of the input and of u."""
+
+    def condition_jointly(self, inputs: Sensors, outputs: Sensors) -> JointAnswer:
+        """Return the joint law of input and output."""
         ...

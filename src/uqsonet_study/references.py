@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from uqsonet.blocks import column_moments
 from uqsonet.data import load_functions
 from uqsonet.errors import ConfigError
 from uqsonet.fields import Observations
@@ -18,6 +21,8 @@ from uqsonet.metrics import ascending, marginal_w1, quantile_bins, wasserstein2
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.problems import Problem, get_problem
 from uqsonet.reference.affine import ClosedForm, OperatorMoments
+from uqsonet.reference.chains import R_HAT, chain_posterior
+from uqsonet.reference.linear import GridSensors
 from uqsonet.reference.moments import Moments, SampleMoments, bures_basis
 from uqsonet.reference.sampling import ControlledSampler, plain_draws, posterior, posterior_law
 from uqsonet.seeds import numpy_generator
@@ -27,25 +32,33 @@ from uqsonet_study.config import ReferenceConfig
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.parts import PartStore, Row
 
+LOG = logging.getLogger("uqsonet")
+
 
 def evaluation_observations(
     fields: OperatorFields,
-    kappa: Tensor,
+    functions: Tensor,
     layouts: dict[int, Tensor],
     noise_std: float,
     seed: int,
     split: str,
+    side: str = "input",
+    counts: Sequence[int] | None = None,
 ) -> Observations:
-    """Return the observation sets of a split: set s at count m sees function s.
+    """Return the observation sets of a split: set s at count m sees function s of one side.
 
-    Sets are ordered by count, then by function; shape (counts * S, largest m), float64.
+    Sets are ordered by count, then by function; shape (counts * S, largest m), float64. Counts are
+    those of the layouts unless they are given; they may then be 0, and stand twice.
     """
-    sets, widest = len(kappa), max(layouts)
+    field, word = (fields.input, "noise") if side == "input" else (fields.output, "output noise")
+    counts = [*layouts] if counts is None else counts
+    sets, widest = len(functions), max(1, *counts)
     parts = []
-    for m, indices in layouts.items():
-        generator = numpy_generator(seed, fields.name, split, "noise", m)
+    for m in counts:
+        indices = layouts[m] if m else torch.zeros(sets, 0).long()
+        generator = numpy_generator(seed, fields.name, split, word, m)
         noise = torch.from_numpy(generator.standard_normal((len(indices), m)))[:sets] * noise_std
-        x, y = fields.input.read(kappa.double(), indices[:sets], noise if noise_std else None)
+        x, y = field.read(functions.double(), indices[:sets], noise if noise_std else None)
         mask = torch.ones_like(y, dtype=torch.bool)
         padding = (0, widest - m)
         parts.append((pad(x, (0, 0, *padding)), pad(y, padding, value=1.0), pad(mask, padding)))
@@ -67,6 +80,9 @@ def compute_reference(
     code: str = "",
     workers: int = 1,
     bar: bool = False,
+    output_sensors: Path | None = None,
+    count_pairs: Sequence[tuple[int, int]] = (),
+    output_noise: float = 0.0,
 ) -> None:
     """Compute and store the reference posteriors of one evaluation.
 
@@ -93,11 +109,20 @@ def compute_reference(
         Processes at a time where sets are sampled one by one; the result does not depend on it.
     bar : bool
         Draw a progress bar on a terminal.
+    output_sensors : Path, optional
+        Layouts of sensors of the output.
+    count_pairs : sequence of (int, int)
+        With them: counts of sensors of input and output that belong together.
+    output_noise : float
+        Their noise as a share of the standard deviation of u over training pairs, all points
+        together.
     """
     data = load_functions(functions, split)
-    layouts = load_layouts(sensors, split)
-    kappa = data.kappa[: config.sets]
-    observations = evaluation_observations(data.fields, kappa, layouts, noise_std, seed, split)
+    layouts, kappa = load_layouts(sensors, split), data.kappa[: config.sets]
+    counts = [m for m, _ in count_pairs] or [*layouts] or [0]
+    observations = evaluation_observations(
+        data.fields, kappa, layouts, noise_std, seed, split, counts=counts
+    )
     meta = {
         "problem": data.fields.name,
         "fields": data.fields.as_dict(),
@@ -111,8 +136,23 @@ def compute_reference(
         "locations": observations.locations,
         "values": observations.values,
         "mask": observations.mask,
-        "function": torch.arange(len(kappa)).repeat(len(layouts)),
+        "function": torch.arange(len(kappa)).repeat(len(counts)),
     }
+    outputs = None
+    if output_sensors is not None:
+        level = output_noise * output_std(functions)
+        outputs = evaluation_observations(
+            data.fields,
+            data.u[: config.sets],
+            load_layouts(output_sensors, split),
+            level,
+            seed,
+            split,
+            "output",
+            [m for _, m in count_pairs],
+        )
+        meta |= {"output_noise": output_noise, "output_noise_std": level}
+        sets |= {f"output_{name}": values for name, values in vars(outputs).items()}
     if config.estimator == "none":
         write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in sets.items()})
         return
@@ -122,15 +162,31 @@ def compute_reference(
             f"evaluations.{label}.estimator is reduced, and the input of {problem.name} is no "
             "Gaussian field; monte_carlo or none is possible"
         )
-    vectors = bures_basis(data.u, problem.grid.quadrature())
+    if config.estimator in ("reduced", "monte_carlo") and outputs is not None:
+        raise ConfigError(
+            f"evaluations.{label}.estimator is {config.estimator}, which knows no sensors of the "
+            "output; chains or none is possible"
+        )
+    scored = data.u
+    if config.target == "input":
+        scored = data.fields.input.transform.forward(data.kappa.double())
+    vectors = bures_basis(scored, problem.grid.quadrature())
     o = observations
     folder = path.with_name(f".{path.name}.parts") if state is None else state
     seen = [array_digest(t.numpy()) for t in (vectors, o.locations, o.values, o.mask)]
+    if outputs is not None:
+        seen += [array_digest(t.numpy()) for t in vars(outputs).values()]
     parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers, bar)
     stream = _Stream(seed, (problem.name, split, label))
     given = [(o.locations[s], o.values[s], o.mask[s], noise_std) for s in range(len(o.values))]
-    estimate = _reduced if config.estimator == "reduced" else _monte_carlo
-    rows = estimate(problem, vectors, given, config, stream, parts)
+    if config.estimator == "chains":
+        u = outputs or observations[:0]
+        level = meta.get("output_noise_std", 0.0)
+        read = [(u.locations[s], u.values[s], u.mask[s], level) for s in range(len(u.values))]
+        rows = _by_chains(problem, vectors, given, read, config, stream, parts)
+    else:
+        estimate = _reduced if config.estimator == "reduced" else _monte_carlo
+        rows = estimate(problem, vectors, given, config, stream, parts)
     arrays = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
     arrays |= {"mode_vectors": vectors, **sets}
     write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in arrays.items()})
@@ -229,6 +285,72 @@ def _reduced(
         len(laws),
         lambda s: _average(*(sampler.moments(laws[s], stream(s, part), half) for part in range(2))),
     )
+
+
+def _by_chains(
+    problem: Problem,
+    vectors: Tensor,
+    given: list[Given],
+    read: list[Given],
+    config: ReferenceConfig,
+    stream: _Stream,
+    parts: PartStore,
+) -> Rows:
+    """Return moments from Markov chains, given sensors of the input and (or none) of the output."""
+    _, kept = problem.training_grid()
+    bins = max(1, min(BINS, config.reference_samples // BIN_SAMPLES))
+
+    def row(s: int) -> Row:
+        sample = chain_posterior(
+            problem,
+            _on_grid(problem, given[s]),
+            _on_grid(problem, read[s] if read else None),
+            draws=config.reference_samples,
+            generator=stream(s),
+            refuse=False,
+        )
+        if sample.r_hat > R_HAT or sample.effective_size < config.reference_samples:
+            LOG.warning(
+                "set %d: chains end with R-hat %.3f and effective size %.0f",
+                *(s, sample.r_hat, sample.effective_size),
+            )
+        field = sample.u
+        if config.target == "input":
+            field = problem.transform.forward(sample.kappa)
+        halves = field[: len(field) // 2], field[len(field) // 2 :]
+        found = []
+        for half in halves:
+            moments = SampleMoments(vectors)
+            moments.add(half.flatten(0, 1))
+            found.append(moments.finish())
+        result = _average(found[0], found[1])
+        some, every = (
+            quantile_bins(ascending(draws.flatten(0, 1)[:, kept]), bins)
+            for draws in (halves[0], field)
+        )
+        return result | {
+            "quantiles": every.float(),
+            "floor_w1": torch.tensor(marginal_w1(some, every, result["std"][kept])),
+            "r_hat": torch.tensor(sample.r_hat),
+            "effective_size": torch.tensor(sample.effective_size),
+        }
+
+    return parts.rows(len(given), row)
+
+
+def _on_grid(problem: Problem, given: Given | None) -> GridSensors:
+    """Return one (padded) observation set as sensors on points of the grid."""
+    if given is None:
+        return GridSensors(torch.zeros(0).long(), torch.zeros(0), torch.zeros(0))
+    locations, values, mask, level = given
+    index = torch.cdist(locations[mask], problem.grid.points()).argmin(1)
+    return GridSensors(index, values[mask], torch.full_like(values[mask], level))
+
+
+def output_std(functions: Path) -> float:
+    """Return the standard deviation of u over training pairs, all points together."""
+    _, std = column_moments(load_functions(functions, "training").u_rows.map(Tensor.double))
+    return float(std.square().mean().sqrt())
 
 
 def _average(first: Moments, second: Moments) -> Row:

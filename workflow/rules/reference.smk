@@ -6,6 +6,7 @@ rule reference:
     input:
         functions=input_of("reference", "functions"),
         sensors=input_of("reference", "sensors"),
+        output_sensors=input_of("reference", "output_sensors"),
     output:
         f"{RESULTS}/reference/{{name}}.h5",
     log:

@@ -19,6 +19,9 @@ with job(snakemake, threads=1) as spec:  # a process for each core instead
         Path(snakemake.output[0]),
         state=Path(snakemake.params.state),
         code=spec["code"],
+        output_sensors=next(iter(map(Path, snakemake.input.get("output_sensors", []))), None),
+        count_pairs=spec.get("count_pairs", []),
+        output_noise=spec.get("output_noise", 0.0),
         workers=snakemake.threads,
         bar=os.environ.get("UQSONET_BAR") == "1",
     )

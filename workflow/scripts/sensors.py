@@ -15,4 +15,5 @@ with job(snakemake) as spec:
         spec["test"],
         Path(snakemake.output[0]),
         functions=next(iter(map(Path, snakemake.input)), None),
+        side=spec.get("side", "input"),
     )

@@ -22,8 +22,8 @@ transformed input is assumed to be Gaussian: docs/model.md says where that matte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -250,6 +250,16 @@ class KarhunenLoeveModel(OperatorModel):
             nn.init.zeros_(self.linear.weight)
             nn.init.zeros_(self.linear.bias)
         self.network = correction(r, config) if config.branch else None
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Load weights; files of version 0.2 and before do not say what output modes leave out."""
+        kept = dict(self.named_buffers())
+        if "output_remainder" in kept and "output_remainder" not in state_dict:
+            state_dict = {
+                **state_dict,
+                "output_remainder": torch.zeros_like(kept["output_remainder"]),
+            }
+        return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
     def condition(

@@ -7,7 +7,7 @@ the exact Wasserstein distance wants them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import torch
@@ -29,10 +29,22 @@ class ObservationSets:
         S sets, ordered by sensor count; float64.
     function : Tensor, shape (S,)
         Index of the function observed in its split.
+    outputs : Observations or None
+        What sensors of the output read of the same functions, where there are any.
+    output_noise_std : float
+        Their noise.
     """
 
     observations: Observations
     function: Tensor
+    outputs: Observations | None = field(default=None, kw_only=True)
+    output_noise_std: float = field(default=0.0, kw_only=True)
+
+    @property
+    def counts(self) -> Tensor:
+        """Sensor count (S,) that a set is listed by: that of the side with more sensors."""
+        found = self.observations.counts
+        return found if self.outputs is None else torch.maximum(found, self.outputs.counts)
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,8 @@ class Reference(ObservationSets):
     repeat_mean, repeat_std : Tensor, shape (S, n)
         What tells the error of `mean` and `std`. For `monte_carlo` the same from an independent
         draw of equal size (the floor under any comparison); for `reduced` the first of two
-        independent halves, as far from their average as that is from the truth, on average.
+        independent halves, as far from their average as that is from the truth, on average;
+        for `chains` the first half of the chains.
     mode_vectors : Tensor, shape (n, k)
         Orthonormal (in quadrature) basis for the Gaussian W2.
     mode_mean : Tensor, shape (S, k)
@@ -58,7 +71,10 @@ class Reference(ObservationSets):
     quantiles : Tensor, shape (S, bins, M), or None
         Means of equal bins of the ascending samples at each point of the training grid.
     floor_w1 : Tensor, shape (S,), or None
-        `marginal_w1` between the quantiles of the two independent draws.
+        `marginal_w1` between the quantiles of the two independent draws; for `chains` between
+        those of the first half and of all.
+    r_hat, effective_size : Tensor, shape (S,), or None
+        Of `chains`: the largest and the least of each set.
     """
 
     mean: Tensor
@@ -72,6 +88,14 @@ class Reference(ObservationSets):
     floor_w2: Tensor | None
     quantiles: Tensor | None = None
     floor_w1: Tensor | None = None
+    r_hat: Tensor | None = None
+    effective_size: Tensor | None = None
+
+
+OPTIONAL = ("samples", "floor_w2", "quantiles", "floor_w1", "r_hat", "effective_size")
+SIDES = ("observations", "outputs", "output_noise_std")
+OF_SETS = ("locations", "values", "mask")
+OF_OUTPUTS = tuple(f"output_{name}" for name in OF_SETS)
 
 
 def load_reference(path: Path) -> tuple[Reference, OperatorFields, float]:
@@ -94,29 +118,27 @@ def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
     Returns and errors are otherwise those of `load_reference`.
     """
     with ArrayFile(path, "reference") as file:
-        operator_fields, noise_std = file.fields(), file.meta.get("noise_std")
+        operator_fields = file.fields()
+        noise_std = file.meta.get("noise_std")
+        output_noise_std = file.meta.get("output_noise_std", 0.0)
         data = {name: torch.from_numpy(file.read(name)) for name in file.names()}
-    optional = {"samples", "floor_w2", "quantiles", "floor_w1"}
-    expected = {field.name for field in fields(Reference)} - {"observations"}
-    expected |= {"locations", "values", "mask"}
-    sets_alone = {"locations", "values", "mask", "function"}
-    if set(data) == sets_alone:
+    sets_alone = {*OF_SETS, "function"}
+    expected = {f.name for f in fields(Reference)} - set(SIDES) | sets_alone
+    there = set(data) - set(OF_OUTPUTS)
+    if there == sets_alone:
         expected = sets_alone
-    if wrong := sorted((expected - optional - set(data)) | (set(data) - expected)):
+    if set(data) & set(OF_OUTPUTS):
+        expected = expected | set(OF_OUTPUTS)
+    if wrong := sorted((expected - set(OPTIONAL) - set(data)) | (set(data) - expected)):
         raise DataError(f"{path}: arrays {', '.join(wrong)} are missing or unknown")
     if not isinstance(noise_std, int | float):
         raise DataError(f"{path}: header cannot be read (noise_std is {noise_std!r})")
-    observations = Observations(data.pop("locations"), data.pop("values"), data.pop("mask"))
-    if expected is sets_alone:
-        return ObservationSets(observations, data["function"]), operator_fields, float(noise_std)
-    samples, floor = data.pop("samples", None), data.pop("floor_w2", None)
-    quantiles, floor_w1 = data.pop("quantiles", None), data.pop("floor_w1", None)
-    reference = Reference(
-        observations,
-        samples=samples,
-        floor_w2=floor,
-        quantiles=quantiles,
-        floor_w1=floor_w1,
-        **data,
-    )
-    return reference, operator_fields, float(noise_std)
+    if not isinstance(output_noise_std, int | float):
+        raise DataError(f"{path}: header cannot be read (output_noise_std is {output_noise_std!r})")
+    observations = Observations(*(data.pop(name) for name in OF_SETS))
+    outputs = Observations(*(data.pop(n) for n in OF_OUTPUTS)) if OF_OUTPUTS[0] in data else None
+    sides = {"outputs": outputs, "output_noise_std": float(output_noise_std)}
+    if there == sets_alone:
+        return ObservationSets(observations, **data, **sides), operator_fields, float(noise_std)
+    optional = {name: data.pop(name, None) for name in OPTIONAL}
+    return Reference(observations, **data, **optional, **sides), operator_fields, float(noise_std)

@@ -51,6 +51,11 @@ class GridSensors(NamedTuple):
     values: Tensor
     noise_std: float | Tensor = 0.0
 
+    @property
+    def noise(self) -> Tensor:
+        """Noise of each sensor, shape (m,), float64."""
+        return torch.as_tensor(self.noise_std, dtype=torch.float64).expand(len(self.values))
+
 
 class LinearPosterior:
     """The joint law of kappa and u given sensors; see `linear_posterior`.

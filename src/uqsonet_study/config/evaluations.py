@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from uqsonet.config import Section
 
 Evaluation = Literal["validation", "paper", "precise"]
 TestEvaluation = Literal["paper", "precise"]
+Estimator = Literal["monte_carlo", "reduced", "chains", "none"]
+Target = Literal["output", "input"]
+
+
+OF_BOTH = ("chains", "none")
+"""Estimators that know sensors of the output, and laws of the input."""
 
 
 class ReferenceConfig(Section):
@@ -18,17 +24,30 @@ class ReferenceConfig(Section):
     sets: int = Field(ge=1, description="Observation sets per sensor count.")
     reference_samples: int = Field(ge=2, description="Samples of the reference posterior.")
     wasserstein: bool = Field(default=False, description="Exact empirical W2 on stored samples.")
-    estimator: Literal["monte_carlo", "reduced", "none"] = Field(
+    estimator: Estimator = Field(
         default="monte_carlo",
         description="`monte_carlo`: plain posterior samples, the paper's way. `reduced`: closed "
         "form, Rao-Blackwellised or with a control variate, whichever the problem allows. `none`: "
-        "observation sets alone, scored against true functions; own data always have it.",
+        "observation sets alone, scored against true functions; own data always have it. `chains`: "
+        "Markov chains, for sensors of the output; `reference_samples` is then the least "
+        "effective size.",
     )
+    target: Target = Field(
+        default="output",
+        description="Whose law is scored: that of u, or that of the (transformed) input.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Names and headers of references are what they were before there were two targets.
+        return {k: v for k, v in dump(self).items() if (k, v) != ("target", "output")}
 
     @model_validator(mode="after")
     def _samples_for_distance(self) -> ReferenceConfig:
         if self.wasserstein and self.estimator != "monte_carlo":
             raise ValueError("wasserstein needs plain samples: estimator must be monte_carlo")
+        if self.target == "input" and self.estimator not in OF_BOTH:
+            raise ValueError("target: input needs estimator chains or none")
         return self
 
 

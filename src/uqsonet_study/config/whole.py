@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, Name, Section
-from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig
+from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.outputs import (
     BY_LAW,
@@ -116,7 +116,7 @@ class Config(Section):
         def meets(case: Case) -> bool:
             wanted = dict(values)
             count = wanted.pop("sensors", None)
-            return (count is None or count in case.sensors.counts) and all(
+            return (count is None or count in case.counts) and all(
                 getattr(case, key) == value for key, value in wanted.items()
             )
 
@@ -134,14 +134,16 @@ class Config(Section):
         return self._evaluation(self.experiments[experiment], label)
 
     def _evaluation(self, experiment: ExperimentConfig, label: Evaluation) -> EvaluationConfig:
-        keys, own = ["sets", "model_samples"], dict[str, Any]()
+        keys, own = ["sets", "model_samples", "target"], dict[str, Any]()
         if self.problems[experiment.problem].data is None:
-            keys.append("reference_samples")
+            keys += ["reference_samples", "estimator"]
         else:
             own = {"estimator": "none", "wasserstein": False}
         for key in keys:
             if label in getattr(experiment, key):
                 own[key] = getattr(experiment, key)[label]
+        if own.get("estimator", "monte_carlo") != "monte_carlo":
+            own["wasserstein"] = False
         return self.evaluations[label].model_copy(update=own)
 
     @property
@@ -280,6 +282,16 @@ class Config(Section):
                     f"functions of problems.{experiment.problem}"
                 )
 
+        for label in splits:
+            used = self._evaluation(experiment, label)
+            read = experiment.output_sensors is not None and label in experiment.evaluations
+            if (read or used.target == "input") and used.estimator not in OF_BOTH:
+                what = "output_sensors need" if read else f"target.{label}: input needs"
+                raise ValueError(
+                    f"{where}: {what} estimator.{label} {' or '.join(OF_BOTH)}, found "
+                    f"{used.estimator}"
+                )
+
     def _check_method(self, case: Case, method: str) -> None:
         ensemble = self.ensemble_of(case.experiment, method)
         if ensemble is not None and ensemble.ensemble_of in case.methods:
@@ -287,7 +299,18 @@ class Config(Section):
                 f"experiments.{case.experiment}.methods: {method!r} trains the members "
                 f"{ensemble.ensemble_of!r} itself; compare the two in separate experiments"
             )
-        settings = self.method_of(case.name, method).training
+        found = self.method_of(case.name, method)
+        if case.output_sensors is not None and type(found.network) is not KarhunenLoeveNetwork:
+            raise ValueError(
+                f"experiments.{case.experiment}.methods: {method!r} has the architecture "
+                f"{found.network.architecture}; output_sensors are for karhunen_loeve"
+            )
+        if case.output_sensors is not None and ensemble is not None:
+            raise ValueError(
+                f"experiments.{case.experiment}.methods: {method!r} is an ensemble, which "
+                "output_sensors have no answer from"
+            )
+        settings = found.training
         where = f"recipes.{self.recipe_of(case.experiment)}.{case.problem}.{method}.training"
         if settings.batch_size > case.training:
             raise ValueError(

@@ -7,6 +7,7 @@ Posteriors are sampled from the prior of z (Algorithm 1), never through the enco
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from torch import Tensor
 
-from uqsonet.baselines import build_baseline
+from uqsonet.baselines import SensorFree, build_baseline
 from uqsonet.data import load_functions
+from uqsonet.errors import ConfigError
+from uqsonet.fields import Observations
 from uqsonet.models.ensemble import load_ensemble
 from uqsonet.models.weights import load_trials
+from uqsonet.posterior import Posterior
 from uqsonet.seeds import torch_generator
 from uqsonet.storage.files import write_text
 from uqsonet_study.config import BASELINES, EvaluationConfig
@@ -29,7 +34,7 @@ from uqsonet_study.evaluation.scores import (
     score_reference,
     score_set,
 )
-from uqsonet_study.predictor import Predictor
+from uqsonet_study.predictor import JointPredictor, Predictor
 
 LOG = logging.getLogger("uqsonet")
 
@@ -95,7 +100,12 @@ def evaluate(
         if scored.method == "baselines":
             pairs = load_functions(functions, "training", scored.training)
             for name in BASELINES:
-                model = build_baseline(name, pairs, noise_std)
+                if targets.joint and name != "sensor_free":
+                    continue  # they know nothing of sensors of the output
+                if config.target == "input":
+                    model = SensorFree(pairs, noise_std, of_input=True)
+                else:
+                    model = build_baseline(name, pairs, noise_std)
                 rows += _scored(model, targets, (name, 0, label), noise_std, seed)
             for s in range(len(targets.sets.function)):
                 head = _head(targets, ("reference", 0, label), s)
@@ -123,22 +133,56 @@ def _scored(
     rows: list[dict[str, Any]] = []
     start, size = time.monotonic(), len(observations.values)
     for s in range(size):
-        o = observations[s : s + 1]
-        posterior = model.condition(o.locations, o.values, o.mask, noise_std)
+        posterior, more = _answer(model, targets, s, noise_std, method)
         expansion = expansion or posterior.basis()
         place = (targets.fields.name, "test", label, "model", method, trial, s)
         scores = score_set(posterior, expansion, targets, s, torch_generator(seed, *place))
-        rows += _rows(_head(targets, what, s), scores)
+        rows += _rows(_head(targets, what, s), scores | more)
         if (s + 1) % LOG_EVERY == 0 or s + 1 == size:
             elapsed = time.monotonic() - start
             LOG.info("%s, trial %d: set %d of %d, %.0f s", method, trial, s + 1, size, elapsed)
     return rows
 
 
+def _answer(
+    model: Predictor,
+    targets: ScoringTargets,
+    s: int,
+    noise_std: float,
+    method: str,
+) -> tuple[Posterior, dict[str, float]]:
+    """Return the posterior of the target given set `s`, and what is known of how it was made."""
+    o = targets.sets.observations[s : s + 1]
+    inputs = o.locations, o.values, o.mask, noise_std
+    if not targets.joint or isinstance(model, SensorFree):
+        return model.condition(*inputs), {}
+    if not isinstance(model, JointPredictor):
+        raise ConfigError(f"method {method!r} has no joint law of input and output to be scored")
+    u = targets.sets.outputs
+    if u is None:
+        dim = targets.fields.output.grid.dim
+        u = Observations(torch.zeros(1, 0, dim), torch.zeros(1, 0), torch.zeros(1, 0).bool())
+    else:
+        u = u[s : s + 1]
+    joint = model.condition_jointly(
+        (*_without_padding(o), noise_std),
+        (*_without_padding(u), targets.sets.output_noise_std),
+    )
+    posterior = joint.input if targets.config.target == "input" else joint.output
+    size = float(joint.effective_size[0])
+    return posterior, {"effective_size": size} if math.isfinite(size) else {}
+
+
+def _without_padding(observations: Observations) -> tuple[Tensor, Tensor, Tensor]:
+    """Return locations, values and mask of one set."""
+    o, used = observations, observations.mask[0]
+    return o.locations[:, used], o.values[:, used], o.mask[:, used]
+
+
 def _head(targets: ScoringTargets, what: tuple[str, int, str], s: int) -> dict[str, Any]:
     method, trial, label = what
     found = targets.sets
-    sensors, function = int(found.observations.counts[s]), int(found.function[s])
+    sensors, function = int(found.counts[s]), int(found.function[s])
     head = {"method": method, "trial": trial, "evaluation": label}
     return head | {"sensors": sensors, "set": function}
 

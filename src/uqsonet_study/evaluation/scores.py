@@ -55,12 +55,12 @@ RANK_BINS = 10
 
 @dataclass(frozen=True)
 class ScoringTargets:
-    """What posteriors are scored against."""
+    """What posteriors of u, or of the transformed input, are scored against."""
 
     fields: OperatorFields
     sets: ObservationSets
     truth: Tensor
-    """Outputs of the observed functions on the full grid, (S, n)."""
+    """The observed functions themselves on the full grid, (S, n)."""
     config: EvaluationConfig
     lines: Mapping[str, Tensor]
     """Cut lines, each with the grid points on it."""
@@ -70,11 +70,24 @@ class ScoringTargets:
         """Reference posteriors, where there are any."""
         return self.sets if isinstance(self.sets, Reference) else None
 
+    @property
+    def joint(self) -> bool:
+        """Whether methods are asked for the joint law: the output is read, or the input wanted."""
+        return self.sets.outputs is not None or self.config.target == "input"
+
+    def scored_grid(self) -> tuple[Domain, Tensor]:
+        """Return the grid of distributional scores and its flat indices in the full grid."""
+        fields = self.fields
+        if self.config.target == "output":
+            return fields.training_grid()
+        same = fields.input.grid == fields.output.grid
+        return fields.input.grid.subgrid(fields.output_stride if same else 1)
+
 
 def load_targets(
     functions: Path, reference: Path, config: EvaluationConfig, cut_lines: Sequence[str] = ()
 ) -> ScoringTargets:
-    """Read the reference posteriors and the true outputs behind the observations.
+    """Read the reference posteriors and the true functions behind the observations.
 
     Raises
     ------
@@ -82,8 +95,13 @@ def load_targets(
         If a file is damaged or a cut line is not one of the grid.
     """
     found, fields, _ = load_sets(reference)
-    truth = load_functions(functions, "test").u.double()[found.function]
-    lines = {line: points_on(fields.output.uniform_grid, line) for line in cut_lines}
+    data, scored = load_functions(functions, "test"), fields.output
+    if config.target == "input":
+        scored = fields.input
+        truth = scored.transform.forward(data.kappa.double())[found.function]
+    else:
+        truth = data.u.double()[found.function]
+    lines = {line: points_on(scored.uniform_grid, line) for line in cut_lines}
     return ScoringTargets(fields, found, truth, config, lines)
 
 
@@ -149,7 +167,7 @@ def score_set(
     except NoUncertaintyError:
         return _errors((posterior.mean()[0], None), targets, s)
     predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
-    grid, kept = targets.fields.training_grid()
+    grid, kept = targets.scored_grid()
     quantiles = None if ref is None else ref.quantiles
     size = config.model_samples if quantiles is not None else BAND_SAMPLES
     drawn = posterior.coefficient_samples(min(config.model_samples, size), generator)[0]
@@ -224,7 +242,7 @@ def score_reference(targets: ScoringTargets, s: int) -> dict[str, float]:
     if ref.floor_w1 is not None:
         scores["w1"] = float(ref.floor_w1[s])
     if ref.samples is not None and ref.floor_w2 is not None:
-        grid, kept = targets.fields.training_grid()
+        grid, kept = targets.scored_grid()
         samples, truth = ref.samples[s].double(), targets.truth[s, kept]
         scores["w2"] = float(ref.floor_w2[s])
         scores |= _against_truth(samples, ascending(samples), truth, grid)

@@ -78,6 +78,7 @@ class Files(Specs):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.sensors_job = cache(self._sensors_job)
+        self.output_sensors_job = cache(self._output_sensors_job)
         self.reference_job = cache(self._reference_job)
         self.training_name = cache(self._training_name)
 
@@ -92,6 +93,11 @@ class Files(Specs):
     def layouts(self, case: str) -> str:
         """Return the file of sensor layouts."""
         return self.file("sensors", self.sensors_job(case).name, "h5")
+
+    def output_layouts(self, case: str) -> str | None:
+        """Return the file of layouts of the output's sensors, where there are any."""
+        job = self.output_sensors_job(case)
+        return None if job is None else self.file("sensors", job.name, "h5")
 
     def posteriors(self, case: str, evaluation: Evaluation) -> str:
         """Return the file of reference posteriors."""
@@ -129,7 +135,14 @@ class Files(Specs):
         return Job("simulate", problem, self.simulation(problem), code, inputs)
 
     def _sensors_job(self, case: str) -> Job:
-        problem, parameters = self.problem(case), self.sensors(case)
+        return self._layouts_job(case, self.sensors(case))
+
+    def _output_sensors_job(self, case: str) -> Job | None:
+        parameters = self.output_sensors(case)
+        return None if parameters is None else self._layouts_job(case, parameters)
+
+    def _layouts_job(self, case: str, parameters: Parameters) -> Job:
+        problem = self.problem(case)
         name = named(problem, "layouts", **parameters)
         own = self.config.problems[problem].data is not None
         inputs: Inputs = {"functions": self.functions(case)} if own else {}  # their grid
@@ -137,12 +150,18 @@ class Files(Specs):
 
     def _reference_job(self, case: str, evaluation: Evaluation) -> Job:
         problem, parameters = self.problem(case), self.reference(case, evaluation)
+        given = {"sensors": self.sensors_job(case).name}
+        inputs: Inputs = {"functions": self.functions(case), "sensors": self.layouts(case)}
+        outputs = self.output_sensors_job(case)
+        if outputs is not None and evaluation != "validation":
+            given["output_sensors"] = outputs.name
+            inputs["output_sensors"] = self.file("sensors", outputs.name, "h5")
         return Job(
             "reference",
-            named(problem, evaluation, sensors=self.sensors_job(case).name, **parameters),
+            named(problem, evaluation, **given, **parameters),
             parameters,
             self.code("reference", problem),
-            {"functions": self.functions(case), "sensors": self.layouts(case)},
+            inputs,
             self.config.experiments[self.config.cases[case].experiment].reference_workers,
         )
 
@@ -328,6 +347,8 @@ class Files(Specs):
         for case in self.config.cases.values():
             name = case.name
             yield self.sensors_job(name)
+            if (outputs := self.output_sensors_job(name)) is not None:
+                yield outputs
             yield self.inference_job(name)
             yield self.reference_job(name, "validation")
             for method in case.methods:
@@ -373,6 +394,8 @@ class Files(Specs):
 
             add("simulate", "", "", self.functions(name))
             add("sensors", "", "", self.layouts(name))
+            if (outputs := self.output_layouts(name)) is not None:
+                add("sensors", "", "", outputs)
             for method in case.methods:
                 judged = self.trainings(name, method)[0].inputs["reference"]
                 add("reference", "validation", method, str(judged))

@@ -126,14 +126,27 @@ class Specs:
             "seed": self.config.seed,
         }
 
+    def output_sensors(self, case: str) -> Parameters | None:
+        """Return the parameters of a `sensors` job for the output, None where it has none."""
+        found = self.config.cases[case].output_sensors
+        if found is None:
+            return None
+        return self.sensors(case) | {"config": found.model_dump(mode="json"), "side": "output"}
+
     def reference(self, case: str, evaluation: Evaluation) -> Parameters:
         """Return the parameters of a `reference` job."""
-        config = self.config.evaluation_of(case, evaluation)
-        return {
+        config, chosen = self.config.evaluation_of(case, evaluation), self.config.cases[case]
+        outputs = {
+            "count_pairs": self.config.experiments[chosen.experiment].count_pairs,
+            "output_noise": chosen.output_noise,
+        }
+        # Trainings meet no sensors of the output and are judged without them.
+        given = chosen.output_sensors is not None and evaluation != "validation"
+        return (outputs if given else {}) | {
             "split": "validation" if evaluation == "validation" else "test",
             "label": evaluation,
             "config": config.model_dump(mode="json", exclude={"model_samples"}),
-            "noise_std": self.config.cases[case].noise_std,
+            "noise_std": chosen.noise_std,
             "seed": self.config.seed,
         }
 
@@ -185,4 +198,4 @@ class Specs:
     def inference(self, case: str) -> Parameters:
         """Return the parameters of an `inference` job."""
         chosen = self.config.cases[case]
-        return {"methods": chosen.methods, "sensors": chosen.sensors.counts[-1]}
+        return {"methods": chosen.methods, "sensors": max(1, chosen.sensors.counts[-1])}

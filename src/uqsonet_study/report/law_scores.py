@@ -76,7 +76,7 @@ def _of_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame:
     rows = []
     for method in (*BASELINES, *case.methods):
         law = law_name(config, case.experiment, method)
-        for m in case.sensors.counts:
+        for m in case.counts:
             if (method, m, "err_mean") not in means:
                 raise DataError(
                     f"{case.name}: no err_mean of {method!r} with {m} sensors "

@@ -96,7 +96,7 @@ def read_panels(files: Sequence[PanelFiles]) -> list[Panel]:
         if one["noise_std"] != noise_std:
             asked = f"of noise {noise_std:g}, asked for {one['noise_std']:g}"
             raise DataError(f"{one['reference']}: {asked}")
-        here = (reference.function == FUNCTION) & (reference.observations.counts == one["sensors"])
+        here = (reference.function == FUNCTION) & (reference.counts == one["sensors"])
         if int(here.sum()) != 1:
             found = f"{int(here.sum())} observation sets with {one['sensors']} sensors"
             raise DataError(f"{one['reference']}: {found}")

@@ -79,7 +79,7 @@ def _draw_column(column: np.ndarray, one: PanelFiles) -> None:
     data, reference, noise_std = read_test(Path(one["functions"]), Path(path))
     if not isinstance(reference, Reference) or reference.samples is None:
         raise DataError(f"{path}: holds no samples, so no spectra can be drawn")
-    sets = (reference.observations.counts == count).nonzero()[:, 0].tolist()
+    sets = (reference.counts == count).nonzero()[:, 0].tolist()
     first = next((s for s in sets if int(reference.function[s]) == FUNCTION), None)
     if first is None:
         raise DataError(f"{path}: no observation set with {count} sensors")

@@ -76,7 +76,7 @@ def _caption(config: Config, cases: Sequence[Case]) -> str:
 
 def _panels(case: Case, records: pd.DataFrame, where: str) -> list[Panel]:
     """Return a panel of errors for each evaluation and one of widths for the most precise."""
-    counts = case.sensors.counts
+    counts = case.counts
     found = []
     for label in case.evaluations:
         columns = columns_of(

@@ -99,7 +99,8 @@ def _test(config: Config, case: Case, label: TestEvaluation) -> str:
             f"true functions, as there is no reference; {integer(used.model_samples)} samples of "
             "a model)"
         )
-    kind = "variance-reduced " if used.estimator == "reduced" else ""
+    kinds = {"reduced": "variance-reduced ", "chains": "Markov-chain "}
+    kind = kinds.get(used.estimator, "")
     return (
         f"“{label}” with {used.sets} observation sets for each $m$ "
         f"({integer(used.reference_samples)} samples of the {kind}reference, "

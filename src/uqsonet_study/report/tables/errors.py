@@ -67,7 +67,7 @@ def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
     records = score_records(name, config, cases, summary, error_metrics)
     records = with_paper(records, config)
     if declared.rows == "sensors":
-        corner, rows = "$m$", sorted({m for case in cases for m in case.sensors.counts})
+        corner, rows = "$m$", sorted({m for case in cases for m in case.counts})
     else:
         corner, rows = r"$\sigma$", sorted({case.noise_std for case in cases})
     digits = max(len(f"{row:g}".partition(".")[2]) for row in rows)
@@ -163,7 +163,7 @@ def _grouped(
         pairs = zip(records["experiment"], records["noise_std"], strict=True)
         levels = [every[pair] for pair in pairs]
     else:
-        counts = sorted({m for case in cases for m in case.sensors.counts})
+        counts = sorted({m for case in cases for m in case.counts})
         every = {m: f"$m$ = {m}" for m in counts}
         levels = [every[m] for m in records["sensors"]]
     groups = [_joined(*pair) for pair in zip(levels, line, strict=True)]

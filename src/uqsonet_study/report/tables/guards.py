@@ -92,7 +92,7 @@ def _undeclared(row: dict[Any, Any], config: Config) -> str:
     for found, allowed, what in (
         (row["method"], (*case.methods, *BASELINES, FLOOR), "method"),
         (row["evaluation"], case.evaluations, "evaluation"),
-        (int(row["sensors"]), case.sensors.counts, "sensor count"),
+        (int(row["sensors"]), case.counts, "sensor count"),
         (line, ("", *case.cut_lines), "cut line"),
         (metric, METRICS, "metric"),
     ):

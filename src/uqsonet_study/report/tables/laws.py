@@ -74,7 +74,7 @@ def _numbers(
     found: Numbers = {}
     laws = [law_name(config, case.experiment, method) for method in (*BASELINES, *case.methods)]
     for law in (*laws, FLOOR):
-        for m in case.sensors.counts:
+        for m in case.counts:
             row = given.get((case.problem, laws[0] if law == FLOOR else law, m))
             if row is None:
                 raise DataError(f"scores.csv has no {law!r} of {case.problem} with {m} sensors")
@@ -90,7 +90,7 @@ def _panel(case: Case, numbers: Numbers) -> Panel:
     digits = {"crps": digits_of(crps) if crps else 2}
     columns = []
     for metric, heading in SHOWN.items():
-        for m in case.sensors.counts:
+        for m in case.counts:
             best = min(numbers.get((law, m, metric), float("inf")) for law in laws if law != FLOOR)
             cells = (
                 Cell(

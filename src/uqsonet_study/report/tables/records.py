@@ -114,7 +114,7 @@ def _rows(table: str, config: Config, case: Case, wanted: Wanted) -> Iterable[di
     for label, method, metric in wanted(case):
         trained = method in case.methods
         single = not trained or config.ensemble_of(case.experiment, method)
-        for m in case.sensors.counts:
+        for m in case.counts:
             yield about | {
                 "evaluation": label,
                 "method": method,

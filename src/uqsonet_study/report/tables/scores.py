@@ -60,7 +60,7 @@ def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
 
 def _panel(cases: list[Case], records: pd.DataFrame, metrics: Sequence[str]) -> Panel:
     """Return the panel of a problem, baselines first."""
-    counts = cases[0].sensors.counts
+    counts = cases[0].counts
     learned = distinct(method for case in cases for method in case.methods)
     heading = records["method"].map(method_title)
     if len(cases) > 1:
