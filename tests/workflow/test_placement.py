@@ -35,7 +35,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def test_greedy_places_leave_less_than_others(places: Project) -> None:
     scores = pd.read_csv(places.path / RESULTS / "placement/scores.csv")
     assert list(scores.columns) == COLUMNS
-    assert len(scores) == 2 * 3 * len(STRATEGIES) and (scores["std"] > 0).all()
+    assert len(scores) == 2 * 3 * len(STRATEGIES) and min(scores["std"].tolist()) > 0
     columns = ["problem", "strategy", "sensors", "std"]
     at = {tuple(key): std for *key, std in scores[columns].to_numpy().tolist()}
     for problem in ("diffusion1d", "elliptic_sde1d"):
