@@ -60,7 +60,7 @@ def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
         for strategy, look in LOOKS.items():
             title = STRATEGIES[strategy]
             axes.plot(lines.index, lines[strategy], markersize=3, label=title, **look)
-        axes.set(title=problem_title(case.problem), xlabel="number of sensors $m$", ylim=(0, None))
+        axes.set(title=problem_title(case.problem), xlabel="number of sensors $m$")
         axes.set_xticks(list(lines.index))
     panels[0].set_ylabel("std, mean over the domain")
     panels[-1].legend(*panels[0].get_legend_handles_labels(), loc="center")
