@@ -92,9 +92,9 @@ def write_table(
     elif layout == "networks":
         table, records = networks_table(name, config)
     elif layout == "laws":
-        table, records = laws_table(name, config, _scores(scores, LAW_COLUMNS))
+        table, records = laws_table(name, config, _scores(scores, LAW_COLUMNS, "laws"))
     elif layout == "placement":
-        table, records = placement_table(name, config, _scores(scores, PLACE_COLUMNS))
+        table, records = placement_table(name, config, _scores(scores, PLACE_COLUMNS, "places"))
     elif layout == "ablation":
         table, records = ablation_table(name, config, logs or {})
     else:
@@ -107,13 +107,13 @@ def write_table(
     write_text(out_json, json.dumps(_page(table, note), ensure_ascii=False, indent=1) + "\n")
 
 
-def _scores(paths: Sequence[Path], columns: Sequence[str]) -> pd.DataFrame:
+def _scores(paths: Sequence[Path], columns: Sequence[str], of: str) -> pd.DataFrame:
     try:
         found = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
         return found.loc[:, list(columns)]
     except (OSError, ValueError, KeyError) as error:
         named = ", ".join(str(path) for path in paths) or "no scores.csv"
-        raise DataError(f"{named}: not scores with {', '.join(columns)} ({error})") from None
+        raise DataError(f"{named}: not scores of {of} ({error})") from None
 
 
 def _fitted(panels: Sequence[Panel]) -> tuple[Panel, ...]:
