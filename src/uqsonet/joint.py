@@ -68,10 +68,6 @@ MOST_SPLIT = 32
 NEWTON = 5
 """Steps of that."""
 
-UNKNOWN_ERROR = 0.005
-"""Error of a model that states none, relative to the output's standard deviation: sensors of the
-output are taken to be no better than that."""
-
 
 @dataclass(frozen=True)
 class Particles:
