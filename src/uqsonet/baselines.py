@@ -13,7 +13,7 @@ from torch import Tensor
 from uqsonet.data import Functions
 from uqsonet.errors import ConfigError
 from uqsonet.gaussian import condition, covariance_root
-from uqsonet.joint import JointPosterior, Readings
+from uqsonet.joint import JointPosterior, Readings, both_sides
 from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
 from uqsonet.models.random_operator import residual_covariance
 from uqsonet.modes import empirical_modes
@@ -110,9 +110,9 @@ class Cokriging:
 
         What the linear operator leaves over is conditioned on sensors of u, too.
         """
-        given, found = self.fields.input, self.fields.output
-        seen, single = given.observations(*inputs[:3], empty=True)
-        read, _ = found.observations(*outputs[:3], empty=True)
+        (seen, noise), (read, level), single = both_sides(
+            self.fields, inputs, outputs, self._noise_std
+        )
         bases, batch = self._bases, len(seen.values)
         rows, residual = bases.at_sensors(seen)
         r, p = rows.shape[2], len(self._weight)
@@ -121,20 +121,14 @@ class Cokriging:
         both = torch.cat([self._weight, self.remainder], 1)  # u's coefficients by (a, z)
         rows = torch.cat([torch.nn.functional.pad(rows, [0, p]), basis @ both], 1)
         residual = torch.cat([residual, read.values - offset.view(read.values.shape)], 1)
-        levels = [
-            torch.as_tensor(side.noise(level, sets, default)).expand_as(sets.values)
-            for side, level, sets, default in (
-                (given, inputs[3], seen, self._noise_std), (found, outputs[3], read, 0.0),
-            )
-        ]  # fmt: skip
-        levels[0] = (levels[0].double().square() + bases.input_remainder**2).sqrt()
+        noise = (noise.square() + bases.input_remainder**2).sqrt()
         law = condition(
-            rows, residual, torch.cat(levels, 1).double(), torch.cat([seen.mask, read.mask], 1)
+            rows, residual, torch.cat([noise, level], 1), torch.cat([seen.mask, read.mask], 1)
         )
         laws: list[Posterior] = []
         for grid, basis_of, weight in (
-            (given.grid, bases.input_basis, torch.eye(r, r + p, dtype=torch.float64)),
-            (found.grid, bases.output_basis, both),
+            (self.fields.input.grid, bases.input_basis, torch.eye(r, r + p, dtype=torch.float64)),
+            (self.fields.output.grid, bases.output_basis, both),
         ):
             mean, root = law.mean @ weight.T, law.spread(weight)
             laws.append(GaussianPosterior(grid, basis_of, single, mean, root))
