@@ -222,12 +222,16 @@ def test_scores_are_those_of_the_target(files, scored, monkeypatch):
     models = [Scored("baselines"), Scored("uqsonet", [path])]
     evaluate(models, "precise", config, KAPPA_NOISE, 3, files / "functions.h5", path, out)
     rows = pd.read_csv(out)
-    assert set(rows["method"]) == {"sensor_free", "reference", "uqsonet"}
+    baselines = {"sensor_free", "cokriging", "regression"}
+    assert set(rows["method"]) == baselines | {"reference", "uqsonet"}
     assert sorted(set(rows["sensors"])) == [1, 3]
     mean = rows.groupby(["method", "metric"])["value"].mean()
     assert mean["uqsonet", "effective_size"] == 50
     assert mean["uqsonet", "err_mean"] < 0.04 < mean["sensor_free", "err_mean"]
     assert mean["uqsonet", "err_std"] < 0.08 < mean["sensor_free", "err_std"]
+    for name in ("cokriging", "regression"):  # the toy is linear, and its pairs are few
+        assert mean[name, "err_mean"] < 0.5 * mean["sensor_free", "err_mean"]
+        assert mean[name, "err_std"] < 0.5 * mean["sensor_free", "err_std"]
     assert mean["uqsonet", "within_90"] == pytest.approx(0.9, abs=0.04)
 
 

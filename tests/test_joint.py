@@ -11,6 +11,7 @@ from torch import Tensor
 
 import uqsonet
 from tests.laws.conftest import LAWS, SMALL, gaussian_fields, kernel
+from uqsonet.baselines import build_baseline
 from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.data import Functions
 from uqsonet.emulator import Emulator
@@ -118,6 +119,36 @@ def test_samples_of_both_fields_belong_together(linear):
     kappa = found.input.sample(500, generator=torch.Generator().manual_seed(3))
     u = found.output.sample(500, generator=torch.Generator().manual_seed(3))
     torch.testing.assert_close(kappa @ integral().T, u, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("baseline", ["cokriging", "regression"])
+def test_baselines_agree_with_the_exact_law_where_it_is_gaussian(baseline):
+    """From 3,000 pairs of a linear operator, with padding in the second set."""
+    kernel_k = torch.from_numpy(kernel(0.3))
+    both = torch.cat([torch.eye(N, dtype=torch.float64), integral()])
+    covariance = both @ kernel_k @ both.T
+    rows, noise = [3, 15, N + 7, N + 20], torch.tensor([0.1, 0.1, 0.02, 0.02]).double()
+    y = torch.tensor([0.5, -0.4, 0.1, 0.05], dtype=torch.float64)
+    model = build_baseline(baseline, pairs(0.0, size=3000), 0.0)
+    places, pad = X[[3, 15]].expand(2, 2, 1), torch.tensor([[True, True], [True, False]])
+    read = X[[7, 20]].expand(2, 2, 1)
+    found = model.condition_jointly(
+        (places, y[:2].expand(2, 2), pad, 0.1), (read, y[2:].expand(2, 2), None, 0.02)
+    )
+    for row, used in enumerate(([0, 1, 2, 3], [0, 2, 3])):
+        at = [rows[i] for i in used]
+        seen = covariance[at]
+        gain = torch.linalg.solve(seen[:, at] + torch.diag(noise[used].square()), seen).T
+        mean, left = gain @ y[used], (covariance - gain @ seen).diagonal().clamp_min(0).sqrt()
+        for law, part in ((found.input, slice(0, N)), (found.output, slice(N, 2 * N))):
+            assert (law.mean()[row] - mean[part]).norm() < 0.1 * left[part].norm()
+            assert (law.std()[row] - left[part]).norm() < 0.05 * left[part].norm()
+            drawn = law.sample(4000, generator=torch.Generator().manual_seed(1))[row]
+            assert (drawn.std(0) - left[part]).norm() < 0.08 * left[part].norm()
+    alone = model.condition(places, y[:2].expand(2, 2), pad, 0.1)
+    nothing = torch.zeros(2, 0, 1), torch.zeros(2, 0), None, None
+    same = model.condition_jointly((places, y[:2].expand(2, 2), pad, 0.1), nothing).output
+    torch.testing.assert_close(alone.mean(), same.mean(), rtol=0, atol=1e-8)
 
 
 def brute(

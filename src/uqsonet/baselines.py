@@ -12,11 +12,13 @@ from torch import Tensor
 
 from uqsonet.data import Functions
 from uqsonet.errors import ConfigError
-from uqsonet.gaussian import covariance_root
+from uqsonet.gaussian import condition, covariance_root
+from uqsonet.joint import JointPosterior, Readings, both_sides
 from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
 from uqsonet.models.random_operator import residual_covariance
 from uqsonet.modes import empirical_modes
 from uqsonet.posterior import GaussianPosterior, Posterior
+from uqsonet.regression import Regression
 
 INPUT_MODES, OUTPUT_MODES = 256, 64
 """At most; modes below the rounding of the data are left out by themselves."""
@@ -103,6 +105,36 @@ class Cokriging:
         basis = self._bases.output_basis
         return GaussianPosterior(self.fields.output.grid, basis, single, mean, root)
 
+    def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
+        """Return the Gaussian law of both sides given sensors of both (`uqsonet.joint`).
+
+        What the linear operator leaves over is conditioned on sensors of u, too.
+        """
+        (seen, noise), (read, level), single = both_sides(
+            self.fields, inputs, outputs, self._noise_std
+        )
+        bases, batch = self._bases, len(seen.values)
+        rows, residual = bases.at_sensors(seen)
+        r, p = rows.shape[2], len(self._weight)
+        offset, basis = bases.output_basis(read.locations.flatten(0, 1))
+        basis = basis.view(*read.values.shape, p)
+        both = torch.cat([self._weight, self.remainder], 1)  # u's coefficients by (a, z)
+        rows = torch.cat([torch.nn.functional.pad(rows, [0, p]), basis @ both], 1)
+        residual = torch.cat([residual, read.values - offset.view(read.values.shape)], 1)
+        noise = (noise.square() + bases.input_remainder**2).sqrt()
+        law = condition(
+            rows, residual, torch.cat([noise, level], 1), torch.cat([seen.mask, read.mask], 1)
+        )
+        laws: list[Posterior] = []
+        for grid, basis_of, weight in (
+            (self.fields.input.grid, bases.input_basis, torch.eye(r, r + p, dtype=torch.float64)),
+            (self.fields.output.grid, bases.output_basis, both),
+        ):
+            mean, root = law.mean @ weight.T, law.spread(weight)
+            laws.append(GaussianPosterior(grid, basis_of, single, mean, root))
+        exact = torch.full((batch,), torch.inf, dtype=torch.float64)
+        return JointPosterior(laws[0], laws[1], exact, torch.ones_like(exact))
+
 
 def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
     """Return a root (p, p) of the covariance that the linear operator leaves of training pairs."""
@@ -112,10 +144,15 @@ def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
     return covariance_root(residual_covariance(targets["a"], targets["c"], weight))
 
 
-def build_baseline(name: str, functions: Functions, noise_std: float) -> SensorFree | Cokriging:
-    """Return the baseline called `sensor_free` or `cokriging`, fitted to training pairs."""
+def build_baseline(
+    name: str, functions: Functions, noise_std: float
+) -> SensorFree | Cokriging | Regression:
+    """Return the baseline `sensor_free`, `cokriging` or `regression`, fitted to training pairs."""
     if name == "sensor_free":
         return SensorFree(functions, noise_std)
     if name == "cokriging":
         return Cokriging(functions, noise_std)
-    raise ConfigError(f"baseline {name!r} is unknown; there are sensor_free and cokriging")
+    if name == "regression":
+        return Regression(functions, noise_std)
+    known = "sensor_free, cokriging and regression"
+    raise ConfigError(f"baseline {name!r} is unknown; there are {known}")

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError, ObservationWarning
-from uqsonet.joint import JointPosterior
 from uqsonet.named_fields import NamedField, part_locations
 from uqsonet.posterior import MOMENT_SAMPLES, MOMENT_SEED, PointPosterior, Posterior, spread
 from uqsonet.sensors import AXES, SensorSets, field_number, real_numbers
 
 if TYPE_CHECKING:
     from uqsonet.emulator import Emulator
+    from uqsonet.joint import JointPosterior
 
 SETS = 16
 """Sets that are conditioned at a time."""
@@ -66,12 +66,13 @@ class FieldPosterior:
         if number is None and len(emulator.outputs) == 1:
             self._number = 0
         self._jointly = emulator.reads_outputs(sets)
-        self._kept: dict[tuple[bool, int], Posterior | JointPosterior] = {}
+        self._alone: Posterior | None = None
+        self._joint: dict[int, JointPosterior] = {}
 
     def __getitem__(self, name: str) -> FieldPosterior:
         """Return the law of one field."""
         found = FieldPosterior(self._emulator, self._sets, field_number(self._fields, name))
-        found._kept = self._kept
+        found._joint = self._joint
         return found
 
     def __repr__(self) -> str:
@@ -148,21 +149,18 @@ class FieldPosterior:
             return
         for first in range(0, len(self._sets), SETS):
             part = slice(first, min(first + SETS, len(self._sets)))
-            found = self._kept.get((False, 0))
-            if len(self._sets) > SETS or not isinstance(found, Posterior):
-                found = self._emulator.answer(self._sets[part])
+            found = self._alone or self._emulator.answer(self._sets[part])
             if len(self._sets) <= SETS:
-                self._kept[False, 0] = found
+                self._alone = found
             yield part, found
 
     def _joint_parts(self) -> Iterator[tuple[slice, JointPosterior]]:
         """Yield the law of both sides for some sets at a time; it is kept, as it may take long."""
         for first in range(0, len(self._sets), SETS):
             part = slice(first, min(first + SETS, len(self._sets)))
-            found = self._kept.get((True, first))
-            if not isinstance(found, JointPosterior):
-                found = self._emulator.answer_jointly(self._sets[part])
-                self._kept[True, first] = found
+            found = self._joint.get(first)
+            if found is None:
+                found = self._joint[first] = self._emulator.answer_jointly(self._sets[part])
                 for text in self._doubts(found, part):
                     warnings.warn(text, ObservationWarning, stacklevel=4)
             yield part, found

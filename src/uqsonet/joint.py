@@ -38,6 +38,7 @@ from uqsonet.truncated_gaussian import resampled
 
 if TYPE_CHECKING:
     from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+    from uqsonet.operator_fields import OperatorFields
 
 PARTICLES = 4096
 """Samples of the input that stand for its law where the output is read, too."""
@@ -67,10 +68,6 @@ MOST_SPLIT = 32
 
 NEWTON = 5
 """Steps of that."""
-
-UNKNOWN_ERROR = 0.005
-"""Error of a model that states none, relative to the output's standard deviation: sensors of the
-output are taken to be no better than that."""
 
 
 @dataclass(frozen=True)
@@ -424,6 +421,44 @@ Readings = tuple[object, object, object, object]
 """Locations, values, mask and noise_std of sensors, as `OperatorModel.condition` takes them."""
 
 
+Checked = tuple[Observations, Tensor]
+"""Sensors of one side, and their noise (B, m), float64."""
+
+
+def both_sides(
+    fields: OperatorFields, inputs: Readings, outputs: Readings, noise_std: float
+) -> tuple[Checked, Checked, bool]:
+    """Check sensors of input and output; return both, and whether they are a single set.
+
+    Parameters
+    ----------
+    fields : OperatorFields
+    inputs, outputs : tuple
+    noise_std : float
+        Of sensors of the input that state none; those of the output are then exact.
+
+    Raises
+    ------
+    ObservationError
+        If sensors cannot be used, or both sides have different numbers of sets.
+    """
+    seen, single = fields.input.observations(*inputs[:3], empty=True)
+    read, also = fields.output.observations(*outputs[:3], empty=True)
+    if len(seen.values) != len(read.values) or single != also:
+        raise ObservationError(
+            f"sensors of the input come in {len(seen.values)} sets, "
+            f"those of the output in {len(read.values)}"
+        )
+    levels = (
+        torch.as_tensor(level, dtype=torch.float64).expand_as(sets.values)
+        for level, sets in (
+            (fields.input.noise(inputs[3], seen, noise_std), seen),
+            (fields.output.noise(outputs[3], read, 0.0), read),
+        )
+    )
+    return (seen, next(levels)), (read, next(levels)), single
+
+
 @torch.no_grad()
 def condition_jointly(
     model: KarhunenLoeveModel, inputs: Readings, outputs: Readings, size: int = PARTICLES
@@ -443,24 +478,15 @@ def condition_jointly(
     ObservationError
         If sensors cannot be used, or both sides have different numbers of sets.
     """
-    fields = model.fields
-    seen, single = fields.input.observations(*inputs[:3], empty=True)
-    read, also = fields.output.observations(*outputs[:3], empty=True)
-    if len(seen.values) != len(read.values) or single != also:
-        raise ObservationError(
-            f"sensors of the input come in {len(seen.values)} sets, "
-            f"those of the output in {len(read.values)}"
-        )
-    noise = fields.input.noise(inputs[3], seen, model.noise_std)
-    noise = torch.as_tensor(noise, dtype=torch.float64).expand_as(seen.values)
+    (seen, noise), (read, level), single = both_sides(
+        model.fields, inputs, outputs, model.noise_std
+    )
     effective = torch.full((len(seen.values),), math.inf, dtype=torch.float64)
     tail = torch.ones_like(effective)
     given = model.input_posterior(*inputs)
     if not read.values.shape[1]:
         output = model.condition(*inputs)
         return JointPosterior(_of_inputs(model, single, given), output, effective, tail)
-    level = fields.output.noise(outputs[3], read, 0.0)
-    level = torch.as_tensor(level, dtype=torch.float64).expand_as(read.values)
     root = model.residual_root(given, len(effective))
     readings = OutputReadings(model, read, level, root)
     source = None

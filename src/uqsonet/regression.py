@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.data import Functions
-from uqsonet.errors import ObservationError
 from uqsonet.fields import Domain, Observations
-from uqsonet.joint import JointPosterior, Readings
+from uqsonet.joint import JointPosterior, Readings, both_sides
 from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
 from uqsonet.posterior import Basis, Posterior
 
@@ -81,16 +80,10 @@ class Regression:
 
     def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
         """Return the law of both sides given sensors of both (`uqsonet.joint`)."""
-        fields = self.fields
-        seen, single = fields.input.observations(*inputs[:3], empty=True)
-        read, also = fields.output.observations(*outputs[:3], empty=True)
-        if len(seen.values) != len(read.values) or single != also:
-            raise ObservationError(
-                f"sensors of the input come in {len(seen.values)} sets, "
-                f"those of the output in {len(read.values)}"
-            )
-        noise = fields.input.noise(inputs[3], seen, self.noise_std)
-        sets = self._readings(seen, noise, read, fields.output.noise(outputs[3], read, 0.0))
+        (seen, noise), (read, level), single = both_sides(
+            self.fields, inputs, outputs, self.noise_std
+        )
+        sets = self._readings(seen, noise, read, level)
         input, output = (self._posterior(side, sets, single) for side in ("input", "output"))
         every = torch.full((len(sets),), float(len(self._targets["input"])), dtype=torch.float64)
         return JointPosterior(input, output, every, torch.ones_like(every))

@@ -32,14 +32,6 @@ from uqsonet.blocks import least_squares
 from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.fields import Observations
 from uqsonet.gaussian import GaussianLaw, condition, covariance_root
-from uqsonet.joint import (
-    PARTICLES,
-    UNKNOWN_ERROR,
-    JointPosterior,
-    OutputReadings,
-    Readings,
-    condition_jointly,
-)
 from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
 from uqsonet.models.base import Batch, OperatorModel, register
 from uqsonet.models.perceptrons import MLP
@@ -55,9 +47,15 @@ from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_o
 
 if TYPE_CHECKING:
     from uqsonet.data import Functions
+    from uqsonet.joint import JointPosterior, OutputReadings, Readings
 
 PRIOR_SAMPLES = 16_384
 """Inputs that show how much of the operator's randomness training has explained."""
+
+
+UNKNOWN_ERROR = 0.005
+"""Error of a model that states none, relative to the output's standard deviation: sensors of the
+output are taken to be no better than that."""
 
 
 class KarhunenLoeveBases(nn.Module):
@@ -275,9 +273,11 @@ class KarhunenLoeveModel(OperatorModel):
         return self.output_posterior(given, root, single)
 
     def condition_jointly(
-        self, inputs: Readings, outputs: Readings, size: int = PARTICLES
+        self, inputs: Readings, outputs: Readings, size: int = 4096
     ) -> JointPosterior:
         """Return the law of input and output given sensors of both (`uqsonet.joint`)."""
+        from uqsonet.joint import condition_jointly
+
         return condition_jointly(self, inputs, outputs, size)
 
     def output_posterior(

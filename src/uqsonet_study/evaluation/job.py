@@ -99,10 +99,9 @@ def evaluate(
     for scored in models:
         if scored.method == "baselines":
             pairs = load_functions(functions, "training", scored.training)
-            for name in BASELINES:
-                if targets.joint and name != "sensor_free":
-                    continue  # they know nothing of sensors of the output
-                if config.target == "input":
+            # Where sensors read the output, plain regression on the pairs stands beside them.
+            for name in (*BASELINES, "regression") if targets.joint else BASELINES:
+                if name == "sensor_free" and config.target == "input":
                     model = SensorFree(pairs, noise_std, of_input=True)
                 else:
                     model = build_baseline(name, pairs, noise_std)

@@ -11,6 +11,7 @@ METHODS = {
     "uqsonet": "UQ-SONet",
     "sensor_free": "Sensor-free",
     "cokriging": "Cokriging",
+    "regression": "Regression",
     "gaussian": "Gaussian",
     "mixture": "Mixture",
     "thresholded": "Thresholded",
