@@ -109,7 +109,54 @@ def place(
     criterion: str = "mean_variance",
     worst: bool = False,
 ) -> Placement:
-    """Choose places for sensors (`Emulator.place`); `worst` takes the least of all reductions."""
+    """Choose places for the next sensors: each takes the most variance from the target.
+
+    Places are chosen one by one; later ones know of the earlier. The same arguments give the
+    same places, whatever the order of the candidates.
+
+    Parameters
+    ----------
+    emulator : Emulator
+    n : int
+        Sensors to place.
+    candidates : array (m, d), or mapping of field to such arrays, optional
+        Where sensors may stand, each at most once; by default the points of the inputs.
+    field : str, optional
+        What sensors read, an input or an output, where candidates do not say; by default the
+        only input.
+    given : optional
+        Sensors that are there already, as `condition` takes them. Their places alone, a tuple
+        ``(locations,)`` or ``{"k": (locations,)}``, are enough where the law is gaussian and
+        the branch linear: the answer then does not depend on what they read. (Of a random
+        operator it is the average over what they might read.)
+    noise_std : float, array (m,), or mapping of field to these, optional
+        Noise of the new sensors in the transformed field, as in `condition`.
+    target : str, array (M,), or mapping of a field to such an array, optional
+        What is to be known: a field, an output or an input, by default the only output; or the
+        functional that weights on the field's own points make of it.
+    criterion : {"mean_variance"}
+        Mean of the target's variance over its domain, or the variance of the functional.
+    worst : bool
+        Take the places that reduce the criterion least, to compare with.
+
+    Returns
+    -------
+    Placement
+        Places, and for each step the map of expected reduction. Of a field under ``log`` all
+        variances are those of the logarithm.
+
+    Raises
+    ------
+    ObservationError
+        If arguments do not fit; the message names them.
+
+    Notes
+    -----
+    Of a linear branch and the gaussian law the reductions are exact. Elsewhere they are those
+    of the best linear prediction from the new readings, with covariances from 4,096 joint
+    samples given the sensors that are there; what the model knows in closed form is not
+    sampled. What a conditional law gains beyond that is left out.
+    """
     if criterion not in CRITERIA:
         known = ", ".join(CRITERIA)
         raise ObservationError(f"criterion {criterion!r} is unknown; there is {known}")
