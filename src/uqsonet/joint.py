@@ -32,7 +32,8 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.fields import Observations
 from uqsonet.gaussian import GaussianLaw, condition
-from uqsonet.laws.base import ClosedForm, InputPosterior, least_noise
+from uqsonet.laws.base import ClosedForm, InputPosterior
+from uqsonet.laws.common import least_noise
 from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
 from uqsonet.truncated_gaussian import resampled
 

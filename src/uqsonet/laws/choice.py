@@ -25,8 +25,9 @@ from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields import Observations
 from uqsonet.laws import NAMES
 from uqsonet.laws.analogue import SHARES, AnalogueLaw
-from uqsonet.laws.base import InputLaw, InputSample
+from uqsonet.laws.base import InputLaw
 from uqsonet.laws.bounded import BoundedLaw
+from uqsonet.laws.common import InputSample
 from uqsonet.laws.mixture import MixtureLaw
 from uqsonet.laws.thresholded import ThresholdedLaw, classes_of
 from uqsonet.metrics import ascending, crps

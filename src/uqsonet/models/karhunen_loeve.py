@@ -247,7 +247,11 @@ class KarhunenLoeveModel(OperatorModel):
         if self.linear is not None:
             nn.init.zeros_(self.linear.weight)
             nn.init.zeros_(self.linear.bias)
-        self.network = correction(r, config) if config.branch else None
+        self.network = self._learned_part()
+
+    def _learned_part(self) -> nn.Module | None:
+        """Return what the branch adds to its linear part."""
+        return correction(self.config.input_modes, self.config) if self.config.branch else None
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Load weights; files of version 0.2 and before do not say what output modes leave out."""
@@ -300,11 +304,11 @@ class KarhunenLoeveModel(OperatorModel):
         readings : OutputReadings, optional
             Sensors of the output, on which what the operator leaves over is conditioned, too.
         """
-        device = self.bases.linear_weight.device
 
         @torch.no_grad()
         def draw(size: int, generator: torch.Generator) -> Tensor:
-            c = self.branch(given.sample(size, generator).to(device)).double()
+            straight, added = self.drawn(given, size, generator)
+            c = (straight + added).double()
             if root is None:
                 return c
             picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
@@ -317,9 +321,7 @@ class KarhunenLoeveModel(OperatorModel):
             # ones, so that only the perceptron's part keeps the error of sampling.
             found = self._straight_moments(given)
             if self.network is not None or found is None:
-                a = given.sample(size, generator).to(device)
-                straight = self._straight(a)
-                added = 0.0 if self.network is None else self.network(a)
+                straight, added = self.drawn(given, size, generator)
                 sampled = moments_of(straight + added)
                 if found is None:
                     found = sampled
@@ -376,6 +378,17 @@ class KarhunenLoeveModel(OperatorModel):
         """Map coefficients of the input (..., r) to scaled coefficients of the output (..., p)."""
         straight = self._straight(a)
         return straight if self.network is None else straight + self.network(a)
+
+    def drawn(
+        self, given: InputPosterior, size: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor | float]:
+        """Return samples (B, size, p) of b(a): its linear part, and what the network adds."""
+        a = given.sample(size, generator).to(self.bases.linear_weight.device)
+        return self._straight(a), 0.0 if self.network is None else self.network(a)
+
+    def _answers(self, functions: Functions, a: Tensor) -> Tensor:
+        """Return the branch's answer (N, p) to functions with coefficients a (N, r)."""
+        return self.branch(a.float())
 
     def _straight(self, a: Tensor) -> Tensor:
         start = nn.functional.linear(a, self.bases.linear_weight)
@@ -476,7 +489,7 @@ class KarhunenLoeveModel(OperatorModel):
         field = held.transformed_inputs().whole() - bases.input_mean
         left = field - a @ bases.input_factor.double().T
         with torch.no_grad():
-            residuals = c.float() - self.branch(a.float())
+            residuals = c.float() - self._answers(held, a)
         out = held.u_rows.whole().double() - bases.output_mean
         out = out - c @ (bases.output_modes.double() * bases.output_scale.double()).T
         remainders = (float(part.square().mean().sqrt()) for part in (left, out))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, Name, Section
+from uqsonet.config import MethodConfig, Name, Section
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.outputs import (
@@ -25,7 +25,13 @@ from uqsonet_study.config.outputs import (
     SpectraFigure,
     TableConfig,
 )
-from uqsonet_study.config.recipes import AnyMethodConfig, EnsembleConfig, LawConfig, for_own_data
+from uqsonet_study.config.recipes import (
+    AnyMethodConfig,
+    EnsembleConfig,
+    LawConfig,
+    for_own_data,
+    has_law,
+)
 from uqsonet_study.config.section import OutputName
 
 FULL, SMOKE = "full", "smoke"
@@ -173,7 +179,7 @@ class Config(Section):
         own = self.has_own_data(experiment)
         if found is None and own and method == "uqsonet":
             found = for_own_data(self.problems[problem].training)
-        if own and isinstance(found, MethodConfig) and type(found.network) is KarhunenLoeveNetwork:
+        if own and isinstance(found, MethodConfig) and has_law(found.network):
             # Nobody knows a user's operator exactly: what is left over belongs to the band.
             network = found.network.model_copy(update={"held_out_residuals": True})
             found = found.model_copy(update={"network": network})
@@ -212,7 +218,7 @@ class Config(Section):
                 for one in (found, base)
             )
             raise ValueError(f"{method!r} is {what} of {name!r}, itself {other}")
-        if isinstance(found, LawConfig) and type(base.network) is not KarhunenLoeveNetwork:
+        if isinstance(found, LawConfig) and not has_law(base.network):
             raise ValueError(
                 f"experiments.{experiment}: {method!r} is a law of {name!r}, whose architecture is "
                 f"{base.network.architecture}; laws are for karhunen_loeve"
@@ -298,7 +304,7 @@ class Config(Section):
                 f"{ensemble.ensemble_of!r} itself; compare the two in separate experiments"
             )
         found = self.method_of(case.name, method)
-        if case.output_sensors is not None and type(found.network) is not KarhunenLoeveNetwork:
+        if case.output_sensors is not None and not has_law(found.network):
             raise ValueError(
                 f"experiments.{case.experiment}.methods: {method!r} has the architecture "
                 f"{found.network.architecture}; output_sensors are for karhunen_loeve"
