@@ -150,6 +150,7 @@ class FieldNetwork(nn.Module):
 class KarhunenLoeveFieldModel(KarhunenLoeveModel):
     """Fields from the law of the input, and a neural operator on them."""
 
+    method = "uqsonet"
     latent_dim = 1  # what image of a pair training shows, where it has symmetries
 
     turned: Tensor
