@@ -42,7 +42,7 @@ LOG = logging.getLogger("uqsonet")
 SCORED_SETS, SCORED_POINTS, DRAWS = 200, 200, 256
 """Held-out pairs at each number of sensors, points of the output, and draws behind a score."""
 
-LEAST_SETS, SENSORS = 40, 8000
+LEAST_SETS, SENSORS = 20, 8000
 """Held-out pairs at least; more only as long as they have no more sensors than these together."""
 
 FIELDS = 1000

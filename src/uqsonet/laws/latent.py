@@ -135,8 +135,9 @@ class Spectrum(LatentField):
     def count(self) -> list[int]:
         """Cosines along each axis."""
         most = round(COSINES ** (1 / self.grid.dim))
+        # Twice the points: kinks of a kernel need more than the grid shows.
         wider = 1 + 2 * float(self.values[2].detach())
-        return [min(most, math.ceil(wider * points)) for points in self.grid.shape]
+        return [min(most, math.ceil(2 * wider * points)) for points in self.grid.shape]
 
     @property
     def rank(self) -> int:  # type: ignore[override]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_CLASSES = 6
 """More values than these are no classes."""
 
-MOVES = 5
+MOVES = 3
 """Trajectories of the latent values at the sensors."""
 
 NUGGET = 1e-6
