@@ -87,6 +87,7 @@ class KarhunenLoeveBases(nn.Module):
             return torch.zeros(shape, dtype=torch.float64)
 
         self._ready: tuple[Functions, dict[str, Tensor]] | None = None
+        self._map: tuple[object, Tensor, Tensor] | None = None
         self.register_buffer("input_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
         self.register_buffer("input_factor", torch.zeros(n, r))
@@ -184,8 +185,13 @@ class KarhunenLoeveBases(nn.Module):
 
     def coefficients_of(self, fields: Tensor) -> Tensor:
         """Return standardised coefficients (..., r), float32, of transformed inputs (..., n)."""
-        to = self.from_fields().float()
-        return fields.float().to(to.device) @ to - (self.input_mean @ to.double()).float()
+        factor = self.input_factor
+        if self._map is None or self._map[0] != (id(factor), factor._version):
+            to = self.from_fields().float()
+            at_mean = (self.input_mean @ to.double()).float()
+            self._map = (id(factor), factor._version), to, at_mean
+        _, to, at_mean = self._map
+        return fields.float().to(to.device) @ to - at_mean
 
     def at_sensors(self, observations: Observations) -> tuple[Tensor, Tensor]:
         """Return what sensors see of the coefficients, float64.

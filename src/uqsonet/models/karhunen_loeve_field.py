@@ -160,6 +160,8 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
     ) -> None:
         self._own_config = config
         super().__init__(fields, config, noise_std)
+        # W stays what least squares found: steps that suit the network shake its 100,000 numbers.
+        self.linear = None
         if config.symmetries == "square":
             self.register_buffer("turned", _images(fields.input.grid), persistent=False)
 
