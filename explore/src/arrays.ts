@@ -96,8 +96,15 @@ export function timesTransposed(a: Rows, b: Rows): Rows {
       z[at] = s00; z[at + 1] = s01; z[at + m] = s10; z[at + m + 1] = s11;
       z[at + 2 * m] = s20; z[at + 2 * m + 1] = s21; z[at + 3 * m] = s30; z[at + 3 * m + 1] = s31;
     }
-    for (; j < m; j++)
-      for (let l = 0; l < 4; l++) z[(i + l) * m + j] = dot(x, (i + l) * k, y, j * k, k);
+    for (; j < m; j++) {
+      const b0 = j * k, at = i * m + j;
+      let s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+      for (let l = 0; l < k; l++) {
+        const u = y[b0 + l];
+        s0 += x[a0 + l] * u; s1 += x[a1 + l] * u; s2 += x[a2 + l] * u; s3 += x[a3 + l] * u;
+      }
+      z[at] = s0; z[at + m] = s1; z[at + 2 * m] = s2; z[at + 3 * m] = s3;
+    }
   }
   for (; i < n; i++) for (let j = 0; j < m; j++) z[i * m + j] = dot(x, i * k, y, j * k, k);
   return found;
@@ -113,11 +120,7 @@ export function transposed(a: Rows): Rows {
 export const times = (a: Rows, b: Rows) => timesTransposed(a, transposed(b));
 
 /** a x for a vector x. */
-export function apply(a: Rows, x: Float64Array): Float64Array {
-  const found = new Float64Array(a.rows);
-  for (let i = 0; i < a.rows; i++) found[i] = dot(a.data, i * a.columns, x, 0, a.columns);
-  return found;
-}
+export const apply = (a: Rows, x: Float64Array) => timesTransposed(a, matrix(1, x.length, x)).data;
 
 /** Rows of `a` and of `b` below each other. */
 export function stacked(a: Rows, b: Rows): Rows {

@@ -1,10 +1,10 @@
 // The page: sensors, the answer to them, and what is shown of it.
 import { element, number } from "./dom";
-import { Answer, Model, type Gain, type Sensor, type StoredModel } from "./model";
-import { Panel, Z, type Placed } from "./panel";
+import { Answer, Model, SAMPLES, type Gain, type Sensor, type StoredModel } from "./model";
+import { Panel, Z, type Placed, type View } from "./panel";
 
 /** Milliseconds that drawing samples may take of a frame, by the largest number of dimensions. */
-const BUDGET = { 1: 8, 2: 30 };
+const BUDGET = { 1: 8, 2: 20 };
 const LEAST_DRAWS = 32;
 
 const model = new Model(JSON.parse(document.getElementById("model")!.textContent!) as StoredModel);
@@ -36,7 +36,7 @@ const owner = {
     const noise = fields[field].stored.noise;
     sensors.push({ id: next, field, x, value: Number(at.toPrecision(4)), noise });
     changed(true);
-    panels[field].focus(next++);
+    focus(field, next++);
   },
   change(id: number, change: Partial<Sensor>) {
     const one = sensors.find((sensor) => sensor.id === id);
@@ -50,17 +50,33 @@ const owner = {
     sensors.splice(at, 1);
     changed(true);
     const after = sensors[Math.min(at, sensors.length - 1)];
-    if (after) panels[after.field].focus(after.id);
+    if (after) focus(after.field, after.id);
+  },
+  looked(field: number, view: View) {
+    if (view === "next sensor") {
+      gainBox.checked = true;
+      gainOf = field;
+      gainField.value = String(field);
+    }
+    changed(false);
   },
   edit(id: number) {
     rows.querySelector<HTMLInputElement>(`tr[data-id="${id}"] input[name="value"]`)?.focus();
   },
 };
-const panels = fields.map((field, k) => new Panel(field, k, first.field(k), owner));
+// A map shows one thing at a time, so fields of two dimensions have two.
+const panels = fields.flatMap((field, k) => {
+  const prior = first.field(k), views = field.dim === 2 ? (["mean", "std"] as const) : (["mean"] as const);
+  return views.map((view, copy) => new Panel(field, k, prior, owner, view, copy === 0));
+});
+
+function focus(field: number, id: number): void {
+  panels.find((panel) => panel.fieldNumber === field)!.focus(id);
+}
 
 /** Mean of the (transformed) field at a place, from the shown point that is nearest. */
 function meanAt(field: number, x: number[]): number {
-  const { points, lower, upper } = fields[field], { mean } = answer.field(field);
+  const { points, lower, upper } = fields[field], { mean } = answer.field(field, 0);
   const distance = (p: number[]) =>
     p.reduce((sum, v, axis) => sum + ((v - x[axis]) / (upper[axis] - lower[axis])) ** 2, 0);
   let best = 0;
@@ -83,28 +99,26 @@ function changed(other: boolean): void {
 }
 
 let frame = 0;
-let preview = LEAST_DRAWS;
+/** Draws that fit into a frame, with sensors of inputs alone and of outputs. */
+const preview = { straight: LEAST_DRAWS, sampled: LEAST_DRAWS };
 
 /** Answer with the first draws; the others follow when nothing moves. */
 function draw(): void {
   answer = new Answer(model, sensors);
+  const kind = answer.sampledSensors ? "sampled" : "straight", size = preview[kind];
   const start = performance.now();
-  answer.extend(answer.sampledSensors ? LEAST_DRAWS : preview);
-  if (answer.size === preview) adapt(performance.now() - start);
+  answer.extend(size);
+  const spent = performance.now() - start;
+  if (spent > BUDGET[dim] && size > LEAST_DRAWS) preview[kind] /= 2;
+  else if (spent < BUDGET[dim] / 3 && size < answer.total) preview[kind] *= 2;
   show(null);
   performance.mark("drawn");
   waiting = setTimeout(refine, 150);
 }
 
-/** Choose how many draws fit into a frame. */
-function adapt(spent: number): void {
-  if (spent > BUDGET[dim] && preview > LEAST_DRAWS) preview /= 2;
-  else if (spent < BUDGET[dim] / 3 && preview < answer.total) preview *= 2;
-}
-
 function refine(): void {
   if (answer.size < answer.total) {
-    answer.extend(answer.size + (answer.sampledSensors ? 32 : 256));
+    answer.extend(answer.size + preview[answer.sampledSensors ? "sampled" : "straight"]);
     waiting = setTimeout(refine, 0);
     return;
   }
@@ -115,7 +129,12 @@ function refine(): void {
 }
 
 function show(gain: Gain | null): void {
-  panels.forEach((panel, k) => panel.show(answer.field(k), sensors, k === gainOf ? gain : null));
+  const found = fields.map((field, k) =>
+    answer.field(k, field.dim === 1 || panels.some((p) => p.view === "sample") ? SAMPLES : 0));
+  for (const panel of panels) {
+    const k = panel.fieldNumber;
+    panel.show(found[k], sensors, k === gainOf ? gain : null);
+  }
   const { effective } = answer;
   note.textContent = `${answer.size} of ${answer.total} draws`
     + (effective === null ? "" : `, worth ${effective.toFixed(0)}`);
@@ -140,7 +159,7 @@ function described(): string {
   const given = fields.map((f, k) => [count(k), f.stored.name] as const).filter(([n]) => n)
     .map(([n, name]) => `${n} of ${name}`).join(" and ") || "none";
   const parts = fields.map((field, k) => {
-    const { mean, std } = answer.field(k), { name } = field.stored;
+    const { mean, std } = answer.field(k, 0), { name } = field.stored;
     let widest = 0;
     std.forEach((value, i) => {
       if (field.inside[i] && value > std[widest]) widest = i;
@@ -151,6 +170,14 @@ function described(): string {
     return `${name}: ${field.stored.log ? "median" : "mean"} from ${number(Math.min(...values), 3)} `
       + `to ${number(Math.max(...values), 3)}, least sure at (${place}), there 95 % in ${ends.join(" to ")}.`;
   });
+  const outside = sensors.filter((one) => {
+    const [low, high] = fields[one.field].stored.range;
+    const margin = low === null || high === null ? Infinity : 0.1 * (high - low);
+    return one.value < (low ?? 0) - margin || one.value > (high ?? 0) + margin;
+  });
+  if (outside.length) parts.push(`Of the sensors ${outside.length} read what training never saw.`);
+  if (answer.improbable)
+    parts.push("The sensors are improbable under the model (one in ten thousand): the band need not hold.");
   return `Sensors: ${given}. ${parts.join(" ")}`;
 }
 
@@ -268,18 +295,19 @@ function saveSensors(): void {
 
 function saveResult(): void {
   const lines = fields.flatMap((field, k) => {
-    const { mean, std } = answer.field(k);
+    const { mean, std } = answer.field(k, 0);
     return field.points.flatMap((x, i) => {
       if (!field.inside[i]) return [];
       const ends = [-Z, Z].map((z) => field.inverse(mean[i] + z * std[i]));
       // Under a logarithm: moments of the lognormal law.
       const centre = field.stored.log ? Math.exp(mean[i] + std[i] ** 2 / 2) : mean[i];
       const width = field.stored.log ? centre * Math.sqrt(Math.expm1(std[i] ** 2)) : std[i];
-      const cells = [centre, width, ...ends].map((v) => v.toPrecision(9));
+      const share = best && k === gainOf ? [best.share[i]] : [];
+      const cells = [centre, width, ...ends, ...share].map((v) => v.toPrecision(9));
       return [[field.stored.name, ...padded(x.map((v) => Number(v.toPrecision(12)))), ...cells]];
     });
   });
-  save("result.csv", [["field", ...axes, "mean", "std", "lower", "upper"], ...lines]);
+  save("result.csv", [["field", ...axes, "mean", "std", "lower", "upper", "next_sensor"], ...lines]);
 }
 
 async function copyLink(): Promise<void> {
@@ -302,17 +330,17 @@ const adders = fields.map((field, k) =>
     const x = middle[Math.floor(((next * 0.381966) % 1) * middle.length)];
     owner.add(k, x.map((v) => Number(v.toPrecision(4))), null);
   }));
-gainBox.addEventListener("change", () => changed(false));
+gainBox.addEventListener("change", () => {
+  for (const panel of panels) panel.lookAt(gainBox.checked && panel.fieldNumber === gainOf);
+  changed(false);
+});
 gainField.addEventListener("change", () => {
   gainOf = Number(gainField.value);
-  changed(false);
+  gainBox.dispatchEvent(new Event("change"));
 });
 addBest.addEventListener("click", () => {
   if (best) owner.add(gainOf, fields[gainOf].points[best.best].map((v) => Number(v.toPrecision(4))), null);
 });
-const maps = document.createDocumentFragment();
-maps.append(...panels.map((panel) => panel.root));
-
 const exact = [
   "Computed in this page from the weights of the model; nothing is fetched or sent.",
   "Band: mean and 1.96 standard deviations; of a field under a logarithm, median and the band of its logarithm.",
@@ -320,7 +348,7 @@ const exact = [
     ? `Given sensors of ${names(true).join(", ")} mean and standard deviation are those of Python: the linear part exactly, the rest from the same ${stored.draws} draws. While sensors move the first of these are taken.`
     : "Mean and standard deviation are exact, and those of Python, for sensors of all fields.",
   model.network
-    ? `With sensors of ${names(false).join(", ")} the answer is sampled (512 weighted draws, Python has 4096 that are moved, too), so it differs from Python's by the error of sampling.`
+    ? `With sensors of ${names(false).join(", ")} the answer is sampled (1024 weighted draws, Python has 4096 that are moved, too), so it differs from Python's by the error of sampling.`
     : "",
   stored.conformal ? "Python's bands of this model are widened by its calibration runs (conformal); these are not." : "",
   "Thin lines are sample functions, without what the modes leave out.",
@@ -330,7 +358,7 @@ document.getElementById("page")!.replaceChildren(
   element("header", {}, element("h1", {}, stored.title),
     element("p", {}, `Drag the sensors. A click on a picture adds one; Delete removes the one that has the keyboard, `
       + `arrow keys move it, ${dim === 2 ? "+ and - change its value, " : ""}Enter goes to its row in the table.`)),
-  element("div", { class: "panels" }, maps),
+  element("div", { class: `panels d${dim}` }, ...panels.map((panel) => panel.root)),
   note,
   element("div", { class: "tools" }, ...adders,
     button("copy", "Copy link", () => void copyLink()),

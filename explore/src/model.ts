@@ -28,8 +28,10 @@ export interface Sensor {
 }
 
 /** Draws behind an answer to sensors of u where the branch is not linear. */
-const SPLIT_DRAWS = 512;
+const SPLIT_DRAWS = 1024;
 const NEWTON = 5;
+/** Noise, relative to a field's standard deviation, that the test of sensors allows at least. */
+const LEAST_LEVEL = 0.02;
 export const SAMPLES = 6;
 
 export class Model {
@@ -41,6 +43,8 @@ export class Model {
   readonly covariance: Rows | null;
   readonly slopes: Rows | null;
   readonly residuals: Rows | null;
+  /** Standard deviation of the (scaled) inputs, over their points. */
+  readonly spread: number;
 
   constructor(readonly stored: StoredModel) {
     this.fields = stored.fields.map((field) => new Field(field));
@@ -52,6 +56,10 @@ export class Model {
     this.slopes = residual?.slopes ? unpack(residual.slopes) : null;
     this.residuals = residual && unpack(residual.draws);
     const r = this.weight.columns;
+    const inputs = this.fields.filter((field) => field.stored.input);
+    const squares = inputs.map((field) => priorVariance(field.shown.modes, r).reduce((a, b) => a + b, 0));
+    const points = inputs.reduce((sum, field) => sum + field.points.length, 0);
+    this.spread = Math.sqrt(squares.reduce((a, b) => a + b, 0) / points);
     // A perceptron's moments need all draws, a linear branch none: only the samples that are shown.
     const size = this.network ? stored.draws : 16;
     this.z = matrix(size, r, normals(stored.seed, size * r));
@@ -158,6 +166,7 @@ export interface Gain {
 export class Answer {
   /** Draws that all moments come from. */
   readonly total: number;
+  readonly improbable: boolean;
   /** Draws so far. */
   size = 0;
   private readonly given: Gaussian;
@@ -177,6 +186,7 @@ export class Answer {
     const r = model.weight.columns, p = model.weight.rows;
     const seen = read(model, inputs, r);
     this.given = this.law = condition(seen.rows, seen.values, seen.variance.map(Math.sqrt));
+    this.improbable = this.improbableInputs(seen, model.spread);
     this.root = this.residualRoot();
     const heard = read(model, outputs, p);
     this.readings = outputs.length
@@ -198,6 +208,21 @@ export class Answer {
     this.a = matrix(0, r);
     this.s = matrix(0, p);
     this.g = model.network && matrix(0, p);
+  }
+
+  /**
+   * Whether sensors of one input field or more are improbable (one in ten thousand) before any
+   * measurement, as `Emulator.condition` warns.
+   */
+  private improbableInputs(seen: ReturnType<typeof read>, spread: number): boolean {
+    const m = seen.values.length;
+    if (!m) return false;
+    const covariance = timesTransposed(seen.rows, seen.rows);
+    seen.variance.forEach((v, i) => (covariance.data[i * m + i] += v + (LEAST_LEVEL * spread) ** 2));
+    const white = solveLower(cholesky(covariance), matrix(m, 1, seen.values)).data;
+    // The quantile of a chi-squared law (Wilson and Hilferty).
+    const most = m * (1 - 2 / (9 * m) + 3.719 * Math.sqrt(2 / (9 * m))) ** 3;
+    return dot(white, 0, white, 0, m) > most;
   }
 
   /** Whether sensors of outputs have to be sampled for. */
@@ -303,11 +328,12 @@ export class Answer {
     return (this.kept = { mean, covariance });
   }
 
-  /** A field at its shown points; `few` leaves out the samples. */
-  field(number: number): FieldAnswer {
+  /** A field at its shown points, with some of the draws. */
+  field(number: number, size = SAMPLES): FieldAnswer {
     const field = this.model.fields[number], { shown, stored: { input, scale } } = field;
     const { mean, variance } = input ? this.ofInput(shown) : this.ofOutput(shown);
-    const samples = (input ? this.inputSamples() : this.outputSamples()).map((row) => {
+    const drawn = size === 0 ? [] : input ? this.inputSamples() : this.outputSamples();
+    const samples = drawn.slice(0, size).map((row) => {
       const found = apply(shown.modes, row);
       return found.map((value, i) => (value + shown.mean[i]) * scale);
     });

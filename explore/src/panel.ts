@@ -22,6 +22,8 @@ export interface Owner {
   change(id: number, change: Partial<Sensor>): void;
   remove(id: number): void;
   edit(id: number): void;
+  /** Another view was chosen. */
+  looked(field: number, view: View): void;
 }
 
 type Scale = ScaleContinuousNumeric<number, number>;
@@ -51,7 +53,8 @@ export class Panel {
   private sensors: Placed[] = [];
 
   constructor(
-    readonly field: Field, readonly fieldNumber: number, prior: FieldAnswer, private readonly owner: Owner,
+    readonly field: Field, readonly fieldNumber: number, prior: FieldAnswer,
+    private readonly owner: Owner, view: View, private readonly focusable: boolean,
   ) {
     this.answer = prior;
     const ends = Array.from(prior.mean, (m, i) => [m - 3 * prior.std[i], m + 3 * prior.std[i]]);
@@ -61,12 +64,13 @@ export class Panel {
     const side = field.stored.input ? "input" : "output";
     const title = element("h2", {}, `${field.label} `, element("small", {}, side));
     const box = element("div", { class: "plot" });
-    this.root = element("section", { class: `panel d${field.dim}`, "aria-label": `${side} ${field.label}` }, title);
+    this.root = element("section", { class: `panel d${field.dim}`, "aria-label": `${side} ${field.label}, ${view}` }, title);
     if (field.dim === 2) {
       this.canvas.width = this.canvas.height = Math.sqrt(field.points.length);
       this.choice = element("select", { "aria-label": `What the map of ${field.stored.name} shows` },
-        ...VIEWS.map((view) => element("option", {}, view)));
-      this.choice.addEventListener("change", () => this.draw());
+        ...VIEWS.map((name) => element("option", {}, name)));
+      this.choice.value = view;
+      this.choice.addEventListener("change", () => owner.looked(fieldNumber, this.view));
       title.append(this.choice);
       box.append(this.canvas);
     }
@@ -83,13 +87,18 @@ export class Panel {
     return (this.choice?.value ?? "mean") as View;
   }
 
+  /** Turn the map of a field's standard deviation to where the next sensor helps, or back. */
+  lookAt(next: boolean): void {
+    if (this.choice && !this.focusable) this.choice.value = next ? "next sensor" : "std";
+  }
+
   show(answer: FieldAnswer, sensors: Placed[], gain: Gain | null): void {
     [this.answer, this.gain] = [answer, gain];
     this.sensors = sensors.filter((one) => one.field === this.fieldNumber);
     this.draw();
   }
 
-  /** Value of the field at the mean. */
+  /** Value of the field for one that is transformed. */
   private value(transformed: number): number {
     return this.field.inverse(transformed);
   }
@@ -122,10 +131,11 @@ export class Panel {
       parts.push(
         svg("line", { x1: x(tick), x2: x(tick), y1: MARGIN.top, y2: bottom + 4 }),
         svg("text", { x: x(tick), y: bottom + 17, "text-anchor": "middle" }, x.tickFormat(count)(tick)));
+    const label = y.tickFormat(5, field.stored.log ? "~g" : undefined);
     for (const tick of y.ticks(5))
       parts.push(
         svg("line", { x1: MARGIN.left - 4, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) }),
-        svg("text", { x: MARGIN.left - 8, y: y(tick) + 4, "text-anchor": "end" }, y.tickFormat(5)(tick)));
+        svg("text", { x: MARGIN.left - 8, y: y(tick) + 4, "text-anchor": "end" }, label(tick)));
     parts.push(svg("text", { x: width - MARGIN.right, y: bottom + 31, "text-anchor": "end" }, "x"));
     if (field.dim === 2) parts.push(svg("text", { x: 12, y: MARGIN.top + 10 }, "y"));
     this.axes.replaceChildren(...parts);
@@ -165,7 +175,7 @@ export class Panel {
     if (view === "std") return { values: std, low: 0, high: this.widest, colour: interpolateMagma, label: same };
     if (view === "next sensor" && gain)
       return { values: gain.share, low: 0, high: gain.share[gain.best] || 1, colour: interpolateMagma, label: same };
-    const values = view === "sample" ? samples[0] : mean;
+    const values = (view === "sample" && samples[0]) || mean;
     return { values, low, high, colour: interpolateViridis, label: back };
   }
 
@@ -223,7 +233,7 @@ export class Panel {
   }
 
   private handle(id: number): SVGGElement {
-    const found = svg("g", { class: "sensor", tabindex: 0, role: "slider" },
+    const found = svg("g", { class: "sensor", tabindex: this.focusable ? 0 : -1, role: "slider" },
       svg("circle", { class: "target", r: TOUCH }), svg("circle", { class: "dot", r: 6 }));
     found.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
@@ -297,7 +307,7 @@ export class Panel {
     const [mean, std] = [answer.mean[best], answer.std[best]];
     const [low, high] = [mean - Z * std, mean + Z * std].map((v) => number(this.value(v)));
     const place = field.points[best].map((v) => number(v, 3)).join(", ");
-    this.readout.textContent = `${field.stored.name}(${place}): ${number(this.value(mean))}, 95 % in ${low} to ${high}`;
+    this.readout.textContent = `${field.stored.name}(${place}): 95 % in ${low} to ${high}`;
   }
 }
 
