@@ -91,8 +91,10 @@ function meanAt(field: number, x: number[]): number {
 /** Sensors were moved, or (`other`) added or removed. */
 function changed(other: boolean): void {
   document.body.dataset.state = "busy";
-  if (other) listSensors();
-  else updateList();
+  if (other) {
+    listSensors();
+    for (const panel of panels) panel.put(sensors);
+  } else updateList();
   clearTimeout(waiting);
   cancelAnimationFrame(frame);
   frame = requestAnimationFrame(draw);

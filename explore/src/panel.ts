@@ -62,7 +62,8 @@ export class Panel {
     this.high = Math.max(...ends.map(([, b]) => b));
     this.widest = Math.max(...prior.std);
     const side = field.stored.input ? "input" : "output";
-    const title = element("h2", {}, `${field.label} `, element("small", {}, side));
+    const shown = field.dim === 1 ? `: ${field.stored.log ? "median" : "mean"}, 95 % band, samples` : "";
+    const title = element("h2", {}, `${field.label} `, element("small", {}, side + shown));
     const box = element("div", { class: "plot" });
     this.root = element("section", { class: `panel d${field.dim}`, "aria-label": `${side} ${field.label}, ${view}` }, title);
     if (field.dim === 2) {
@@ -96,6 +97,13 @@ export class Panel {
     [this.answer, this.gain] = [answer, gain];
     this.sensors = sensors.filter((one) => one.field === this.fieldNumber);
     this.draw();
+  }
+
+  /** Draw the sensors alone, before there is an answer to them. */
+  put(sensors: Placed[]): void {
+    this.sensors = sensors.filter((one) => one.field === this.fieldNumber);
+    if (!this.x) return;
+    this.drawHandles();
   }
 
   /** Value of the field for one that is transformed. */
