@@ -14,15 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 from typer.testing import CliRunner
 
 import uqsonet
+import uqsonet.problems
 from tests.browser import OVERFLOW, browser
 from tests.own.conftest import Linear
 from uqsonet.cli import app
 from uqsonet.errors import ConfigError
 from uqsonet.explore import page, write_page
+from uqsonet.gaussian import condition
 
 ROOT = Path(__file__).parents[1]
 EQUAL = 1e-4
@@ -213,6 +216,25 @@ def test_sensors_of_a_curved_operator(diffusion: Explored) -> None:
     free = {"k": sensors["k"], "u": []}
     assert max(diffusion.differences("u", sensors)) < 0.06
     assert diffusion.differences("u", free)[0] > 0.3
+
+
+def test_the_exact_answer_beside_the_model(diffusion: Explored) -> None:
+    # Here: conditioned on the grid, 4,000 draws of k solved by the project's own solver.
+    diffusion.open({"k": [[-0.5, 0.7, 0.0], [0.31, 1.4, 0.05]]})
+    rows = [row for row in diffusion.saved("#csv-result") if row["field"] == "u (exact)"]
+    problem = uqsonet.problems.get_problem("diffusion1d")
+    prior = problem.gaussian_prior
+    mean, at = prior.rows(torch.tensor([[-0.5], [0.31]]))
+    seen = torch.tensor([0.7, 1.4], dtype=torch.float64).log() - mean
+    law = condition(at, seen, torch.tensor([0.0, 0.05], dtype=torch.float64), None)
+    normal = torch.randn(4000, at.shape[1], generator=torch.Generator().manual_seed(5)).double()
+    u = problem.solve(prior.field(law.coordinates(normal)).exp())
+    size = float(u.std(0).max())
+    for what, found in (("mean", u.mean(0)), ("std", u.std(0))):
+        ours = np.array([float(row[what]) for row in rows])
+        assert np.abs(ours - found.numpy()).max() < 0.06 * size
+    diffusion.open({"k": [], "u": [[0.3, -0.3, 0.01]]})  # it answers to sensors of k alone
+    assert all(row["field"] != "u (exact)" for row in diffusion.saved("#csv-result"))
 
 
 def test_dragging_changes_the_mean_to_that_of_python(diffusion: Explored) -> None:

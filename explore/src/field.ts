@@ -79,6 +79,11 @@ export class Field {
     this.inside = this.points.map((x) => this.near(x));
   }
 
+  /** Mean and modes at the points that are stored. */
+  get nodes(): { mean: Float64Array; modes: Rows } {
+    return { mean: this.mean.data, modes: this.factor };
+  }
+
   get dim(): 1 | 2 {
     return this.stored.domain.dim;
   }

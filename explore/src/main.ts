@@ -1,10 +1,13 @@
 // The page: sensors, the answer to them, and what is shown of it.
 import { element, number } from "./dom";
 import { Answer, Model, SAMPLES, type Gain, type Sensor, type StoredModel } from "./model";
+import { Reference, type Exact } from "./reference";
 import { Panel, Z, type Placed, type View } from "./panel";
 
+/** Pairs of exact solutions behind a reference, while sensors move and when they rest. */
+const PAIRS = { moving: 32, resting: 2048 };
 /** Milliseconds that drawing samples may take of a frame, by the largest number of dimensions. */
-const BUDGET = { 1: 8, 2: 20 };
+const BUDGET = { 1: 6, 2: 20 };
 const LEAST_DRAWS = 32;
 
 const model = new Model(JSON.parse(document.getElementById("model")!.textContent!) as StoredModel);
@@ -12,6 +15,9 @@ const { fields, stored } = model;
 const target = fields.findIndex((field) => !field.stored.input);
 const dim = Math.max(...fields.map((field) => field.dim)) as 1 | 2;
 const names = (input: boolean) => fields.filter((f) => f.stored.input === input).map((f) => f.stored.name);
+
+const inputField = fields.find((field) => field.stored.input)!;
+const reference = stored.reference && new Reference(stored.reference, inputField.stored, stored.seed);
 
 let sensors: Placed[] = [];
 let next = 1;
@@ -22,6 +28,7 @@ let waiting = 0;
 const summary = element("p", { id: "summary", role: "status", "aria-live": "polite" });
 const note = element("p", { id: "draws", class: "readout" });
 const rows = element("tbody", {});
+const exactBox = element("input", { type: "checkbox", id: "exact", checked: "" });
 const gainBox = element("input", { type: "checkbox", id: "gain" });
 const gainField = element("select", { id: "gain-field", "aria-label": "Field of the next sensor" },
   ...fields.map((field, k) => element("option", { value: k }, field.stored.name)));
@@ -113,7 +120,7 @@ function draw(): void {
   const spent = performance.now() - start;
   if (spent > BUDGET[dim] && size > LEAST_DRAWS) preview[kind] /= 2;
   else if (spent < BUDGET[dim] / 3 && size < answer.total) preview[kind] *= 2;
-  show(null);
+  show(null, PAIRS.moving);
   performance.mark("drawn");
   waiting = setTimeout(refine, 150);
 }
@@ -124,18 +131,20 @@ function refine(): void {
     waiting = setTimeout(refine, 0);
     return;
   }
-  show(gainBox.checked ? answer.gain(gainOf, target) : null);
+  show(gainBox.checked ? answer.gain(gainOf, target) : null, PAIRS.resting);
   summary.textContent = described();
   keepState();
   document.body.dataset.state = "ready";
 }
 
-function show(gain: Gain | null): void {
+function show(gain: Gain | null, pairs: number): void {
   const found = fields.map((field, k) =>
     answer.field(k, field.dim === 1 || panels.some((p) => p.view === "sample") ? SAMPLES : 0));
+  const ofInputs = sensors.every((one) => fields[one.field].stored.input);
+  exactly = reference && exactBox.checked && ofInputs ? reference.answer(sensors, pairs) : null;
   for (const panel of panels) {
     const k = panel.fieldNumber;
-    panel.show(found[k], sensors, k === gainOf ? gain : null);
+    panel.show(found[k], sensors, k === gainOf ? gain : null, k === target ? exactly : null);
   }
   const { effective } = answer;
   note.textContent = `${answer.size} of ${answer.total} draws`
@@ -147,6 +156,7 @@ function show(gain: Gain | null): void {
 }
 
 let best: Gain | null = null;
+let exactly: Exact | null = null;
 
 function gainWords(gain: Gain): string {
   const place = fields[gainOf].points[gain.best].map((v) => number(v, 3)).join(", ");
@@ -309,6 +319,12 @@ function saveResult(): void {
       return [[field.stored.name, ...padded(x.map((v) => Number(v.toPrecision(12)))), ...cells]];
     });
   });
+  // The exact answer is of its own grid.
+  exactly?.points.forEach((x, i) => {
+    const [m, s] = [exactly!.mean[i], exactly!.std[i]];
+    const cells = [m, s, m - Z * s, m + Z * s].map((v) => v.toPrecision(9));
+    lines.push([`${fields[target].stored.name} (exact)`, ...padded([Number(x.toPrecision(12))]), ...cells]);
+  });
   save("result.csv", [["field", ...axes, "mean", "std", "lower", "upper", "next_sensor"], ...lines]);
 }
 
@@ -336,6 +352,7 @@ gainBox.addEventListener("change", () => {
   for (const panel of panels) panel.lookAt(gainBox.checked && panel.fieldNumber === gainOf);
   changed(false);
 });
+exactBox.addEventListener("change", () => changed(false));
 gainField.addEventListener("change", () => {
   gainOf = Number(gainField.value);
   gainBox.dispatchEvent(new Event("change"));
@@ -367,6 +384,8 @@ document.getElementById("page")!.replaceChildren(
     button("csv-sensors", "Sensors as CSV", saveSensors), button("csv-result", "Result as CSV", saveResult)),
   element("div", { class: "tools" },
     element("label", {}, gainBox, " Where does the next sensor help most?"), " of ", gainField, addBest, gainText),
+  ...(reference ? [element("div", { class: "tools" }, element("label", {}, exactBox,
+    " Exact answer to sensors of k: the equation solved for draws of its own law (dashed)"))] : []),
   element("div", { class: "wide" }, element("table", {},
     element("caption", {}, "Sensors"),
     element("thead", {}, element("tr", {}, ...["field", ...COLUMNS, ""].map((name) => element("th", { scope: "col" }, name)))),

@@ -5,6 +5,7 @@ import {
   transposed, unpack, type Packed, type Rows,
 } from "./arrays";
 import { Field, type StoredField, type Values } from "./field";
+import type { StoredReference } from "./reference";
 import { Network, repeated, type StoredNetwork } from "./network";
 
 export interface StoredModel {
@@ -17,6 +18,7 @@ export interface StoredModel {
   network: StoredNetwork | null;
   residual: { covariance: Packed; slopes: Packed | null; draws: Packed } | null;
   conformal: boolean;
+  reference: StoredReference | null;
   fields: StoredField[];
 }
 
@@ -73,7 +75,7 @@ interface Gaussian {
   reduction: Float64Array;
 }
 
-function condition(rows: Rows, residual: Float64Array, levels: Float64Array): Gaussian {
+export function condition(rows: Rows, residual: Float64Array, levels: Float64Array): Gaussian {
   const { rows: m, columns: r } = rows;
   const mean = new Float64Array(r);
   if (m === 0) return { mean, directions: matrix(0, r), reduction: mean.subarray(0, 0) };
@@ -112,7 +114,7 @@ function spread(law: Gaussian, rows: Rows): Rows {
   return found;
 }
 
-function coordinates(law: Gaussian, normal: Rows): Rows {
+export function coordinates(law: Gaussian, normal: Rows): Rows {
   const found = spread(law, normal);
   for (let i = 0; i < found.rows; i++) add(found.data, i * found.columns, law.mean, 0, found.columns, 1);
   return found;
@@ -184,11 +186,11 @@ export class Answer {
     const [inputs, outputs] = [true, false].map((side) =>
       sensors.filter((one) => model.fields[one.field].stored.input === side));
     const r = model.weight.columns, p = model.weight.rows;
-    const seen = read(model, inputs, r);
+    const seen = read(model.fields, inputs, r);
     this.given = this.law = condition(seen.rows, seen.values, seen.variance.map(Math.sqrt));
     this.improbable = this.improbableInputs(seen, model.spread);
     this.root = this.residualRoot();
-    const heard = read(model, outputs, p);
+    const heard = read(model.fields, outputs, p);
     this.readings = outputs.length
       ? new Readings(heard.rows, heard.values, heard.variance, this.root && timesTransposed(this.root, this.root))
       : null;
@@ -446,11 +448,11 @@ export class Answer {
 }
 
 /** What sensors of one side see of its coefficients; values less the mean, variances of noise. */
-function read(model: Model, sensors: Sensor[], columns: number) {
+export function read(fields: Field[], sensors: Sensor[], columns: number) {
   const rows = matrix(sensors.length, columns);
   const values = new Float64Array(sensors.length), variance = values.slice();
   sensors.forEach((one, i) => {
-    const field = model.fields[one.field], { scale, least } = field.stored;
+    const field = fields[one.field], { scale, least } = field.stored;
     const at = field.at([one.x]);
     rows.data.set(at.modes.data, i * columns);
     values[i] = field.forward(one.value) / scale - at.mean[0];

@@ -4,6 +4,7 @@ import { interpolateMagma, interpolateViridis } from "d3-scale-chromatic";
 import { area, line } from "d3-shape";
 import type { Field } from "./field";
 import type { FieldAnswer, Gain, Sensor } from "./model";
+import type { Exact } from "./reference";
 import { element, number, svg } from "./dom";
 
 /** Half of the width of a 95 % band, in standard deviations. */
@@ -50,6 +51,7 @@ export class Panel {
   private y!: Scale;
   private answer: FieldAnswer;
   private gain: Gain | null = null;
+  private exact: Exact | null = null;
   private sensors: Placed[] = [];
 
   constructor(
@@ -93,8 +95,8 @@ export class Panel {
     if (this.choice && !this.focusable) this.choice.value = next ? "next sensor" : "std";
   }
 
-  show(answer: FieldAnswer, sensors: Placed[], gain: Gain | null): void {
-    [this.answer, this.gain] = [answer, gain];
+  show(answer: FieldAnswer, sensors: Placed[], gain: Gain | null, exact: Exact | null): void {
+    [this.answer, this.gain, this.exact] = [answer, gain, exact];
     this.sensors = sensors.filter((one) => one.field === this.fieldNumber);
     this.draw();
   }
@@ -166,6 +168,11 @@ export class Panel {
     const parts = [path("band", band(at))];
     for (const sample of samples) parts.push(path("sample", curve.y((i) => y(this.value(sample[i])))(at)));
     parts.push(path("mean", curve.y((i) => y(this.value(mean[i])))(at)));
+    if (this.exact) {
+      const { points: places, mean: m, std: s } = this.exact, all = Array.from(places.keys());
+      for (const [name, z] of [["exact", 0], ["exact edge", -Z], ["exact edge", Z]] as const)
+        parts.push(path(name, line<number>((i) => x(places[i]), (i) => y(m[i] + z * s[i]))(all)));
+    }
     if (this.gain) {
       const { share, best } = this.gain, most = share[best] || 1;
       const hill = area<number>((i) => x(points[i][0]), bottom, (i) => bottom - (60 * share[i]) / most);
@@ -305,6 +312,7 @@ export class Panel {
   }
 
   private hover(event: MouseEvent): void {
+    if (event.buttons) return; // a sensor is dragged
     const { x } = this.place(event), { field, answer } = this;
     let best = 0, least = Infinity;
     field.points.forEach((point, i) => {

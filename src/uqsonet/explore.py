@@ -23,9 +23,11 @@ from torch import Tensor
 from uqsonet.domains import JointDomain, PointCloud, domain_as_dict
 from uqsonet.emulator import Emulator
 from uqsonet.errors import ConfigError
+from uqsonet.gaussian_process import GaussianField
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.named_fields import part_locations
 from uqsonet.posterior import MOMENT_SAMPLES, MOMENT_SEED
+from uqsonet.problems import get_problem, problem_names
 from uqsonet.storage.files import write_text
 from uqsonet.version import __version__
 
@@ -37,6 +39,9 @@ TUCKER_ERROR = 1e-6
 
 LEVELS = 32767
 """Steps, up and down, that the entries of other large arrays are rounded to, by columns."""
+
+NEGLIGIBLE = 1e-10
+"""Share of the variance of modes that an exact law is written without."""
 
 RESIDUALS = 64
 """Standardised residuals that sample functions are made with."""
@@ -144,7 +149,26 @@ def description(emulator: Emulator) -> dict[str, Any]:
         "network": network,
         "residual": _residual(model),
         "conformal": emulator.calibration is not None,
+        "reference": _reference(emulator),
         "fields": [_field(emulator, model, k) for k in range(len(emulator.inputs + emulator.outputs))],
+    }
+
+
+def _reference(emulator: Emulator) -> dict[str, Any] | None:
+    """Return law and equation of a problem that a page can solve by itself (section 4.1)."""
+    name = emulator.fields.name
+    if emulator.encoded or name not in problem_names():
+        return None
+    problem = get_problem(name)
+    source, coefficient = getattr(problem, "source", None), getattr(problem, "coefficient", None)
+    if source is None or coefficient is None or not isinstance(problem.prior, GaussianField):
+        return None
+    factor = problem.prior.factor
+    return {
+        "mean": packed(problem.prior.mean),
+        "factor": packed(factor[:, factor.square().sum(0) > NEGLIGIBLE * factor.square().sum()]),
+        "source": packed(source),
+        "coefficient": coefficient,
     }
 
 
