@@ -9,6 +9,7 @@ import statistics
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ Sensors = dict[str, list[list[float]]]
 
 
 def fitted(kind: str) -> uqsonet.Emulator:
-    """Return a user's own model: fields on scattered points, or two inputs, one under a logarithm."""
+    """Return a user's own model: on scattered points, or of two inputs, one under a logarithm."""
     if kind == "cloud":
         runs = Linear(noise=0.05).runs(300)
     else:
@@ -271,7 +272,7 @@ def dragged(page: Page, x: float, y: float, right: float, down: float) -> float:
     page.mouse.up()
     times = page.evaluate("performance.getEntriesByName('drawn').map((mark) => mark.startTime)")
     assert len(times) > 10
-    return 1000 / statistics.median(b - a for a, b in zip(times, times[1:], strict=False))
+    return 1000 / statistics.median(b - a for a, b in pairwise(times))
 
 
 def test_dragging_on_a_map(
@@ -345,9 +346,7 @@ def test_a_link_restores_the_state(diffusion: Explored) -> None:
     assert len(diffusion.sensors()["k"]) == 3
 
 
-def test_on_a_phone(
-    chromium: Browser, models: dict[str, uqsonet.Emulator], folder: Path
-) -> None:
+def test_on_a_phone(chromium: Browser, models: dict[str, uqsonet.Emulator], folder: Path) -> None:
     for name in models:
         path = folder / f"{name}.html"
         options = {"has_touch": True, "is_mobile": True, "color_scheme": "dark"}
@@ -412,7 +411,7 @@ def test_the_command_writes_a_page_without_secrets_or_holes(tmp_path: Path) -> N
 
 
 def test_the_program_was_built_from_its_sources() -> None:
-    sources = sorted((ROOT / "explore").glob("src/*")) + [ROOT / "explore/package-lock.json"]
+    sources = [*sorted((ROOT / "explore").glob("src/*")), ROOT / "explore/package-lock.json"]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     built = (ROOT / "src/uqsonet/web/explore.js").read_text(encoding="utf-8")
     assert built.startswith(f"// {digest}\n"), "run `make explore`"

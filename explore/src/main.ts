@@ -5,9 +5,9 @@ import { Reference, type Exact } from "./reference";
 import { Panel, Z, type Placed, type View } from "./panel";
 
 /** Pairs of exact solutions behind a reference, while sensors move and when they rest. */
-const PAIRS = { moving: 32, resting: 2048 };
+const PAIRS = { moving: 24, resting: 2048 };
 /** Milliseconds that drawing samples may take of a frame, by the largest number of dimensions. */
-const BUDGET = { 1: 6, 2: 20 };
+const BUDGET = { 1: 5, 2: 20 };
 const LEAST_DRAWS = 32;
 
 const model = new Model(JSON.parse(document.getElementById("model")!.textContent!) as StoredModel);

@@ -161,17 +161,17 @@ export class Panel {
   private drawCurves(): void {
     const { x, y, field: { points }, answer: { mean, std, samples } } = this;
     const at = Array.from(mean.keys()), [bottom] = y.range();
-    const curve = line<number>((i) => x(points[i][0]));
+    const curve = line<number>((i) => x(points[i][0])).digits(1);
     const path = (name: string, d: string | null) => svg("path", { class: name, d: d ?? "" });
     const band = area<number>((i) => x(points[i][0]),
-      (i) => y(this.value(mean[i] - Z * std[i])), (i) => y(this.value(mean[i] + Z * std[i])));
+      (i) => y(this.value(mean[i] - Z * std[i])), (i) => y(this.value(mean[i] + Z * std[i]))).digits(1);
     const parts = [path("band", band(at))];
     for (const sample of samples) parts.push(path("sample", curve.y((i) => y(this.value(sample[i])))(at)));
     parts.push(path("mean", curve.y((i) => y(this.value(mean[i])))(at)));
     if (this.exact) {
-      const { points: places, mean: m, std: s } = this.exact, all = Array.from(places.keys());
+      const { points: places, mean: m, std: s } = this.exact, all = Array.from(places.keys()).filter((i) => i % 2 === 0);
       for (const [name, z] of [["exact", 0], ["exact edge", -Z], ["exact edge", Z]] as const)
-        parts.push(path(name, line<number>((i) => x(places[i]), (i) => y(m[i] + z * s[i]))(all)));
+        parts.push(path(name, line<number>((i) => x(places[i]), (i) => y(m[i] + z * s[i])).digits(1)(all)));
     }
     if (this.gain) {
       const { share, best } = this.gain, most = share[best] || 1;

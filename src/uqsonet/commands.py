@@ -206,9 +206,9 @@ def validate(
 @app.command()
 def explore(
     model: Model,
-    out: Annotated[
-        Path, typer.Option("-o", "--out", help="Where the page goes: .html.")
-    ] = Path("page.html"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the page goes: .html.")] = Path(
+        "page.html"
+    ),
 ) -> None:
     """Write a page to explore a model with: move sensors, see mean, band and samples move along.
 

@@ -134,23 +134,24 @@ def description(emulator: Emulator) -> dict[str, Any]:
             raise ConfigError(
                 f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
             )
-    weight, offset = model.straight()
+    straight, offset = model.straight()
     network: dict[str, Any] | None = None
     if model.network is not None:
-        layers = [(layer.weight, layer.bias) for layer in model.network.layers]  # type: ignore[union-attr]
-        network = {
-            "activation": model.config.activation,
-            "layers": [{"weight": packed(w.detach()), "bias": packed(b.detach())} for w, b in layers],
-        }
+        values = [packed(value) for value in model.network.parameters()]
+        pairs = zip(values[::2], values[1::2], strict=True)
+        layers = [{"weight": weight, "bias": bias} for weight, bias in pairs]
+        network = {"activation": model.config.activation, "layers": layers}
     return {
         "seed": MOMENT_SEED,
         "draws": MOMENT_SAMPLES,
-        "straight": {"weight": packed(weight), "offset": packed(offset)},
+        "straight": {"weight": packed(straight), "offset": packed(offset)},
         "network": network,
         "residual": _residual(model),
         "conformal": emulator.calibration is not None,
         "reference": _reference(emulator),
-        "fields": [_field(emulator, model, k) for k in range(len(emulator.inputs + emulator.outputs))],
+        "fields": [
+            _field(emulator, model, k) for k in range(len(emulator.inputs + emulator.outputs))
+        ],
     }
 
 
