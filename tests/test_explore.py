@@ -27,6 +27,7 @@ from uqsonet.cli import app
 from uqsonet.errors import ConfigError
 from uqsonet.explore import page, write_page
 from uqsonet.gaussian import condition
+from uqsonet.models.perceptrons import ACTIVATIONS
 
 ROOT = Path(__file__).parents[1]
 EQUAL = 1e-4
@@ -153,7 +154,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def models() -> dict[str, uqsonet.Emulator]:
     own = {kind: fitted(kind) for kind in ("cloud", "two inputs")}
-    return own | {name: uqsonet.load(name) for name in ("diffusion1d", "navier_stokes")}
+    names = "diffusion1d", "navier_stokes", "elliptic_sde1d"
+    return own | {name: uqsonet.load(name) for name in names}
+
+
+def activated(kind: str) -> uqsonet.Emulator:
+    """Return the model of section 4.1 with another activation than it was trained with."""
+    found = uqsonet.load("diffusion1d")
+    operator: Any = found.operator
+    operator.config = operator.config.model_copy(update={"activation": kind})
+    operator.network.activation = ACTIVATIONS[kind]
+    return found
 
 
 @pytest.fixture
@@ -168,6 +179,7 @@ def diffusion(
 
 INPUTS: dict[str, Sensors] = {
     "diffusion1d": {"k": [[-0.5, 0.7, 0.0], [0.31, 1.4, 0.05], [0.33, 1.5, 0.0]]},
+    "elliptic_sde1d": {"k": [[-0.5, 0.7, 0.0], [0.31, 1.4, 0.05]]},
     "navier_stokes": {"w_0": [[0.2, 0.3, 0.4, 0.0], [0.97, 0.6, -0.1, 0.1]]},
     "cloud": {"a": [[0.2, 0.3, 0.4, 0.0], [0.7, 0.6, -0.2, 0.1]]},
     "two inputs": {"k": [[0.2, 1.4, 0.0], [0.9, 0.8, 0.1]], "f": [[0.5, 1.2, 0.05]]},
@@ -192,6 +204,15 @@ def test_mean_and_std_are_those_of_python(
             print(name, one, len(sensors), differences)
             assert max(differences) < EQUAL
     assert not found.faults
+    found.page.close()
+
+
+@pytest.mark.parametrize("kind", ["tanh", "gelu"])
+def test_other_activations(kind: str, chromium: Browser, folder: Path) -> None:
+    sensors = INPUTS["diffusion1d"]
+    found = explored(chromium, activated(kind), folder / f"{kind}.html")
+    found.open(sensors)
+    assert max(found.differences("u", sensors)) < EQUAL
     found.page.close()
 
 
@@ -347,7 +368,7 @@ def test_a_link_restores_the_state(diffusion: Explored) -> None:
 
 
 def test_on_a_phone(chromium: Browser, models: dict[str, uqsonet.Emulator], folder: Path) -> None:
-    for name in models:
+    for name in ("cloud", "two inputs", "diffusion1d", "navier_stokes"):
         path = folder / f"{name}.html"
         options = {"has_touch": True, "is_mobile": True, "color_scheme": "dark"}
         found = explored(chromium, models[name], path, 390, **options)
@@ -363,6 +384,17 @@ def test_on_a_phone(chromium: Browser, models: dict[str, uqsonet.Emulator], fold
         rows.nth(before).wait_for()  # a tap adds a sensor
         found.settle()
         assert rows.count() == before + 1
+        # A finger moves the first sensor, and the page does not scroll.
+        found.page.evaluate("scrollTo(0, 0)")
+        x, y = middle(found.page, 0)
+        touch = found.page.context.new_cdp_session(found.page)
+        for kind, by in (("touchStart", 0), ("touchMove", 20), ("touchMove", 45), ("touchEnd", 0)):
+            points = [] if kind == "touchEnd" else [{"x": x + by, "y": y + by}]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        found.settle()
+        assert found.page.evaluate("scrollY") == 0
+        field, own = next(iter(INPUTS[name].items()))
+        assert found.sensors()[field][0][0] > own[0][0] + 0.05
         assert not found.faults
         found.page.close()
 
