@@ -24,10 +24,14 @@ import uqsonet.problems
 from tests.browser import OVERFLOW, browser
 from tests.own.conftest import Linear
 from uqsonet.cli import app
+from uqsonet.config import KarhunenLoeveFieldNetwork
 from uqsonet.errors import ConfigError
 from uqsonet.explore import page, write_page
+from uqsonet.fields import Field, Grid
 from uqsonet.gaussian import condition
+from uqsonet.models.karhunen_loeve_field import KarhunenLoeveFieldModel
 from uqsonet.models.perceptrons import ACTIVATIONS
+from uqsonet.operator_fields import OperatorFields
 
 ROOT = Path(__file__).parents[1]
 EQUAL = 1e-4
@@ -464,3 +468,12 @@ def test_what_cannot_be_explored_is_said(models: dict[str, uqsonet.Emulator]) ->
         page(models["cloud"].with_operator(cokriging), "cokriging")
     done = CliRunner().invoke(app, ["explore", "diffusion1d", "-o", "page.txt"])
     assert done.exit_code == 1 and "page.txt: pages are written as .html" in done.output
+
+
+def test_a_branch_that_reads_fields_is_refused(models: dict[str, uqsonet.Emulator]) -> None:
+    grid = Grid((0.0, 0.0), (1.0, 1.0), (8, 8))
+    fields = OperatorFields("maps", Field("k", grid), Field("u", grid))
+    network = KarhunenLoeveFieldNetwork(input_modes=4, output_modes=4, branch=[4])
+    operator = KarhunenLoeveFieldModel(fields, network, 0.0).eval()
+    with pytest.raises(ConfigError, match="architecture 'karhunen_loeve_field' cannot"):
+        page(models["cloud"].with_operator(operator), "maps")

@@ -124,6 +124,11 @@ def description(emulator: Emulator) -> dict[str, Any]:
     if not isinstance(model, KarhunenLoeveModel):
         name = getattr(model, "method", type(model).__name__)
         raise ConfigError(f"{name} cannot be explored: only Karhunen-Loeve models are")
+    if model.config.architecture != "karhunen_loeve":
+        raise ConfigError(
+            f"the architecture {model.config.architecture!r} cannot be explored: pages compute "
+            "with a perceptron ('karhunen_loeve')"
+        )
     if model.law is not None:
         raise ConfigError(
             f"the law {model.law.name!r} cannot be explored: only 'gaussian' has a closed form "
