@@ -11,4 +11,4 @@ with frame(snakemake):
     text = found.to_csv(index=False, float_format="%.4g", lineterminator="\n")
     write_text(Path(snakemake.output.csv), text)
     write_text(Path(snakemake.output.tex), as_latex(found))
-    write_text(Path(snakemake.output.md), as_markdown(found))
+    write_text(Path(snakemake.output.md), as_markdown(found) + "\n")

@@ -118,7 +118,7 @@ def as_markdown(table: pd.DataFrame) -> str:
             longest = f"{max(seconds):.1f}" if seconds else "-"
             lines.append("| " + " | ".join([*label, *errors, longest]) + " |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines[:-1])
 
 
 def _any(cells: Iterable[Cell]) -> bool:
