@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from uqsonet.config import MethodConfig, Name, Section
+from uqsonet_study.config.benchmark import BenchmarkConfig
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.outputs import (
@@ -83,6 +84,17 @@ class Config(Section):
         "intervals. All three must be there."
     )
     jobs: JobsConfig = JobsConfig()
+    benchmark: BenchmarkConfig | None = Field(
+        default=None, description="The comparison with published figures; null: none."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Parameters of jobs are what they were before there was this key.
+        found = dump(self)
+        if found.get("benchmark") is None:
+            found.pop("benchmark", None)
+        return found
 
     @cached_property
     def cases(self) -> dict[str, Case]:
