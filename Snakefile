@@ -73,6 +73,7 @@ include: "workflow/rules/reference.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/law.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/placement.smk"
 include: "workflow/rules/report.smk"
 if CONFIG.benchmark is not None:
 

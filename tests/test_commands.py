@@ -1,4 +1,4 @@
-"""The commands for one's own runs: describe, fit, predict, validate, info."""
+"""The commands for one's own runs: describe, fit, predict, place, validate, info."""
 
 import csv
 import re
@@ -61,7 +61,7 @@ def model(folder: Path) -> Path:
 
 def test_help_lists_commands_in_the_order_of_their_use_and_each_has_an_example() -> None:
     text = invoke("--help").stdout
-    names = ("describe", "fit", "predict", "validate", "info")
+    names = ("describe", "fit", "predict", "place", "validate", "info")
     places = [re.search(rf"^\W*{name} ", text, flags=re.M) for name in names]
     starts = [found.start() for found in places if found]
     assert len(starts) == len(names) and starts == sorted(starts)
@@ -160,6 +160,29 @@ def test_several_output_fields_need_a_name(folder: Path, tmp_path: Path) -> None
     assert len(table.splitlines()) == 12
 
 
+def test_place_writes_what_python_chooses(folder: Path, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "where.csv").write_text("x\n0.05\n0.3\n0.5\n0.8\n")
+    words = ("--candidates", tmp_path / "where.csv", "--given", folder / "sensors.csv")
+    words += ("--field", "u", "--target", "k", "--noise-std", 0.01)
+    files = ("-o", tmp_path / "places.csv", "--plot", tmp_path / "map.png")
+    assert invoke("place", model, "--n", 2, *words, *files).stdout == ""
+    found = uqsonet.load(model).place(
+        2, [0.05, 0.3, 0.5, 0.8], field="u", given=folder / "sensors.csv", target="k",
+        noise_std=0.01,
+    )  # fmt: skip
+    with (tmp_path / "places.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["field", "x", "before", "after"]
+    assert [row["field"] for row in rows] == ["u", "u"]
+    for name, expected in (
+        ("x", found.places[:, 0]), ("before", found.before), ("after", found.after)
+    ):  # fmt: skip
+        np.testing.assert_allclose([float(row[name]) for row in rows], expected, rtol=1e-7)
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    lines = invoke("place", model).stdout.splitlines()
+    assert len(lines) == 2 and lines[1].startswith("k,")
+
+
 def test_validate_prints_writes_a_table_and_a_page(
     folder: Path, model: Path, tmp_path: Path
 ) -> None:
@@ -200,6 +223,11 @@ WRONG: list[tuple[tuple[Any, ...], str]] = [
     (("predict", "mine.safetensors", "sensors.csv", "--level", "90"), "levels must be numbers"),
     (("predict", "mine.safetensors", "sensors.csv", "--field", "w"), "'w' is unknown; there are u"),
     (("predict", "mine.safetensors", "sensors.csv", "--points", "p.csv"), "p.csv: no column 'x'"),
+    (("place", "mine.safetensors", "--n", "0"), "n must be a whole number from 1"),
+    (("place", "mine.safetensors", "--field", "w"), "--field 'w' is unknown; there are k, u"),
+    (("place", "mine.safetensors", "-o", "places.nc"), "places are written to .csv"),
+    (("place", "mine.safetensors", "--plot", "map.bmp"), "map.bmp: pictures end in"),
+    (("place", "mine.safetensors", "--candidates", "p.csv"), "p.csv: no column 'x'"),
     (("validate", "mine.safetensors", "other.npz"), "other.npz: no array 'k'"),
     (("info", "runs.npz"), "not a readable safetensors file"),
 ]

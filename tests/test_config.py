@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from uqsonet.errors import ConfigError
 from uqsonet_study.config import Config, SensorsConfig, json_schema, load_config
+from uqsonet_study.pipeline import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 OVERLAYS = sorted((ROOT / "config").glob("*.yaml"))
@@ -27,8 +28,8 @@ def merge(base: dict, overlay: dict) -> dict:
     return merged
 
 
-def changed(path: str, value: object) -> dict:
-    raw = copy.deepcopy(BASE)
+def changed(path: str, value: object, base: dict | None = None) -> dict:
+    raw = copy.deepcopy(BASE if base is None else base)
     *parents, last = path.split(".")
     node = raw
     for key in parents:
@@ -56,10 +57,11 @@ def test_the_default_configuration_is_valid_and_found_by_name():
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda p: p.stem)
 def test_every_overlay_gives_a_valid_configuration_with_its_own_results(overlay):
-    """Or it only adds experiments: the same files then come from the same settings."""
+    """Or it only adds experiments or outputs: equal files then come from equal settings."""
     base, config = load_config(BASE), load_config(merge(BASE, yaml.safe_load(overlay.read_text())))
     if config.results == base.results:
-        assert not set(config.selected) & set(base.experiments)
+        added = not set(config.selected) & set(base.experiments)
+        assert added or config.experiments == base.experiments
         for key in ("scale", "seed", "recipe", "problems", "evaluations", "jobs"):
             assert getattr(config, key) == getattr(base, key)
         for key in ("experiments", "recipes", "tables", "figures"):
@@ -393,6 +395,44 @@ def test_what_is_recorded_of_the_papers_experiments_has_no_key_of_laws():
     assert raw["bounded1d"]["sensors"]["points"] == [17, 50, 79]
 
 
+SHIPPED = merge(BASE, yaml.safe_load((ROOT / "config/placement.yaml").read_text()))
+PLACES = merge(SHIPPED, {"tables": {"placement": {"shipped": False}}})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("tables.placement.method", "mine", "'mine' not among experiments.diffusion1d.methods"),
+        ("tables.placement.method", "vidon", "has the architecture karhunen_loeve_set"),
+        ("tables.placement.functions", 201, "functions = 201 exceeds the 200 test functions"),
+        ("tables.placement.samples_of", {"poisson": 9}, "['poisson'] not among its experiments"),
+        ("tables.placement.functions_of", {"poisson": 9}, "['poisson'] not among its experiments"),
+        ("tables.placement.functions_of", {"diffusion1d": 201}, "functions = 201 exceeds the 200"),
+        ("tables.placement.experiments", ["diffusion1d_noise"], "have several cases, one is shown"),
+        ("tables.placement.counts", [0], "tables.placement.placement.counts.0"),
+        ("tables.again", {"layout": "placement", "experiments": ["diffusion1d"]}, "so one table"),
+        ("tables.placement", None, "tables.placement"),
+        ("figures.placement.experiments", ["diffusion1d_noise"], "have several cases"),
+        ("recipes.tuned.poisson2d.uqsonet.network", {"architecture": "attention"}, "by karhunen_"),
+    ],
+)
+def test_what_is_wrong_about_places_is_refused_by_key(path, value, message):
+    load_config(PLACES)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_config(changed(path, value, PLACES))
+
+
+def test_places_by_shipped_operators_ask_for_no_training():
+    (job, *others) = Plan(load_config(SHIPPED)).placement_jobs()
+    assert len(others) == 4 and Path(job.inputs["weights"][0]).name == "diffusion1d.safetensors"
+    trained = Plan(load_config(PLACES)).placement_jobs()[0]
+    assert "/train/" in trained.inputs["weights"][0] and trained.name != job.name
+    table = {"layout": "placement", "shipped": True, "experiments": ["binary1d"]}
+    other = merge(LAWS, {"tables": {"p": table}})
+    with pytest.raises(ConfigError, match=r"tables: shipped: .*binary1d\.safetensors: No"):
+        Plan(load_config(other)).placement_jobs()
+
+
 FIXED = "experiments.bounded1d.sensors"
 ONE_D = "recipes.tuned.mixture1d"
 
@@ -425,11 +465,5 @@ ONE_D = "recipes.tuned.mixture1d"
     ],
 )
 def test_what_is_wrong_about_laws_is_refused_by_key(path, value, message):
-    raw = copy.deepcopy(LAWS)
-    *parents, last = path.split(".")
-    node = raw
-    for key in parents:
-        node = node[key]
-    node[last] = value
     with pytest.raises(ConfigError, match=re.escape(message)):
-        load_config(raw)
+        load_config(changed(path, value, LAWS))

@@ -99,7 +99,7 @@ def test_commands_exist(name: str) -> None:
             assert all((ROOT / path).is_file() for path in file.split()), command
         for kind, label in re.findall(r"results/(tables|figures)/([\w-]+)\.", command):
             outputs = CONFIG.tables if kind == "tables" else CONFIG.figures
-            assert label in outputs or label in ("all", "ablation", "parts"), command
+            assert label in outputs or label in ("all", "ablation", "parts", "placement"), command
 
 
 def resolved(schema: dict[str, Any]) -> list[dict[str, Any]]:

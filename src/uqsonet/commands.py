@@ -1,4 +1,4 @@
-"""Commands for one's own runs: describe, fit, predict, validate, info."""
+"""Commands for one's own runs: describe, fit, predict, place, validate, info."""
 
 from __future__ import annotations
 
@@ -156,6 +156,64 @@ def predict(
             exports.write_answer(posterior, out, *asked, **kinds[band])
         elif plot is None:
             print(exports.csv_text(exports.answer_lines(posterior, *asked, **kinds[band])), end="")
+    for path in (out, plot):
+        if path is not None:
+            console.print(f"saved: {path}", highlight=False)
+
+
+@app.command()
+def place(
+    model: Model,
+    n: Annotated[int, typer.Option("--n", help="Sensors to place.")] = 1,
+    candidates: Annotated[
+        Path | None, typer.Option(help="CSV with x[,y[,z]].", show_default="the field's points")
+    ] = None,
+    given: Annotated[
+        Path | None, typer.Option(help="Sensors that are there, a CSV as for predict.")
+    ] = None,
+    field: Annotated[
+        str | None, typer.Option(help="What is to be read.", show_default="the input")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Field to be known.", show_default="the output")
+    ] = None,
+    noise_std: Annotated[
+        float | None, typer.Option(help="Noise of new sensors.", show_default="the model's")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Places: .csv.", show_default="print")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Map: .png, .pdf or .svg.")] = None,
+) -> None:
+    """Say where the next sensors belong: places that leave the least variance of the output.
+
+    Example: uqsonet place mine.safetensors --n 4 --given sensors.csv -o places.csv --plot map.png
+    """
+    from uqsonet import exports
+    from uqsonet.emulator import load
+    from uqsonet.sensors import field_number
+    from uqsonet.storage.files import write_text
+    from uqsonet.tables import read_points
+
+    with clear_errors():
+        if out is not None and out.suffix.lower() != ".csv":
+            raise ConfigError(f"{out}: places are written to .csv")
+        emulator = load(model)
+        fields = emulator.inputs + emulator.outputs
+        number = 0 if field is None else field_number(fields, field, "--field")
+        places = None
+        if candidates is not None:
+            places = read_points(candidates, fields[number].domain.dim)
+        found = emulator.place(
+            n, places, field=field, given=given, noise_std=noise_std, target=target
+        )
+        if plot is not None:
+            found.plot(plot)
+        text = exports.csv_text(exports.placement_lines(found))
+        if out is not None:
+            write_text(out, text)
+        else:
+            print(text, end="")
     for path in (out, plot):
         if path is not None:
             console.print(f"saved: {path}", highlight=False)

@@ -31,6 +31,7 @@ from uqsonet.sensors import SensorSets
 if TYPE_CHECKING:
     from uqsonet.calibration import Calibration
     from uqsonet.joint import JointPosterior
+    from uqsonet.placement import Placement
     from uqsonet.runs import Runs
     from uqsonet.scores import Report
 
@@ -434,6 +435,21 @@ class Emulator:
         from uqsonet.scoring import validate
 
         return validate(self, held_out, sensors, noise_std=noise_std, seed=seed)
+
+    def place(
+        self, n: int, candidates: object = None, *, field: str | None = None, given: object = None,
+        noise_std: object = None, target: object = None, criterion: str = "mean_variance",
+    ) -> Placement:  # fmt: skip
+        """Choose places for the next sensors: each takes the most variance from the target.
+
+        Arguments, result and errors are those of `uqsonet.placement.place`.
+        """
+        from uqsonet.placement import place
+
+        return place(
+            self, n, candidates, field=field, given=given, noise_std=noise_std, target=target,
+            criterion=criterion,
+        )  # fmt: skip
 
     def output_columns(self, number: int) -> slice:
         """Return the columns of an output field in rows of all of them."""

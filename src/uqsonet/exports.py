@@ -17,6 +17,7 @@ from uqsonet.storage.files import atomic_path, write_text
 
 if TYPE_CHECKING:
     from uqsonet.field_posterior import FieldPosterior
+    from uqsonet.placement import Placement
 
 FORMATS = (".csv", ".npz", ".nc")
 
@@ -109,6 +110,14 @@ def answer_lines(
         lead = [] if single else [label]
         for line in np.column_stack([places, *columns]):
             yield lead + [f"{value:.9g}" for value in line]
+
+
+def placement_lines(placement: Placement) -> Iterator[list[str]]:
+    """Yield the rows of a table ``field,x[,y[,z]],before,after`` of chosen places, header first."""
+    yield ["field", *AXES[: placement.places.shape[1]], "before", "after"]
+    for k, name in enumerate(placement.fields):
+        numbers = (*placement.places[k], placement.before[k], placement.after[k])
+        yield [name, *("" if np.isnan(value) else f"{value:.9g}" for value in numbers)]
 
 
 def write_answer(

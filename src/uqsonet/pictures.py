@@ -17,6 +17,7 @@ from uqsonet.storage.files import atomic_path
 
 if TYPE_CHECKING:
     from uqsonet.field_posterior import FieldPosterior
+    from uqsonet.placement import Placement
     from uqsonet.scores import Report, Score
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
@@ -45,6 +46,47 @@ def draw(
     count = int(sensors.mask.sum())
     given = f"{count} sensor{'' if count == 1 else 's'}" if count else "no sensors"
     figure.suptitle(title or f"{posterior.field.name} given {given}")
+    if path is not None:
+        with atomic_path(Path(str(path))) as part:
+            figure.savefig(part, dpi=150, format=Path(str(path)).suffix[1:].lower())
+    return figure
+
+
+def draw_placement(placement: Placement, path: object) -> Any:
+    """Draw the map of expected reduction and the chosen places (`Placement.plot`)."""
+    if path is not None and Path(str(path)).suffix.lower() not in PICTURES:
+        raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
+    names = list(dict.fromkeys(placement.candidate_fields))
+    figure = _figure(5.2 * len(names), 4.4)
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=True):
+        here = np.array([other == name for other in placement.candidate_fields])
+        there = np.array([other == name for other in placement.given_fields], dtype=bool)
+        x, known = placement.candidates[here], placement.given[there]
+        dim = int(np.isfinite(x[0]).sum())
+        x, known, reduction = x[:, :dim], known[:, :dim], placement.reduction[:, here]
+        chosen = [k for k, other in enumerate(placement.fields) if other == name]
+        axes.set_title(f"expected reduction by a sensor of {name}", fontsize=10)
+        if dim == 1:
+            order = x[:, 0].argsort()
+            for k, line in enumerate(reduction):
+                axes.plot(x[order, 0], line[order], lw=1.2, label=f"step {k + 1}")
+            for k in chosen:
+                place, height = placement.places[k, 0], placement.reduction[k, placement.chosen[k]]
+                axes.plot(place, height, "o", color=ORANGE)
+                axes.annotate(str(k + 1), (place, height), (3, 3), textcoords="offset points")
+            axes.plot(known[:, 0], np.zeros(len(known)), "s", color=GREY, clip_on=False)
+            axes.set_xlabel("x")
+            axes.set_ylabel(f"reduction of the variance of {placement.target}")
+            axes.set_ylim(bottom=0)
+            axes.legend(frameon=False, fontsize=8)
+            continue
+        figure.colorbar(_map(axes, x, reduction[0], "viridis", {"vmin": 0}), ax=axes)
+        axes.scatter(known[:, 0], known[:, 1], marker="s", color=GREY, edgecolors="white")
+        for k in chosen:
+            axes.plot(*placement.places[k, :2], "o", color=ORANGE, mec="white", ms=11)
+            axes.annotate(str(k + 1), placement.places[k, :2], ha="center", va="center", fontsize=8)
+    figure.suptitle(f"where to measure for {placement.target}")
     if path is not None:
         with atomic_path(Path(str(path))) as part:
             figure.savefig(part, dpi=150, format=Path(str(path)).suffix[1:].lower())

@@ -26,6 +26,7 @@ KEPT = (
     "config.json",
     "jobs.csv",
     "scores.csv",
+    "placement/scores.csv",
     "simulate/*.json",
     "tables/*",
     "figures/*",

@@ -37,7 +37,10 @@ def dry_run(*arguments: str) -> str:
 WITH_LAWS = {
     "experiments": {"diffusion1d": {"methods": ["vidon", "uqsonet", "auto"]}},
     "recipes": {"tuned": {"diffusion1d": {"auto": {"law_of": "uqsonet"}}}},
-    "tables": {"laws": {"layout": "laws", "experiments": ["diffusion1d"]}},
+    "tables": {
+        "laws": {"layout": "laws", "experiments": ["diffusion1d"]},
+        "placement": {"layout": "placement", "experiments": ["diffusion1d"]},
+    },
 }
 """What no problem of the paper has, so that every rule has a job."""
 
@@ -91,7 +94,8 @@ def test_every_rule_says_time_memory_and_threads(submitted: str) -> None:
 def test_what_computes_is_submitted_one_by_one_and_the_rest_in_groups(submitted: str) -> None:
     groups = dict(entry.split("=") for entry in read("slurm")["groups"])
     rules = {rule for rule, _ in blocks(submitted)}
-    assert rules - set(groups) - LOCAL == {"simulate", "reference", "train", "law", "evaluate"}
+    alone = {"simulate", "reference", "train", "law", "evaluate", "placement"}
+    assert rules - set(groups) - LOCAL == alone
     assert set(groups) <= rules
     # One job each: of the report because all of it hangs together.
     for group in set(groups.values()):

@@ -21,6 +21,8 @@ from uqsonet_study.config.outputs import (
     FigureConfig,
     LawFigure,
     LawTable,
+    PlacementFigure,
+    PlacementTable,
     PosteriorFigure,
     ScoreTable,
     SpectraFigure,
@@ -365,6 +367,33 @@ class Config(Section):
                     f"{where}: {extra} not among experiments.{figure.experiment}.{key}"
                 )
 
+    def _check_places(self, where: str, table: PlacementTable) -> None:
+        for key in ("functions_of", "samples_of"):
+            unknown = sorted(set(getattr(table, key)) - set(table.experiments))
+            if unknown:
+                raise ValueError(f"{where}.{key}: {unknown} not among its experiments")
+        if sum(isinstance(other, PlacementTable) for other in self.tables.values()) > 1:
+            raise ValueError(f"{where}: there is one placement/scores.csv, so one table of it")
+        for case in self.cases_of(table.experiments):
+            if not table.shipped and table.method not in case.methods:
+                raise ValueError(
+                    f"{where}: {table.method!r} not among experiments.{case.experiment}.methods"
+                )
+            functions = table.functions_of.get(case.experiment, table.functions)
+            if functions > self.problems[case.problem].test:
+                raise ValueError(
+                    f"{where}.functions = {functions} exceeds the "
+                    f"{self.problems[case.problem].test} test functions of problems.{case.problem}"
+                )
+            if table.shipped:
+                continue
+            network = self.method_of(case.name, table.method).network
+            if type(network) is not KarhunenLoeveNetwork:
+                raise ValueError(
+                    f"{where}: {table.method!r} of {case.experiment} has the architecture "
+                    f"{network.architecture}; places are chosen by karhunen_loeve"
+                )
+
     def _check_output(self, where: str, output: TableConfig | FigureConfig) -> None:
         without = [e for e in output.experiments if not self.has_reference(e)]
         if without and output.layout in BY_LAW:
@@ -394,7 +423,14 @@ class Config(Section):
         elif isinstance(output, LawFigure):
             self._check_case(where, output)
         elif isinstance(
-            output, AblationTable | ScoreTable | LawTable | CalibrationFigure | SpectraFigure
+            output,
+            AblationTable
+            | ScoreTable
+            | LawTable
+            | PlacementTable
+            | PlacementFigure
+            | CalibrationFigure
+            | SpectraFigure,
         ):
             several = [e for e in output.experiments if len(self.cases_of([e])) > 1]
             if several:
@@ -402,8 +438,11 @@ class Config(Section):
             if isinstance(output, CalibrationFigure | SpectraFigure):
                 self._check_samples(where, output)
             problems = [self.experiments[e].problem for e in output.experiments]
-            if isinstance(output, LawTable) and len(set(problems)) < len(problems):
+            alone = isinstance(output, LawTable | PlacementTable)
+            if alone and len(set(problems)) < len(problems):
                 raise ValueError(f"{where}: a problem has one panel, found {problems}")
+            if isinstance(output, PlacementTable):
+                self._check_places(where, output)
         elif isinstance(output, CompareFigure):
             for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):
                 sweep = None if name is None else self.experiments[name].sweep

@@ -7,6 +7,7 @@ from uqsonet_study.config import (
     CompareFigure,
     Config,
     LawFigure,
+    PlacementFigure,
     PosteriorFigure,
 )
 from uqsonet_study.config.whole import SMOKE
@@ -52,6 +53,13 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
         )
     elif isinstance(figure, LawFigure):
         title, text = _laws(config, figure)
+    elif isinstance(figure, PlacementFigure):
+        title = "Where sensors stand"
+        text = (
+            "Standard deviation of u under the reference posterior, mean over points and test "
+            "functions, against the number of sensors. Greedy and worst places are chosen by the "
+            "trained operator; the band holds the middle half of the random layouts."
+        )
     else:
         title = "Sample functions and their spectra"
         text = (

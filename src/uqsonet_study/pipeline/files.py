@@ -18,7 +18,8 @@ from functools import cache, cached_property
 from typing import Any
 
 from uqsonet.errors import ConfigError
-from uqsonet_study.config import Config, Evaluation
+from uqsonet_study.config import Config, Evaluation, PlacementTable
+from uqsonet_study.pipeline.sources import ROOT, file_digests
 from uqsonet_study.pipeline.specs import UNTRAINED, Parameters, Specs, as_json
 
 DIGITS = 8
@@ -26,6 +27,9 @@ DIGITS = 8
 
 
 Inputs = dict[str, str | list[str]]
+
+SHIPPED = ROOT / "uqsonet/weights"
+"""Folder of the operators that come with the package."""
 
 
 @dataclass(frozen=True)
@@ -318,9 +322,33 @@ class Files(Specs):
         code = self.code("inference", self.problem(case))
         return Job("inference", case, self.inference(case), code, {"weights": weights})
 
+    def placement_jobs(self) -> list[Job]:
+        """Return the jobs that score where sensors stand, one for each experiment of the table."""
+        found = []
+        for table in self.config.tables.values():
+            if not isinstance(table, PlacementTable):
+                continue
+            kept = [e for e in table.experiments if e in self.config.selected]
+            for chosen in self.config.cases_of(kept):
+                case, method = chosen.name, table.method
+                parameters = self.placement(case, table)
+                if table.shipped:
+                    weights, modules = [str(SHIPPED / f"{self.problem(case)}.safetensors")], []
+                    (trained,) = file_digests(weights, "tables: shipped").values()
+                else:
+                    weights, modules = self.weights(case, method)[:1], self.modules(case, method)
+                    trained = self.training_name(case, self.base(case, method))
+                name = named(self.problem(case), "places", **parameters, trained=trained)
+                code = self.code("placement", self.problem(case), modules)
+                inputs: Inputs = {"functions": self.functions(case), "weights": weights}
+                workers = self.config.experiments[chosen.experiment].reference_workers
+                found.append(Job("placement", name, parameters, code, inputs, workers))
+        return found
+
     def _all_jobs(self) -> Iterator[Job]:
         for problem in self.config.problems:
             yield self.simulation_job(problem)
+        yield from self.placement_jobs()
         for case in self.config.cases.values():
             name = case.name
             yield self.sensors_job(name)

@@ -62,7 +62,7 @@ class Plan(Files):
         The paper's come first, whatever the order of configuration files.
         """
         found = self._outputs(self.config.tables, some=True)
-        others = ("ablation", "scores", "laws")
+        others = ("ablation", "scores", "laws", "placement")
         first = [name for name in found if self.config.tables[name].layout not in others]
         return {name: found[name] for name in dict.fromkeys([*first, *found])}
 
@@ -99,6 +99,8 @@ class Plan(Files):
             return {}
         if layout == "laws":
             return {"scores": [f"{self.config.results}/scores.csv"]}
+        if layout == "placement":
+            return {"scores": [self.place_scores()]}
         if layout not in ("costs", "ablation"):
             return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
         of_each = self.logs(name).values()
@@ -126,6 +128,14 @@ class Plan(Files):
     def law_files(self) -> dict[str, list[str]]:
         """Return case -> score files, for the cases whose laws are compared."""
         return {case: fs for e in self.of_laws() for case, fs in self.score_files(e).items()}
+
+    def place_scores(self) -> str:
+        """Return the file of the scores of places."""
+        return f"{self.config.results}/placement/scores.csv"
+
+    def place_files(self) -> list[str]:
+        """Return the files of scored places; there are none without a table of that layout."""
+        return [self.file("placement", job.name, "csv") for job in self.placement_jobs()]
 
     def panels(self, name: str) -> list[dict[str, Any]]:
         """Return the panels of a figure of posteriors or of their samples."""
@@ -208,6 +218,8 @@ class Plan(Files):
             summaries = [f"{self.config.results}/summary/{e}.csv" for e in experiments]
             panelled = layout in ("posterior", "spectra", "laws")
             files = {"panels": self.panels(name)} if panelled else {"summaries": summaries}
+            if layout == "placement":
+                files = {"scores": [self.place_scores()]}
         module = f"uqsonet_study.report.figures.{layout}"
         spec = self.report(module, experiments, figure=name, drawn_by=module, files=files)
         return Figure(_flat(files), category, labels, spec)
@@ -229,7 +241,7 @@ class Plan(Files):
         # Without a name all tables that show nothing but these experiments: the scorecard's.
         tables = [table] if table else self.tables()
         config["tables"] = {
-            n: v | {"experiments": [e for e in v["experiments"] if e in config["experiments"]]}
+            n: _restricted(v, config["experiments"])
             for n, v in config["tables"].items()
             if n in tables and (table or experiments is None)
         }
@@ -278,6 +290,14 @@ class Plan(Files):
         config = self.config.model_dump(mode="json", exclude={"jobs", "results", "benchmark"})
         code = source_digest(["uqsonet_study.report.page.sections"])
         return as_json(config=config, captions=captions, code=code, data=data_digest())
+
+
+def _restricted(table: dict[str, Any], experiments: dict[str, Any]) -> dict[str, Any]:
+    """Return a table with those of its experiments that are given."""
+    found = table | {"experiments": [e for e in table["experiments"] if e in experiments]}
+    for key in {"functions_of", "samples_of"} & set(table):
+        found[key] = {e: n for e, n in table[key].items() if e in experiments}
+    return found
 
 
 def _flat(files: dict[str, list[Any]]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from uqsonet_study.config import Config, Evaluation
+from uqsonet_study.config import Config, Evaluation, PlacementTable
 from uqsonet_study.pipeline.sources import (
     file_digests,
     model_module,
@@ -27,13 +27,14 @@ RUN_BY = {
     "law": ("uqsonet_study.laws",),
     "evaluate": ("uqsonet_study.evaluation",),
     "inference": ("uqsonet_study.evaluation.inference",),
+    "placement": ("uqsonet_study.placement",),
 }
 """Rule -> the modules that its numbers come from, with all that they import."""
 
 LAWS = "uqsonet.laws.choice"
 """It imports all laws of the input."""
 
-OF_A_PROBLEM = ("simulate", "sensors", "reference")
+OF_A_PROBLEM = ("simulate", "sensors", "reference", "placement")
 """Rules whose jobs run the code of a problem. All others take what they need from their inputs."""
 
 Parameters = dict[str, Any]
@@ -180,6 +181,17 @@ class Specs:
             "config": self.config.evaluation_of(case, evaluation).model_dump(mode="json"),
             "noise_std": chosen.noise_std,
             "cut_lines": chosen.cut_lines,
+            "seed": self.config.seed,
+        }
+
+    def placement(self, case: str, table: PlacementTable) -> Parameters:
+        """Return the parameters of a `placement` job."""
+        chosen = self.config.cases[case]
+        asked = table.model_dump(mode="json", include={"counts", "random", "margin"})
+        return asked | {
+            "functions": table.functions_of.get(chosen.experiment, table.functions),
+            "samples": table.samples_of.get(chosen.experiment, table.samples),
+            "noise_std": chosen.noise_std,
             "seed": self.config.seed,
         }
 

@@ -16,6 +16,8 @@ from uqsonet_study.config import (
     CostTable,
     LawTable,
     NetworkTable,
+    PlacementFigure,
+    PlacementTable,
     ScoreTable,
     SpectraFigure,
 )
@@ -29,6 +31,8 @@ ACROSS = (
     | AblationTable
     | ScoreTable
     | LawTable
+    | PlacementTable
+    | PlacementFigure
     | CalibrationFigure
     | SpectraFigure
 )

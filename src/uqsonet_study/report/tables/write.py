@@ -20,6 +20,7 @@ from uqsonet.errors import DataError
 from uqsonet.storage.files import write_text
 from uqsonet_study.config import Config
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
+from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
 from uqsonet_study.report.summary import COLUMNS as SUMMARY_COLUMNS
 from uqsonet_study.report.tables import html
 from uqsonet_study.report.tables.ablation import ablation_table
@@ -32,6 +33,7 @@ from uqsonet_study.report.tables.guards import check_cells, require_distinct, re
 from uqsonet_study.report.tables.latex import document, render
 from uqsonet_study.report.tables.laws import laws_table
 from uqsonet_study.report.tables.networks import networks_table
+from uqsonet_study.report.tables.placement import placement_table
 from uqsonet_study.report.tables.scores import scores_table
 from uqsonet_study.report.tables.text import to_html
 
@@ -71,7 +73,7 @@ def write_table(
     inference : sequence of Path
         Timings (costs).
     scores : sequence of Path
-        `scores.csv` (laws).
+        `scores.csv` (laws, placement).
 
     Raises
     ------
@@ -90,7 +92,9 @@ def write_table(
     elif layout == "networks":
         table, records = networks_table(name, config)
     elif layout == "laws":
-        table, records = laws_table(name, config, _scores(scores))
+        table, records = laws_table(name, config, _scores(scores, LAW_COLUMNS, "laws"))
+    elif layout == "placement":
+        table, records = placement_table(name, config, _scores(scores, PLACE_COLUMNS, "places"))
     elif layout == "ablation":
         table, records = ablation_table(name, config, logs or {})
     else:
@@ -103,13 +107,13 @@ def write_table(
     write_text(out_json, json.dumps(_page(table, note), ensure_ascii=False, indent=1) + "\n")
 
 
-def _scores(paths: Sequence[Path]) -> pd.DataFrame:
+def _scores(paths: Sequence[Path], columns: Sequence[str], of: str) -> pd.DataFrame:
     try:
         found = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
-        return found.loc[:, LAW_COLUMNS]
+        return found.loc[:, list(columns)]
     except (OSError, ValueError, KeyError) as error:
         named = ", ".join(str(path) for path in paths) or "no scores.csv"
-        raise DataError(f"{named}: not scores of laws ({error})") from None
+        raise DataError(f"{named}: not scores of {of} ({error})") from None
 
 
 def _fitted(panels: Sequence[Panel]) -> tuple[Panel, ...]:

@@ -1,0 +1,178 @@
+"""The job that scores where sensors stand: greedy, random, space-filling and worst places.
+
+A layout is scored by the reference posterior given its sensors: the standard deviation of u,
+averaged over points and test functions. Greedy and worst places are chosen by a trained operator,
+which sees no test function; of every strategy, the first m places are those for m sensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from uqsonet.data import load_functions
+from uqsonet.emulator import load
+from uqsonet.placement import place
+from uqsonet.problems import Problem, get_problem
+from uqsonet.reference.affine import ClosedForm, OperatorMoments
+from uqsonet.reference.sampling import ControlledSampler, posterior_law
+from uqsonet.seeds import numpy_generator
+from uqsonet.storage.files import file_digest, write_text
+from uqsonet_study.layouts import candidates
+from uqsonet_study.parts import PartStore, Row
+from uqsonet_study.references import Given
+
+LABEL = "placement"
+"""Branch of the seed tree."""
+
+
+@dataclass(frozen=True)
+class PlacementJob:
+    """Everything that defines the scores of one problem.
+
+    Attributes
+    ----------
+    counts : list of int
+        Numbers of sensors.
+    margin : float
+        Least distance of sensors from the boundary, for every strategy.
+    random, functions : int
+        Random layouts, and test functions.
+    samples : int
+        Of a reference posterior.
+    noise_std : float
+    seed : int
+    data, weights : Path
+        Functions, and the trained operator.
+    code : str
+        Digest of the source that determines the result.
+    """
+
+    counts: list[int]
+    margin: float
+    random: int
+    functions: int
+    samples: int
+    noise_std: float
+    seed: int
+    data: Path
+    weights: Path
+    code: str = ""
+
+
+def score_places(
+    job: PlacementJob, path: Path, *, state: Path | None = None, workers: int = 1, bar: bool = False
+) -> None:
+    """Write a row for every layout, number of sensors and function, with the mean std of u there.
+
+    Parameters
+    ----------
+    job : PlacementJob
+    path : Path
+        CSV file to write.
+    state : Path, optional
+        Folder for finished parts; a killed job continues from it.
+    workers : int
+        Processes at a time; the result does not depend on it.
+    bar : bool
+        Draw a progress bar on a terminal.
+    """
+    data = load_functions(job.data, "test")
+    field, name = data.fields.input, data.fields.name
+    allowed = candidates(field.grid, job.margin)
+    points, most = field.grid.points()[allowed], max(job.counts)
+    emulator = load(job.weights)
+    noise = job.noise_std
+    layouts = [
+        ("greedy", 0, emulator.place(most, points, noise_std=noise).chosen),
+        ("worst", 0, place(emulator, most, points, noise_std=noise, worst=True).chosen),
+        ("space_filling", 0, farthest_points(points.numpy(), most)),
+    ]
+    generator = numpy_generator(job.seed, name, LABEL, "random")
+    for k in range(job.random):
+        layouts.append(("random", k, generator.choice(len(allowed), most, replace=False)))
+    cases = [(*one, m) for one in layouts for m in job.counts]
+    kappa, given = data.kappa[: job.functions].double(), []
+    for s, function in enumerate(kappa):
+        # A function's noise is that of its sensors in their order, whatever the strategy.
+        draw = numpy_generator(job.seed, name, LABEL, "noise", s).standard_normal(most)
+        for _, _, chosen, m in cases:
+            index = torch.from_numpy(allowed[chosen[:m]].astype(np.int64))[None]
+            level = torch.from_numpy(draw[None, :m]) * job.noise_std if job.noise_std else None
+            x, y = field.read(function[None], index, level)
+            given.append((x[0], y[0], torch.ones(m, dtype=torch.bool), job.noise_std))
+    folder = path.with_name(f".{path.name}.parts") if state is None else state
+    places = np.concatenate([allowed[chosen] for _, _, chosen in layouts]).tolist()
+    identity = {
+        "functions": file_digest(job.data),
+        "places": places,
+        "counts": job.counts,
+        "sizes": [job.functions, job.samples],
+        "noise_std": job.noise_std,
+        "seed": job.seed,
+        "code": job.code,
+    }
+    parts = PartStore(folder, identity, workers, bar)
+    std = _mean_std(get_problem(name), given, job, parts)
+    table = [
+        {
+            "problem": name,
+            "sensors": m,
+            "strategy": strategy,
+            "layout": k,
+            "function": s,
+            "std": one,
+        }
+        for s, values in enumerate(std.view(len(kappa), len(cases)).tolist())
+        for (strategy, k, _, m), one in zip(cases, values, strict=True)
+    ]
+    write_text(path, pd.DataFrame(table).to_csv(index=False, float_format="%.6g"))
+    parts.remove()
+
+
+def _mean_std(problem: Problem, given: list[Given], job: PlacementJob, parts: PartStore) -> Tensor:
+    """Return the mean over all points of the exact std of u, for each observation set.
+
+    The estimator is that of evaluations: the best that the problem allows.
+    """
+    laws, none = [posterior_law(problem, *one) for one in given], torch.zeros(problem.grid.size, 0)
+    size = job.samples
+
+    def stream(*path: str | int) -> np.random.Generator:
+        return numpy_generator(job.seed, problem.name, LABEL, *path)
+
+    if problem.affine == "kappa" and problem.unobserved is None:
+        # The spread does not depend on what sensors read: one function stands for all.
+        exact, few = ClosedForm(problem, none.double()), len(laws) // job.functions
+        return torch.stack([exact.moments(law).std.mean() for law in laws[:few]]).repeat(
+            job.functions
+        )
+    if problem.affine == "kappa":
+        moments = OperatorMoments(problem, none.double(), stream("operator"), size).moments(laws)
+        return torch.stack([one.std.mean() for one in moments])
+    sampler = ControlledSampler(problem, none.double(), stream("control"), size * len(laws))
+
+    def row(s: int) -> Row:
+        return {"std": sampler.moments(laws[s], stream("set", s), size).std.mean()}
+
+    return torch.stack([found["std"] for found in parts.rows(len(laws), row)])
+
+
+def farthest_points(points: np.ndarray, size: int) -> np.ndarray:
+    """Return numbers of points (n, d) of which each is farthest from those before.
+
+    The first is the one nearest to the middle. It is regular-space clustering with the largest
+    distance that leaves enough centres, one centre at a time.
+    """
+    middle = (points.min(0) + points.max(0)) / 2
+    chosen = [int(np.linalg.norm(points - middle, axis=1).argmin())]
+    nearest = np.full(len(points), np.inf)
+    while len(chosen) < size:
+        nearest = np.minimum(nearest, np.linalg.norm(points - points[chosen[-1]], axis=1))
+        chosen.append(int(nearest.round(9).argmax()))
+    return np.array(chosen)

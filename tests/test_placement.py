@@ -1,0 +1,347 @@
+"""Where the next sensors belong: against brute force, exact laws and drawn values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.laws.conftest import LAWS
+from tests.test_joint import FIELDS, Bent, N, X, integral, linear_model, pairs
+from uqsonet.config import KarhunenLoeveNetwork
+from uqsonet.data import Functions
+from uqsonet.domains import join
+from uqsonet.emulator import Emulator
+from uqsonet.errors import DataError, ObservationError
+from uqsonet.fields import Field, Grid, Transform
+from uqsonet.laws.choice import input_sample
+from uqsonet.laws.mixture import MixtureLaw
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.named_fields import NamedField
+from uqsonet.problems.poisson2d import Poisson2D, source_field
+from uqsonet.reference.linear import GridSensors, affine_maps, linear_posterior, unit_responses
+from uqsonet.regression import Regression
+
+
+@pytest.fixture(scope="module")
+def linear() -> Emulator:
+    return Emulator.around(linear_model())
+
+
+@pytest.fixture(scope="module")
+def curved() -> Emulator:
+    """A model whose branch is far from linear."""
+    config = KarhunenLoeveNetwork(input_modes=6, output_modes=6, branch=[4])
+    model = KarhunenLoeveModel(FIELDS, config, 0.0)
+    with torch.no_grad():
+        model.fit_constants(pairs(0.0))
+    model.network = Bent()  # type: ignore[assignment]
+    return Emulator.around(model.eval())
+
+
+class Coarse(Poisson2D):
+    """Section 4.2 on a coarser grid."""
+
+    output_stride = 1
+
+    def __init__(self) -> None:
+        self.grid = Grid((0.0, 0.0), (1.0, 1.0), (26, 26))
+        self.prior = source_field(self.grid)
+
+
+@pytest.fixture(scope="module")
+def poisson() -> tuple[Poisson2D, Emulator]:
+    """The problem, and the model that has its exact law: modes of the covariances themselves."""
+    problem = Coarse()
+    maps, rank = affine_maps(problem), problem.gaussian_prior.rank
+    f, u = (torch.cat(list(unit_responses(maps[side], rank))) for side in ("input", "output"))
+    config = KarhunenLoeveNetwork(input_modes=rank, output_modes=64, branch=[])
+    model = KarhunenLoeveModel(problem.fields, config, 0.0)
+    vectors, sizes, right = torch.linalg.svd(u.T, full_matrices=False)
+    with torch.no_grad():
+        model.bases.input_factor.copy_(f.T)
+        model.bases.output_modes.copy_(vectors[:, :64])
+        model.bases.linear_weight.copy_(sizes[:64, None] * right[:64])
+    return problem, Emulator.around(model.eval())
+
+
+def mean_variance(emulator: Emulator, std: object, weights: Tensor | None = None) -> float:
+    share = emulator.outputs[0].domain.quadrature() if weights is None else weights
+    return float((share / share.sum()) @ torch.as_tensor(std).square())
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_the_map_is_that_of_brute_force_on_exact_laws(poisson, before: bool) -> None:
+    problem, emulator = poisson
+    noise, places = 0.3, torch.tensor([27, 100, 340, 350, 475, 630])
+    x, there = (
+        problem.grid.points(),
+        torch.tensor([338]) if before else torch.zeros(0, dtype=torch.long),
+    )
+    given = (x[there], torch.ones(len(there)), noise) if before else None
+    found = emulator.place(1, x[places], given=given, noise_std=noise)
+
+    def left(*index: int) -> float:
+        seen = torch.cat([there, torch.tensor(index, dtype=torch.long)])
+        sensors = GridSensors(seen, torch.zeros(len(seen)), noise)
+        law = linear_posterior(problem, sensors if len(seen) else None)
+        return mean_variance(emulator, law.std("output"))
+
+    expected = np.array([left() - left(j) for j in places.tolist()])
+    np.testing.assert_allclose(found.reduction[0], expected, rtol=1e-2)
+    assert abs(found.before[0] / left() - 1) < 1e-3
+    assert found.chosen[0] == expected.argmax() and expected.max() > 1.5 * expected.min()
+
+
+GIVEN = {"k": ([0.2], [0.5], 0.05), "u": ([0.6], [0.1], 0.02)}
+
+
+@pytest.mark.parametrize("given", [None, GIVEN])
+@pytest.mark.parametrize("target", ["u", "k"])
+def test_one_place_is_the_best_of_all(linear, given: Any, target: str) -> None:
+    found = linear.place(1, noise_std=0.1, given=given, target=target)
+
+    def left(more: dict[str, Any]) -> float:
+        sensors = {name: [list(part) if np.ndim(part) else part for part in one]
+                   for name, one in (given or {}).items()}  # fmt: skip
+        seen = sensors.pop("k", [[], [], []])
+        x, y = ([*seen[i], *more.get("k", ([], []))[i]] for i in range(2))
+        noise = [0.05] * len(seen[0]) + [0.1] * (len(x) - len(seen[0]))
+        named = {"k": (np.array(x), y, noise), **{k: tuple(v) for k, v in sensors.items()}}
+        return mean_variance(linear, linear.condition(**named)[target].std())
+
+    assert found.before[0] == pytest.approx(left({}), rel=1e-6)
+    after = np.array([left({"k": ([float(x)], [0.3])}) for x in X[:, 0]])
+    np.testing.assert_allclose(found.before[0] - found.reduction[0], after, rtol=1e-5)
+    assert found.after[0] == pytest.approx(after.min(), rel=1e-5)
+    assert after[found.chosen[0]] == pytest.approx(after.min(), rel=1e-6)
+
+
+def test_later_choices_know_the_earlier(linear) -> None:
+    found = linear.place(3, {"k": X, "u": X}, noise_std={"k": 0.05, "u": 0.02})
+    assert set(found.candidate_fields) == {"k", "u"} and found.reduction.shape == (3, 2 * N)
+    for k in range(1, 3):
+        seen: dict[str, Any] = {}
+        for name in ("k", "u"):
+            x = [found.places[i, 0] for i in range(k) if found.fields[i] == name]
+            if x:
+                seen[name] = (x, [0.0] * len(x), {"k": 0.05, "u": 0.02}[name])
+        next_one = linear.place(1, {"k": X, "u": X}, noise_std={"k": 0.05, "u": 0.02}, given=seen)
+        np.testing.assert_allclose(found.reduction[k], next_one.reduction[0], rtol=1e-6, atol=1e-12)
+        assert found.places[k] == next_one.places[0]
+    assert all(a == pytest.approx(b) for a, b in zip(found.after, found.before[1:], strict=False))
+    steps = found.reduction[range(3), found.chosen]
+    np.testing.assert_allclose(found.before - found.after, steps, rtol=1e-9)
+
+
+def test_places_do_not_depend_on_the_order_of_candidates(linear, poisson) -> None:
+    for emulator, noise in ((linear, 0.0), (poisson[1], 0.2)):  # the square has eight symmetries
+        x = emulator.inputs[0].domain.points()
+        order = torch.from_numpy(np.random.default_rng(3).permutation(len(x)))
+        first, second = (emulator.place(4, some, noise_std=noise) for some in (x, x[order]))
+        np.testing.assert_array_equal(first.places, second.places)
+        np.testing.assert_array_equal(first.chosen, order.numpy()[second.chosen])
+        again = emulator.place(4, x, noise_std=noise)
+        np.testing.assert_array_equal(first.reduction, again.reduction)
+
+
+def test_no_place_is_taken_twice_without_noise(linear) -> None:
+    twice = torch.cat([X[::3], X[::3]])
+    found = linear.place(6, twice)
+    assert len(np.unique(found.places)) == 6
+    assert all(later <= earlier for earlier, later in pairwise(found.after))
+    used = found.reduction[-1, found.chosen[:-1]]
+    assert used.max() < 1e-3 * found.reduction[0].max()
+
+
+def test_places_of_sensors_are_enough_for_a_linear_model(linear, curved) -> None:
+    x = [0.2], [0.6]
+    alone = linear.place(2, given={"k": (x[0],), "u": (x[1],)})
+    valued = linear.place(2, given={"k": (x[0], [0.4]), "u": (x[1], [3.0])})
+    np.testing.assert_allclose(alone.reduction, valued.reduction, rtol=1e-6, atol=1e-10)
+    np.testing.assert_array_equal(alone.given[:, 0], [0.2, 0.6])
+    with pytest.raises(ObservationError, match="depends on what the sensors read"):
+        curved.place(1, given=(x[0],))
+
+
+def test_a_functional_is_a_target(linear) -> None:
+    weights = torch.zeros(N, dtype=torch.float64)
+    weights[20:] = 0.1
+    found = linear.place(1, X[[4, 18]], target={"u": weights}, noise_std=0.1)
+
+    def left(**sensors: Any) -> float:
+        return float(weights @ torch.as_tensor(linear.condition(**sensors).covariance()) @ weights)
+
+    after = [left(k=(X[[j]], [0.0], 0.1)) for j in (4, 18)]
+    np.testing.assert_allclose(found.before[0], left(), rtol=1e-6)
+    np.testing.assert_allclose(found.before[0] - found.reduction[0], after, rtol=1e-6)
+    same = linear.place(1, X[[4, 18]], target=weights.numpy(), noise_std=0.1)
+    np.testing.assert_array_equal(found.reduction, same.reduction)
+
+
+def test_what_a_random_operator_leaves_over_belongs_to_the_output() -> None:
+    rng = np.random.default_rng(5)
+    data = pairs(0.0, size=1000)
+    fields = replace(FIELDS, random_operator=True)
+    own = torch.from_numpy(rng.normal(size=(1000, 1))) * torch.sin(3 * X[:, 0])
+    u = data.u_rows.whole() + 0.3 * (own * (1 + 0.5 * data.kappa_rows.whole()[:, :1])).float()
+    config = KarhunenLoeveNetwork(input_modes=8, output_modes=8, branch=[])
+    model = KarhunenLoeveModel(fields, config, 0.0)
+    with torch.no_grad():
+        model.fit_constants(Functions(fields, "training", data.kappa_rows.whole(), u))
+    emulator = Emulator.around(model.eval())
+    given = {"k": ([0.1], [0.8], 0.05), "u": ([0.5], [0.1], 0.05)}
+    found = emulator.place(1, X[[10, 20]], field="u", given=given, noise_std=0.05)
+    before = mean_variance(emulator, emulator.condition(**given).std())
+    assert found.before[0] == pytest.approx(before, rel=1e-6)
+    both = {"k": given["k"], "u": ([0.5, float(X[20, 0])], [0.1, 0.2], 0.05)}
+    after = mean_variance(emulator, emulator.condition(**both).std())
+    assert before - found.reduction[0, 1] == pytest.approx(after, rel=1e-6)
+
+
+@pytest.mark.parametrize("side", ["k", "u"])
+def test_samples_serve_a_curved_operator(curved, side: str) -> None:
+    """The mean over drawn values of the posterior variance is what a reading leaves.
+
+    It is no more than what the best linear prediction leaves, and here little less.
+    """
+    place, noise, size = 12, *((0.3, 512) if side == "k" else (0.1, 48))
+    found = curved.place(1, X[[place]], field=side, noise_std=noise)
+    before = curved.condition()
+    assert found.before[0] == pytest.approx(mean_variance(curved, before.std()), rel=1e-6)
+    drawn = before[side].sample(size, X[[place]], seed=4)[:, 0]
+    y = drawn + noise * torch.randn(size, generator=torch.Generator().manual_seed(8)).double()
+    answers = curved.condition(**{side: (X[[place]].expand(size, 1, 1), y[:, None], noise)})
+    share = curved.outputs[0].domain.quadrature()
+    left = torch.as_tensor(answers.std()).square() @ (share / share.sum())
+    error, gained = 3 * float(left.std()) / size**0.5, found.after[0] - float(left.mean())
+    assert error < 0.06 * found.reduction[0, 0]
+    assert -error < gained < error + 0.02 * found.reduction[0, 0]
+
+
+@pytest.mark.parametrize("answers_by", ["mixture", "regression"])
+def test_other_laws_and_methods_place_by_samples(answers_by: str) -> None:
+    rng = np.random.default_rng(2)
+    kappa = torch.from_numpy(LAWS["mixture"](rng, 1500))
+    u = (kappa + 0.3 * kappa.square()) @ integral().T
+    functions = Functions(FIELDS, "training", kappa.float(), u.float())
+    if answers_by == "regression":
+        emulator = Emulator.around(Regression(functions, 0.0))
+    else:
+        config = KarhunenLoeveNetwork(input_modes=6, output_modes=6, branch=[])
+        model = KarhunenLoeveModel(FIELDS, config, 0.0)
+        with torch.no_grad():
+            model.fit_constants(functions)
+        model.use_law(MixtureLaw.fit(input_sample(model, functions), np.random.default_rng(0)))
+        emulator = Emulator.around(model.eval())
+    given = {"k": (X[[4]], [0.4], 0.1), "u": (X[[9]], [0.1], 0.1)}
+    found = emulator.place(1, {"k": X, "u": X}, given=given, noise_std=0.1)
+    posterior = emulator.condition(**given)
+    assert found.before[0] == pytest.approx(mean_variance(emulator, posterior.std()), rel=1e-6)
+    # The best linear prediction of u from each reading, over samples of both.
+    k, u = (torch.as_tensor(posterior[name].sample(20_000, seed=9)).double() for name in "ku")
+    share = emulator.outputs[0].domain.quadrature()
+    y, u = torch.cat([k, u], 1), u - u.mean(0)
+    y = y - y.mean(0)
+    variance = y.square().mean(0) + 0.1**2
+    expected = ((y.T @ u / len(y)).square() @ (share / share.sum())) / variance
+    assert float((torch.from_numpy(found.reduction[0]) - expected).abs().max()) < 0.06 * float(
+        expected.max()
+    )
+
+
+def test_a_field_under_log_is_read_as_its_logarithm(linear) -> None:
+    """The same model whose input is the logarithm of what sensors read."""
+    model = linear.operator
+    field = Field("k", model.fields.input.grid, Transform("log"))
+    config = model.config
+    other = KarhunenLoeveModel(replace(FIELDS, input=field), config, 0.0)
+    other.load_state_dict(model.state_dict())
+    logs = Emulator.around(other.eval())
+    given = [[0.3], [0.5], 0.1]
+    found = logs.place(2, given=(given[0], [float(np.exp(0.5))], 0.1), noise_std=0.05, target="k")
+    same = linear.place(2, given=tuple(given), noise_std=0.05, target="k")
+    np.testing.assert_allclose(found.reduction, same.reduction, rtol=1e-6, atol=1e-12)
+
+
+def test_fields_side_by_side_have_their_own_units(linear) -> None:
+    """Two inputs taken as one, each divided by its scale, and the output by its own."""
+    scales, parts = (2.0, 0.1), [N // 2, N - N // 2]
+    grids = [Grid((0.0,), (1.0,), (size,)) for size in parts]
+    joint = replace(FIELDS, input=Field("ab", join(grids)))
+    data = pairs(0.0, size=500)
+    inputs = data.kappa_rows.whole()
+    config = KarhunenLoeveNetwork(input_modes=10, output_modes=10, branch=[])
+    model = KarhunenLoeveModel(joint, config, 0.0)
+    with torch.no_grad():
+        model.fit_constants(Functions(joint, "training", inputs, data.u_rows.whole()))
+    named = [NamedField(n, g, scale=s) for n, g, s in zip("ab", grids, scales, strict=True)]
+    output = NamedField("u", joint.output.grid, scale=7.0)
+    left = torch.full((N,), 0.02)
+    emulator = Emulator(model.eval(), named, [output], noise_std=0.0, remainder=left)
+    found = emulator.place(1, noise_std={"a": 0.3, "b": 0.02})
+    assert found.candidate_fields == ["a"] * parts[0] + ["b"] * parts[1]
+    assert found.before[0] == pytest.approx(mean_variance(emulator, emulator.condition().std()))
+    for name, x, noise, j in (("a", 0.0, 0.3, 0), ("b", 1.0, 0.02, N - 1)):
+        after = emulator.condition(**{name: ([x], [0.1], noise)}).std()
+        expected = found.before[0] - mean_variance(emulator, after)
+        assert found.reduction[0, j] == pytest.approx(expected, rel=1e-6)
+
+
+def test_pictures(linear, poisson, tmp_path: Path) -> None:
+    line = linear.place(2, {"k": X, "u": X}, given={"k": ([0.2], [0.1])}, noise_std=0.05)
+    assert len(line.plot(tmp_path / "line.png").axes) == 2
+    plane = poisson[1].place(2, given=([[0.5, 0.5]], [1.0]))
+    plane.plot(tmp_path / "plane.png")
+    for name in ("line", "plane"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(DataError, match=r"map.bmp: pictures end in \.png"):
+        plane.plot("map.bmp")
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"n": 0}, f"whole number from 1 to the number of candidates, {N}; found 0"),
+    ({"n": 3, "candidates": [0.1, 0.2]}, "number of candidates, 2; found 3"),
+    ({"n": 1.5}, "found 1.5"),
+    ({"field": "w"}, "'w' is unknown; there are k, u"),
+    ({"candidates": {"q": [0.1]}}, "candidates: field 'q' is unknown"),
+    ({"candidates": {}}, "candidates: no field is named"),
+    ({"candidates": {"k": [0.1]}, "field": "k"}, "leave out field"),
+    ({"candidates": [0.5, 1.2]}, "candidates of k: 1 at [1.2] lies outside the domain"),
+    ({"candidates": [[0.1, 0.2]]}, "candidates of k must have shape (m, 1), found (1, 2)"),
+    ({"candidates": [float("nan")]}, "candidates must be finite"),
+    ({"noise_std": -1.0}, "noise_std must be finite and not negative"),
+    ({"noise_std": [0.1, 0.2]}, f"one for each of the {N} candidates of k; found shape (2,)"),
+    ({"noise_std": {"w": 0.1}}, "noise_std: field 'w' is unknown"),
+    ({"target": "w"}, "target: field 'w' is unknown"),
+    ({"target": [1.0, 2.0]}, f"weights on the {N} points of u"),
+    ({"target": np.zeros(N)}, "not all zero"),
+    ({"target": {"k": np.ones(N), "u": np.ones(N)}}, "weights of one field expected, found 2"),
+    ({"criterion": "entropy"}, "'entropy' is unknown; there is mean_variance"),
+    ({"given": {"k": ([0.1],), "u": ([0.1], [0.2])}}, "of all fields or of none"),
+    ({"given": ([1.3],)}, "given of k: 0 at [1.3] lies outside"),
+    ({"given": (np.full((2, 1, 1), 0.4), np.zeros((2, 1)))}, "one set of sensors, found 2"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_calls_are_refused_in_words(linear, words: dict[str, Any], message: str) -> None:
+    with pytest.raises(ObservationError) as error:
+        linear.place(**({"n": 1} | words))
+    assert message in str(error.value)
+
+
+def test_a_model_without_a_law_of_the_input_says_so(linear) -> None:
+    class Other:
+        method, fields, noise_std = "other", FIELDS, 0.0
+
+        def condition(self, *_: object, **__: object) -> None: ...
+
+    with pytest.raises(ObservationError, match="other has no law of its input"):
+        Emulator.around(Other()).place(1)  # type: ignore[arg-type]
