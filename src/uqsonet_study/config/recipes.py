@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Discriminator, Field, Tag
 
-from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, Name, Section, TrainingConfig
+from uqsonet.config import (
+    KarhunenLoeveNetwork,
+    MethodConfig,
+    Name,
+    Section,
+    TrainingConfig,
+)
+
+
+def has_law(network: object) -> TypeGuard[KarhunenLoeveNetwork]:
+    """Tell whether a network stands for an operator that serves any law of the input."""
+    return isinstance(network, KarhunenLoeveNetwork) and not network.per_sensors
 
 
 class EnsembleConfig(Section):
