@@ -75,6 +75,8 @@ include: "workflow/rules/law.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/placement.smk"
 include: "workflow/rules/report.smk"
+
+
 if CONFIG.benchmark is not None:
 
     include: "workflow/rules/benchmark.smk"

@@ -6,11 +6,11 @@ BENCHMARK = CONFIG.benchmark
 rule benchmark:
     output:
         f"{RESULTS}/benchmark/{{entry}}-{{pairs}}.csv",
+    log:
+        f"{RESULTS}/logs/benchmark/{{entry}}-{{pairs}}.log",
     wildcard_constraints:
         entry="|".join(BENCHMARK.problems),
         pairs=r"\d+",
-    log:
-        f"{RESULTS}/logs/benchmark/{{entry}}-{{pairs}}.log",
     conda:
         "../../environment.yml"
     threads: 1
