@@ -128,6 +128,9 @@ class KarhunenLoeveFieldNetwork(KarhunenLoeveNetwork):
     branch: list[Annotated[int, Field(ge=1, le=512)]] = Field(
         default=[24] * 4, min_length=1, max_length=12, description="Channels of each layer."
     )
+    linear_skip: bool = Field(
+        default=False, description="The least-squares operator beside the network, as it is."
+    )
     frequencies: int = Field(default=10, ge=1, le=64, description="Cosines and sines an axis.")
     patch: int = Field(default=4, ge=1, le=16, description="Points of a patch along each axis.")
     symmetries: Literal["none", "square"] = Field(

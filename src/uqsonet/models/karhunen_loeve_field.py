@@ -160,7 +160,8 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
     ) -> None:
         self._own_config = config
         super().__init__(fields, config, noise_std)
-        # W stays what least squares found: steps that suit the network shake its 100,000 numbers.
+        # If there is a linear part at all, it stays what least squares found: steps that suit the
+        # network shake its 100,000 numbers.
         self.linear = None
         if config.symmetries == "square":
             self.register_buffer("turned", _images(fields.input.grid), persistent=False)
@@ -177,9 +178,10 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
 
     def of_fields(self, field: Tensor, a: Tensor | None = None) -> Tensor:
         """Map transformed inputs (B, n), and their coefficients, to coefficients (B, p)."""
-        bases = self.bases
-        a = bases.coefficients_of(field) if a is None else a
-        return self._straight(a) + self._added(field)
+        added = self._added(field)
+        if not self.config.linear_skip:
+            return added
+        return self._straight(self.bases.coefficients_of(field) if a is None else a) + added
 
     def _added(self, field: Tensor) -> Tensor:
         """Return the network's part (B, p) of the output's coefficients."""
@@ -202,8 +204,9 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
         straight, added = [], []
         for field in given.fields(self.bases, size, generator):
             field = field.to(self.bases.linear_weight.device)
-            straight.append(self._straight(self.bases.coefficients_of(field)))
             added.append(torch.cat([self._added(some) for some in field.split(ROWS)]))
+            a = self.bases.coefficients_of(field) if self.config.linear_skip else None
+            straight.append(torch.zeros_like(added[-1]) if a is None else self._straight(a))
         return torch.stack(straight), torch.stack(added)
 
     def _answers(self, functions: Functions, a: Tensor) -> Tensor:
