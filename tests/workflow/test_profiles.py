@@ -75,8 +75,11 @@ def test_both_are_found() -> None:
 
 def test_every_rule_says_time_memory_and_threads(submitted: str) -> None:
     assert "profile workflow/profiles/slurm" in submitted
+    profile = "--workflow-profile", "workflow/profiles/slurm"
+    table = "results/benchmark/benchmark/table.tex"
+    others = dry_run("config/benchmark.yaml", *profile, "--", table)
     seen = set()
-    for rule, block in blocks(submitted):
+    for rule, block in blocks(submitted + others):
         seen.add(rule)
         if rule not in LOCAL:
             assert re.search(r"\bruntime=\d+", block), rule
