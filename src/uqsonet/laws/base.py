@@ -8,7 +8,7 @@ whose samples the branch maps to the output.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -115,20 +115,20 @@ class InputLaw(ABC):
     of a model's bases are n (points of the grid) and r (input modes)."""
 
     @classmethod
-    def require_layout(
-        cls,
-        tensors: Mapping[str, Tensor],
-        bases: KarhunenLoeveBases,
-        layout: Mapping[str, tuple[str, torch.dtype]] | None = None,
-    ) -> None:
-        """Refuse tensors that no law of this kind has; `layout` is the class's own by default.
+    def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
+        """Return the layout that tensors of these names should have."""
+        return cls.layout
+
+    @classmethod
+    def require_layout(cls, tensors: Mapping[str, Tensor], bases: KarhunenLoeveBases) -> None:
+        """Refuse tensors that no law of this kind has.
 
         Raises
         ------
         ValueError
             Naming the tensor, what was found and what is needed.
         """
-        layout = layout or cls.layout
+        layout = cls.layout_of(tensors)
         if tensors.keys() != layout.keys():
             found = ", ".join(tensors) or "none"
             raise ValueError(f"it needs {', '.join(layout)}; found {found}")

@@ -11,7 +11,7 @@ latent values there are a Gaussian truncated to a box; given those, the rest is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -150,16 +150,10 @@ class ThresholdedLaw(InputLaw):
         return cls(values, thresholds, fit_latent(grid, side, cut, tetrachoric))
 
     @classmethod
-    def require_layout(
-        cls,
-        tensors: Mapping[str, Tensor],
-        bases: KarhunenLoeveBases,
-        layout: Mapping[str, tuple[str, torch.dtype]] | None = None,
-    ) -> None:
-        """Refuse tensors that no law of this kind has: the latent field is one of two kinds."""
-        other = "factor" if "spectrum" in tensors else "spectrum"
-        layout = {name: axes for name, axes in cls.layout.items() if name != other}
-        super().require_layout(tensors, bases, layout)
+    def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
+        """Return the layout with the latent field's own tensor: a spectrum, or else a factor."""
+        other = "factor" if "spectrum" in names else "spectrum"
+        return {name: axes for name, axes in cls.layout.items() if name != other}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return values, thresholds and the latent field."""
