@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from uqsonet.errors import ConfigError
 from uqsonet_study.config import Config, SensorsConfig, json_schema, load_config
+from uqsonet_study.pipeline import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 OVERLAYS = sorted((ROOT / "config").glob("*.yaml"))
@@ -394,7 +395,8 @@ def test_what_is_recorded_of_the_papers_experiments_has_no_key_of_laws():
     assert raw["bounded1d"]["sensors"]["points"] == [17, 50, 79]
 
 
-PLACES = merge(BASE, yaml.safe_load((ROOT / "config/placement.yaml").read_text()))
+SHIPPED = merge(BASE, yaml.safe_load((ROOT / "config/placement.yaml").read_text()))
+PLACES = merge(SHIPPED, {"tables": {"placement": {"shipped": False}}})
 
 
 @pytest.mark.parametrize(
@@ -404,6 +406,8 @@ PLACES = merge(BASE, yaml.safe_load((ROOT / "config/placement.yaml").read_text()
         ("tables.placement.method", "vidon", "has the architecture karhunen_loeve_set"),
         ("tables.placement.functions", 201, "functions = 201 exceeds the 200 test functions"),
         ("tables.placement.samples_of", {"poisson": 9}, "['poisson'] not among its experiments"),
+        ("tables.placement.functions_of", {"poisson": 9}, "['poisson'] not among its experiments"),
+        ("tables.placement.functions_of", {"diffusion1d": 201}, "functions = 201 exceeds the 200"),
         ("tables.placement.experiments", ["diffusion1d_noise"], "have several cases, one is shown"),
         ("tables.placement.counts", [0], "tables.placement.placement.counts.0"),
         ("tables.again", {"layout": "placement", "experiments": ["diffusion1d"]}, "so one table"),
@@ -416,6 +420,17 @@ def test_what_is_wrong_about_places_is_refused_by_key(path, value, message):
     load_config(PLACES)
     with pytest.raises(ConfigError, match=re.escape(message)):
         load_config(changed(path, value, PLACES))
+
+
+def test_places_by_shipped_operators_ask_for_no_training():
+    (job, *others) = Plan(load_config(SHIPPED)).placement_jobs()
+    assert len(others) == 4 and Path(job.inputs["weights"][0]).name == "diffusion1d.safetensors"
+    trained = Plan(load_config(PLACES)).placement_jobs()[0]
+    assert "/train/" in trained.inputs["weights"][0] and trained.name != job.name
+    table = {"layout": "placement", "shipped": True, "experiments": ["binary1d"]}
+    other = merge(LAWS, {"tables": {"p": table}})
+    with pytest.raises(ConfigError, match=r"tables: shipped: .*binary1d\.safetensors: No"):
+        Plan(load_config(other)).placement_jobs()
 
 
 FIXED = "experiments.bounded1d.sensors"

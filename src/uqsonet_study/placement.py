@@ -68,7 +68,7 @@ class PlacementJob:
 def score_places(
     job: PlacementJob, path: Path, *, state: Path | None = None, workers: int = 1, bar: bool = False
 ) -> None:
-    """Write a row for every layout and number of sensors: problem, sensors, strategy, layout, std.
+    """Write a row for every layout, number of sensors and function, with the mean std of u there.
 
     Parameters
     ----------
@@ -119,10 +119,17 @@ def score_places(
     }
     parts = PartStore(folder, identity, workers, bar)
     std = _mean_std(get_problem(name), given, job, parts)
-    by_case = std.view(len(kappa), len(cases)).mean(0).tolist()
     table = [
-        {"problem": name, "sensors": m, "strategy": strategy, "layout": k, "std": value}
-        for (strategy, k, _, m), value in zip(cases, by_case, strict=True)
+        {
+            "problem": name,
+            "sensors": m,
+            "strategy": strategy,
+            "layout": k,
+            "function": s,
+            "std": one,
+        }
+        for s, values in enumerate(std.view(len(kappa), len(cases)).tolist())
+        for (strategy, k, _, m), one in zip(cases, values, strict=True)
     ]
     write_text(path, pd.DataFrame(table).to_csv(index=False, float_format="%.6g"))
     parts.remove()
@@ -140,8 +147,11 @@ def _mean_std(problem: Problem, given: list[Given], job: PlacementJob, parts: Pa
         return numpy_generator(job.seed, problem.name, LABEL, *path)
 
     if problem.affine == "kappa" and problem.unobserved is None:
-        exact = ClosedForm(problem, none.double())
-        return torch.stack([exact.moments(law).std.mean() for law in laws])
+        # The spread does not depend on what sensors read: one function stands for all.
+        exact, few = ClosedForm(problem, none.double()), len(laws) // job.functions
+        return torch.stack([exact.moments(law).std.mean() for law in laws[:few]]).repeat(
+            job.functions
+        )
     if problem.affine == "kappa":
         moments = OperatorMoments(problem, none.double(), stream("operator"), size).moments(laws)
         return torch.stack([one.std.mean() for one in moments])

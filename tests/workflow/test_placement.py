@@ -17,8 +17,17 @@ RESULTS = Path("results/smoke")
 WANTED = [str(RESULTS / name) for name in ("tables/placement.tex", "figures/placement.pdf")]
 SHOWN = ["diffusion1d", "elliptic_sde1d_more"]
 OVERLAY: dict[str, Any] = {
+    "results": str(RESULTS),
     "select": SHOWN,
-    "tables": {"placement": {"counts": [1, 4, 8], "random": 8, "functions": 2, "samples": 60}},
+    "tables": {
+        "placement": {
+            "shipped": False,
+            "counts": [1, 4, 8],
+            "random": 8,
+            "functions": 2,
+            "samples": 60,
+        }
+    },
     "figures": {"placement": {"experiments": SHOWN}},
 }
 

@@ -119,8 +119,15 @@ class PlacementTable(Section):
         default=0.0, ge=0, allow_inf_nan=False, description="Least distance from the boundary."
     )
     method: Name = Field(default="uqsonet", description="Its first trial chooses places.")
+    shipped: bool = Field(
+        default=False,
+        description="Operators that come with the package choose places; nothing is trained.",
+    )
     functions: int = Field(default=8, ge=1, description="Test functions.")
     samples: int = Field(default=200, ge=2, description="Samples of a reference posterior.")
+    functions_of: dict[Name, Annotated[int, Field(ge=1)]] = Field(
+        default={}, description="Experiment -> functions, where a posterior costs more or less."
+    )
     samples_of: dict[Name, Annotated[int, Field(ge=2)]] = Field(
         default={}, description="Experiment -> samples, where a solve costs more or less."
     )

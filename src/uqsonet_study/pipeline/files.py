@@ -19,6 +19,7 @@ from typing import Any
 
 from uqsonet.errors import ConfigError
 from uqsonet_study.config import Config, Evaluation, PlacementTable
+from uqsonet_study.pipeline.sources import ROOT, file_digests
 from uqsonet_study.pipeline.specs import UNTRAINED, Parameters, Specs, as_json
 
 DIGITS = 8
@@ -26,6 +27,9 @@ DIGITS = 8
 
 
 Inputs = dict[str, str | list[str]]
+
+SHIPPED = ROOT / "uqsonet/weights"
+"""Folder of the operators that come with the package."""
 
 
 @dataclass(frozen=True)
@@ -328,14 +332,15 @@ class Files(Specs):
             for chosen in self.config.cases_of(kept):
                 case, method = chosen.name, table.method
                 parameters = self.placement(case, table)
-                trained = self.training_name(case, self.base(case, method))
-                identity = parameters | {"trained": trained}
-                name = named(self.problem(case), "places", **identity)
-                code = self.code("placement", self.problem(case), self.modules(case, method))
-                inputs: Inputs = {
-                    "functions": self.functions(case),
-                    "weights": self.weights(case, method)[:1],
-                }
+                if table.shipped:
+                    weights, modules = [str(SHIPPED / f"{self.problem(case)}.safetensors")], []
+                    (trained,) = file_digests(weights, "tables: shipped").values()
+                else:
+                    weights, modules = self.weights(case, method)[:1], self.modules(case, method)
+                    trained = self.training_name(case, self.base(case, method))
+                name = named(self.problem(case), "places", **parameters, trained=trained)
+                code = self.code("placement", self.problem(case), modules)
+                inputs: Inputs = {"functions": self.functions(case), "weights": weights}
                 workers = self.config.experiments[chosen.experiment].reference_workers
                 found.append(Job("placement", name, parameters, code, inputs, workers))
         return found

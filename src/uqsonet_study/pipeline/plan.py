@@ -281,8 +281,8 @@ class Plan(Files):
 def _restricted(table: dict[str, Any], experiments: dict[str, Any]) -> dict[str, Any]:
     """Return a table with those of its experiments that are given."""
     found = table | {"experiments": [e for e in table["experiments"] if e in experiments]}
-    if "samples_of" in table:
-        found["samples_of"] = {e: n for e, n in table["samples_of"].items() if e in experiments}
+    for key in {"functions_of", "samples_of"} & set(table):
+        found[key] = {e: n for e, n in table[key].items() if e in experiments}
     return found
 
 

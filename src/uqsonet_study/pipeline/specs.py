@@ -187,10 +187,10 @@ class Specs:
     def placement(self, case: str, table: PlacementTable) -> Parameters:
         """Return the parameters of a `placement` job."""
         chosen = self.config.cases[case]
-        asked = table.model_dump(mode="json", include={"counts", "random", "margin", "functions"})
-        samples = table.samples_of.get(chosen.experiment, table.samples)
+        asked = table.model_dump(mode="json", include={"counts", "random", "margin"})
         return asked | {
-            "samples": samples,
+            "functions": table.functions_of.get(chosen.experiment, table.functions),
+            "samples": table.samples_of.get(chosen.experiment, table.samples),
             "noise_std": chosen.noise_std,
             "seed": self.config.seed,
         }

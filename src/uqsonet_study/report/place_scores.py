@@ -1,4 +1,7 @@
-"""Scores of where sensors stand: `scores.csv`, one row a problem, number of sensors, strategy."""
+"""Scores of where sensors stand: `scores.csv`, one row a problem, number of sensors, strategy.
+
+The standard error is that of the test functions, by the jackknife: each is left out once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pandas as pd
 
 from uqsonet.errors import DataError
 
-COLUMNS = ["problem", "sensors", "strategy", "std"]
+COLUMNS = ["problem", "sensors", "strategy", "std", "error"]
 QUARTILES = {"random_low": 0.25, "random": 0.5, "random_high": 0.75}
 """Strategy -> quantile over random layouts."""
 
@@ -27,7 +30,7 @@ STRATEGIES = {
 
 
 def place_scores(files: Sequence[Path]) -> pd.DataFrame:
-    """Return the mean std of u by problem, number of sensors and strategy.
+    """Return the mean std of u by problem, number of sensors and strategy, and its standard error.
 
     Parameters
     ----------
@@ -44,12 +47,19 @@ def place_scores(files: Sequence[Path]) -> pd.DataFrame:
         try:
             scores = pd.read_csv(path)
             problem, counts = scores["problem"].iloc[0], sorted(set(scores["sensors"]))
-            of = dict(list(scores.groupby(["strategy", "sensors"])["std"]))
+            of = {
+                key: one.pivot(index="layout", columns="function", values="std").to_numpy()
+                for key, one in scores.groupby(["strategy", "sensors"])
+            }
         except (OSError, ValueError, KeyError, IndexError) as error:
             raise DataError(f"{path}: not scores of places ({error})") from None
         for name, m in product(STRATEGIES, counts):
             std = of.get((name.partition("_")[0] if name in QUARTILES else name, m))
             if std is None:
                 raise DataError(f"{path}: no {name!r} with {m} sensors")
-            found.append((problem, m, name, np.quantile(std, QUARTILES.get(name, 0.5))))
+            share, size = QUARTILES.get(name, 0.5), std.shape[1]
+            without = (std.sum(1, keepdims=True) - std) / max(1, size - 1)
+            left = np.quantile(without, share, axis=0)
+            error = (size - 1) ** 0.5 * left.std()
+            found.append((problem, m, name, np.quantile(std.mean(1), share), error))
     return pd.DataFrame(found, columns=pd.Index(COLUMNS))

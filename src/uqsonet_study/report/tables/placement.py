@@ -67,11 +67,16 @@ def placement_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Ta
             for s in STRATEGIES
             for m in counts
         ]
+    fewer = "".join(
+        f" ({problem_title(case.problem)}: {declared.functions_of[case.experiment]})"
+        for case in cases
+        if case.experiment in declared.functions_of
+    )
     caption = (
         "Standard deviation of u under the reference posterior, mean over points and test "
         "functions. Greedy and worst places are chosen by the trained operator, which sees no test "
         f"function; quartiles are over {declared.random} random layouts, means over "
-        f"{declared.functions} test functions. Bold: the best strategy."
+        f"{declared.functions} test functions{fewer}. Bold: the best strategy."
     )
     return Table(name, "Places", "Where sensors stand.", caption, tuple(panels)), pd.DataFrame(
         records
