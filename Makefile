@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env tables test pytest test-fast test-slurm test-kill fuzz bench lint format lock pyemma clean
+.PHONY: help env tables test pytest test-fast test-slurm test-kill fuzz bench lint format lock explore pyemma clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -88,6 +88,12 @@ BENCH ?= full
 bench: env ## speed against peers, memory, scaling: a quarter of an hour; results/benchmarks/
 	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/python -W ignore -m benchmarks $(if $(filter quick,$(BENCH)),--quick) --out results/benchmarks
+
+explore: env ## build the program of `uqsonet explore` (needs node), its pages in docs and their pictures
+	cd explore && npm ci --no-audit --no-fund && npm run build
+	for name in diffusion1d navier_stokes; do \
+	  $(BIN)/python -m uqsonet explore $$name -o docs/explore/$$name.html; done
+	$(BIN)/python -m benchmarks.explore_pictures
 
 lint: env ## style, formatting, types, import layers
 	$(BIN)/ruff check

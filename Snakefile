@@ -75,6 +75,9 @@ include: "workflow/rules/law.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/placement.smk"
 include: "workflow/rules/report.smk"
+if CONFIG.benchmark is not None:
+
+    include: "workflow/rules/benchmark.smk"
 
 
 onstart:
@@ -84,7 +87,7 @@ onstart:
     # of minutes needs none. On a cluster a job takes one core, and as many run at a time as `jobs`
     # says.
     slots = workflow.nodes or workflow.cores
-    if CONFIG.scale == FULL:
+    if CONFIG.scale == FULL and CONFIG.benchmark is None:
         subprocess.run(
             ["uqsonet", "estimate", "-", "--cores", str(slots)],
             input=CONFIG.model_dump_json().encode(),

@@ -262,6 +262,25 @@ def validate(
 
 
 @app.command()
+def explore(
+    model: Model,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the page goes: .html.")] = Path(
+        "page.html"
+    ),
+) -> None:
+    """Write a page to explore a model with: move sensors, see mean, band and samples move along.
+
+    Example: uqsonet explore mine.safetensors -o mine.html
+    """
+    from uqsonet.emulator import load
+    from uqsonet.explore import write_page
+
+    with clear_errors():
+        size = write_page(load(model), out, Path(model).stem)
+    console.print(f"saved: {out} ({size / 1e6:.1f} MB)", highlight=False)
+
+
+@app.command()
 def info(model: Model) -> None:
     """Say what a model is: fields, data, recipe, scores, limits.
 

@@ -121,8 +121,23 @@ class KarhunenLoeveSetNetwork(KarhunenLoeveNetwork):
     architecture: Literal["karhunen_loeve_set"] = "karhunen_loeve_set"  # type: ignore[assignment]
 
 
+class KarhunenLoeveFieldNetwork(KarhunenLoeveNetwork):
+    """UQ-SONet whose branch is a neural operator on whole input fields (docs/model.md)."""
+
+    architecture: Literal["karhunen_loeve_field"] = "karhunen_loeve_field"  # type: ignore[assignment]
+    branch: list[Annotated[int, Field(ge=1, le=512)]] = Field(
+        default=[24] * 4, min_length=1, max_length=12, description="Channels of each layer."
+    )
+    frequencies: int = Field(default=10, ge=1, le=64, description="Cosines and sines an axis.")
+    patch: int = Field(default=4, ge=1, le=16, description="Points of a patch along each axis.")
+    symmetries: Literal["none", "square"] = Field(
+        default="none",
+        description="Training shows each pair turned and mirrored, where the operator allows it.",
+    )
+
+
 Network = Annotated[
-    AttentionNetwork | KarhunenLoeveNetwork | KarhunenLoeveSetNetwork,
+    AttentionNetwork | KarhunenLoeveNetwork | KarhunenLoeveSetNetwork | KarhunenLoeveFieldNetwork,
     Field(discriminator="architecture"),
 ]
 

@@ -32,7 +32,8 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.fields import Observations
 from uqsonet.gaussian import GaussianLaw, condition
-from uqsonet.laws.base import ClosedForm, InputPosterior, least_noise
+from uqsonet.laws.base import ClosedForm, InputPosterior
+from uqsonet.laws.common import least_noise
 from uqsonet.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
 from uqsonet.truncated_gaussian import resampled
 
@@ -517,6 +518,71 @@ def condition_jointly(
         source = Sampled(torch.stack([one.a for one in found]))
     output = model.output_posterior(source, root, single, readings)
     return JointPosterior(_of_inputs(model, single, source), output, effective, tail)
+
+
+@torch.no_grad()
+def condition_linearised(
+    model: KarhunenLoeveModel, inputs: Readings, outputs: Readings, steps: int = NEWTON
+) -> JointPosterior:
+    """Return the law of both fields by Gauss and Newton's steps to the likeliest input.
+
+    There the branch is linearised and the Gaussian law conditioned (Laplace's approximation, for
+    one set). For hundreds of readings of the output, where samples have too little weight to
+    correct it; the operator has to be smooth, and its inputs Gaussian.
+
+    Parameters
+    ----------
+    model : KarhunenLoeveModel
+    inputs, outputs : tuple
+        As `condition_jointly` takes them, in one set.
+    steps : int
+
+    Raises
+    ------
+    ObservationError
+        If sensors cannot be used, or there are several sets.
+    """
+    (seen, noise), (read, level), single = both_sides(
+        model.fields, inputs, outputs, model.noise_std
+    )
+    if len(seen.values) != 1:
+        raise ObservationError(
+            f"sensors come in {len(seen.values)} sets; linearised answers are for one"
+        )
+    if not read.values.shape[1]:
+        return condition_jointly(model, inputs, outputs)
+    given = model.input_law_given(seen, noise)
+    root = model.residual_root(given, 1)
+    readings = OutputReadings(model, read, level, root)
+    source: InputPosterior = given
+    tail = 1.0
+    for step in range(steps):
+        answer, slope = _slope(model, source.mean[0])
+        rows = readings.rows[0]
+        offset, weight = rows @ (answer - slope @ source.mean[0]), rows @ slope
+        found = _Straight(offset[None], weight[None], torch.zeros_like(readings.noise))
+        if not step:
+            tail = float(readings.tail(*found.moments(given)))
+        better = _source(model, seen, noise, readings, found)
+        if better is None:
+            raise ObservationError("linearised answers need a law of the input in closed form")
+        source = better
+    output = model.output_posterior(source, root, single, readings)
+    ones = torch.ones(1, dtype=torch.float64)
+    return JointPosterior(_of_inputs(model, single, source), output, math.inf * ones, tail * ones)
+
+
+def _slope(model: KarhunenLoeveModel, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the branch's answer (p,) at one input (r,), and its slope (p, r), float64."""
+    with torch.enable_grad():
+        at = a.double().requires_grad_()
+        weight, offset = model.straight()
+        found = weight @ at + offset
+        if model.network is not None:
+            found = found + model.network(at.to(next(model.network.buffers(), weight)))
+        unit = torch.eye(len(found), dtype=found.dtype)
+        (slope,) = torch.autograd.grad(found, at, unit, is_grads_batched=True)
+    return found.detach(), slope
 
 
 def _compact(observations: Observations, row: int) -> Observations:

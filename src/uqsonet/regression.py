@@ -41,6 +41,8 @@ class Regression:
         Default noise of sensors of the input.
     input_modes, output_modes : int
         Modes in which fields are answered, at most.
+    bases : KarhunenLoeveBases, optional
+        Fitted ones to answer in, instead of the pairs' own.
     """
 
     method = "regression"
@@ -52,18 +54,23 @@ class Regression:
         noise_std: float,
         input_modes: int = 256,
         output_modes: int = 64,
+        bases: KarhunenLoeveBases | None = None,
     ) -> None:
         most = functions.size - 1
         self.fields, self.noise_std = functions.fields, noise_std
-        self.bases = KarhunenLoeveBases(
+        self.bases = bases or KarhunenLoeveBases(
             functions.fields,
             min(input_modes, most, functions.kappa_rows.shape[1]),
             min(output_modes, most, functions.u_rows.shape[1]),
         )
-        self.bases.fit(functions, linear=False)
+        if bases is None:
+            self.bases.fit(functions, linear=False)
         found = self.bases.targets(functions)
         self.bases.forget()
         self._targets = {"input": found["a"], "output": found["c"]}
+        # Ridges are compared by errors of fields: coefficients of the input are standardised.
+        factor, modes = self.bases.input_factor, self.bases.output_modes
+        self._sizes = {"input": factor.norm(dim=0), "output": torch.ones(modes.shape[1])}
         forward = functions.fields.input.transform.forward
         self._inputs = torch.cat(
             [forward(block.double()).float() for block in functions.kappa_rows.blocks()]
@@ -117,7 +124,7 @@ class Regression:
 
     def _posterior(self, side: str, sets: list[_Set], single: bool) -> Posterior:
         targets = self._targets[side]
-        fitted = [_fitted(one, targets) for one in sets]
+        fitted = [_fitted(one, targets, self._sizes[side]) for one in sets]
         grid = (self.fields.input if side == "input" else self.fields.output).grid
         return RegressionPosterior(grid, self._basis(side), single, fitted)
 
@@ -161,8 +168,8 @@ class _Fitted:
     noise: Tensor
 
 
-def _fitted(one: _Set, targets: Tensor) -> _Fitted:
-    """Regress targets (N, q) on readings, by the ridge of least leave-one-out error."""
+def _fitted(one: _Set, targets: Tensor, sizes: Tensor) -> _Fitted:
+    """Regress targets (N, q) of given sizes (q,) on readings, by the ridge of least error."""
     n = len(targets)
     at, mean = one.pairs.mean(0), targets.double().mean(0)
     left = targets - mean.float()
@@ -174,7 +181,7 @@ def _fitted(one: _Set, targets: Tensor) -> _Fitted:
     values = values.clamp_min(0)
     turned = rows @ vectors
     generator = torch.Generator().manual_seed(0)
-    mixing = torch.randn(targets.shape[1], PROJECTIONS, generator=generator)
+    mixing = sizes[:, None] * torch.randn(targets.shape[1], PROJECTIONS, generator=generator)
     some = (left @ mixing).double()
     through = turned.T @ some
     best: tuple[float, float] | None = None

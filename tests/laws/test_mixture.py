@@ -20,8 +20,9 @@ from tests.laws.conftest import (
     two_fields,
 )
 from uqsonet.data import Functions
-from uqsonet.laws.base import LEAST_LEVEL, InputPosterior
+from uqsonet.laws.base import InputPosterior
 from uqsonet.laws.choice import input_sample
+from uqsonet.laws.common import LEAST_LEVEL
 from uqsonet.laws.mixture import Clusters, MixtureLaw
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.seeds import numpy_generator

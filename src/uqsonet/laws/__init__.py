@@ -37,4 +37,4 @@ def law_of(name: str, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> 
     # Deferred: a Gaussian law needs none of these modules.
     law = getattr(import_module(f"uqsonet.laws.{name}"), f"{name.title()}Law")
     law.require_layout(tensors, bases)
-    return law.of(tensors)
+    return law.of(tensors, bases)

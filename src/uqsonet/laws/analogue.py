@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields import Observations
-from uqsonet.laws.base import InputLaw, InputPosterior, InputSample
+from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.common import InputSample
 
 if TYPE_CHECKING:
     from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
@@ -69,7 +70,7 @@ class AnalogueLaw(InputLaw):
         return {"fields": self.fields, "coefficients": self.coefficients, "share": share}
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor]) -> AnalogueLaw:
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> AnalogueLaw:
         """Return the law that `tensors` were taken of."""
         share = float(tensors["share"])
         if not 0 < share <= 1:

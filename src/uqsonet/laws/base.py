@@ -7,10 +7,8 @@ whose samples the branch maps to the output.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,37 +20,6 @@ from uqsonet.gaussian import GaussianLaw
 
 if TYPE_CHECKING:
     from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
-
-LEAST_LEVEL = 1e-6
-"""Noise of a sensor, relative to the field's standard deviation, that laws reckon with at least:
-below it single precision of the data decides."""
-
-
-def least_noise(bases: KarhunenLoeveBases) -> float:
-    """Return the noise of a sensor that laws reckon with at least, in the transformed field."""
-    return LEAST_LEVEL * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
-
-
-LEAST_STEP = 0.01
-"""Noise of a sensor, relative to the law's range or the gap of its classes, from which on a value
-that the law cannot have counts as far from it."""
-
-
-def farthest_tail(off: Tensor, mask: Tensor) -> Tensor | None:
-    """Return the probability (B,) that noise puts any of m values as far off as the farthest is.
-
-    Parameters
-    ----------
-    off : Tensor, shape (B, m)
-        How far values are from what a law allows, in standard deviations of their noise.
-    mask : Tensor of bool, shape (B, m)
-    """
-    if not off.shape[1]:
-        return None
-    least = torch.special.erfc(off.masked_fill(~mask, 0.0) / math.sqrt(2)).amin(-1)
-    # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
-    return -torch.expm1(mask.sum(-1).clamp_min(1) * torch.log1p(-least.clamp_max(1 - 1e-15)))
-
 
 MEAN_DRAWS = 2048
 """Samples behind a mean of coefficients that has no closed form."""
@@ -77,6 +44,13 @@ class InputPosterior(ABC):
     @abstractmethod
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients (B, size, r), float32."""
+
+    def fields(
+        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
+    ) -> Iterator[Tensor]:
+        """Yield transformed inputs (size, n), float32, on the grid, one set after another."""
+        for a in self.sample(size, generator):
+            yield torch.addmm(bases.input_mean.float(), a, bases.input_factor.T)
 
     def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return mean (B, p) and covariance (B, p, p) of ``weight a`` (p, r), if in closed form."""
@@ -141,19 +115,25 @@ class InputLaw(ABC):
     of a model's bases are n (points of the grid) and r (input modes)."""
 
     @classmethod
-    def require_layout(cls, tensors: Mapping[str, Tensor], bases: KarhunenLoeveBases) -> None:
-        """Refuse tensors that no law of this kind has.
+    def require_layout(
+        cls,
+        tensors: Mapping[str, Tensor],
+        bases: KarhunenLoeveBases,
+        layout: Mapping[str, tuple[str, torch.dtype]] | None = None,
+    ) -> None:
+        """Refuse tensors that no law of this kind has; `layout` is the class's own by default.
 
         Raises
         ------
         ValueError
             Naming the tensor, what was found and what is needed.
         """
-        if tensors.keys() != cls.layout.keys():
+        layout = layout or cls.layout
+        if tensors.keys() != layout.keys():
             found = ", ".join(tensors) or "none"
-            raise ValueError(f"it needs {', '.join(cls.layout)}; found {found}")
+            raise ValueError(f"it needs {', '.join(layout)}; found {found}")
         sizes = dict(zip("nr", bases.input_factor.shape, strict=True))
-        for name, (axes, dtype) in cls.layout.items():
+        for name, (axes, dtype) in layout.items():
             shape, kind = tuple(tensors[name].shape), tensors[name].dtype
             fits = len(axes) == len(shape) and 0 not in shape and kind == dtype
             for axis, length in zip(axes, shape, strict=False):
@@ -196,24 +176,3 @@ class InputLaw(ABC):
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """Return what the law is made of, to be stored."""
-
-
-@dataclass(frozen=True)
-class InputSample:
-    """Training inputs as laws are fitted to them.
-
-    Attributes
-    ----------
-    bases : KarhunenLoeveBases
-    fields : Tensor, shape (N, n), float32
-        Transformed inputs on the grid.
-    coefficients : Tensor, shape (N, r), float64
-        Standardised.
-    remainder : Tensor, shape (N,), float64
-        Root mean square of what the modes leave out of each input.
-    """
-
-    bases: KarhunenLoeveBases
-    fields: Tensor
-    coefficients: Tensor
-    remainder: Tensor

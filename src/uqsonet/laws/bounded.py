@@ -17,14 +17,8 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.fields import Observations
 from uqsonet.gaussian import GaussianLaw, condition, covariance_root
-from uqsonet.laws.base import (
-    LEAST_STEP,
-    InputLaw,
-    InputPosterior,
-    InputSample,
-    farthest_tail,
-    least_noise,
-)
+from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.common import LEAST_STEP, InputSample, farthest_tail, least_noise
 from uqsonet.truncated_gaussian import truncated_samples
 
 if TYPE_CHECKING:
@@ -108,7 +102,7 @@ class BoundedLaw(InputLaw):
         return dict(vars(self))
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor]) -> BoundedLaw:
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> BoundedLaw:
         """Return the law that `tensors` were taken of."""
         if not bool(tensors["lower"] < tensors["upper"]):
             raise ValueError("the lower bound must be below the upper one")

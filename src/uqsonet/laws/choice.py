@@ -25,8 +25,9 @@ from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields import Observations
 from uqsonet.laws import NAMES
 from uqsonet.laws.analogue import SHARES, AnalogueLaw
-from uqsonet.laws.base import InputLaw, InputSample
+from uqsonet.laws.base import InputLaw
 from uqsonet.laws.bounded import BoundedLaw
+from uqsonet.laws.common import InputSample
 from uqsonet.laws.mixture import MixtureLaw
 from uqsonet.laws.thresholded import ThresholdedLaw, classes_of
 from uqsonet.metrics import ascending, crps
@@ -41,7 +42,7 @@ LOG = logging.getLogger("uqsonet")
 SCORED_SETS, SCORED_POINTS, DRAWS = 200, 200, 256
 """Held-out pairs at each number of sensors, points of the output, and draws behind a score."""
 
-LEAST_SETS, SENSORS = 40, 8000
+LEAST_SETS, SENSORS = 20, 8000
 """Held-out pairs at least; more only as long as they have no more sensors than these together."""
 
 FIELDS = 1000

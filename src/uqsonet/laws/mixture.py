@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields import Observations
-from uqsonet.laws.base import InputLaw, InputPosterior, InputSample, least_noise
+from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.common import InputSample, least_noise
 
 if TYPE_CHECKING:
     from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
@@ -202,7 +203,7 @@ class MixtureLaw(InputLaw):
         return vars(self.clusters) | {"remainder": self.remainder}
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor]) -> MixtureLaw:
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> MixtureLaw:
         """Return the law that `tensors` were taken of."""
         rest = dict(tensors)
         if not bool((rest["scales"] > 0).all() & (rest["roots"].diagonal(0, 1, 2) > 0).all()):

@@ -11,6 +11,8 @@ latent values there are a Gaussian truncated to a box; given those, the rest is 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -19,13 +21,9 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields import Observations
-from uqsonet.laws.base import (
-    LEAST_STEP,
-    InputLaw,
-    InputPosterior,
-    InputSample,
-    farthest_tail,
-)
+from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.common import LEAST_STEP, InputSample, farthest_tail
+from uqsonet.laws.latent import LatentField, LowRank, Spectrum, fit_latent
 from uqsonet.truncated_gaussian import resampled, truncated_normal, truncated_samples
 
 if TYPE_CHECKING:
@@ -34,17 +32,7 @@ if TYPE_CHECKING:
 MOST_CLASSES = 6
 """More values than these are no classes."""
 
-LANDMARKS = 600
-"""Points at most whose correlations with all others are estimated."""
-
-RANKS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 600)
-"""Ranks of the latent covariance that are tried."""
-
-POOLING = (0.0, 0.5, 0.9, 1.0)
-"""Weights of the mean over all pairs of points with the same lag that are tried: where a field is
-stationary, it removes most of the noise of estimation."""
-
-MOVES = 5
+MOVES = 3
 """Trajectories of the latent values at the sensors."""
 
 NUGGET = 1e-6
@@ -112,8 +100,7 @@ class ThresholdedLaw(InputLaw):
         Of the classes, ascending.
     thresholds : Tensor, shape (n, K - 1)
         Of the latent field at each point, ascending.
-    factor : Tensor, shape (n, q), float32
-        Rows of norm one: the latent field is ``factor @ xi``.
+    latent : LatentField
     """
 
     name = "thresholded"
@@ -121,10 +108,11 @@ class ThresholdedLaw(InputLaw):
         "values": ("K", torch.float64),
         "thresholds": ("nT", torch.float64),
         "factor": ("nq", torch.float32),
+        "spectrum": ("s", torch.float64),
     }
 
-    def __init__(self, values: Tensor, thresholds: Tensor, factor: Tensor) -> None:
-        self.values, self.thresholds, self.factor = values, thresholds, factor
+    def __init__(self, values: Tensor, thresholds: Tensor, latent: LatentField) -> None:
+        self.values, self.thresholds, self.latent = values, thresholds, latent
 
     @classmethod
     def fit(cls, sample: InputSample) -> ThresholdedLaw | None:
@@ -158,103 +146,42 @@ class ThresholdedLaw(InputLaw):
         cut = thresholds.gather(1, middle[:, None])[:, 0]
         if bool((cut == cut[0]).all()) and abs(float(cut[0])) < 3 / math.sqrt(size):
             cut = torch.zeros_like(cut)
-        points = sample.bases.fields.input.grid.points()
-        marks = _landmarks(points, LANDMARKS)
-        halves = [_correlations(part, marks, cut) for part in side.tensor_split(2)]
-        lags = _lags(points, marks)
-        best = (math.inf, 0.0, RANKS[0])
-        for pooling in POOLING:
-            factors = [_factor(_pooled(half, lags, pooling), marks) for half in halves]
-            for rank in (rank for rank in RANKS if rank <= factors[0].shape[1]):
-                misfit = sum(_misfit(factors[i], rank, marks, halves[1 - i]) for i in range(2))
-                best = min(best, (misfit, pooling, rank))
-        _, pooling, rank = best
-        whole = _factor(_pooled((halves[0] + halves[1]) / 2, lags, pooling), marks)
-        return cls(values, thresholds, _unit(whole[:, :rank]).float())
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return values, thresholds and factor."""
-        return dict(vars(self))
+        grid = sample.bases.fields.input.grid
+        return cls(values, thresholds, fit_latent(grid, side, cut, tetrachoric))
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor]) -> ThresholdedLaw:
+    def require_layout(
+        cls,
+        tensors: Mapping[str, Tensor],
+        bases: KarhunenLoeveBases,
+        layout: Mapping[str, tuple[str, torch.dtype]] | None = None,
+    ) -> None:
+        """Refuse tensors that no law of this kind has: the latent field is one of two kinds."""
+        other = "factor" if "spectrum" in tensors else "spectrum"
+        layout = {name: axes for name, axes in cls.layout.items() if name != other}
+        super().require_layout(tensors, bases, layout)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return values, thresholds and the latent field."""
+        return {"values": self.values, "thresholds": self.thresholds, **self.latent.tensors()}
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> ThresholdedLaw:
         """Return the law that `tensors` were taken of."""
         values, thresholds = tensors["values"], tensors["thresholds"]
         if thresholds.shape[1] != len(values) - 1:
             raise ValueError(f"{len(values)} values have {thresholds.shape[1]} thresholds")
         if not bool((values.diff() > 0).all() & (thresholds.diff() > 0).all()):
             raise ValueError("values and thresholds must rise")
-        return cls(**tensors)
+        if "factor" in tensors:
+            return cls(values, thresholds, LowRank(tensors["factor"]))
+        return cls(values, thresholds, Spectrum.of(bases.fields.input.grid, tensors["spectrum"]))
 
     def condition(
         self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
     ) -> InputPosterior:
         """Return the law of whole fields given the classes at the sensors."""
         return ThresholdedPosterior(self, bases, observations, noise_std)
-
-
-def _unit(factor: Tensor) -> Tensor:
-    return factor / factor.norm(dim=-1, keepdim=True).clamp_min(1e-12)
-
-
-def _landmarks(points: Tensor, most: int) -> Tensor:
-    """Return points that are spread out: each is the farthest from those before."""
-    if len(points) <= most:
-        return torch.arange(len(points))
-    chosen = [int((points - points.mean(0)).square().sum(1).argmin())]
-    distance = (points - points[chosen[0]]).square().sum(1)
-    while len(chosen) < most:
-        chosen.append(int(distance.argmax()))
-        distance = torch.minimum(distance, (points - points[chosen[-1]]).square().sum(1))
-    return torch.tensor(sorted(chosen))
-
-
-def _correlations(side: Tensor, marks: Tensor, cut: Tensor) -> Tensor:
-    """Return latent correlations (n, L) of all points with the landmarks."""
-    both = (side.T @ side[:, marks]).double() / len(side)
-    h, k = torch.broadcast_tensors(cut[:, None], cut[marks])
-    found = tetrachoric(both, h, k)
-    found[marks, torch.arange(len(marks))] = 1.0
-    return found
-
-
-def _factor(correlations: Tensor, marks: Tensor) -> Tensor:
-    """Return the factor (n, L) by Nystroem's formula, leading directions first."""
-    among = correlations[marks]
-    values, vectors = torch.linalg.eigh((among + among.T) / 2)
-    keep = values > 1e-6 * values[-1]
-    root = vectors[:, keep].flip(1) * values[keep].flip(0).rsqrt()
-    return correlations @ root
-
-
-def _lags(points: Tensor, marks: Tensor) -> Tensor:
-    """Return the number (n, L) of the lag between each point and each landmark."""
-    among = torch.cdist(points[marks], points)
-    spacing = among[among > 0].amin().clamp_min(1e-12)
-    steps = ((points[:, None] - points[marks]).abs() / spacing).round().long()  # (n, L, d)
-    number = torch.zeros(steps.shape[:2], dtype=torch.int64)
-    for axis in steps.unbind(-1):
-        number = number * (int(axis.amax()) + 1) + axis
-    return number.flatten().unique(return_inverse=True)[1].view_as(number)
-
-
-def _pooled(correlations: Tensor, lags: Tensor, pooling: float) -> Tensor:
-    """Return correlations (n, L), moved towards their mean over pairs of the same lag."""
-    if pooling == 0:
-        return correlations
-    flat = lags.flatten()
-    total = torch.zeros(int(flat.amax()) + 1, dtype=correlations.dtype)
-    count = total.clone().index_add_(0, flat, torch.ones_like(flat, dtype=total.dtype))
-    total.index_add_(0, flat, correlations.flatten())
-    return torch.lerp(correlations, (total / count)[lags], pooling)
-
-
-def _misfit(factor: Tensor, rank: int, marks: Tensor, other: Tensor) -> float:
-    """Return how far a latent covariance of some rank is from one of other inputs."""
-    rows = _unit(factor[:, :rank])
-    found = (rows @ rows[marks].T).clamp(-1, 1)
-    # The error of an estimated correlation is that of its arc sine times the root of 1 - rho^2.
-    return float((found.asin() - other.clamp(-1, 1).asin()).square().mean())
 
 
 class ThresholdedPosterior(InputPosterior):
@@ -265,10 +192,8 @@ class ThresholdedPosterior(InputPosterior):
     ) -> None:
         self._law, self._bases = law, bases
         grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
-        stacked = torch.cat([law.factor.double(), law.thresholds], 1)
-        at_sensors = grid.interpolate(stacked, o.locations.double())
-        rank = law.factor.shape[1]
-        rows, cuts = _unit(at_sensors[..., :rank]), at_sensors[..., rank:]
+        locations = o.locations.double()
+        rows, cuts = law.latent.rows(grid, locations), grid.interpolate(law.thresholds, locations)
         self._rows = rows * o.mask[..., None]
         edges = (law.values[1:] + law.values[:-1]) / 2
         values = forward(o.values.double())
@@ -299,21 +224,23 @@ class ThresholdedPosterior(InputPosterior):
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""
-        law, batch = self._law, len(self._rows)
-        rank = law.factor.shape[1]
-        z = torch.randn(batch, size, rank, generator=generator, dtype=torch.float64)
-        if self._rows.shape[1]:
-            latent = self._latent(size, generator)
-            shape = (batch, size, self._rows.shape[1])
-            nugget = torch.randn(shape, generator=generator, dtype=torch.float64) * NUGGET**0.5
-            off = latent - z @ self._rows.transpose(1, 2) - nugget
-            gain = torch.linalg.solve(self._covariance, off.transpose(1, 2)).transpose(1, 2)
-            z = z + gain @ self._rows
-        found = []
-        for one in z:  # a set at a time: fields on fine grids are large
-            field = one.float() @ law.factor.T
-            found.append(self._bases.coefficients_of(self._classes(field)))
-        return torch.stack(found)
+        found = self.fields(self._bases, size, generator)
+        return torch.stack([self._bases.coefficients_of(fields) for fields in found])
+
+    def fields(
+        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
+    ) -> Iterator[Tensor]:
+        """Yield thresholded fields (size, n) of each set, float32."""
+        law, (batch, count, rank) = self._law, self._rows.shape
+        normal = partial(torch.randn, generator=generator, dtype=torch.float64)
+        latent = self._latent(size, generator) if count else None
+        for s in range(batch):  # a set at a time: fields on fine grids are large
+            xi = normal(size, rank)
+            if latent is not None:
+                rows = self._rows[s]
+                off = latent[s] - xi @ rows.T - normal(size, count) * NUGGET**0.5
+                xi = xi + torch.linalg.solve(self._covariance[s], off.T).T @ rows
+            yield self._classes(law.latent.fields(xi))
 
     def _latent(self, size: int, generator: torch.Generator) -> Tensor:
         """Return latent values (B, size, m) at the sensors."""

@@ -87,6 +87,7 @@ class KarhunenLoeveBases(nn.Module):
             return torch.zeros(shape, dtype=torch.float64)
 
         self._ready: tuple[Functions, dict[str, Tensor]] | None = None
+        self._map: tuple[object, Tensor, Tensor] | None = None
         self.register_buffer("input_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
         self.register_buffer("input_factor", torch.zeros(n, r))
@@ -191,8 +192,13 @@ class KarhunenLoeveBases(nn.Module):
 
     def coefficients_of(self, fields: Tensor) -> Tensor:
         """Return standardised coefficients (..., r), float32, of transformed inputs (..., n)."""
-        to = self.from_fields().float()
-        return fields.float().to(to.device) @ to - (self.input_mean @ to.double()).float()
+        factor = self.input_factor
+        if self._map is None or self._map[0] != (id(factor), factor._version):
+            to = self.from_fields().float()
+            at_mean = (self.input_mean @ to.double()).float()
+            self._map = (id(factor), factor._version), to, at_mean
+        _, to, at_mean = self._map
+        return fields.float().to(to.device) @ to - at_mean
 
     def at_sensors(self, observations: Observations) -> tuple[Tensor, Tensor]:
         """Return what sensors see of the coefficients, float64.
@@ -255,7 +261,11 @@ class KarhunenLoeveModel(OperatorModel):
         if self.linear is not None:
             nn.init.zeros_(self.linear.weight)
             nn.init.zeros_(self.linear.bias)
-        self.network = correction(r, config) if config.branch else None
+        self.network = self._learned_part()
+
+    def _learned_part(self) -> nn.Module | None:
+        """Return what the branch adds to its linear part."""
+        return correction(self.config.input_modes, self.config) if self.config.branch else None
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Load weights; files of version 0.2 and before do not say what output modes leave out."""
@@ -308,11 +318,11 @@ class KarhunenLoeveModel(OperatorModel):
         readings : OutputReadings, optional
             Sensors of the output, on which what the operator leaves over is conditioned, too.
         """
-        device = self.bases.linear_weight.device
 
         @torch.no_grad()
         def draw(size: int, generator: torch.Generator) -> Tensor:
-            c = self.branch(given.sample(size, generator).to(device)).double()
+            straight, added = self.drawn(given, size, generator)
+            c = (straight + added).double()
             if root is None:
                 return c
             picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
@@ -325,9 +335,7 @@ class KarhunenLoeveModel(OperatorModel):
             # ones, so that only the perceptron's part keeps the error of sampling.
             found = self._straight_moments(given)
             if self.network is not None or found is None:
-                a = given.sample(size, generator).to(device)
-                straight = self._straight(a)
-                added = 0.0 if self.network is None else self.network(a)
+                straight, added = self.drawn(given, size, generator)
                 sampled = moments_of(straight + added)
                 if found is None:
                     found = sampled
@@ -384,6 +392,17 @@ class KarhunenLoeveModel(OperatorModel):
         """Map coefficients of the input (..., r) to scaled coefficients of the output (..., p)."""
         straight = self._straight(a)
         return straight if self.network is None else straight + self.network(a)
+
+    def drawn(
+        self, given: InputPosterior, size: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor | float]:
+        """Return samples (B, size, p) of b(a): its linear part, and what the network adds."""
+        a = given.sample(size, generator).to(self.bases.linear_weight.device)
+        return self._straight(a), 0.0 if self.network is None else self.network(a)
+
+    def _answers(self, functions: Functions, a: Tensor) -> Tensor:
+        """Return the branch's answer (N, p) to functions with coefficients a (N, r)."""
+        return self.branch(a.float())
 
     def _straight(self, a: Tensor) -> Tensor:
         start = nn.functional.linear(a, self.bases.linear_weight)
@@ -484,7 +503,7 @@ class KarhunenLoeveModel(OperatorModel):
         field = held.transformed_inputs().whole() - bases.input_mean
         left = field - a @ bases.input_factor.double().T
         with torch.no_grad():
-            residuals = c.float() - self.branch(a.float())
+            residuals = c.float() - self._answers(held, a)
         out = held.u_rows.whole().double() - bases.output_mean
         out = out - c @ (bases.output_modes.double() * bases.output_scale.double()).T
         remainders = (float(part.square().mean().sqrt()) for part in (left, out))

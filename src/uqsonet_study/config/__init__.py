@@ -13,6 +13,7 @@ from uqsonet.config import (
     Network,
     TrainingConfig,
 )
+from uqsonet_study.config.benchmark import BenchmarkConfig, BenchmarkProblem
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
 from uqsonet_study.config.experiments import (
     BASELINES,
@@ -53,6 +54,8 @@ __all__ = [
     "AblationTable",
     "AttentionNetwork",
     "BandTable",
+    "BenchmarkConfig",
+    "BenchmarkProblem",
     "CalibrationFigure",
     "Case",
     "CompareFigure",

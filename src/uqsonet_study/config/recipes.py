@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, Name, Section, TrainingConfig
+from uqsonet.config import (
+    KarhunenLoeveNetwork,
+    MethodConfig,
+    Name,
+    Network,
+    Section,
+    TrainingConfig,
+)
+
+
+def has_law(network: Network) -> bool:
+    """Tell whether a network stands for an operator that serves any law of the input."""
+    return isinstance(network, KarhunenLoeveNetwork) and not network.per_sensors
 
 
 class EnsembleConfig(Section):

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, Name, Section
+from uqsonet.config import MethodConfig, Name, Section
+from uqsonet_study.config.benchmark import BenchmarkConfig
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.outputs import (
@@ -27,7 +28,13 @@ from uqsonet_study.config.outputs import (
     SpectraFigure,
     TableConfig,
 )
-from uqsonet_study.config.recipes import AnyMethodConfig, EnsembleConfig, LawConfig, for_own_data
+from uqsonet_study.config.recipes import (
+    AnyMethodConfig,
+    EnsembleConfig,
+    LawConfig,
+    for_own_data,
+    has_law,
+)
 from uqsonet_study.config.section import OutputName
 
 FULL, SMOKE = "full", "smoke"
@@ -79,6 +86,17 @@ class Config(Section):
         "intervals. All three must be there."
     )
     jobs: JobsConfig = JobsConfig()
+    benchmark: BenchmarkConfig | None = Field(
+        default=None, description="The comparison with published figures; null: none."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Parameters of jobs are what they were before there was this key.
+        found = dump(self)
+        if found.get("benchmark") is None:
+            found.pop("benchmark", None)
+        return found
 
     @cached_property
     def cases(self) -> dict[str, Case]:
@@ -175,7 +193,7 @@ class Config(Section):
         own = self.has_own_data(experiment)
         if found is None and own and method == "uqsonet":
             found = for_own_data(self.problems[problem].training)
-        if own and isinstance(found, MethodConfig) and type(found.network) is KarhunenLoeveNetwork:
+        if own and isinstance(found, MethodConfig) and has_law(found.network):
             # Nobody knows a user's operator exactly: what is left over belongs to the band.
             network = found.network.model_copy(update={"held_out_residuals": True})
             found = found.model_copy(update={"network": network})
@@ -214,7 +232,7 @@ class Config(Section):
                 for one in (found, base)
             )
             raise ValueError(f"{method!r} is {what} of {name!r}, itself {other}")
-        if isinstance(found, LawConfig) and type(base.network) is not KarhunenLoeveNetwork:
+        if isinstance(found, LawConfig) and not has_law(base.network):
             raise ValueError(
                 f"experiments.{experiment}: {method!r} is a law of {name!r}, whose architecture is "
                 f"{base.network.architecture}; laws are for karhunen_loeve"
@@ -300,7 +318,7 @@ class Config(Section):
                 f"{ensemble.ensemble_of!r} itself; compare the two in separate experiments"
             )
         found = self.method_of(case.name, method)
-        if case.output_sensors is not None and type(found.network) is not KarhunenLoeveNetwork:
+        if case.output_sensors is not None and not has_law(found.network):
             raise ValueError(
                 f"experiments.{case.experiment}.methods: {method!r} has the architecture "
                 f"{found.network.architecture}; output_sensors are for karhunen_loeve"

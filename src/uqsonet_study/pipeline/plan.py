@@ -253,7 +253,9 @@ class Plan(Files):
 
     def _part(self, experiments: list[str]) -> dict[str, Any]:
         """Return the configuration of some experiments alone."""
-        config = self.config.model_dump(mode="json", exclude={"jobs", "results", "select"})
+        config = self.config.model_dump(
+            mode="json", exclude={"jobs", "results", "select", "benchmark"}
+        )
         config["experiments"] = {e: config["experiments"][e] for e in experiments}
         problems = sorted({e["problem"] for e in config["experiments"].values()})
         config["problems"] = {name: config["problems"][name] for name in problems}
@@ -270,10 +272,22 @@ class Plan(Files):
         declared = name in self.config.figures
         return (figure_caption if declared else picture_caption)(self.config, name)
 
+    def benchmark(self, name: str, pairs: int) -> str:
+        """Return the parameters of a benchmark's job, as JSON; without pairs the exact answer."""
+        found = self.config.benchmark
+        assert found is not None
+        one = found.problems[name]
+        code = source_digest(["uqsonet_study.benchmark", *problem_modules([one.problem])])
+        config = found.model_dump(mode="json", exclude={"published", "problems"})
+        own = one.model_dump(mode="json", exclude={"pairs"})
+        return as_json(
+            name=name, config=config | own, pairs=pairs, seed=self.config.seed, code=code
+        )
+
     def page(self) -> str:
         """Return the parameters of the page that shows everything, as JSON."""
         captions = {name: self.caption(name) for name in (*self.figures(), *self.pictures())}
-        config = self.config.model_dump(mode="json", exclude={"jobs", "results"})
+        config = self.config.model_dump(mode="json", exclude={"jobs", "results", "benchmark"})
         code = source_digest(["uqsonet_study.report.page.sections"])
         return as_json(config=config, captions=captions, code=code, data=data_digest())
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import BASELINES, Case, Config, KarhunenLoeveNetwork
+from uqsonet_study.config import BASELINES, Case, Config
+from uqsonet_study.config.recipes import has_law
 from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.summary import read_scores
 
@@ -58,7 +59,7 @@ def law_name(config: Config, experiment: str, method: str) -> str:
         return found.law
     case = next(case for case in config.cases_of([experiment]) if method in case.methods)
     network = config.method_of(case.name, method).network
-    return network.law if type(network) is KarhunenLoeveNetwork else method
+    return network.law if has_law(network) else method
 
 
 def _of_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame:

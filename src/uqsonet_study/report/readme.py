@@ -14,6 +14,7 @@ from uqsonet.models.weights import shipped
 from uqsonet.problems import get_problem
 from uqsonet.storage.weights import read_weights
 from uqsonet_study.config import BASELINES
+from uqsonet_study.report.benchmark import as_markdown
 from uqsonet_study.report.markers import markdown
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
@@ -294,12 +295,15 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     benchmarks = pd.read_csv(folder / "benchmarks.csv")
     scores = folder / "any_law/scores.csv"
     laws = law_tables(pd.read_csv(scores)) if scores.is_file() else {}
+    compared = folder / "benchmark/table.csv"
+    benchmark = {"benchmark": as_markdown(pd.read_csv(compared))} if compared.is_file() else {}
     run = list(json.loads((folder / "provenance.json").read_text())["runs"].values())[-1]
     return {
         "README.md": {
             "overview": markdown(overview_table(pd.read_csv(folder / "scorecard.csv"))),
             "results": markdown(first_table(first)),
         },
+        "docs/inverse.md": benchmark,
         "docs/api.md": {"operators": markdown(operator_table())},
         "docs/own-data.md": {
             "scores": markdown(own_data_table(folder / "own_data/scores.csv")),

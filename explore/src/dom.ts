@@ -1,0 +1,19 @@
+// Elements with attributes and children in one call.
+type Attributes = Record<string, string | number>;
+
+function filled<T extends Element>(found: T, attributes: Attributes, children: (Node | string)[]): T {
+  for (const [name, value] of Object.entries(attributes)) found.setAttribute(name, String(value));
+  found.append(...children);
+  return found;
+}
+
+export const element = <K extends keyof HTMLElementTagNameMap>(
+  tag: K, attributes: Attributes = {}, ...children: (Node | string)[]
+) => filled(document.createElement(tag), attributes, children);
+
+export const svg = <K extends keyof SVGElementTagNameMap>(
+  tag: K, attributes: Attributes = {}, ...children: (Node | string)[]
+) => filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+/** A number with a few significant digits, for people. */
+export const number = (value: number, digits = 4) => String(Number(value.toPrecision(digits)));

@@ -1,0 +1,370 @@
+"""The latent Gaussian field behind classes: its correlations, estimated from what side of a cut.
+
+Two descriptions of a field of variance one, chosen between on held-out inputs:
+
+- `LowRank`: a factor of the correlations with landmarks (Nystroem), for any domain and any field
+  that some tens of directions describe;
+- `Spectrum`: independent coefficients of cosines, their variances those of a Whittle-Matern field
+  on the box with free ends, or on a larger box, where its ends are not felt (Lindgren, Rue and
+  Lindstroem 2011, J. R. Stat. Soc. B 73, 423). It has thousands of directions and few parameters:
+  roughness below the spacing of the landmarks, which no low rank holds.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from uqsonet.domains import Grid
+from uqsonet.fields import Domain
+
+Correlation = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+LANDMARKS = 600
+"""Points at most whose correlations with all others are estimated."""
+
+RANKS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 600)
+"""Ranks of the latent covariance that are tried."""
+
+POOLING = (0.0, 0.5, 0.9, 1.0)
+"""Weights of the mean over all pairs of points with the same lag that are tried: where a field is
+stationary, it removes most of the noise of estimation."""
+
+COSINES = 4096
+"""Cosines of a spectrum at most."""
+
+BOXES = (0.0, 0.5)
+"""By which share of its length a spectrum's box goes beyond the grid on each side."""
+
+SPREAD = 200
+"""Points for the fit of a spectrum that are spread out; as many beside them come with them."""
+
+LEAST_POINTS = 8
+"""Along each axis of a grid that has a spectrum."""
+
+EXPONENT, CONSTANT, LENGTH = (0.02, 50.0), (1e-6, 100.0), (0.005, 5.0)
+"""Ranges of a spectrum's parameters, the exponent above half the number of axes."""
+
+STEPS = 60
+"""Of the optimiser of a spectrum's parameters."""
+
+
+class LatentField(ABC):
+    """A Gaussian field of variance one, as independent standard normals xi."""
+
+    rank: int
+
+    @abstractmethod
+    def rows(self, domain: Domain, locations: Tensor) -> Tensor:
+        """Return what xi is multiplied by at locations (..., d): (..., rank), of norm one."""
+
+    @abstractmethod
+    def fields(self, xi: Tensor) -> Tensor:
+        """Return fields (S, n), float32, on the grid for xi (S, rank)."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what the field is stored as."""
+
+
+@dataclass(frozen=True)
+class LowRank(LatentField):
+    """Fields ``factor @ xi``.
+
+    Attributes
+    ----------
+    factor : Tensor, shape (n, q), float32
+        Rows of norm one.
+    """
+
+    factor: Tensor
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """Number of directions."""
+        return self.factor.shape[1]
+
+    def rows(self, domain: Domain, locations: Tensor) -> Tensor:
+        """Return the factor at locations."""
+        return unit(domain.interpolate(self.factor.double(), locations))
+
+    def fields(self, xi: Tensor) -> Tensor:
+        """Return the fields of xi."""
+        return xi.float() @ self.factor.T
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the factor."""
+        return {"factor": self.factor}
+
+
+@dataclass(frozen=True)
+class Spectrum(LatentField):
+    """Cosines on a box whose coefficients are independent.
+
+    Attributes
+    ----------
+    grid : Grid
+    values : Tensor, shape (3 + d,), float64
+        Exponent, size of the constant's variance relative to the spectrum's own, share by which
+        the box is larger on each side, and length of correlation along each axis as a share of the
+        grid's. The variance of a cosine of wave number k (per length) is
+        ``(1 + |length k|^2 / (2 exponent))^-exponent``, before fields are scaled to variance one.
+    """
+
+    grid: Grid
+    values: Tensor
+
+    @classmethod
+    def of(cls, domain: Domain, values: Tensor) -> Spectrum:
+        """Return the spectrum that `tensors` were taken of; ValueError if these are none."""
+        if not isinstance(domain, Grid) or len(values) != 3 + domain.dim:
+            raise ValueError(
+                f"a spectrum of {len(values)} parameters does not fit the input's grid"
+            )
+        if not bool((values.isfinite() & (values >= 0)).all() & (values[3:] > 0).all()):
+            raise ValueError("parameters of a spectrum are finite and not negative")
+        return cls(domain, values)
+
+    @cached_property
+    def count(self) -> list[int]:
+        """Cosines along each axis."""
+        most = round(COSINES ** (1 / self.grid.dim))
+        # Twice the points: kinks of a kernel need more than the grid shows.
+        wider = 1 + 2 * float(self.values[2].detach())
+        return [min(most, math.ceil(2 * wider * points)) for points in self.grid.shape]
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """Number of cosines."""
+        return math.prod(self.count)
+
+    @cached_property
+    def std(self) -> Tensor:
+        """Standard deviation of each cosine (K_1, ..., K_d), float64."""
+        exponent, constant, wider, *lengths = self.values
+        total = torch.zeros(self.count, dtype=torch.float64)
+        for axis, (count, length) in enumerate(zip(self.count, lengths, strict=True)):
+            k = math.pi * torch.arange(count, dtype=torch.float64) / (1 + 2 * wider)
+            shape = [-1 if other == axis else 1 for other in range(self.grid.dim)]
+            total = total + (length * k).square().reshape(shape)
+        variance = (1 + total / (2 * exponent)) ** -exponent
+        first = torch.zeros_like(variance)
+        first.view(-1)[0] = 1
+        return (variance * (1 - first + constant * first)).clamp_min(1e-200).sqrt()
+
+    def _along(self, axis: int, places: Tensor) -> Tensor:
+        """Return the cosines (..., K) of an axis at coordinates (...)."""
+        low, high = self.grid.lower[axis], self.grid.upper[axis]
+        wider = float(self.values[2].detach())
+        t = ((places - low) / (high - low) + wider) / (1 + 2 * wider)
+        k = torch.arange(self.count[axis], dtype=torch.float64)
+        return torch.cos(math.pi * t[..., None] * k) * torch.where(k > 0, math.sqrt(2), 1.0)
+
+    def rows(self, domain: Domain, locations: Tensor) -> Tensor:
+        """Return cosines at locations, times their std, scaled to norm one."""
+        found = self._along(0, locations[..., 0].double())
+        for axis in range(1, self.grid.dim):
+            along = self._along(axis, locations[..., axis].double())
+            found = (found[..., :, None] * along[..., None, :]).flatten(-2)
+        return unit(found * self.std.flatten())
+
+    @cached_property
+    def _on_grid(self) -> tuple[list[Tensor], Tensor]:
+        """Return the cosines along each axis (points, K), float32, and the fields' std (n,)."""
+        axes = [
+            torch.linspace(low, high, points, dtype=torch.float64)
+            for low, high, points in zip(
+                self.grid.lower, self.grid.upper, self.grid.shape, strict=True
+            )
+        ]
+        along = [self._along(axis, places) for axis, places in enumerate(axes)]
+        variance = _through(self.std.square()[None], [a.square() for a in along])
+        return [a.float() for a in along], variance.sqrt().flatten().float()
+
+    def fields(self, xi: Tensor) -> Tensor:
+        """Return the fields of xi."""
+        along, std = self._on_grid
+        weighted = (xi * self.std.flatten()).float().reshape(-1, *self.count)
+        return _through(weighted, along).flatten(1) / std
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the parameters."""
+        return {"spectrum": self.values}
+
+
+def _through(weights: Tensor, along: list[Tensor]) -> Tensor:
+    """Return sums (S, points, ...) of products of functions of each axis, weights (S, K, ...)."""
+    for functions in along:
+        weights = weights.movedim(1, -1) @ functions.T  # the axis goes to the end
+    return weights
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Return rows scaled to norm one."""
+    return rows / rows.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+
+
+def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlation) -> LatentField:
+    """Estimate the correlations of the latent field.
+
+    Parameters
+    ----------
+    domain : Domain
+    side : Tensor, shape (N, n)
+        One where an input is below its cut, zero elsewhere.
+    cut : Tensor, shape (n,)
+        Of the latent field at each point.
+    correlation : callable
+        From the share of inputs below both of two cuts, and these, to the correlation.
+    """
+    points = domain.points()
+    marks = landmarks(points, LANDMARKS)
+    seen = landmarks(points, 4 * LANDMARKS)  # points whose pairs with landmarks decide
+    parts = side.tensor_split(2)
+
+    def correlations(part: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return _correlations(part, rows, columns, cut, correlation)
+
+    every = torch.arange(len(points))
+    halves = [correlations(part, every, marks) for part in parts]
+    lags = _lags(points, marks)
+    best: tuple[float, float, int] = (math.inf, 0.0, RANKS[0])
+    for pooling in POOLING:
+        factors = [_factor(_pooled(half, lags, pooling), marks) for half in halves]
+        for rank in (rank for rank in RANKS if rank <= factors[0].shape[1]):
+            rows = [unit(factor[:, :rank]) for factor in factors]
+            misfit = sum(
+                _misfit(rows[i][seen], rows[i][marks], halves[1 - i][seen]) for i in range(2)
+            )
+            best = min(best, (misfit, pooling, rank))
+    if isinstance(domain, Grid) and min(domain.shape) >= LEAST_POINTS:
+        places = _near(points, landmarks(points, SPREAD))
+        among = [correlations(part, places, places) for part in parts]
+        for wider in BOXES:
+            misfit = 0.0
+            for i in range(2):
+                field = _fitted_spectrum(domain, points[places], among[i], wider)
+                rows = field.rows(domain, points[seen]), field.rows(domain, points[marks])
+                misfit += _misfit(*rows, halves[1 - i][seen])
+            if misfit < best[0]:  # and a number
+                best = misfit, wider, 0
+        if best[2] == 0:
+            return _fitted_spectrum(domain, points[places], (among[0] + among[1]) / 2, best[1])
+    _, pooling, rank = best
+    whole = _factor(_pooled((halves[0] + halves[1]) / 2, lags, pooling), marks)
+    return LowRank(unit(whole[:, :rank]).float())
+
+
+def landmarks(points: Tensor, most: int) -> Tensor:
+    """Return points that are spread out: each is the farthest from those before."""
+    if len(points) <= most:
+        return torch.arange(len(points))
+    chosen = [int((points - points.mean(0)).square().sum(1).argmin())]
+    distance = (points - points[chosen[0]]).square().sum(1)
+    while len(chosen) < most:
+        chosen.append(int(distance.argmax()))
+        distance = torch.minimum(distance, (points - points[chosen[-1]]).square().sum(1))
+    return torch.tensor(sorted(chosen))
+
+
+def _near(points: Tensor, marks: Tensor) -> Tensor:
+    """Return landmarks and points beside them, at distances from one spacing to theirs."""
+    generator = torch.Generator().manual_seed(0)
+    order = torch.cdist(points[marks], points).argsort(1)
+    most = min(points.shape[0] - 1, 2 * len(points) // len(marks))
+    steps = torch.randint(1, most + 1, (len(marks),), generator=generator)
+    return torch.cat([marks, order.gather(1, steps[:, None])[:, 0]]).unique()
+
+
+def _correlations(
+    side: Tensor, rows: Tensor, columns: Tensor, cut: Tensor, correlation: Correlation
+) -> Tensor:
+    """Return latent correlations of points with other points."""
+    both = (side[:, rows].T @ side[:, columns]).double() / len(side)
+    h, k = torch.broadcast_tensors(cut[rows][:, None], cut[columns])
+    return torch.where(rows[:, None] == columns, 1.0, correlation(both, h, k))
+
+
+def _factor(correlations: Tensor, marks: Tensor) -> Tensor:
+    """Return the factor (n, L) by Nystroem's formula, leading directions first."""
+    among = correlations[marks]
+    values, vectors = torch.linalg.eigh((among + among.T) / 2)
+    keep = values > 1e-6 * values[-1]
+    root = vectors[:, keep].flip(1) * values[keep].flip(0).rsqrt()
+    return correlations @ root
+
+
+def _lags(points: Tensor, marks: Tensor) -> Tensor:
+    """Return the number (n, L) of the lag between each point and each landmark."""
+    among = torch.cdist(points[marks], points)
+    spacing = among[among > 0].amin().clamp_min(1e-12)
+    steps = ((points[:, None] - points[marks]).abs() / spacing).round().long()  # (n, L, d)
+    number = torch.zeros(steps.shape[:2], dtype=torch.int64)
+    for axis in steps.unbind(-1):
+        number = number * (int(axis.amax()) + 1) + axis
+    return number.flatten().unique(return_inverse=True)[1].view_as(number)
+
+
+def _pooled(correlations: Tensor, lags: Tensor, pooling: float) -> Tensor:
+    """Return correlations (n, L), moved towards their mean over pairs of the same lag."""
+    if pooling == 0:
+        return correlations
+    flat = lags.flatten()
+    total = torch.zeros(int(flat.amax()) + 1, dtype=correlations.dtype)
+    count = total.clone().index_add_(0, flat, torch.ones_like(flat, dtype=total.dtype))
+    total.index_add_(0, flat, correlations.flatten())
+    return torch.lerp(correlations, (total / count)[lags], pooling)
+
+
+def _angles(correlations: Tensor) -> Tensor:
+    """Return arc sines, whose estimates have errors that hardly depend on the correlation."""
+    return correlations.clamp(-1, 1).asin()
+
+
+def _misfit(rows: Tensor, columns: Tensor, other: Tensor) -> float:
+    """Return how far the correlations of a field are from those of other inputs."""
+    return float((_angles(rows @ columns.T) - _angles(other)).square().mean())
+
+
+def _fitted_spectrum(grid: Grid, points: Tensor, target: Tensor, wider: float) -> Spectrum:
+    """Return the spectrum whose correlations among points (L, d) are nearest to a target (L, L).
+
+    Angles are weighted by the inverse of their variance, ``p (1 - p)`` with the share p of inputs
+    where both points lie on different sides: those of near points are known best.
+    """
+    angles = _angles(target)
+    share = (0.5 - angles / math.pi).clamp(1e-3, 1 - 1e-3)
+    weight = 1 / (share * (1 - share))
+    weight = weight * (1 - torch.eye(len(weight), dtype=weight.dtype))
+    weight = weight / weight.sum()
+    half = grid.dim / 2  # exponents from here on have a finite variance
+
+    ranges = torch.tensor([EXPONENT, CONSTANT, *[LENGTH] * grid.dim], dtype=torch.float64).log()
+
+    def field(raw: Tensor) -> Spectrum:
+        values = torch.lerp(ranges[:, 0], ranges[:, 1], raw.sigmoid()).exp()
+        head = torch.stack([half + values[0], values[1], values.new_tensor(wider)])
+        return Spectrum(grid, torch.cat([head, values[2:]]))
+
+    def misfit(raw: Tensor) -> Tensor:
+        rows = field(raw).rows(grid, points)
+        found = (rows @ rows.T).clamp(-1 + 1e-9, 1 - 1e-9)
+        return (weight * (found.asin() - angles).square()).sum()
+
+    raw = torch.zeros(len(ranges), dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([raw], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        value = misfit(raw)
+        value.backward()
+        return value
+
+    optimiser.step(closure)
+    return field(raw.detach())

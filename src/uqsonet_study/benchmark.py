@@ -1,0 +1,341 @@
+"""Sparse sensors of one field, the whole of the other: scores beside published figures.
+
+The task of DiffusionPDE (Huang et al., NeurIPS 2024), FunDPS (NeurIPS 2025) and DDIS: 500 sensors
+without noise at random grid points. Pairs come from the seed tree in blocks and are never written;
+a smaller training set is the beginning of a larger one. Every choice is made on pairs that are held
+out of them, and test functions are scored once.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from uqsonet.config import KarhunenLoeveNetwork
+from uqsonet.data import Functions
+from uqsonet.joint import JointPosterior, Readings, condition_linearised
+from uqsonet.metrics import relative_error
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.models.kernel_branch import fit_kernel_branch
+from uqsonet.problems import Problem, get_problem
+from uqsonet.reference.linear import GridSensors, linear_posterior
+from uqsonet.regression import Regression
+from uqsonet.seeds import numpy_generator, torch_generator
+from uqsonet_study.config import BenchmarkConfig
+
+LOG = logging.getLogger("uqsonet")
+
+BLOCK = 500
+"""Pairs that share a stream of the seed tree."""
+
+TRIED = 10
+"""Held-out functions that methods are compared on."""
+
+MOMENTS = 512
+"""Samples behind a mean that has no closed form."""
+
+LEFT_OVER = 4000
+"""Pairs that show what a kernel's correction leaves over, at most."""
+
+TARGETS = {"forward": ("output",), "inverse": ("input",), "both": ("input", "output")}
+"""Direction -> sides whose errors are stated."""
+
+COLUMNS = "problem direction target method pairs err_sample err_mean seconds seconds_samples"
+COLUMNS += " functions"
+
+
+class Answer(Protocol):
+    """The law of both fields on the grid."""
+
+    def mean(self, side: str) -> Tensor:
+        """Return the mean (n,)."""
+        ...
+
+    def sample(self, side: str, size: int, seed: int) -> Tensor:
+        """Return samples (size, n)."""
+        ...
+
+
+Places = Mapping[str, Tensor]
+"""Side -> flat indices of its sensors."""
+
+Answers = Callable[[Places, Mapping[str, Tensor]], Answer]
+"""Maps places and values of each side to an answer."""
+
+
+def drawn(problem: Problem, seed: int, split: str, size: int) -> Functions:
+    """Return `size` pairs of the seed tree, float32; a larger set begins with a smaller one."""
+    kappa, u = (torch.empty(size, problem.grid.size) for _ in range(2))
+    for first in range(0, size, BLOCK):
+        path = (problem.name, "benchmark", split, first // BLOCK)
+        rows = slice(first, min(first + BLOCK, size))
+        # Whole blocks: what a pair is does not depend on how many are drawn.
+        found = problem.sample(numpy_generator(seed, *path), BLOCK)
+        for to, values in zip((kappa, u), found, strict=True):
+            to[rows] = values[: rows.stop - rows.start]
+    return Functions(problem.fields, split, kappa, u)
+
+
+def places(problem: Problem, seed: int, split: str, index: int, sensors: int) -> Tensor:
+    """Return the sensors of one function: flat indices, all different."""
+    generator = torch_generator(seed, problem.name, "benchmark", "sensors", split, index)
+    return torch.randperm(problem.grid.size, generator=generator)[:sensors]
+
+
+def chosen(direction: str, index: Tensor) -> Places:
+    """Return which sensors read which side; in `both` the first half reads the input."""
+    none, half = index[:0], len(index) // 2
+    if direction == "both":
+        return {"input": index[:half], "output": index[half:]}
+    read = "input" if direction == "forward" else "output"
+    return {side: index if side == read else none for side in ("input", "output")}
+
+
+class Conditioned:
+    """What conditions jointly (a Karhunen-Loeve model, or regression) as `Answers`."""
+
+    def __init__(self, problem: Problem, model: KarhunenLoeveModel | Regression) -> None:
+        self._points, self._model = problem.grid.points(), model
+
+    @cached_property
+    def bases(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Side -> offset (n,) and basis (n, q) on the grid."""
+        found = self._model.bases
+        return {
+            "input": found.input_basis(self._points),
+            "output": found.output_basis(self._points),
+        }
+
+    def __call__(self, where: Places, values: Mapping[str, Tensor]) -> Answer:
+        """Condition on sensors without noise."""
+        readings: dict[str, Readings] = {
+            side: (self._points[where[side]][None], values[side][None], None, 0.0) for side in where
+        }
+        both = readings["input"], readings["output"]
+        if isinstance(self._model, KarhunenLoeveModel) and self._model.network is not None:
+            return _Found(condition_linearised(self._model, *both), self.bases)
+        return _Found(self._model.condition_jointly(*both), self.bases)
+
+
+class _Found:
+    def __init__(self, found: JointPosterior, bases: dict[str, tuple[Tensor, Tensor]]) -> None:
+        self._sides, self._bases = {"input": found.input, "output": found.output}, bases
+
+    def mean(self, side: str) -> Tensor:
+        offset, basis = self._bases[side]
+        return offset + basis @ self._sides[side].coefficient_moments(MOMENTS)[0][0]
+
+    def sample(self, side: str, size: int, seed: int) -> Tensor:
+        offset, basis = self._bases[side]
+        generator = torch.Generator().manual_seed(seed)
+        return offset + self._sides[side].coefficient_samples(size, generator)[0] @ basis.T
+
+
+class Exact:
+    """The posterior in closed form as `Answers`."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    def __call__(self, where: Places, values: Mapping[str, Tensor]) -> Answer:
+        """Condition on sensors without noise but that of single precision's rounding."""
+        sensors = {
+            side: GridSensors(where[side], values[side]) if len(where[side]) else None
+            for side in where
+        }
+        found = linear_posterior(self._problem, sensors["input"], sensors["output"])
+        return _Exact(found)
+
+
+class _Exact:
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def mean(self, side: str) -> Tensor:
+        return self._found.mean(side)
+
+    def sample(self, side: str, size: int, seed: int) -> Tensor:
+        both = self._found.sample(size, np.random.default_rng(seed))
+        return both[0 if side == "input" else 1]
+
+
+def score(
+    answers: Answers,
+    problem: Problem,
+    functions: Functions,
+    direction: str,
+    config: BenchmarkConfig,
+    seed: int,
+) -> pd.DataFrame:
+    """Return relative L2 errors of one sample and of the mean, and seconds of one core.
+
+    Parameters
+    ----------
+    answers : callable
+    problem : Problem
+    functions : Functions
+        Truths.
+    direction : str
+    config : BenchmarkConfig
+        Sensors and samples.
+    seed : int
+        Root of the seed tree.
+
+    Returns
+    -------
+    DataFrame
+        A row for each function and target. `err_sample` is the error of one sample, averaged over
+        all samples that are drawn of the posterior; `seconds` go to a mean, `seconds_samples` to
+        all samples as well.
+    """
+    rows = []
+    for i, pair in enumerate(zip(functions.kappa, functions.u, strict=True)):
+        index = places(problem, seed, functions.split, i, config.sensors)
+        where = chosen(direction, index)
+        truth: dict[str, Tensor] = dict(zip(("input", "output"), pair, strict=True))
+        values = {side: truth[side][where[side]].double() for side in where}
+        start = time.process_time()
+        answer = answers(where, values)
+        means = {side: answer.mean(side) for side in TARGETS[direction]}
+        seconds = time.process_time() - start
+        samples = {side: answer.sample(side, config.samples, i) for side in means}
+        whole = time.process_time() - start
+        for side, mean in means.items():
+            true = truth[side].double()
+            rows.append(
+                {
+                    "direction": direction,
+                    "target": side,
+                    "err_sample": 100 * float(relative_error(samples[side], true).mean()),
+                    "err_mean": 100 * float(relative_error(mean, true)),
+                    "seconds": seconds,
+                    "seconds_samples": whole,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def fitted(
+    functions: Functions, modes: int, held: Functions, kernel: int = 0
+) -> KarhunenLoeveModel:
+    """Return the joint law of both fields in coefficients, in closed form.
+
+    Parameters
+    ----------
+    functions : Functions
+        Training pairs.
+    modes : int
+        Of either field, at most; half of the pairs at most, too.
+    held : Functions
+        What the operator and the modes leave over is that of these pairs.
+    kernel : int
+        Training pairs that a correction of the linear operator is fitted to, at most; three
+        quarters at most, too. Others show what it leaves over.
+    """
+    few = min(modes, functions.size // 2)
+    network = KarhunenLoeveNetwork(
+        input_modes=few, output_modes=few, branch=[], held_out_residuals=True
+    )
+    model = KarhunenLoeveModel(functions.fields, network, 0.0)
+    bases = model.bases
+    with torch.no_grad():
+        model.fit_constants(functions)
+        found = bases.targets(functions)
+        bases.forget()
+        model.fit_held_out(held)
+        if not kernel:
+            return model
+        first = min(kernel, 3 * functions.size // 4)
+        pairs = [found, model.targets(held)]
+        pairs = [(of["a"], of["c"] - of["a"] @ bases.linear_weight.T) for of in pairs]
+        (a, left), check = pairs
+        sizes = (bases.input_factor.norm(dim=0) * bases.linear_weight.norm(dim=0)).sqrt()
+        branch = fit_kernel_branch(a[:first], left[:first], check, sizes)
+        others = slice(first, first + LEFT_OVER)
+        after = [left[others] - branch(a[others]), check[1] - branch(check[0])]
+        remainders = float(bases.input_remainder), float(model.output_remainder)
+        model.fit_residuals(torch.cat(after), *remainders)
+        model.network = branch  # pyright: ignore[reportAttributeAccessIssue]
+    return model
+
+
+def benchmark(name: str, config: BenchmarkConfig, pairs: int, seed: int) -> pd.DataFrame:
+    """Return scores of a problem for one number of pairs; for none those of the exact answer.
+
+    Parameters
+    ----------
+    name : str
+        Among `config.problems`.
+    config : BenchmarkConfig
+    pairs : int
+        All that is seen: training and held-out pairs.
+    seed : int
+
+    Returns
+    -------
+    DataFrame
+        Columns `COLUMNS`, a row for each method, direction and target.
+    """
+    one = config.problems[name]
+    problem = get_problem(one.problem)
+    # `ours` is chosen for each direction on the held-out pairs.
+    methods: dict[str, dict[str, Answers]]
+    if not pairs:
+        methods = {"exact": dict.fromkeys(one.directions, Exact(problem))}
+    else:
+        methods = _learned(problem, config, name, pairs, seed)
+    test = drawn(problem, seed, "test", config.functions)
+    parts, known = [], dict[tuple[int, str], pd.DataFrame]()
+    for method, of in methods.items():
+        for direction, answers in of.items():
+            if (id(answers), direction) not in known:
+                found = score(answers, problem, test, direction, config, seed)
+                found = found.groupby(["direction", "target"], sort=False, as_index=False)
+                known[id(answers), direction] = pd.DataFrame(found.mean())
+            parts.append(known[id(answers), direction].assign(method=method))
+            LOG.info("%s\n%s", method, parts[-1].to_string(index=False))
+    rows = pd.concat(parts).assign(problem=name, pairs=pairs or pd.NA, functions=test.size)
+    return rows.reindex(columns=COLUMNS.split())
+
+
+def _learned(
+    problem: Problem, config: BenchmarkConfig, name: str, pairs: int, seed: int
+) -> dict[str, dict[str, Answers]]:
+    one = config.problems[name]
+    everything = drawn(problem, seed, "training", pairs)
+    held = min(config.held_out, pairs // 10)
+    kappa, u = everything.kappa, everything.u
+    train = Functions(problem.fields, "training", kappa[held:], u[held:])
+    kept = Functions(problem.fields, "validation", kappa[:held], u[:held])
+    law = fitted(train, one.modes, kept, one.kernel)
+    model: Answers = Conditioned(problem, law)
+    if pairs > one.regression:
+        return {"ours": dict.fromkeys(one.directions, model)}
+
+    # Few pairs have fewer modes in the law than they span.
+    bases = law.bases if law.config.input_modes == one.modes else None
+
+    def regression(functions: Functions) -> Answers:
+        return Conditioned(problem, Regression(functions, 0.0, one.modes, one.modes, bases))
+
+    some = Functions(problem.fields, "validation", kappa[: min(TRIED, held)], u[: min(TRIED, held)])
+    tried = {"law": model, "regression": regression(train)}
+    best = {}
+    for direction in one.directions:
+        found = {
+            what: np.mean(score(answers, problem, some, direction, config, seed)["err_mean"])
+            for what, answers in tried.items()
+        }
+        LOG.info("%s, held-out errors of the mean: %s", direction, found)
+        best[direction] = min(found, key=lambda what: found[what])
+    whole = regression(everything)
+    ours = {d: whole if best[d] == "regression" else model for d in one.directions}
+    return {"ours": ours, "regression": dict.fromkeys(one.directions, whole)}

@@ -1,0 +1,99 @@
+"""The latent field behind classes: spectra found again, consistent fields, which one is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.laws.conftest import seeded
+from uqsonet.fields import Grid
+from uqsonet.laws.latent import LowRank, Spectrum, _near, fit_latent, landmarks
+from uqsonet.laws.thresholded import tetrachoric
+
+LINE = Grid((0.0,), (2.0,), (60,))
+SQUARE = Grid((0.0, -1.0), (1.0, 1.0), (14, 16))
+
+
+def spectrum(grid: Grid, exponent: float, constant: float, wider: float, length: float) -> Spectrum:
+    values = [exponent, constant, wider] + [length] * grid.dim
+    return Spectrum(grid, torch.tensor(values, dtype=torch.float64))
+
+
+def correlations(field: Spectrum | LowRank, grid: Grid) -> Tensor:
+    rows = field.rows(grid, grid.points())
+    return rows @ rows.T
+
+
+@pytest.mark.parametrize("grid", [LINE, SQUARE, Grid((0.0,) * 3, (1.0,) * 3, (8, 9, 10))])
+@pytest.mark.parametrize("wider", [0.0, 0.5])
+def test_fields_on_the_grid_are_those_that_sensors_see(grid: Grid, wider: float) -> None:
+    field = spectrum(grid, 2.0, 0.3, wider, 0.4)
+    xi = torch.randn(5, field.rank, generator=seeded(), dtype=torch.float64)
+    rows = field.rows(grid, grid.points())
+    assert float((rows.square().sum(-1) - 1).abs().max()) < 1e-12
+    assert float((field.fields(xi) - xi @ rows.T).abs().max()) < 1e-5
+
+
+def test_a_wide_box_has_the_matern_kernel() -> None:
+    """Exponent 1 in one dimension is the exponential kernel, where the box's ends are far away."""
+    length = 0.1  # of the grid's extent of 2
+    field = spectrum(LINE, 1.0, 1.0, 0.5, length)
+    x = LINE.points()[:, 0]
+    # (1 + (length k)^2 / 2)^-1 is the spectrum of exp(-d sqrt(2) / length), d as a share.
+    wanted = torch.exp(-(x[:, None] - x).abs() / 2 * 2**0.5 / length)
+    inner = slice(10, 50)
+    off = (correlations(field, LINE) - wanted)[inner, inner].abs().max()
+    assert float(off) < 0.04  # cosines end somewhere: the kernel has a kink
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.6])
+def test_a_rough_field_is_found_again_from_its_classes(threshold: float) -> None:
+    true = spectrum(SQUARE, 1.8, 0.05, 0.0, 0.5)
+    xi = torch.randn(6000, true.rank, generator=seeded(), dtype=torch.float64)
+    side = (true.fields(xi) <= threshold).float()
+    cut = torch.full((SQUARE.size,), threshold, dtype=torch.float64)
+    found = fit_latent(SQUARE, side, cut, tetrachoric)
+    assert isinstance(found, Spectrum)
+    off = (correlations(found, SQUARE) - correlations(true, SQUARE)).abs()
+    assert float(off.max()) < 0.06 and float(off.mean()) < 0.02
+    # Below the spacing of points, what matters is the exponent.
+    assert float(found.values[0]) == pytest.approx(1.8, abs=0.25)
+
+
+def test_a_field_that_no_spectrum_has_keeps_its_factor() -> None:
+    """Two independent halves: a jump of correlation that no stationary field knows."""
+    x = LINE.points()[:, 0]
+    kernel = torch.exp(-((x[:, None] - x) ** 2) / 0.3**2)
+    kernel = torch.where((x[:, None] < 1) == (x < 1), kernel, 0.0)
+    root = torch.linalg.cholesky(kernel + 1e-9 * torch.eye(len(x)))
+    latent = torch.randn(6000, len(x), generator=seeded(), dtype=torch.float64) @ root.T
+    cut = torch.zeros(LINE.size, dtype=torch.float64)
+    found = fit_latent(LINE, (latent <= 0).float(), cut, tetrachoric)
+    assert isinstance(found, LowRank)
+    assert float((correlations(found, LINE) - kernel).abs().max()) < 0.15
+
+
+def test_points_for_the_fit_have_near_neighbours() -> None:
+    points = SQUARE.points()
+    places = _near(points, landmarks(points, 40))
+    assert len(places.unique()) == len(places) > 60
+    distance = torch.cdist(points[places], points[places]) + 9 * torch.eye(len(places))
+    assert float(distance.amin(1).median()) < 0.2
+
+
+def test_the_fit_does_not_break_on_white_noise() -> None:
+    side = torch.from_numpy(np.random.default_rng(0).integers(0, 2, (2000, LINE.size))).float()
+    cut = torch.zeros(LINE.size, dtype=torch.float64)
+    found = fit_latent(LINE, side, cut, tetrachoric)
+    off = correlations(found, LINE) - torch.eye(LINE.size)
+    assert float(off.abs().mean()) < 0.1
+
+
+def test_a_stored_spectrum_is_checked() -> None:
+    good = spectrum(LINE, 2.0, 0.3, 0.5, 0.4).values
+    assert torch.equal(Spectrum.of(LINE, good).values, good)
+    for wrong in (good[:3], torch.cat([good, good[:1]]), -good, good * torch.nan):
+        with pytest.raises(ValueError, match="spectrum"):
+            Spectrum.of(LINE, wrong)

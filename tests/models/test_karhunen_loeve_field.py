@@ -1,0 +1,146 @@
+"""The branch that reads whole input fields: shapes, symmetries, what a perceptron cannot learn."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from uqsonet.config import (
+    KarhunenLoeveFieldNetwork,
+    KarhunenLoeveNetwork,
+    MethodConfig,
+    TrainingConfig,
+)
+from uqsonet.data import Functions
+from uqsonet.errors import ConfigError
+from uqsonet.fields import Field, Grid
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.models.karhunen_loeve_field import FieldNetwork, KarhunenLoeveFieldModel
+from uqsonet.operator_fields import OperatorFields
+from uqsonet.training.trainer import Trainer, TrialStack
+
+SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (12, 12))
+
+
+def pairs(size: int, grid: Grid = SQUARE, seed: int = 0) -> Functions:
+    """Return media of independent cells of two values; u is the share of cells like a point's own.
+
+    KL coefficients do not tell it: all modes are equally strong.
+    """
+    k = torch.from_numpy(np.random.default_rng(seed).choice([-1.0, 1.0], (size, grid.size)))
+    grids = k.reshape(size, 1, *grid.shape)
+    mean = torch.nn.functional.avg_pool2d(grids, 3, 1, 1, count_include_pad=False)
+    u = (grids * mean).flatten(1)
+    fields = OperatorFields("cells", Field("k", grid), Field("u", grid))
+    return Functions(fields, "training", k.float(), u.float())
+
+
+def network(**keys: object) -> KarhunenLoeveFieldNetwork:
+    keys = {"input_modes": 20, "output_modes": 100, "branch": [8, 8], "patch": 2, **keys}
+    return KarhunenLoeveFieldNetwork.model_validate({"frequencies": 4, **keys})
+
+
+def trained(config: KarhunenLoeveNetwork, data: Functions, steps: int) -> KarhunenLoeveModel:
+    training = TrainingConfig(
+        iterations=steps, batch_size=50, learning_rate=5e-3, schedule="cosine"
+    )
+    stack = TrialStack("uqsonet", MethodConfig(network=config, training=training), 0.0, [0], 1)
+    trainer = Trainer(stack, data, None)
+    for step in range(steps):
+        trainer.step(step)
+    model = trainer.model
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(trainer.optimiser.parameters[name][0])
+    assert isinstance(model, KarhunenLoeveModel)
+    return model.eval()
+
+
+@pytest.mark.parametrize("shape", [(21,), (13, 10), (5, 6, 7)])
+def test_patches_hold_each_point_once(shape: tuple[int, ...]) -> None:
+    operator = FieldNetwork(shape, network(patch=4))
+    field = torch.randn(3, math.prod(shape), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(operator._spread(operator._gathered(field.reshape(3, *shape))), field)
+    assert operator(field).shape == field.shape
+
+
+def test_training_starts_at_the_linear_operator() -> None:
+    data = pairs(300)
+    model = KarhunenLoeveFieldModel(data.fields, network(), 0.0)
+    linear = KarhunenLoeveModel(data.fields, KarhunenLoeveNetwork(**SIZES, branch=[]), 0.0)
+    for one in (model, linear):
+        with torch.no_grad():
+            one.fit_constants(data)
+    a = torch.randn(7, 20, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert float((model.branch(a) - linear.branch(a)).abs().max()) < 1e-6
+
+
+SIZES = {"input_modes": 20, "output_modes": 100}
+
+
+def test_it_learns_what_coefficients_do_not_tell() -> None:
+    data, new = pairs(2000), pairs(200, seed=1)
+
+    def left(model: KarhunenLoeveModel) -> float:
+        a, c = (torch.cat(part) for part in zip(*model.bases.coefficients(new), strict=True))
+        with torch.no_grad():
+            return float((model._answers(new, a) - c).square().sum() / c.square().sum())
+
+    perceptron = KarhunenLoeveNetwork(**SIZES, branch=[64])
+    assert left(trained(perceptron, data, 200)) > 0.9
+    assert left(trained(network(), data, 200)) < 0.3
+
+
+def test_samples_come_from_whole_fields_of_the_law() -> None:
+    """Laws whose fields are more than their coefficients are asked for fields."""
+    data = pairs(300)
+    model = KarhunenLoeveFieldModel(data.fields, network(), 0.0)
+    with torch.no_grad():
+        model.fit_constants(data)
+        torch.nn.init.normal_(model.network.project[2].weight)
+    given = model.input_posterior([[0.5, 0.5]], [1.0])
+    fields = torch.stack(list(given.fields(model.bases, 6, torch.Generator().manual_seed(3))))
+    with torch.no_grad():
+        straight, added = model.drawn(given, 6, torch.Generator().manual_seed(3))
+        assert torch.allclose(straight[0] + added[0], model.of_fields(fields[0]), atol=1e-5)
+        found = model.condition([[0.5, 0.5]], [1.0]).coefficient_samples(
+            6, torch.Generator().manual_seed(3)
+        )
+    assert torch.allclose(found[0].float(), straight[0] + added[0], atol=1e-5)
+
+
+def test_training_shows_every_image_of_a_pair() -> None:
+    data = pairs(300)
+    model = KarhunenLoeveFieldModel(data.fields, network(symmetries="square"), 0.0)
+    with torch.no_grad():
+        model.fit_constants(data)
+    x, y = data.kappa[:1].expand(400, -1), data.u[:1].expand(400, -1)
+    seen: list[Tensor] = []
+    model.of_fields = lambda field, a=None: seen.append(field) or torch.zeros(len(field), 100)  # type: ignore[method-assign]
+    normals = torch.randn(400, 1, generator=torch.Generator().manual_seed(0))
+    model.loss({"x": x, "y": y}, normals)
+    images, counts = seen[0].unique(dim=0, return_counts=True)
+    assert len(images) == 8 and int(counts.min()) > 25
+    square = data.kappa[0].reshape(12, 12)
+    for turned in (square.rot90(q) for q in range(4)):
+        for image in (turned, turned.T):
+            assert bool((images == image.flatten()).all(1).any())
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    oblong = Grid((0.0, 0.0), (1.0, 1.0), (12, 10))
+    with pytest.raises(ConfigError, match="symmetries: square needs"):
+        KarhunenLoeveFieldModel(
+            OperatorFields("no", Field("k", oblong), Field("u", oblong)),
+            network(symmetries="square"),
+            0.0,
+        )
+    with pytest.raises(ConfigError, match="144 points of the input and 120"):
+        KarhunenLoeveFieldModel(
+            OperatorFields("no", Field("k", SQUARE), Field("u", oblong)), network(), 0.0
+        )

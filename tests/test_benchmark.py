@@ -1,0 +1,216 @@
+"""The comparison with published figures: pairs, scores, choices, the table and its files."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from uqsonet.errors import ConfigError, DataError, ObservationError
+from uqsonet.joint import condition_jointly, condition_linearised
+from uqsonet.models.kernel_branch import fit_kernel_branch
+from uqsonet.problems.poisson128 import Poisson128
+from uqsonet_study import benchmark
+from uqsonet_study.benchmark import Conditioned, chosen, drawn, fitted, places, score
+from uqsonet_study.cli import read_config
+from uqsonet_study.config import BenchmarkConfig
+from uqsonet_study.pipeline import Plan
+from uqsonet_study.report.benchmark import COLUMNS, as_latex, as_markdown, joined
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Small(Poisson128):
+    """The published Poisson problem on few points."""
+
+    name = "small"
+    points = 16
+
+
+SMALL = Small()
+CONFIG = BenchmarkConfig.model_validate(
+    {
+        "sensors": 40,
+        "functions": 6,
+        "samples": 8,
+        "published": "none.csv",
+        "problems": {"poisson": {"problem": "small", "pairs": [400], "modes": 120, "exact": True}},
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def scores() -> pd.DataFrame:
+    """Exact answers, and those that are learned from 400 pairs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(benchmark, "get_problem", lambda name: SMALL)
+        parts = [benchmark.benchmark("poisson", CONFIG, pairs, 1) for pairs in (0, 400)]
+    return pd.concat(parts)
+
+
+def test_a_larger_set_of_pairs_begins_with_a_smaller_one():
+    few, more = drawn(SMALL, 3, "training", 30), drawn(SMALL, 3, "training", 600)
+    assert torch.equal(few.kappa, more.kappa[:30]) and torch.equal(few.u, more.u[:30])
+    assert not torch.equal(few.kappa, drawn(SMALL, 3, "test", 30).kappa)
+    assert not torch.equal(more.kappa[:30], more.kappa[500:530])
+
+
+def test_sensors_are_apart_and_those_of_both_are_halved():
+    index = places(SMALL, 3, "test", 0, 40)
+    assert len(set(index.tolist())) == 40
+    assert not torch.equal(index, places(SMALL, 3, "test", 1, 40))
+    both = chosen("both", index)
+    assert torch.equal(torch.cat([both["input"], both["output"]]), index)
+    assert len(both["input"]) == 20
+    assert len(chosen("forward", index)["output"]) == 0 == len(chosen("inverse", index)["input"])
+
+
+def test_errors_are_relative_and_of_the_side_that_is_asked_for():
+    truths = drawn(SMALL, 3, "test", 4)
+
+    class Off:
+        """Means 10 % too large, samples that are zero."""
+
+        def __init__(self, values):
+            (at,) = [i for i in range(4) if torch.equal(values, truths.u[i, index(i)].double())]
+            self.truth = {"input": truths.kappa[at], "output": truths.u[at]}
+
+        def mean(self, side):
+            return 1.1 * self.truth[side].double()
+
+        def sample(self, side, size, seed):
+            return torch.zeros(size, SMALL.grid.size)
+
+    def index(i):
+        return places(SMALL, 1, "test", i, 40)
+
+    found = score(lambda where, values: Off(values["output"]), SMALL, truths, "inverse", CONFIG, 1)
+    assert found["target"].tolist() == ["input"] * 4
+    np.testing.assert_allclose(found["err_mean"], 10, rtol=1e-5)
+    np.testing.assert_allclose(found["err_sample"], 100, rtol=1e-5)
+    assert (found["seconds"] <= found["seconds_samples"]).all()
+
+
+def test_four_hundred_pairs_come_near_the_exact_answer(scores):
+    assert scores.columns.tolist() == COLUMNS
+    assert set(scores["method"]) == {"exact", "ours", "regression"}
+    assert scores["direction"].tolist() == ["forward", "inverse", "both", "both"] * 3
+    for (_, target), part in scores.groupby(["direction", "target"]):
+        exact, ours = (part[part["method"] == m]["err_mean"].item() for m in ("exact", "ours"))
+        assert 0.9 * exact < ours < 1.5 * exact, target
+    # A sample is the mean and a deviation as large as the mean's own.
+    exact = scores[scores["method"] == "exact"]
+    ratio = exact["err_sample"] / exact["err_mean"]
+    assert ((ratio > 1.15) & (ratio < 1.65)).all()
+
+
+def test_a_kernel_learns_what_a_linear_operator_leaves_over():
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(700, 5, generator=generator)
+    left = torch.stack([a[:, 0] * a[:, 1], a[:, 2].square() - 1], 1)
+    held = a[600:], left[600:]
+    found = fit_kernel_branch(a[:500], left[:500], held, torch.ones(5))
+    off = found(a[500:600]) - left[500:600]
+    assert off.square().mean() < 0.03 * left.square().mean()
+
+
+def test_linearised_answers_are_the_closed_form_where_the_operator_is_linear():
+    pairs, held = drawn(SMALL, 1, "training", 400), drawn(SMALL, 1, "validation", 100)
+    model = fitted(pairs, 60, held)
+    points, index = SMALL.grid.points(), places(SMALL, 1, "test", 0, 40)
+    truth = drawn(SMALL, 1, "test", 1)
+    seen = points[index[:20]][None], truth.kappa[:, index[:20]], None, 0.0
+    read = points[index[20:]][None], truth.u[:, index[20:]], None, 0.0
+    for inputs in (seen, (torch.zeros(1, 0, 2), torch.zeros(1, 0), None, None)):
+        one, other = (f(model, inputs, read) for f in (condition_linearised, condition_jointly))
+        for side in ("input", "output"):
+            torch.testing.assert_close(getattr(one, side).mean(), getattr(other, side).mean())
+            torch.testing.assert_close(getattr(one, side).std(), getattr(other, side).std())
+        torch.testing.assert_close(one.tail, other.tail)
+    several = tuple(torch.cat([part, part]) for part in read[:2])
+    with pytest.raises(ObservationError, match="2 sets"):
+        condition_linearised(
+            model, (torch.zeros(2, 0, 2), torch.zeros(2, 0), None, None), (*several, None, 0.0)
+        )
+
+
+def test_a_bent_operator_is_met_by_its_kernel():
+    """u gets a part of f squared: with the kernel its sensors say more about f."""
+
+    class Bent(Small):
+        name = "bent"
+
+        def solve(self, kappa, unobserved=None):
+            return super().solve(kappa + kappa.square())
+
+    bent = Bent()
+    pairs, held = drawn(bent, 1, "training", 1500), drawn(bent, 1, "validation", 300)
+    test = drawn(bent, 1, "test", 8)
+    errors = [
+        score(Conditioned(bent, fitted(pairs, 60, held, kernel)), bent, test, "inverse", CONFIG, 1)
+        for kernel in (0, 1000)
+    ]
+    linear, kernel = (np.mean(found["err_mean"]) for found in errors)
+    assert kernel < 0.8 * linear
+
+
+def test_the_table_joins_measured_and_published_figures(scores, tmp_path):
+    scores.to_csv(tmp_path / "scores.csv", index=False)
+    table = joined([tmp_path / "scores.csv"], ROOT / "config/benchmark.csv")
+    assert table.columns.tolist() == COLUMNS
+    first = table[(table["problem"] == "poisson") & (table["direction"] == "inverse")]
+    assert first["method"].tolist()[:2] == ["exact", "ours"]
+    assert set(table["method"]) >= {"DiffusionPDE", "FunDPS", "DDIS", "DDIS 1 %", "FNO"}
+    assert not table["target"].isna().any()
+    tex, text = as_latex(table), as_markdown(table)
+    assert r"\toprule" in tex and "20.47" in tex and "DDIS 1 \\%" in tex
+    assert "| FunDPS | 50,000 |" in text
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("problem,direction,method,err_sample\nwaves,forward,ours,1\n")
+    with pytest.raises(DataError, match="problem 'waves' is unknown; there are poisson"):
+        joined([wrong], ROOT / "config/benchmark.csv")
+    wrong.write_text("problem,direction\n")
+    with pytest.raises(DataError, match="no column method"):
+        joined([wrong], ROOT / "config/benchmark.csv")
+
+
+def test_published_figures_have_sources():
+    known = pd.read_csv(ROOT / "config/benchmark.csv")
+    assert known["source"].str.len().min() > 10
+    assert (known["err_sample"] > 0).all() and not known.duplicated(
+        ["problem", "direction", "method"]
+    ).any()
+
+
+def test_jobs_of_other_configurations_do_not_know_the_benchmark():
+    config = read_config([ROOT / "config.yaml"])
+    assert "benchmark" not in config.model_dump()
+    plan = Plan(read_config([ROOT / "config.yaml", ROOT / "config/benchmark.yaml"]))
+    assert "benchmark" not in json.loads(plan.page())["config"]
+    spec = json.loads(plan.benchmark("poisson", 500))
+    assert spec["pairs"] == 500 and spec["config"]["sensors"] == 500
+    assert spec["code"] != json.loads(plan.benchmark("navier_stokes", 500))["code"]
+
+
+def test_a_misspelt_key_is_named(tmp_path):
+    path = tmp_path / "wrong.yaml"
+    path.write_text("benchmark: {problems: {poisson: {pairs: [5], exacts: true}}}\n")
+    files = [ROOT / "config.yaml", ROOT / "config/benchmark.yaml", path]
+    with pytest.raises(ConfigError) as error:
+        read_config(files)
+    for found in ("benchmark.problems.poisson.pairs.0", "benchmark.problems.poisson.exacts"):
+        assert found in str(error.value)
+
+
+def test_what_is_published_has_its_columns():
+    path = ROOT / "published/benchmark/table.csv"
+    if not path.exists():
+        pytest.skip("not published")
+    table = pd.read_csv(path)
+    assert table.columns.tolist() == COLUMNS
+    ours = table[table["method"] == "ours"]
+    assert len(ours) and not ours[["err_sample", "err_mean", "seconds"]].isna().any().any()
+    assert not math.isnan(ours["seconds_samples"].max())

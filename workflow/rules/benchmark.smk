@@ -1,0 +1,47 @@
+# Sparse sensors of one field, the whole of the other, beside published figures: a job for each
+# problem and number of pairs (0: the exact answer), and their table.
+BENCHMARK = CONFIG.benchmark
+
+
+rule benchmark:
+    output:
+        f"{RESULTS}/benchmark/{{entry}}-{{pairs}}.csv",
+    wildcard_constraints:
+        entry="|".join(BENCHMARK.problems),
+        pairs=r"\d+",
+    log:
+        f"{RESULTS}/logs/benchmark/{{entry}}-{{pairs}}.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(12000),
+        runtime=growing(240),
+    params:
+        spec=lambda w: PLAN.benchmark(w.entry, int(w.pairs)),
+    script:
+        "../scripts/benchmark.py"
+
+
+rule benchmark_table:
+    input:
+        scores=[
+            f"{RESULTS}/benchmark/{name}-{pairs}.csv"
+            for name, one in BENCHMARK.problems.items()
+            for pairs in ([0] if one.exact else []) + one.pairs
+        ],
+        published=BENCHMARK.published,
+    output:
+        csv=f"{RESULTS}/benchmark/table.csv",
+        tex=f"{RESULTS}/benchmark/table.tex",
+        md=f"{RESULTS}/benchmark/table.md",
+    log:
+        f"{RESULTS}/logs/benchmark/table.log",
+    conda:
+        "../../environment.yml"
+    threads: 1
+    resources:
+        mem_mb=growing(2000),
+        runtime=growing(10),
+    script:
+        "../scripts/benchmark_table.py"
