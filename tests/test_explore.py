@@ -211,6 +211,21 @@ def test_mean_and_std_are_those_of_python(
     found.page.close()
 
 
+def test_arrays_that_are_rounded(
+    chromium: Browser, models: dict[str, uqsonet.Emulator], folder: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("uqsonet.explore.SMALL", 500)  # as if the modes were large
+        found = explored(chromium, models["cloud"], folder / "rounded.html")
+    assert '"int16"' in (folder / "rounded.html").read_text()
+    found.open(EITHER["cloud"])
+    for name in ("a", "p"):
+        differences = found.differences(name, EITHER["cloud"])
+        print("rounded", name, differences)
+        assert max(differences) < EQUAL
+    found.page.close()
+
+
 @pytest.mark.parametrize("kind", ["tanh", "gelu"])
 def test_other_activations(kind: str, chromium: Browser, folder: Path) -> None:
     sensors = INPUTS["diffusion1d"]

@@ -31,7 +31,7 @@ from uqsonet.problems import get_problem, problem_names
 from uqsonet.storage.files import write_text
 from uqsonet.version import __version__
 
-SMALL = 1 << 18
+SMALL = 1 << 20
 """Numbers up to which an array is written as it is."""
 
 TUCKER_ERROR = 1e-6
@@ -263,7 +263,7 @@ def packed(array: Tensor, axes: tuple[int, ...] = ()) -> dict[str, Any]:
         if 4 * core.size < values.size:
             parts = [_text(part.astype("<f4")) for part in (core, *factors)]
             return {"shape": shape, "tucker": parts, "axes": list(axes), "core": list(core.shape)}
-    scale = np.abs(values).max(0) / LEVELS
+    scale = np.atleast_1d(np.abs(values).max(0) / LEVELS)
     scale[scale == 0] = 1.0
     rounded = np.rint(values / scale).astype("<i2")
     return {"shape": shape, "int16": _text(rounded), "step": _text(scale.astype("<f4"))}

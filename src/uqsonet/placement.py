@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.laws.base import LEAST_LEVEL, least_noise
+from uqsonet.laws.common import LEAST_LEVEL, least_noise
 from uqsonet.models.karhunen_loeve import KarhunenLoeveBases, KarhunenLoeveModel
 from uqsonet.named_fields import part_locations
 from uqsonet.posterior import MOMENT_SEED, moments_of, spread

@@ -331,7 +331,9 @@ def _learned(
     best = {}
     for direction in one.directions:
         found = {
-            what: np.mean(score(answers, problem, some, direction, config, seed)["err_mean"])
+            what: score(answers, problem, some, direction, config, seed)["err_mean"]
+            .to_numpy()
+            .mean()
             for what, answers in tried.items()
         }
         LOG.info("%s, held-out errors of the mean: %s", direction, found)

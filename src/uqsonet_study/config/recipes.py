@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Discriminator, Field, Tag
 
@@ -10,13 +10,12 @@ from uqsonet.config import (
     KarhunenLoeveNetwork,
     MethodConfig,
     Name,
-    Network,
     Section,
     TrainingConfig,
 )
 
 
-def has_law(network: Network) -> bool:
+def has_law(network: object) -> TypeGuard[KarhunenLoeveNetwork]:
     """Tell whether a network stands for an operator that serves any law of the input."""
     return isinstance(network, KarhunenLoeveNetwork) and not network.per_sensors
 

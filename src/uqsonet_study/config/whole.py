@@ -388,7 +388,7 @@ class Config(Section):
             if table.shipped:
                 continue
             network = self.method_of(case.name, table.method).network
-            if type(network) is not KarhunenLoeveNetwork:
+            if not has_law(network):
                 raise ValueError(
                     f"{where}: {table.method!r} of {case.experiment} has the architecture "
                     f"{network.architecture}; places are chosen by karhunen_loeve"
