@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from uqsonet.emulator import Emulator, load
     from uqsonet.errors import ObservationWarning, UQSONetError
     from uqsonet.field_posterior import FieldPosterior
-    from uqsonet.fields import Field, Grid, Transform
+    from uqsonet.fields import Field, Grid, Transform, WeightedPoints
     from uqsonet.fitting import fit
     from uqsonet.operator_fields import OperatorFields
     from uqsonet.reading import open_runs
@@ -37,6 +37,7 @@ _HOMES = {
     "Runs": "runs",
     "Transform": "fields",
     "UQSONetError": "errors",
+    "WeightedPoints": "fields",
     "fit": "fitting",
     "load": "emulator",
     "open_runs": "reading",
@@ -53,6 +54,7 @@ __all__ = [
     "Runs",
     "Transform",
     "UQSONetError",
+    "WeightedPoints",
     "__version__",
     "fit",
     "load",

@@ -70,6 +70,8 @@ class SensorFree:
 class Cokriging:
     """Joint Gaussian of the transformed input and u, conditioned on the sensors in closed form."""
 
+    reads_functionals = True
+
     def __init__(self, functions: Functions, noise_std: float) -> None:
         most = functions.size - 1
         bases = KarhunenLoeveBases(
@@ -116,12 +118,11 @@ class Cokriging:
         bases, batch = self._bases, len(seen.values)
         rows, residual = bases.at_sensors(seen)
         r, p = rows.shape[2], len(self._weight)
-        offset, basis = bases.output_basis(read.locations.flatten(0, 1))
-        basis = basis.view(*read.values.shape, p)
+        offset, basis = bases.output_at(read)
         both = torch.cat([self._weight, self.remainder], 1)  # u's coefficients by (a, z)
         rows = torch.cat([torch.nn.functional.pad(rows, [0, p]), basis @ both], 1)
-        residual = torch.cat([residual, read.values - offset.view(read.values.shape)], 1)
-        noise = (noise.square() + bases.input_remainder**2).sqrt()
+        residual = torch.cat([residual, read.values - offset], 1)
+        noise = (noise.square() + (bases.input_remainder * seen.norm(2)) ** 2).sqrt()
         law = condition(
             rows, residual, torch.cat([noise, level], 1), torch.cat([seen.mask, read.mask], 1)
         )

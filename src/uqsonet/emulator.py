@@ -21,7 +21,7 @@ from torch import Tensor
 from uqsonet.domains import PointCloud
 from uqsonet.errors import DataError, ObservationError, ObservationWarning
 from uqsonet.field_posterior import IMPROBABLE, SETS, FieldPosterior
-from uqsonet.fields import Domain
+from uqsonet.fields import Domain, WeightedPoints, read_at
 from uqsonet.named_fields import NamedField, part_columns
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
@@ -121,9 +121,10 @@ class Emulator:
         ----------
         sensors : optional
             One of: a DataFrame, the path of a CSV file or a mapping of columns
-            ``x[,y[,z]],value[,field][,noise_std][,set]``; a tuple ``(locations, values)`` or
-            ``(locations, values, noise_std)``; a list of any of these, one for each set; or, with
-            `values`, an array of locations (m, d) or (B, m, d), anywhere in the domain.
+            ``x[,y[,z]],value[,field][,noise_std][,set][,sensor,weight]``; a tuple
+            ``(locations, values)`` or ``(locations, values, noise_std)``; a list of any of these,
+            one for each set; or, with `values`, an array of locations (m, d) or (B, m, d), anywhere
+            in the domain. In place of locations there may be ``WeightedPoints(points, weights)``.
         values : array, shape (m,) or (B, m), optional
             Of the field itself, not transformed.
         mask : array of bool, shape of `values`, optional
@@ -181,7 +182,7 @@ class Emulator:
 
     def _asked(
         self, sets: SensorSets, outputs: bool = False
-    ) -> tuple[Tensor, Tensor, Tensor, object]:
+    ) -> tuple[Tensor | WeightedPoints, Tensor, Tensor, object]:
         """Return locations, values, mask and noise of one side as the operator has them."""
         fields, first = (self.outputs, len(self.inputs)) if outputs else (self.inputs, 0)
         number = sets.field - first
@@ -209,11 +210,16 @@ class Emulator:
                 here = (number == k) & used
                 values[here] = one.encode(sets.values[here])
         joint = self.fields.output.grid if outputs else self.fields.input.grid
-        return _locations(fields, number, sets.locations, joint), values, used, noise
+        x = _locations(fields, number, sets.locations, joint)
+        return x if sets.weights is None else WeightedPoints(x, sets.weights), values, used, noise
 
     def _require_usable(self, sets: SensorSets) -> None:
         """Refuse sensors that no law can be conditioned on."""
         used = sets.mask
+        if sets.weights is not None:
+            from uqsonet.functionals import require_readable
+
+            require_readable(self, sets)
         level = sets.noise_std[used & ~sets.noise_std.isnan()]
         if not bool((level.isfinite() & (level >= 0)).all()):
             wrong = level[~(level.isfinite() & (level >= 0))][0]
@@ -233,10 +239,10 @@ class Emulator:
             for row in range(len(sets)):
                 among = here[row]
                 one.domain.require_inside(
-                    sets.locations[row][among][:, : one.domain.dim],
+                    sets.locations[row][among][..., : one.domain.dim],
                     "sensor" if number < len(self.inputs) == 1 else f"sensor of {one.name}",
                 )
-                self._require_consistent(sets, row, among, one)
+                self._require_consistent(sets, row, among & sets.at_points[row], one)
 
     def _require_consistent(
         self, sets: SensorSets, row: int, among: Tensor, one: NamedField
@@ -248,6 +254,7 @@ class Emulator:
         if len(exact) < 2:
             return
         x = sets.locations[row][exact]
+        x = x if sets.weights is None else x[:, 0]
         _, group = x.unique(dim=0, return_inverse=True)
         if int(group.max()) + 1 == len(exact):
             return
@@ -274,7 +281,8 @@ class Emulator:
             here = sets.mask & (sets.field == number)
             margin = 0.1 * (one.highest - one.lowest)
             values = sets.values
-            out = here & ((values < one.lowest - margin) | (values > one.highest + margin))
+            out = (values < one.lowest - margin) | (values > one.highest + margin)
+            out = out & here & sets.at_points
             if bool(out.any()):
                 row, k = out.nonzero()[0].tolist()
                 more = f" (and {int(out.sum()) - 1} more)" if int(out.sum()) > 1 else ""
@@ -283,7 +291,7 @@ class Emulator:
                     f"{one.lowest:g} to {one.highest:g}"
                 )
             if isinstance(one.domain, PointCloud) and bool(here.any()):
-                x = sets.locations[here][:, : one.domain.dim]
+                x = sets.locations[here][..., : one.domain.dim].reshape(-1, one.domain.dim)
                 nearest = torch.cdist(x, one.domain.points()).amin(1)
                 typical = one.domain.typical_distance()
                 if float(nearest.max()) > FAR * typical:
@@ -362,7 +370,7 @@ class Emulator:
         given = self.fields.input
         x = _locations(self.inputs, sets.field, sets.locations, given.grid)
         stacked = torch.cat([bases.input_mean[:, None], bases.input_factor], dim=1)
-        rows = given.grid.interpolate(stacked, x)
+        rows = read_at(given.grid, stacked, x, sets.weights)
         values = torch.ones_like(sets.values)
         for number, one in enumerate(self.inputs):
             here = (sets.field == number) & sets.mask
@@ -392,7 +400,8 @@ class Emulator:
         joint = self.fields.input.grid
         x = _locations(self.inputs, compact.field, compact.locations, joint)[0]
         rows = self.calibration.inputs.double()
-        read = joint.interpolate(rows.T.contiguous(), x).T
+        weights = None if compact.weights is None else compact.weights[0]
+        read = read_at(joint, rows.T.contiguous(), x, weights).T
         level = compact.noise_std.nan_to_num(nan=float(self.noise_std or 0.0))[0]
         scale = torch.tensor([f.scale for f in self.inputs], dtype=torch.float64)[compact.field[0]]
         generator = torch.Generator().manual_seed(seed)
@@ -522,8 +531,8 @@ def _locations(
     """Return locations (B, m, d) in fields of these numbers as locations of the fields as one."""
     if len(fields) == 1:
         return locations[..., : fields[0].domain.dim]
-    found = locations.new_zeros(*number.shape, joint.dim)
-    found[..., 0] = number
+    found = locations.new_zeros(*locations.shape[:-1], joint.dim)
+    found[..., 0] = number.view(*number.shape, *[1] * (locations.ndim - number.ndim - 1))
     width = min(locations.shape[-1], joint.dim - 1)
     found[..., 1 : 1 + width] = locations[..., :width]
     return found

@@ -462,8 +462,8 @@ class FieldPosterior:
         calibration, kept = emulator.calibration, emulator.kept_ratios
         assert calibration is not None
         used = one.mask[0]
-        parts = (one.field, one.locations, one.noise_std)
-        key = number, b"".join(t[0][used].numpy().tobytes() for t in parts)
+        parts = (one.field, one.locations, one.noise_std, one.weights)
+        key = number, b"".join(t[0][used].numpy().tobytes() for t in parts if t is not None)
         if (key, level) in kept:
             return kept[key, level]
         columns = emulator.output_columns(number)

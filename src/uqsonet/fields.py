@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -244,21 +244,63 @@ class Transform:
         return transformed.exp() if self.name == "log" else transformed
 
 
+class WeightedPoints(NamedTuple):
+    """Sensors that read linear functionals: each row of weights adds up the values at points.
+
+    Attributes
+    ----------
+    points : array, shape (q, d), or (B, m, q, d) where each sensor has its own
+    weights : array, shape (m, q) or (B, m, q)
+    """
+
+    points: Any
+    weights: Any
+
+
+def read_at(domain: Domain, functions: Tensor, x: Tensor, weights: Tensor | None) -> Tensor:
+    """Return (..., m, k) what sensors at x (..., m, d) read of functions (size, k).
+
+    With weights (..., m, q) they read combinations of values at x (..., m, q, d).
+    """
+    if weights is None:
+        return domain.interpolate(functions, x)
+    used = weights != 0
+    values = domain.interpolate(functions, x[used]) * weights[used, None].to(functions)
+    found = values.new_zeros(weights.shape[:-1].numel(), values.shape[-1])
+    sensor = used.flatten(0, -2).nonzero()[:, 0]
+    return found.index_add_(0, sensor, values).view(*weights.shape[:-1], values.shape[-1])
+
+
 @dataclass(frozen=True)
 class Observations:
     """A batch of observation sets. Sets of different sizes share a batch by padding.
 
     Attributes
     ----------
-    locations : Tensor, shape (B, m, d)
+    locations : Tensor, shape (B, m, d), or with weights (B, m, q, d)
     values : Tensor, shape (B, m)
     mask : Tensor of bool, shape (B, m)
         False on padding.
+    weights : Tensor, shape (B, m, q), or None
+        Of values at q points, where sensors read combinations of them.
     """
 
-    locations: Float[Tensor, "B m d"]
+    locations: Float[Tensor, "B m *q d"]
     values: Float[Tensor, "B m"]
     mask: Bool[Tensor, "B m"]
+    weights: Float[Tensor, "B m q"] | None = None
+
+    def read(self, domain: Domain, functions: Tensor) -> Tensor:
+        """Return what sensors read (B, m, k) of functions (size, k)."""
+        return read_at(domain, functions, self.locations, self.weights)
+
+    def norm(self, order: int) -> float | Tensor:
+        """Return the norm (B, m) of each sensor's weights: 1 for sensors at points.
+
+        Times the error of a value it is that of a reading: of order 2 where errors at different
+        points are independent, of order 1 where they are the same.
+        """
+        return 1.0 if self.weights is None else self.weights.norm(order, dim=-1)
 
     @property
     def counts(self) -> Tensor:
@@ -271,10 +313,12 @@ class Observations:
             self.locations.to(device=device, dtype=dtype),
             self.values.to(device=device, dtype=dtype),
             self.mask.to(device=device),
+            None if self.weights is None else self.weights.to(device=device, dtype=dtype),
         )
 
     def __getitem__(self, index: slice | Tensor) -> Observations:
-        return Observations(self.locations[index], self.values[index], self.mask[index])
+        weights = None if self.weights is None else self.weights[index]
+        return Observations(self.locations[index], self.values[index], self.mask[index], weights)
 
 
 @dataclass(frozen=True)
@@ -327,6 +371,9 @@ class Field:
             If a set is empty, shapes do not fit, a value is not finite or (with ``log``) not
             positive, or a location lies outside the domain.
         """
+        weights = None
+        if isinstance(locations, WeightedPoints):
+            locations, weights = locations
         try:
             y = torch.as_tensor(values, dtype=torch.float64)
             x = torch.as_tensor(locations, dtype=torch.float64)
@@ -341,7 +388,8 @@ class Field:
         m = m[None] if single and m.ndim == 1 else m
         if m.dtype != torch.bool:
             raise ObservationError(f"mask must be boolean, found {m.dtype}")
-        if y.ndim != 2 or x.shape[:-1] != y.shape or m.shape != y.shape:
+        lead = x.shape[:-1] if weights is None else x.shape[:-2]
+        if y.ndim != 2 or lead != y.shape or m.shape != y.shape:
             raise ObservationError(
                 "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
                 f"found {tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
@@ -358,8 +406,8 @@ class Field:
             )
         self.grid.require_inside(x[m])
         # Padding gets harmless values, so that nothing a caller left there can spread.
-        x = torch.where(m[..., None], x, torch.zeros_like(x))
-        return Observations(x, torch.where(m, y, torch.ones_like(y)), m), single
+        x = torch.where(m.view(*m.shape, *[1] * (x.ndim - 2)), x, torch.zeros_like(x))
+        return Observations(x, torch.where(m, y, torch.ones_like(y)), m, weights), single
 
     def noise(
         self, noise_std: object, observations: Observations, default: float = 0.0

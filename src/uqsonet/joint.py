@@ -334,12 +334,13 @@ class OutputReadings:
         noise_std: Tensor,
         residual_root: Tensor | None,
     ) -> None:
-        offset, basis = model.bases.output_basis(observations.locations.flatten(0, 1))
+        offset, basis = model.bases.output_at(observations)
         mask = observations.mask
-        self.rows = basis.view(*mask.shape, -1) * mask[..., None]
-        self.values = torch.where(mask, observations.values - offset.view(mask.shape), 0.0)
+        self.rows = basis * mask[..., None]
+        self.values = torch.where(mask, observations.values - offset, 0.0)
         # Where nothing is read the noise is one, which changes nothing.
-        self.variance = torch.where(mask, noise_std.square() + model.output_error() ** 2, 1.0)
+        error = model.output_error() * observations.norm(1)
+        self.variance = torch.where(mask, noise_std.square() + error**2, 1.0)
         batch, _, p = self.rows.shape
         self.covariance = torch.zeros(batch, p, p, dtype=torch.float64)
         if residual_root is not None:
@@ -586,9 +587,9 @@ def _slope(model: KarhunenLoeveModel, a: Tensor) -> tuple[Tensor, Tensor]:
 
 def _compact(observations: Observations, row: int) -> Observations:
     """Return one of the sets without its padding."""
-    used = observations.mask[row]
-    x, y = observations.locations[row : row + 1, used], observations.values[row : row + 1, used]
-    return Observations(x, y, torch.ones_like(y, dtype=torch.bool))
+    used, one = observations.mask[row], observations[row : row + 1]
+    weights = None if one.weights is None else one.weights[:, used]
+    return Observations(one.locations[:, used], one.values[:, used], one.mask[:, used], weights)
 
 
 class _OneSet:
@@ -721,7 +722,7 @@ def _source(
     ahead = torch.linalg.solve_triangular(root, off[..., None], upper=False)[..., 0]
     rows, residual = torch.cat([rows, lower], 1), torch.cat([residual, ahead], 1)
     least = float(bases.input_remainder) if model.law is None else least_noise(bases)
-    level = (noise_std.square() + least**2).sqrt()
+    level = (noise_std.square() + (least * seen.norm(2)) ** 2).sqrt()
     levels = torch.cat([level, torch.ones_like(ahead)], 1)
     # Padding among the output's readings has rows of zeros and a residual of zero.
     mask = torch.cat([seen.mask, torch.ones_like(ahead, dtype=torch.bool)], 1)

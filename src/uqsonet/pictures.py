@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from uqsonet.field_posterior import FieldPosterior
     from uqsonet.placement import Placement
     from uqsonet.scores import Report, Score
+    from uqsonet.sensors import SensorSets
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
 """The answer, the sensors or the truth, and what is beside them."""
@@ -140,9 +141,9 @@ def _draw_line(figure: Any, posterior: FieldPosterior, level: float, truth: Valu
     sets = posterior.sensors
     for number, one in posterior.read.items():
         if one is field:
-            here = sets.mask[0] & (sets.field[0] == number)
-            seen = sets.locations[0][here, 0].numpy(), sets.values[0][here].numpy()
-            axes.scatter(*seen, color=ORANGE, s=36, zorder=3, label="sensors")
+            x, y, points = _sensors(sets, number)
+            axes.scatter(x[:, 0], y, color=ORANGE, s=36, zorder=3, label="sensors")
+            _draw_weighted(axes, points)
     axes.set_xlabel("x")
     axes.set_ylabel(field.label)
     axes.margins(x=0)
@@ -203,6 +204,25 @@ def _map(axes: Any, points: np.ndarray, values: np.ndarray, colours: str, ends: 
     return axes.pcolormesh(*lines[:2], array.T, cmap=colours, shading="nearest", **ends)
 
 
+def _sensors(sets: SensorSets, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return places and values of a field's sensors at points, and the points of the others."""
+    here = sets.mask[0] & (sets.field[0] == number)
+    if sets.weights is None:
+        return sets.locations[0][here].numpy(), sets.values[0][here].numpy(), np.empty((0, 1))
+    alone = here & sets.at_points[0]
+    others = sets.locations[0][here & ~alone][sets.weights[0][here & ~alone] != 0]
+    return sets.locations[0][alone][:, 0].numpy(), sets.values[0][alone].numpy(), others.numpy()
+
+
+def _draw_weighted(axes: Any, points: np.ndarray) -> None:
+    """Draw the points of sensors that read combinations: on the axis, or where they lie."""
+    if len(points) and points.shape[1] == 1:
+        level, how = np.zeros(len(points)), axes.get_xaxis_transform()
+        axes.plot(points[:, 0], level, "|", color=ORANGE, ms=10, transform=how, label="weighted")
+    elif len(points):
+        axes.plot(points[:, 0], points[:, 1], ".", color=ORANGE, ms=6)
+
+
 def _draw_sensors(axes: Any, figure: Any, posterior: FieldPosterior) -> None:
     """Draw where sensors stand and what they read: a panel of a picture."""
     sets, read = posterior.sensors, posterior.read
@@ -210,8 +230,8 @@ def _draw_sensors(axes: Any, figure: Any, posterior: FieldPosterior) -> None:
     dim = max(field.domain.dim for field in fields)
     coloured = len(fields) == 1 and dim > 1
     for (number, field), marker in zip(read.items(), cycle("osD^v"), strict=False):
-        here = used & (sets.field[0] == number)
-        x, y = sets.locations[0][here].numpy(), sets.values[0][here].numpy()
+        x, y, points = _sensors(sets, number)
+        _draw_weighted(axes, points)
         if dim == 1:
             axes.scatter(x[:, 0], y, color=ORANGE, marker=marker, s=36, label=field.label)
         elif coloured:

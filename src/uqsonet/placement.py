@@ -63,7 +63,7 @@ class Placement:
     target : str
         Name of the target's field.
     given : ndarray, shape (k, d)
-        Sensors that were there already.
+        Sensors that were there already: their points.
     given_fields : list of str
     """
 
@@ -175,15 +175,19 @@ def place(
     r = _bases(emulator).input_factor.shape[1]
     sides = slice(0, r), slice(r, len(covariance))
 
-    def readings(number: int, x: Tensor, level: Tensor) -> _Readings:
-        variance = level.square() + _least_noise(emulator, number) ** 2
-        return _Readings(sides[number >= inputs], _rows(emulator, number, x), variance)
+    def readings(number: int, x: Tensor, level: Tensor, weights: Tensor | None = None) -> _Readings:
+        least, rows = _least_noise(emulator, number), _rows(emulator, number, x.flatten(0, -2))
+        if weights is not None:
+            rows = (rows.view(*weights.shape, rows.shape[1]) * weights[..., None]).sum(1)
+            least = least * weights.norm(2 if number < inputs else 1, dim=1)
+        return _Readings(sides[number >= inputs], rows, level.square() + least**2)
 
     greedy = _Greedy(covariance, _Target.of(emulator, *wanted, sides[wanted[0] >= inputs]))
     for k, one in enumerate(fields):
         here = left.mask[0] & (left.field[0] == k)
         level = left.noise_std[0][here].nan_to_num(nan=_usual_noise(emulator, k))
-        known = readings(k, left.locations[0][here, : one.domain.dim], level)
+        weights = None if left.weights is None else left.weights[0][here]
+        known = readings(k, left.locations[0][here][..., : one.domain.dim], level, weights)
         for row, variance in zip(known.rows, known.variance, strict=True):
             greedy.learn(known.side, row, float(variance))
     greedy.consider([readings(k, x, s) for (k, x), s in zip(groups, levels, strict=True)])
@@ -208,7 +212,8 @@ def place(
         free[chosen] = False
         found.append((chosen, before, greedy.value(), reduction))
     chosen, before, after, reduction = (np.array(part) for part in zip(*found, strict=True))
-    there = sets.mask[0]
+    there = sets.mask[0] if sets.weights is None else sets.weights[0] != 0
+    number = sets.field[0] if sets.weights is None else sets.field[0][:, None].expand(there.shape)
     return Placement(
         places=places[chosen],
         fields=[fields[k].name for k in numbers[chosen]],
@@ -220,7 +225,7 @@ def place(
         candidate_fields=[fields[k].name for k in numbers],
         target=fields[wanted[0]].name,
         given=sets.locations[0][there].numpy(),
-        given_fields=[fields[k].name for k in sets.field[0][there].tolist()],
+        given_fields=[fields[k].name for k in number[there].tolist()],
     )
 
 

@@ -46,6 +46,7 @@ class Regression:
     """
 
     method = "regression"
+    reads_functionals = True
 
     def __init__(
         self,
@@ -112,8 +113,8 @@ class Regression:
                 parts.append((grids[1], self._outputs, read, level, lambda values: values))
             pairs, values, stds = [], [], []
             for grid, functions, observations, std, change in parts:
-                used = observations.mask[b]
-                pairs.append(grid.interpolate(functions, observations.locations[b, used]))
+                used, own = observations.mask[b], observations[b : b + 1]
+                pairs.append(own.read(grid, functions)[0, used])
                 values.append(change(observations.values[b, used].double()))
                 every = torch.as_tensor(std, dtype=torch.float64).expand_as(observations.values)
                 stds.append(every[b, used])

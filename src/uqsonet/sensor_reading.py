@@ -1,13 +1,12 @@
 """Sensors as people have them: arrays, a DataFrame, a CSV file; one set of them or many.
 
-A table has the columns ``x[,y[,z]],value[,field][,noise_std][,set]``.
+Tables are read by `uqsonet.tables`.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +14,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
+from uqsonet.fields import WeightedPoints
 from uqsonet.named_fields import NamedField
-from uqsonet.sensors import AXES, COLUMNS, SensorSets, field_number, real_numbers
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Sensors of one set and one field, before padding."""
-
-    field: int
-    locations: Tensor
-    values: Tensor
-    noise_std: Tensor
+from uqsonet.sensors import AXES, SensorSets, field_number, noise_levels, real_numbers
 
 
 def read_sensors(
@@ -67,22 +57,28 @@ def read_sensors(
         sets = [_one_field(fields, name, value, noise_std, kind) for name, value in named.items()]
         return _side_by_side(sets)
     if sensors is None:
-        return _padded([[]], fields, ["0"], True, kind)
-    if isinstance(sensors, str | Path):
-        from uqsonet.tables import read_csv
+        from uqsonet.tables import padded
 
-        return _from_table(fields, read_csv(Path(sensors)), str(sensors), noise_std, inputs)
+        return padded([[]], fields, ["0"], True, kind)
+    if isinstance(sensors, str | Path):
+        from uqsonet.tables import read_csv, read_table
+
+        return read_table(fields, read_csv(Path(sensors)), str(sensors), noise_std, inputs)
     if hasattr(sensors, "columns") and hasattr(sensors, "to_numpy"):
         names = [str(name) for name in sensors.columns]  # type: ignore[attr-defined]
         if len(set(names)) < len(names):
             twice = max(names, key=names.count)
             raise ObservationError(f"the DataFrame: column {twice!r} appears twice")
         frame = {str(name): list(sensors[name]) for name in sensors.columns}  # type: ignore[index]
-        return _from_table(fields, frame, "the DataFrame", noise_std, inputs)
+        from uqsonet.tables import read_table
+
+        return read_table(fields, frame, "the DataFrame", noise_std, inputs)
     if isinstance(sensors, Mapping):
         if set(map(str, sensors)) & {"value", *AXES}:
             table = {str(name): np.atleast_1d(column).tolist() for name, column in sensors.items()}  # type: ignore[call-overload]
-            return _from_table(fields, table, "the table", noise_std, inputs)
+            from uqsonet.tables import read_table
+
+            return read_table(fields, table, "the table", noise_std, inputs)
         return read_sensors(fields, noise_std=noise_std, named=sensors, inputs=inputs)
     if isinstance(sensors, tuple) and len(sensors) in (2, 3):
         _require_one(fields[:inputs])
@@ -140,6 +136,12 @@ def _from_arrays(
 ) -> SensorSets:
     field = fields[number]
     dim = field.domain.dim
+    if isinstance(locations, WeightedPoints):
+        from uqsonet.functionals import functional_sets
+
+        if mask is not None:
+            raise ObservationError("a mask goes with sensors at points, not with weights on points")
+        return functional_sets(field, number, locations, values, noise_std, kind)
     x, y = real_numbers(locations, "locations"), real_numbers(values, "values")
     if y.ndim == 0:
         y = y[None]
@@ -168,124 +170,10 @@ def _from_arrays(
             "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
             f"found {tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
         )
-    noise = _noise(noise_std, y)
+    noise = noise_levels(noise_std, y)
     numbers = torch.full(y.shape, number)
     labels = [str(k) for k in range(len(y))]
     return SensorSets(numbers, x, y, noise, m, labels, single, kind)
-
-
-def _noise(noise_std: object, y: Tensor) -> Tensor:
-    if noise_std is None:
-        return torch.full_like(y, torch.nan)
-    noise = real_numbers(noise_std, "noise_std")
-    if bool(noise.isnan().any()):
-        raise ObservationError("noise_std must be finite and not negative, found nan")
-    try:
-        return noise.expand_as(y).clone()
-    except RuntimeError:
-        raise ObservationError(
-            f"noise_std must be a number or one for each sensor, {tuple(y.shape)}; found "
-            f"{tuple(noise.shape)}"
-        ) from None
-
-
-def _from_table(
-    fields: Sequence[NamedField],
-    table: Mapping[str, Sequence[object]],
-    where: str,
-    noise: object,
-    inputs: int,
-) -> SensorSets:
-    """Return sensors from columns; `where` names the table in messages."""
-    for name in table:
-        if name not in COLUMNS:
-            near = difflib.get_close_matches(name.lower(), COLUMNS, 1)
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            raise ObservationError(
-                f"{where}: column {name!r} is unknown; there may be {', '.join(COLUMNS)}{meant}"
-            )
-    size = len(next(iter(table.values()), []))
-    if "value" not in table:
-        raise ObservationError(
-            f"{where}: no column 'value'; there are {', '.join(table) or 'no columns'}"
-        )
-    if lengths := {k: len(column) for k, column in table.items() if len(column) != size}:
-        name, found = next(iter(lengths.items()))
-        raise ObservationError(f"{where}: column {name!r} has {found} rows, others {size}")
-    if size == 0:
-        raise ObservationError(f"{where}: no rows")
-    if "field" in table:
-        names = [str(name) for name in table["field"]]
-        numbers = [field_number(fields, name, f"{where}, row {k + 1}: field")
-                   for k, name in enumerate(names)]  # fmt: skip
-    elif inputs == 1:
-        numbers = [0] * size
-    else:
-        names = [field.name for field in fields]
-        raise ObservationError(
-            f"{where}: a column 'field' must say which of {', '.join(names)} is read"
-        )
-    most = max(fields[number].domain.dim for number in numbers)
-    for axis in AXES[:most]:
-        if axis not in table:
-            raise ObservationError(
-                f"{where}: no column {axis!r}; locations need {', '.join(AXES[:most])}, there are "
-                f"{', '.join(table)}"
-            )
-    for axis in AXES[most:]:
-        if axis in table:
-            raise ObservationError(
-                f"{where}: column {axis!r}, but the domain has {most} "
-                f"coordinate{'s' if most > 1 else ''} ({', '.join(AXES[:most])})"
-            )
-    from uqsonet.tables import read_column
-
-    columns = {
-        name: read_column(table[name], f"{where}, column {name!r}")
-        for name in (*AXES[:most], "value", "noise_std")
-        if name in table
-    }
-    if noise is not None and "noise_std" in columns:
-        raise ObservationError(f"{where}: has a column 'noise_std', and noise_std is given too")
-    labels = [str(name) for name in table["set"]] if "set" in table else ["0"] * size
-    sets: dict[str, dict[int, list[int]]] = {}
-    for row, (label, number) in enumerate(zip(labels, numbers, strict=True)):
-        sets.setdefault(label, {}).setdefault(number, []).append(row)
-    found = []
-    for label in sets:
-        rows = []
-        for number, index in sets[label].items():
-            axes = AXES[: fields[number].domain.dim]
-            x = torch.stack([columns[axis][index] for axis in axes], -1)
-            y = columns["value"][index]
-            level = columns["noise_std"][index] if "noise_std" in columns else _noise(noise, y)
-            rows.append(_Rows(number, x, y, level))
-        found.append(rows)
-    return _padded(found, fields, list(sets), "set" not in table, "numpy")
-
-
-def _padded(
-    sets: Sequence[Sequence[_Rows]],
-    fields: Sequence[NamedField],
-    labels: list[str],
-    single: bool,
-    kind: str,
-) -> SensorSets:
-    dim = max(field.domain.dim for field in fields)
-    most = max((sum(len(rows.values) for rows in one) for one in sets), default=0)
-    shape = len(sets), most
-    field, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
-    x = torch.zeros(*shape, dim, dtype=torch.float64)
-    y, noise = torch.ones(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
-    for b, one in enumerate(sets):
-        first = 0
-        for rows in one:
-            here = slice(first, first + len(rows.values))
-            field[b, here], mask[b, here] = rows.field, True
-            x[b, here, : rows.locations.shape[-1]] = rows.locations
-            y[b, here], noise[b, here] = rows.values, rows.noise_std
-            first += len(rows.values)
-    return SensorSets(field, x, y, noise, mask, labels, single, kind)
 
 
 def _stacked(found: Sequence[SensorSets]) -> SensorSets:
@@ -293,25 +181,13 @@ def _stacked(found: Sequence[SensorSets]) -> SensorSets:
     if any(not one.single for one in found):
         raise ObservationError("a list of sets must hold single sets, found a batch in it")
     most = max(one.values.shape[1] for one in found)
-    dim = max(one.locations.shape[2] for one in found)
 
-    def padded(one: SensorSets) -> SensorSets:
-        short, narrow = most - one.values.shape[1], dim - one.locations.shape[2]
-        pad = torch.nn.functional.pad
-        return one.each(lambda t: pad(t, [0, narrow, 0, short] if t.ndim == 3 else [0, short]))
+    def longer(one: SensorSets) -> SensorSets:
+        short = most - one.values.shape[1]
+        return one.each(lambda t: torch.nn.functional.pad(t, [0, 0] * (t.ndim - 2) + [0, short]))
 
-    ready = [padded(one) for one in found]
-    kind = "torch" if any(one.kind == "torch" for one in found) else "numpy"
-    return SensorSets(
-        field=torch.cat([one.field for one in ready]),
-        locations=torch.cat([one.locations for one in ready]),
-        values=torch.cat([one.values for one in ready]),
-        noise_std=torch.cat([one.noise_std for one in ready]),
-        mask=torch.cat([one.mask for one in ready]),
-        labels=[str(k) for k in range(len(found))],
-        single=False,
-        kind=kind,
-    )
+    labels = [str(k) for k in range(len(found))]
+    return replace(_joined([longer(one) for one in _alike(found)], 0), labels=labels, single=False)
 
 
 def _side_by_side(sets: Sequence[SensorSets]) -> SensorSets:
@@ -319,14 +195,28 @@ def _side_by_side(sets: Sequence[SensorSets]) -> SensorSets:
     if len({len(one) for one in sets}) > 1 or len({one.single for one in sets}) > 1:
         sizes = ", ".join(str(len(one)) for one in sets)
         raise ObservationError(f"fields must have the same number of sets, found {sizes}")
-    dim = max(one.locations.shape[2] for one in sets)
-    pads = [torch.nn.functional.pad(s.locations, [0, dim - s.locations.shape[2]]) for s in sets]
-    names = ("values", "noise_std", "mask")
-    values, noise, mask = (torch.cat([getattr(s, n) for s in sets], 1) for n in names)
-    field = torch.cat([s.field for s in sets], 1)
-    kind = "torch" if any(s.kind == "torch" for s in sets) else "numpy"
-    first = sets[0]
-    return replace(
-        first, field=field, locations=torch.cat(pads, 1), values=values, noise_std=noise, mask=mask,
-        kind=kind,
-    )  # fmt: skip
+    return _joined(_alike(sets), 1)
+
+
+def _alike(found: Sequence[SensorSets]) -> Sequence[SensorSets]:
+    """Return sets of sensors with as many coordinates, and with as many points where weighted."""
+    dim = max(one.locations.shape[-1] for one in found)
+    pad = torch.nn.functional.pad
+    found = [
+        replace(one, locations=pad(one.locations, [0, dim - one.locations.shape[-1]]))
+        for one in found
+    ]
+    if all(one.weights is None for one in found):
+        return found
+    from uqsonet.functionals import widened
+
+    most = max(1 if one.weights is None else one.weights.shape[2] for one in found)
+    return [widened(one, most) for one in found]
+
+
+def _joined(sets: Sequence[SensorSets], axis: int) -> SensorSets:
+    kind = "torch" if any(one.kind == "torch" for one in sets) else "numpy"
+    names = ["field", "locations", "values", "noise_std", "mask"]
+    names += [] if sets[0].weights is None else ["weights"]
+    parts = {name: torch.cat([getattr(one, name) for one in sets], axis) for name in names}
+    return replace(sets[0], kind=kind, **parts)

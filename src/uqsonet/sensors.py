@@ -14,7 +14,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.named_fields import NamedField
 
 AXES = ("x", "y", "z")
-COLUMNS = (*AXES, "value", "field", "noise_std", "set")
+COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class SensorSets:
     ----------
     field : Tensor of int, shape (B, m)
         Number of the field that a sensor reads.
-    locations : Tensor, shape (B, m, d)
+    locations : Tensor, shape (B, m, d), or with weights (B, m, q, d)
         float64; zeros for coordinates that a field lacks.
     values : Tensor, shape (B, m)
         Of the fields themselves, not transformed.
@@ -39,6 +39,8 @@ class SensorSets:
         One set rather than a batch.
     kind : {"numpy", "torch"}
         The caller's arrays.
+    weights : Tensor, shape (B, m, q), or None
+        A sensor reads this combination of its field's values at q points.
     """
 
     field: Tensor
@@ -49,6 +51,14 @@ class SensorSets:
     labels: list[str]
     single: bool
     kind: str
+    weights: Tensor | None = None
+
+    @property
+    def at_points(self) -> Tensor:
+        """Which sensors (B, m) read the value at one point."""
+        if self.weights is None:
+            return self.mask
+        return self.mask & ((self.weights == 1).sum(2) == 1) & ((self.weights != 0).sum(2) == 1)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -59,7 +69,8 @@ class SensorSets:
 
     def each(self, change: Callable[[Tensor], Tensor]) -> SensorSets:
         """Return the sets with every tensor changed in the same way."""
-        names = ("field", "locations", "values", "noise_std", "mask")
+        names = ["field", "locations", "values", "noise_std", "mask"]
+        names += [] if self.weights is None else ["weights"]
         return replace(self, **{name: change(getattr(self, name)) for name in names})
 
 
@@ -101,3 +112,19 @@ def real_numbers(value: object, what: str) -> Tensor:
     if real is None:
         raise ObservationError(f"{what} must be real numbers, found complex ones")
     return torch.from_numpy(real)
+
+
+def noise_levels(noise_std: object, y: Tensor) -> Tensor:
+    """Return the noise of sensors that read y, NaN where a caller states none."""
+    if noise_std is None:
+        return torch.full_like(y, torch.nan)
+    noise = real_numbers(noise_std, "noise_std")
+    if bool(noise.isnan().any()):
+        raise ObservationError("noise_std must be finite and not negative, found nan")
+    try:
+        return noise.expand_as(y).clone()
+    except RuntimeError:
+        raise ObservationError(
+            f"noise_std must be a number or one for each sensor, {tuple(y.shape)}; found "
+            f"{tuple(noise.shape)}"
+        ) from None

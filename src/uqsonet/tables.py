@@ -1,9 +1,15 @@
-"""Tables of sensors and of points in CSV files."""
+"""Tables of sensors and of points: CSV files, DataFrames, mappings of columns.
+
+A table of sensors has the columns ``x[,y[,z]],value[,field][,noise_std][,set][,sensor,weight]``.
+Rows of the same sensor are points whose values it adds up, by these weights.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +17,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, ObservationError
-from uqsonet.sensors import AXES, COLUMNS
+from uqsonet.named_fields import NamedField
+from uqsonet.sensors import AXES, COLUMNS, SensorSets, field_number, noise_levels
 
 MOST_ROWS = 5_000_000
 """Rows of a table of sensors."""
@@ -87,6 +94,201 @@ def read_column(cells: Sequence[object], what: str) -> Tensor:
         if not np.isfinite(numbers[k]):
             raise ObservationError(f"{what}, row {k + 1}: {cell!r} is not finite")
     return torch.from_numpy(numbers)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Sensors of one set and one field, before padding.
+
+    Attributes
+    ----------
+    field : int
+    locations : Tensor, shape (m, q, d)
+    weights : Tensor, shape (m, q)
+    values, noise_std : Tensor, shape (m,)
+    """
+
+    field: int
+    locations: Tensor
+    weights: Tensor
+    values: Tensor
+    noise_std: Tensor
+
+
+def padded(
+    sets: Sequence[Sequence[Rows]],
+    fields: Sequence[NamedField],
+    labels: list[str],
+    single: bool,
+    kind: str,
+) -> SensorSets:
+    """Return sets of sensors side by side, padded to the largest."""
+    dim = max(field.domain.dim for field in fields)
+    most = max((sum(len(rows.values) for rows in one) for one in sets), default=0)
+    shape = len(sets), most
+    field, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
+    points = max((rows.weights.shape[1] for one in sets for rows in one), default=1)
+    x = torch.zeros(*shape, points, dim, dtype=torch.float64)
+    weights = torch.zeros(*shape, points, dtype=torch.float64)
+    y, noise = torch.ones(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
+    for b, one in enumerate(sets):
+        first = 0
+        for rows in one:
+            here = slice(first, first + len(rows.values))
+            field[b, here], mask[b, here] = rows.field, True
+            own = slice(rows.weights.shape[1])
+            x[b, here, :, : rows.locations.shape[-1]] = rows.locations[:, :1]
+            x[b, here, own, : rows.locations.shape[-1]] = rows.locations
+            weights[b, here, own] = rows.weights
+            y[b, here], noise[b, here] = rows.values, rows.noise_std
+            first += len(rows.values)
+    if bool((weights[mask] == 1).all()) and points == 1:
+        return SensorSets(field, x[:, :, 0], y, noise, mask, labels, single, kind)
+    return SensorSets(field, x, y, noise, mask, labels, single, kind, weights)
+
+
+def read_table(
+    fields: Sequence[NamedField],
+    table: Mapping[str, Sequence[object]],
+    where: str,
+    noise: object,
+    inputs: int,
+) -> SensorSets:
+    """Return sensors from columns; `where` names the table in messages.
+
+    Raises
+    ------
+    ObservationError
+        If a column is unknown, lacks or holds what cannot be used; it says which.
+    """
+    for name in table:
+        if name not in COLUMNS:
+            near = difflib.get_close_matches(name.lower(), COLUMNS, 1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise ObservationError(
+                f"{where}: column {name!r} is unknown; there may be {', '.join(COLUMNS)}{meant}"
+            )
+    size = len(next(iter(table.values()), []))
+    if "value" not in table:
+        raise ObservationError(
+            f"{where}: no column 'value'; there are {', '.join(table) or 'no columns'}"
+        )
+    if lengths := {k: len(column) for k, column in table.items() if len(column) != size}:
+        name, found = next(iter(lengths.items()))
+        raise ObservationError(f"{where}: column {name!r} has {found} rows, others {size}")
+    if size == 0:
+        raise ObservationError(f"{where}: no rows")
+    if "field" in table:
+        names = [str(name) for name in table["field"]]
+        numbers = [field_number(fields, name, f"{where}, row {k + 1}: field")
+                   for k, name in enumerate(names)]  # fmt: skip
+    elif inputs == 1:
+        numbers = [0] * size
+    else:
+        names = [field.name for field in fields]
+        raise ObservationError(
+            f"{where}: a column 'field' must say which of {', '.join(names)} is read"
+        )
+    most = max(fields[number].domain.dim for number in numbers)
+    for axis in AXES[:most]:
+        if axis not in table:
+            raise ObservationError(
+                f"{where}: no column {axis!r}; locations need {', '.join(AXES[:most])}, there are "
+                f"{', '.join(table)}"
+            )
+    for axis in AXES[most:]:
+        if axis in table:
+            raise ObservationError(
+                f"{where}: column {axis!r}, but the domain has {most} "
+                f"coordinate{'s' if most > 1 else ''} ({', '.join(AXES[:most])})"
+            )
+    labels = [str(name) for name in table["set"]] if "set" in table else ["0"] * size
+    sensors = _sensors(table, labels, numbers, where)
+    table = {
+        name: _given_once(column, sensors, f"{where}, column {name!r}") if name in ONCE else column
+        for name, column in table.items()
+    }
+    columns = {
+        name: read_column(table[name], f"{where}, column {name!r}")
+        for name in (*AXES[:most], "value", "noise_std", "weight")
+        if name in table
+    }
+    weights = columns.get("weight", torch.ones(size, dtype=torch.float64))
+    if noise is not None and "noise_std" in columns:
+        raise ObservationError(f"{where}: has a column 'noise_std', and noise_std is given too")
+    sets: dict[str, dict[int, list[list[int]]]] = {}
+    for points in sensors:
+        sets.setdefault(labels[points[0]], {}).setdefault(numbers[points[0]], []).append(points)
+    found = []
+    for label in sets:
+        rows = []
+        for number, groups in sets[label].items():
+            axes = AXES[: fields[number].domain.dim]
+            widest = max(map(len, groups))
+            index = torch.tensor([g + [g[0]] * (widest - len(g)) for g in groups])
+            own = torch.arange(widest) < torch.tensor([[len(g)] for g in groups])
+            x = torch.stack([columns[axis][index] for axis in axes], -1)
+            first = index[:, 0]
+            y = columns["value"][first]
+            level = (
+                columns["noise_std"][first] if "noise_std" in columns else noise_levels(noise, y)
+            )
+            rows.append(Rows(number, x, weights[index] * own, y, level))
+        found.append(rows)
+    return padded(found, fields, list(sets), "set" not in table, "numpy")
+
+
+ONCE = ("value", "noise_std")
+"""What a sensor has once, whatever the number of its points."""
+
+
+def _sensors(
+    table: Mapping[str, Sequence[object]], labels: list[str], numbers: list[int], where: str
+) -> list[list[int]]:
+    """Return the rows of each sensor, in the order of their first ones."""
+    if ("sensor" in table) != ("weight" in table):
+        lacking, there = ("sensor", "weight") if "weight" in table else ("weight", "sensor")
+        raise ObservationError(
+            f"{where}: column {there!r}, but no column {lacking!r}: rows of the same sensor are "
+            "points with weights"
+        )
+    if "sensor" not in table:
+        return [[row] for row in range(len(labels))]
+    found: dict[tuple[str, str], list[int]] = {}
+    for row, name in enumerate(table["sensor"]):
+        if _is_blank(name):
+            raise ObservationError(f"{where}, column 'sensor', row {row + 1}: no name")
+        rows = found.setdefault((labels[row], str(name)), [])
+        if rows and numbers[row] != numbers[rows[0]]:
+            raise ObservationError(
+                f"{where}, row {row + 1}: sensor {str(name)!r} reads two fields, one is allowed"
+            )
+        rows.append(row)
+    return list(found.values())
+
+
+def _given_once(column: Sequence[object], sensors: list[list[int]], what: str) -> list[object]:
+    """Return a column whose blank cells have what another point of the same sensor states."""
+    found = list(column)
+    for rows in sensors:
+        stated = {_number(column[row]): column[row] for row in rows if not _is_blank(column[row])}
+        if len(stated) > 1:
+            names = ", ".join(map(str, stated.values()))
+            raise ObservationError(
+                f"{what}, row {rows[0] + 1}: points of one sensor state {names}; it has one, "
+                "on one of its rows or on all"
+            )
+        for row in rows if stated and len(rows) > 1 else ():
+            found[row] = next(iter(stated.values()))
+    return found
+
+
+def _number(cell: object) -> object:
+    return float(str(cell)) if _is_number(str(cell)) else cell
+
+
+def _is_blank(cell: object) -> bool:
+    return cell is None or not str(cell).strip() or cell != cell
 
 
 def read_points(path: Path, dim: int) -> Tensor:

@@ -22,6 +22,7 @@ from uqsonet.operator_fields import OperatorFields
 from uqsonet.problems import Problem, get_problem
 from uqsonet.reference.affine import ClosedForm, OperatorMoments
 from uqsonet.reference.chains import R_HAT, chain_posterior
+from uqsonet.reference.files import OF_SETS
 from uqsonet.reference.linear import GridSensors
 from uqsonet.reference.moments import Moments, SampleMoments, bures_basis
 from uqsonet.reference.sampling import ControlledSampler, plain_draws, posterior, posterior_law
@@ -152,7 +153,7 @@ def compute_reference(
             [m for _, m in count_pairs],
         )
         meta |= {"output_noise": output_noise, "output_noise_std": level}
-        sets |= {f"output_{name}": values for name, values in vars(outputs).items()}
+        sets |= {f"output_{name}": getattr(outputs, name) for name in OF_SETS}
     if config.estimator == "none":
         write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in sets.items()})
         return
@@ -175,7 +176,7 @@ def compute_reference(
     folder = path.with_name(f".{path.name}.parts") if state is None else state
     seen = [array_digest(t.numpy()) for t in (vectors, o.locations, o.values, o.mask)]
     if outputs is not None:
-        seen += [array_digest(t.numpy()) for t in vars(outputs).values()]
+        seen += [array_digest(getattr(outputs, name).numpy()) for name in OF_SETS]
     parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers, bar)
     stream = _Stream(seed, (problem.name, split, label))
     given = [(o.locations[s], o.values[s], o.mask[s], noise_std) for s in range(len(o.values))]

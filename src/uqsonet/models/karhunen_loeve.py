@@ -152,10 +152,17 @@ class KarhunenLoeveBases(nn.Module):
 
     def output_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return output mean (M,) and scaled modes (M, p) at queries (M, d), float64."""
-        modes = self.output_modes * self.output_scale.double()
-        stacked = torch.cat([self.output_mean[:, None], modes], dim=1)
-        values = self._training_grid.interpolate(stacked, queries)
+        values = self._training_grid.interpolate(self._output_functions(), queries)
         return values[:, 0], values[:, 1:]
+
+    def output_at(self, observations: Observations) -> tuple[Tensor, Tensor]:
+        """Return what sensors read of output mean (B, m) and scaled modes (B, m, p), float64."""
+        values = observations.read(self._training_grid, self._output_functions())
+        return values[..., 0], values[..., 1:]
+
+    def _output_functions(self) -> Tensor:
+        modes = self.output_modes * self.output_scale.double()
+        return torch.cat([self.output_mean[:, None], modes], dim=1)
 
     def input_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (M,) and scaled modes (M, r) of the transformed input at queries (M, d)."""
@@ -174,7 +181,7 @@ class KarhunenLoeveBases(nn.Module):
         rows, residual = self.at_sensors(observations)
         # What the modes leave out acts as observation noise; without it, close sensors would
         # ask the leading modes to explain rounding.
-        level = (noise_std**2 + self.input_remainder**2) ** 0.5
+        level = (noise_std**2 + (self.input_remainder * observations.norm(2)) ** 2) ** 0.5
         level = float(level) if not level.ndim else level.to(residual)
         return condition(rows, residual, level, observations.mask.to(rows.device))
 
@@ -205,7 +212,7 @@ class KarhunenLoeveBases(nn.Module):
         """
         ready = observations.to(torch.float64, self.input_mean.device)
         stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
-        at_sensors = self.fields.input.grid.interpolate(stacked, ready.locations)
+        at_sensors = ready.read(self.fields.input.grid, stacked)
         residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
         return at_sensors[..., 1:], residual
 
@@ -226,6 +233,7 @@ class KarhunenLoeveModel(OperatorModel):
 
     method = "uqsonet"
     reads_sensors = False
+    reads_functionals = True
 
     residual_covariance: Tensor
     residual_slopes: Tensor
