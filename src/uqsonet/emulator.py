@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.domains import PointCloud
-from uqsonet.errors import DataError, ObservationError, ObservationWarning
+from uqsonet.errors import DataError, ObservationError, ObservationWarning, UQSONetError
 from uqsonet.field_posterior import IMPROBABLE, SETS, FieldPosterior
-from uqsonet.fields import Domain, WeightedPoints, read_at
+from uqsonet.fields import Domain, WeightedPoints, read_at, require_noise
 from uqsonet.named_fields import NamedField, part_columns
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
@@ -220,12 +220,7 @@ class Emulator:
             from uqsonet.functionals import require_readable
 
             require_readable(self, sets)
-        level = sets.noise_std[used & ~sets.noise_std.isnan()]
-        if not bool((level.isfinite() & (level >= 0)).all()):
-            wrong = level[~(level.isfinite() & (level >= 0))][0]
-            raise ObservationError(
-                f"noise_std must be finite and not negative, found {float(wrong):g}"
-            )
+        require_noise(sets.noise_std[used & ~sets.noise_std.isnan()])
         if not bool(sets.values[used].isfinite().all() & sets.locations[used].isfinite().all()):
             raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
         fields = self.inputs + self.outputs
@@ -476,39 +471,9 @@ class Emulator:
         DataError
             If it is no fitted model, or the file cannot be written.
         """
-        from uqsonet.storage.weights import write_weights
+        from uqsonet.exports import save_model
 
-        model: Any = self.operator
-        if not self.encoded or not hasattr(model, "state_dict"):
-            raise DataError(f"{path}: only models of uqsonet.fit are saved this way")
-        parameters = dict(model.named_parameters())
-        tensors = {f"parameter/{k}": v[None] for k, v in parameters.items()}
-        state = model.state_dict()
-        tensors |= {f"buffer/{k}": v for k, v in state.items() if k not in parameters}
-        tensors |= model.law_tensors()
-        extra: dict[str, Any] = {"noise_std": self.noise_std}
-        for side in ("inputs", "outputs"):
-            extra[side] = [one.as_dict() for one in getattr(self, side)]
-        if self.remainder is not None:
-            tensors["emulator/remainder"] = self.remainder
-        if self.calibration is not None:
-            for name in ("inputs", "outputs", "columns"):
-                tensors[f"emulator/calibration/{name}"] = getattr(self.calibration, name)
-        if self.cokriging is not None:
-            tensors["emulator/cokriging"] = self.cokriging.remainder  # type: ignore[attr-defined]
-        meta = {
-            "method": model.method,
-            "fields": self.fields.as_dict(),
-            "config": {
-                "network": model.config.model_dump(mode="json"),
-                "training": {"iterations": max(1, self.card["recipe"]["iterations"])},
-            },
-            "noise_std": model.noise_std,
-            "trials": [0],
-            "emulator": extra,
-            "card": json.dumps(self.card),  # text keeps the order of rows and columns
-        }
-        write_weights(Path(path), tensors, meta)
+        save_model(self, Path(path))
 
     @cached_property
     def summary(self) -> str:
@@ -572,9 +537,10 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
             [NamedField.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
         )
         noise_std = float(extra["noise_std"])
+        require_noise(torch.tensor(noise_std, dtype=torch.float64))
         kept = [others.get(f"emulator/calibration/{n}") for n in ("inputs", "outputs", "columns")]
         calibration = None if kept[0] is None else Calibration(*kept)  # type: ignore[arg-type]
-    except (KeyError, TypeError, ValueError, DataError) as error:
+    except (KeyError, TypeError, ValueError, UQSONetError) as error:
         raise DataError(f"{path}: header cannot be read ({error})") from None
     cokriging: Operator | None = None
     if "emulator/cokriging" in others:

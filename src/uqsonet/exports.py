@@ -1,9 +1,10 @@
-"""Answers as datasets and files: CSV, npz, NetCDF."""
+"""Answers as datasets and files (CSV, npz, NetCDF), and fitted models as weight files."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,10 @@ from uqsonet.errors import DataError, library
 from uqsonet.fields import Grid
 from uqsonet.sensors import AXES
 from uqsonet.storage.files import atomic_path, write_text
+from uqsonet.storage.weights import write_weights
 
 if TYPE_CHECKING:
+    from uqsonet.emulator import Emulator
     from uqsonet.field_posterior import FieldPosterior
     from uqsonet.placement import Placement
 
@@ -170,3 +173,44 @@ def csv_text(lines: Iterator[list[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
+
+
+def save_model(emulator: Emulator, path: Path) -> None:
+    """Write a fitted model to a file that `uqsonet.load` reads.
+
+    Raises
+    ------
+    DataError
+        If it is no fitted model, or the file cannot be written.
+    """
+    model: Any = emulator.operator
+    if not emulator.encoded or not hasattr(model, "state_dict"):
+        raise DataError(f"{path}: only models of uqsonet.fit are saved this way")
+    parameters = dict(model.named_parameters())
+    tensors = {f"parameter/{k}": v[None] for k, v in parameters.items()}
+    state = model.state_dict()
+    tensors |= {f"buffer/{k}": v for k, v in state.items() if k not in parameters}
+    tensors |= model.law_tensors()
+    extra: dict[str, Any] = {"noise_std": emulator.noise_std}
+    for side in ("inputs", "outputs"):
+        extra[side] = [one.as_dict() for one in getattr(emulator, side)]
+    if emulator.remainder is not None:
+        tensors["emulator/remainder"] = emulator.remainder
+    if emulator.calibration is not None:
+        for name in ("inputs", "outputs", "columns"):
+            tensors[f"emulator/calibration/{name}"] = getattr(emulator.calibration, name)
+    if emulator.cokriging is not None:
+        tensors["emulator/cokriging"] = emulator.cokriging.remainder  # type: ignore[attr-defined]
+    meta = {
+        "method": model.method,
+        "fields": emulator.fields.as_dict(),
+        "config": {
+            "network": model.config.model_dump(mode="json"),
+            "training": {"iterations": max(1, emulator.card["recipe"]["iterations"])},
+        },
+        "noise_std": model.noise_std,
+        "trials": [0],
+        "emulator": extra,
+        "card": json.dumps(emulator.card),  # text keeps the order of rows and columns
+    }
+    write_weights(path, tensors, meta)

@@ -15,9 +15,18 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.fields import real_numbers
 from uqsonet.named_fields import NamedField, part_locations
-from uqsonet.posterior import MOMENT_SAMPLES, MOMENT_SEED, PointPosterior, Posterior, spread
-from uqsonet.sensors import AXES, SensorSets, field_number, real_numbers
+from uqsonet.posterior import (
+    MOMENT_SAMPLES,
+    MOMENT_SEED,
+    PointPosterior,
+    Posterior,
+    count_of,
+    levels_of,
+    spread,
+)
+from uqsonet.sensors import AXES, SensorSets, field_number
 
 if TYPE_CHECKING:
     from uqsonet.emulator import Emulator
@@ -129,7 +138,8 @@ class FieldPosterior:
         if self._jointly:
             for part, joint in self._joint_parts():
                 found[part] = joint.effective_size
-        return self._back(found, None)
+        found = found[0] if self.single else found
+        return found if self._sets.kind == "torch" else found.numpy()
 
     def given(self, sets: SensorSets) -> FieldPosterior:
         """Return the law of the same field given other sensors, unchecked."""
@@ -160,7 +170,13 @@ class FieldPosterior:
             part = slice(first, min(first + SETS, len(self._sets)))
             found = self._joint.get(first)
             if found is None:
-                found = self._joint[first] = self._emulator.answer_jointly(self._sets[part])
+                try:
+                    found = self._emulator.answer_jointly(self._sets[part])
+                except torch.linalg.LinAlgError:
+                    raise ObservationError(
+                        "sensors of outputs read values too far from all that the model knows"
+                    ) from None
+                self._joint[first] = found
                 for text in self._doubts(found, part):
                     warnings.warn(text, ObservationWarning, stacklevel=4)
             yield part, found
@@ -235,6 +251,11 @@ class FieldPosterior:
 
     def _back(self, result: Tensor, points: object) -> Any:
         """Return a result (B, ...) in the caller's kind of array, without a batch of one."""
+        if not bool(result.sum().isfinite()):
+            raise ObservationError(
+                "the answer is not finite: values or noise of the sensors, or numbers of the "
+                "model's file, are too large for it"
+            )
         found = result[0] if self.single else result
         if isinstance(points, Tensor):
             return found
@@ -302,7 +323,7 @@ class FieldPosterior:
         seed : int
             Or a torch.Generator.
         """
-        return self._back(self._sample(_count(size), self._points(points), seed), points)
+        return self._back(self._sample(count_of(size), self._points(points), seed), points)
 
     def _sample(self, size: int, x: Tensor, seed: object) -> Tensor:
         left, generator = self._remainder(x), _generator(seed)
@@ -316,7 +337,7 @@ class FieldPosterior:
                 for one, into in zip(drawn, here, strict=True):
                     torch.addmm(offset, one, basis.T, out=into)
                 if left is not None:
-                    here += torch.randn(here.shape, generator=own) * left
+                    here += torch.randn(here.shape, generator=own, dtype=torch.float32) * left
         return self.field.transform.inverse(found)
 
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -341,9 +362,9 @@ class FieldPosterior:
         size : int
         seed : int
         """
-        q = _levels(levels)
+        q = levels_of(levels)
         x = self._points(points)
-        found = self._quantiles(np.atleast_1d(q), x, _count(size), seed)
+        found = self._quantiles(np.atleast_1d(q), x, count_of(size), seed)
         found = found[:, 0] if q.ndim == 0 else found
         return self._back(found, points)
 
@@ -364,9 +385,10 @@ class FieldPosterior:
                     here = slice(first, first + step)
                     values = basis[here].float() @ c[k].T
                     if left is not None:
-                        noise = torch.randn(values.shape, generator=own)
+                        noise = torch.randn(values.shape, generator=own, dtype=torch.float32)
                         values += noise * left[here, None].float()
-                    ordered = np.sort(values.numpy(), axis=1).astype(np.float64)
+                    ordered = values.numpy()
+                    ordered.sort(axis=1)
                     picked = ordered[:, low] * (1 - share) + ordered[:, high] * share
                     found[b, :, here] = torch.from_numpy(picked.T) + offset[here]
         return self.field.transform.inverse(found)
@@ -408,7 +430,7 @@ class FieldPosterior:
         sensor places were chosen without looking at the function. The probability is over new
         functions and calibration runs, not given the values that the sensors read.
         """
-        q = _levels(level)
+        q = levels_of(level)
         if q.ndim or not 0 < float(q) < 1:
             raise ObservationError(f"level must be a number between 0 and 1, found {level}")
         level = float(q)
@@ -524,20 +546,3 @@ def _fork(generator: torch.Generator) -> torch.Generator:
     """Return a generator of its own: fields take different numbers from it, and stay in step."""
     seed = torch.randint(2**62, (), generator=generator)
     return torch.Generator().manual_seed(int(seed))
-
-
-def _count(size: object) -> int:
-    whole = isinstance(size, int | np.integer) or (isinstance(size, float) and size.is_integer())
-    if isinstance(size, bool) or not whole or int(size) < 1:  # type: ignore[call-overload]
-        raise ObservationError(f"size must be a whole number, 1 or more, found {size!r}")
-    return int(size)  # type: ignore[call-overload]
-
-
-def _levels(levels: object) -> np.ndarray:
-    try:
-        q = np.asarray(levels, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}") from None
-    if q.ndim > 1 or not q.size or not bool(((q >= 0) & (q <= 1)).all()):
-        raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}")
-    return q

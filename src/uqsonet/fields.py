@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -19,6 +20,9 @@ from uqsonet.errors import DataError, ObservationError
 
 POINTS = 6
 """Grid points along an axis that an interpolated value comes from."""
+
+MOST_NOISE = 1e30
+"""Of a sensor: its square is finite in float64, and its value tells nothing."""
 
 
 @runtime_checkable
@@ -271,6 +275,43 @@ def read_at(domain: Domain, functions: Tensor, x: Tensor, weights: Tensor | None
     return found.index_add_(0, sensor, values).view(*weights.shape[:-1], values.shape[-1])
 
 
+def real_numbers(value: object, what: str, device: str | None = "cpu") -> Tensor:
+    """Return a copy of a caller's array as float64; `what` names it in messages.
+
+    A tensor comes to `device`, or with None stays on its own.
+
+    Raises
+    ------
+    ObservationError
+        If it is not numeric or not real, or a tensor that asks for gradients.
+    """
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise ObservationError(
+            f"{what}: gradients do not flow through conditioning; pass {what}.detach()"
+        )
+    if isinstance(value, Tensor) and not value.is_complex():
+        return value.to(device, torch.float64, copy=True)
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "SUMm":
+            raise ObservationError(f"{what} must be a numeric array, found {array.dtype}")
+        if array.dtype.kind == "c":
+            raise ObservationError(f"{what} must be real numbers, found complex ones")
+        return torch.from_numpy(np.array(array, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise ObservationError(f"{what} must be a numeric array ({error})") from None
+
+
+def require_noise(noise_std: Tensor) -> None:
+    """Refuse levels of noise that are negative or NaN, or whose square may not be finite."""
+    wrong = noise_std[~((noise_std >= 0) & (noise_std <= MOST_NOISE))]
+    if wrong.numel():
+        raise ObservationError(
+            f"noise_std must be finite and not negative, at most {MOST_NOISE:g}, found "
+            f"{float(wrong.flatten()[0]):g}"
+        )
+
+
 @dataclass(frozen=True)
 class Observations:
     """A batch of observation sets. Sets of different sizes share a batch by padding.
@@ -374,12 +415,7 @@ class Field:
         weights = None
         if isinstance(locations, WeightedPoints):
             locations, weights = locations
-        try:
-            y = torch.as_tensor(values, dtype=torch.float64)
-            x = torch.as_tensor(locations, dtype=torch.float64)
-        except (TypeError, ValueError, RuntimeError) as error:
-            message = f"locations and values must be numeric arrays ({error})"
-            raise ObservationError(message) from None
+        x, y = real_numbers(locations, "locations", None), real_numbers(values, "values", None)
         x = x.reshape(-1, self.grid.dim if not x.numel() else 1) if x.ndim == 1 else x
         single = y.ndim == 1
         if single:
@@ -431,22 +467,14 @@ class Field:
         ObservationError
             If a level is negative, not finite or no number, or the shape does not fit.
         """
-        try:
-            found = torch.as_tensor(default if noise_std is None else noise_std).double()
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ObservationError(f"noise_std must be numbers ({error})") from None
+        found = real_numbers(default if noise_std is None else noise_std, "noise_std", None)
         values = observations.values
         if found.ndim and found.shape != values.shape[2 - found.ndim :]:
             raise ObservationError(
                 f"noise_std must be a number or of shape {tuple(values.shape)}, "
                 f"found {tuple(found.shape)}"
             )
-        used = found if found.ndim < 2 else found[observations.mask]
-        if not bool((torch.isfinite(used) & (used >= 0)).all()):
-            wrong = used.reshape(-1)[~(torch.isfinite(used) & (used >= 0)).reshape(-1)]
-            raise ObservationError(
-                f"noise_std must be finite and not negative, found {float(wrong[0])}"
-            )
+        require_noise(found if found.ndim < 2 else found[observations.mask])
         if not found.ndim:
             return float(found)
         every = found.expand_as(values)

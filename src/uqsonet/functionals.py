@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields import WeightedPoints
+from uqsonet.fields import WeightedPoints, real_numbers
 from uqsonet.named_fields import NamedField
-from uqsonet.sensors import AXES, SensorSets, noise_levels, real_numbers
+from uqsonet.sensors import AXES, SensorSets, noise_levels
 
 if TYPE_CHECKING:
     from uqsonet.emulator import Emulator

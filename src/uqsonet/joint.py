@@ -372,7 +372,9 @@ class OutputReadings:
 
     def corrected(self, c: Tensor, generator: torch.Generator) -> Tensor:
         """Return c (B, n, p) given the readings from ``b + e`` with e before them (Matheron)."""
-        normal = torch.randn(*c.shape[:2], self.rows.shape[1], generator=generator)
+        normal = torch.randn(
+            *c.shape[:2], self.rows.shape[1], generator=generator, dtype=torch.float32
+        )
         noisy = c @ self.rows.transpose(1, 2) + normal * self.variance.sqrt()[:, None, :]
         return c + (self.values[:, None, :] - noisy) @ self.gain.transpose(1, 2)
 
@@ -388,7 +390,9 @@ class Sampled(InputPosterior):
         batch, kept, r = self._a.shape
         rounds = -(-size // kept)
         order = (
-            torch.rand(batch, rounds, kept, generator=generator).argsort(-1).flatten(1)[:, :size]
+            torch.rand(batch, rounds, kept, generator=generator, dtype=torch.float32)
+            .argsort(-1)
+            .flatten(1)[:, :size]
         )
         return self._a.gather(1, order[..., None].expand(-1, -1, r))
 

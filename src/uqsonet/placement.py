@@ -22,12 +22,13 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
+from uqsonet.fields import real_numbers, require_noise
 from uqsonet.laws.common import LEAST_LEVEL, least_noise
 from uqsonet.models.karhunen_loeve import KarhunenLoeveBases, KarhunenLoeveModel
 from uqsonet.named_fields import part_locations
 from uqsonet.posterior import MOMENT_SEED, moments_of, spread
 from uqsonet.sensor_reading import read_sensors
-from uqsonet.sensors import SensorSets, field_number, real_numbers
+from uqsonet.sensors import SensorSets, field_number
 
 if TYPE_CHECKING:
     from uqsonet.emulator import Emulator
@@ -481,8 +482,7 @@ def _levels(emulator: Emulator, groups: Groups, noise_std: object) -> list[Tenso
                 f"noise_std must be a number, or one for each of the {len(x)} candidates of "
                 f"{fields[number].name}; found shape {tuple(one.shape)}"
             )
-        if not bool((one.isfinite() & (one >= 0)).all()):
-            raise ObservationError(f"noise_std must be finite and not negative, found {level!r}")
+        require_noise(one)
         found.append(one.expand(len(x)))
     return found
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.fields import Domain
+from uqsonet.fields import Domain, real_numbers
 
 Basis = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Maps queries (M, d) to offset (M,) and basis (M, p)."""
@@ -59,7 +60,7 @@ class Posterior(ABC):
         if queries is None:
             points = self._grid.points()
         else:
-            points = torch.as_tensor(queries, dtype=torch.float64)
+            points = real_numbers(queries, "queries", None)
             points = points[:, None] if points.ndim == 1 else points
             if points.ndim != 2 or points.shape[1] != self._grid.dim:
                 raise ObservationError(
@@ -97,8 +98,7 @@ class Posterior(ABC):
         generator : torch.Generator, optional
             Without one, a fixed seed is used and repeated calls agree.
         """
-        if size < 1:
-            raise ObservationError(f"size must be at least 1, found {size}")
+        size = count_of(size)
         offset, basis = self.basis(queries)
         return self._strip(offset + self.coefficient_samples(size, generator or _fixed()) @ basis.T)
 
@@ -110,9 +110,7 @@ class Posterior(ABC):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Return pointwise quantiles, estimated from `size` samples."""
-        q = torch.as_tensor(levels, dtype=torch.float64)
-        if q.ndim != 1 or not bool(((q >= 0) & (q <= 1)).all()):
-            raise ObservationError(f"levels must be numbers in [0, 1], found {levels}")
+        q = torch.from_numpy(np.atleast_1d(levels_of(levels)))
         samples = self.sample(size, queries, generator)
         found = torch.quantile(samples, q.to(samples), dim=-2)
         return found if self.single else found.transpose(0, 1)
@@ -154,6 +152,7 @@ class LatentPosterior(Posterior):
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return moments from `size` draws; without a generator from a fixed seed, and kept."""
+        size = count_of(size, 2)
         if generator is not None:
             return self._moments(size, generator)
         if size not in self._cache:
@@ -233,3 +232,22 @@ def moments_of(
     mean = samples.mean(1)
     centred = samples - mean[:, None, :]
     return mean, centred.transpose(1, 2) @ centred / (samples.shape[1] - 1)
+
+
+def count_of(size: object, least: int = 1) -> int:
+    """Return a number of samples that a caller asks for, checked."""
+    whole = isinstance(size, int | np.integer) or (isinstance(size, float) and size.is_integer())
+    if isinstance(size, bool) or not whole or int(size) < least:  # type: ignore[call-overload]
+        raise ObservationError(f"size must be a whole number, {least} or more, found {size!r}")
+    return int(size)  # type: ignore[call-overload]
+
+
+def levels_of(levels: object) -> np.ndarray:
+    """Return levels of quantiles that a caller asks for, checked."""
+    try:
+        q = np.asarray(levels, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}") from None
+    if q.ndim > 1 or not q.size or not bool(((q >= 0) & (q <= 1)).all()):
+        raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}")
+    return q

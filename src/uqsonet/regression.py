@@ -70,7 +70,7 @@ class Regression:
         self._targets = {"input": found["a"], "output": found["c"]}
         # Ridges are compared by errors of fields: coefficients of the input are standardised.
         factor, modes = self.bases.input_factor, self.bases.output_modes
-        self._sizes = {"input": factor.norm(dim=0), "output": torch.ones(modes.shape[1])}
+        self._sizes = {"input": factor.norm(dim=0), "output": torch.ones(modes.shape[1]).float()}
         forward = functions.fields.input.transform.forward
         self._inputs = torch.cat(
             [forward(block.double()).float() for block in functions.kappa_rows.blocks()]
@@ -181,7 +181,9 @@ def _fitted(one: _Set, targets: Tensor, sizes: Tensor) -> _Fitted:
     values = values.clamp_min(0)
     turned = rows @ vectors
     generator = torch.Generator().manual_seed(0)
-    mixing = sizes[:, None] * torch.randn(targets.shape[1], PROJECTIONS, generator=generator)
+    mixing = sizes[:, None] * torch.randn(
+        targets.shape[1], PROJECTIONS, generator=generator, dtype=torch.float32
+    )
     some = (left @ mixing).double()
     through = turned.T @ some
     best: tuple[float, float] | None = None

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields import WeightedPoints
+from uqsonet.fields import WeightedPoints, real_numbers
 from uqsonet.named_fields import NamedField
-from uqsonet.sensors import AXES, SensorSets, field_number, noise_levels, real_numbers
+from uqsonet.sensors import AXES, SensorSets, field_number, noise_levels
 
 
 def read_sensors(

@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
+from uqsonet.fields import real_numbers, require_noise
 from uqsonet.named_fields import NamedField
 
 AXES = ("x", "y", "z")
@@ -90,37 +90,12 @@ def field_number(fields: Sequence[NamedField], name: str, what: str = "field") -
     raise ObservationError(f"{what} {name!r} is unknown; there are {', '.join(names)}{meant}")
 
 
-def real_numbers(value: object, what: str) -> Tensor:
-    """Return an array of a caller's as float64; `what` names it in messages.
-
-    Raises
-    ------
-    ObservationError
-        If it is not numeric or not real, or a tensor that asks for gradients.
-    """
-    if isinstance(value, Tensor):
-        if value.requires_grad:
-            raise ObservationError(
-                f"{what}: gradients do not flow through conditioning; pass {what}.detach()"
-            )
-        value = value.cpu()
-    try:
-        array = np.asarray(value)
-        real = None if array.dtype.kind == "c" else np.array(array, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ObservationError(f"{what} must be a numeric array ({error})") from None
-    if real is None:
-        raise ObservationError(f"{what} must be real numbers, found complex ones")
-    return torch.from_numpy(real)
-
-
 def noise_levels(noise_std: object, y: Tensor) -> Tensor:
     """Return the noise of sensors that read y, NaN where a caller states none."""
     if noise_std is None:
         return torch.full_like(y, torch.nan)
     noise = real_numbers(noise_std, "noise_std")
-    if bool(noise.isnan().any()):
-        raise ObservationError("noise_std must be finite and not negative, found nan")
+    require_noise(noise)
     try:
         return noise.expand_as(y).clone()
     except RuntimeError:

@@ -87,13 +87,15 @@ class ClosedForm(InputPosterior):
         """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
         batch, r = self.law.mean.shape
         shape = batch, size, r
-        z = torch.randn(shape, generator=generator, device=generator.device)
+        z = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
         return self._single.coordinates(z.to(self._single.mean))
 
     def moved(self, a: Tensor, step: float, generator: torch.Generator) -> Tensor:
         """Return samples by preconditioned Crank-Nicolson moves."""
         mean = self._single.mean[:, None, :]
-        z = torch.randn(a.shape, generator=generator, device=generator.device).to(a)
+        z = torch.randn(
+            a.shape, generator=generator, device=generator.device, dtype=torch.float32
+        ).to(a)
         return mean + (1 - step**2) ** 0.5 * (a - mean) + step * self._single.spread(z)
 
     def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:

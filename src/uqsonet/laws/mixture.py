@@ -345,7 +345,7 @@ class MixturePosterior(InputPosterior):
         flat = self._weights.flatten(1).float()
         picked = torch.multinomial(flat, size, replacement=True, generator=generator)
         cluster, scale = picked // len(c.scales), picked % len(c.scales)
-        z = torch.randn(batch, size, r, generator=generator)
+        z = torch.randn(batch, size, r, generator=generator, dtype=torch.float32)
         found = torch.empty_like(z)
         sets = torch.arange(batch)[:, None].expand_as(picked)
         for k, v in enumerate(self._directions):

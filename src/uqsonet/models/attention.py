@@ -134,7 +134,9 @@ class AttentionModel(AttentionNetworks):
     def _posterior(self, h: Tensor, single: bool) -> Posterior:
         def draw(size: int, generator: torch.Generator) -> Tensor:
             shape = (len(h), size, self.latent_dim)
-            z = torch.randn(shape, generator=generator, device=generator.device).to(h)
+            z = torch.randn(
+                shape, generator=generator, device=generator.device, dtype=torch.float32
+            ).to(h)
             with torch.no_grad():
                 pair = torch.cat([h[:, None, :].expand(-1, size, -1), z], dim=-1)
                 return self.branch(pair).double()

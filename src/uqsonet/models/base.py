@@ -12,10 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from uqsonet.config import AttentionNetwork, KarhunenLoeveNetwork
 from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.fields import real_numbers
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
 
@@ -101,7 +103,9 @@ class OperatorModel(nn.Module, ABC):
         ObservationError
             If it is not the level of training.
         """
-        if noise_std is None or noise_std == self.noise_std:
+        if noise_std is None or bool(
+            (real_numbers(noise_std, "noise_std") == self.noise_std).all()
+        ):
             return self.noise_std
         raise ObservationError(
             f"these networks were trained at noise_std = {self.noise_std}, asked for {noise_std}; "
@@ -199,4 +203,9 @@ def build_model(
     if key not in _REGISTRY:
         known = ", ".join(f"{m} ({a})" for m, a in sorted(_REGISTRY))
         raise ConfigError(f"method {method!r} has no architecture {key[1]!r}; there are {known}")
-    return _REGISTRY[key](fields, config, noise_std)
+    kept = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)  # of the networks, whatever a caller's default is
+    try:
+        return _REGISTRY[key](fields, config, noise_std)
+    finally:
+        torch.set_default_dtype(kept)

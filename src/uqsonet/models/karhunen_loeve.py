@@ -416,7 +416,10 @@ class KarhunenLoeveModel(OperatorModel):
 
     def straight(self) -> tuple[Tensor, Tensor]:
         """Return weight (p, r) and offset (p,) of the linear part of b(a), float64."""
-        weight, offset = self.bases.linear_weight, torch.zeros(self.config.output_modes)
+        weight, offset = (
+            self.bases.linear_weight,
+            self.bases.linear_weight.new_zeros(self.config.output_modes),
+        )
         if self.linear is not None:
             weight, offset = weight + self.linear.weight, self.linear.bias
         return weight.detach().double(), offset.detach().double()
@@ -451,7 +454,8 @@ class KarhunenLoeveModel(OperatorModel):
         if self._kept_law is None or self._kept_law[0] != weights:
             start = self.bases.linear_weight
             generator = torch.Generator().manual_seed(MOMENT_SEED)
-            a = torch.randn(PRIOR_SAMPLES, self.config.input_modes, generator=generator).to(start)
+            shape = PRIOR_SAMPLES, self.config.input_modes
+            a = torch.randn(shape, generator=generator, dtype=torch.float32).to(start)
             with torch.no_grad():
                 added = self.branch(a) - nn.functional.linear(a, start)
             explained = residual_covariance(a, added, torch.zeros_like(start))

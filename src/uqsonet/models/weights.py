@@ -8,11 +8,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from torch import Tensor
 
 from uqsonet.config import MethodConfig
-from uqsonet.errors import ConfigError, DataError
+from uqsonet.errors import DataError, UQSONetError
+from uqsonet.fields import real_numbers, require_noise
 from uqsonet.laws import law_of
 from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.operator_fields import OperatorFields
@@ -94,8 +94,9 @@ def read_model(
         config = MethodConfig.model_validate(meta["config"])
         trials = [int(t) for t in meta["trials"]]
         fields = OperatorFields.from_dict(meta["fields"])
+        require_noise(real_numbers(meta["noise_std"] + 0.0, "noise_std"))  # no text and no list
         model = build_model(meta["method"], fields, config.network, meta["noise_std"])
-    except (KeyError, TypeError, ValidationError, ConfigError, DataError) as error:
+    except (KeyError, TypeError, ValueError, UQSONetError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise DataError(f"{path}: header cannot be read ({reason})") from None
     if trial is not None and trial not in trials:
