@@ -18,6 +18,11 @@ min_version("9.0")
 # One thread a job and jobs in parallel: faster on shared machines, and the same bytes everywhere.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 if workflow.is_main_process:
+    if not os.access(".snakemake" if os.path.exists(".snakemake") else ".", os.W_OK):
+        raise WorkflowError(
+            f"{os.getcwd()} cannot be written, and Snakemake keeps its notes there, in .snakemake: "
+            "name another folder with --directory, or work in a copy"
+        )
     # A killed run leaves its locks behind. Nobody needs to type --unlock if nobody is at work.
     locks.release_dead(Path(".snakemake"))
     locks.join(Path(".snakemake"))

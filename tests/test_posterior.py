@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
+import uqsonet
 from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.fields import Grid
 from uqsonet.posterior import (
@@ -149,11 +150,46 @@ def test_bad_queries_are_refused(queries, message, ask):
 
 
 def test_bad_sizes_and_levels_are_refused():
-    with pytest.raises(ObservationError, match="at least 1, found 0"):
+    with pytest.raises(ObservationError, match=r"whole number from 1 to .*, found 0"):
         latent().sample(0)
     for levels in ([1.5], [-0.1], 0.5, [float("nan")]):
         with pytest.raises(ObservationError, match=r"levels must be numbers in \[0, 1\]"):
             latent().quantile(levels)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1.5, "3", None, 1e30])
+def test_moments_need_two_samples(size):
+    with pytest.raises(ObservationError, match="whole number from 2 to"):
+        latent().coefficient_moments(size)
+
+
+@pytest.mark.parametrize("call", ["values", "locations", "noise_std", "queries"])
+@pytest.mark.parametrize(("kind", "message"), [("grad", "detach"), ("complex", "real numbers")])
+def test_an_operator_cuts_nothing_off_in_silence(call, kind, message):
+    given = {name: torch.full((1,), 0.5) for name in ("values", "locations", "noise_std")}
+    given["queries"] = torch.zeros(1, 1)
+    changed = given[call].requires_grad_() if kind == "grad" else given[call] * (1 + 1j)
+    given[call] = changed
+    queries = given.pop("queries")
+    with pytest.raises(ObservationError, match=f"{call}.*{message}"):
+        uqsonet.load("diffusion1d").operator.condition(**given).mean(queries)
+
+
+@pytest.mark.parametrize("name", ["diffusion1d", "elliptic_sde1d"])
+def test_answers_do_not_depend_on_the_default_dtype(name):
+    def answers():
+        posterior = uqsonet.load(name).condition([[0.2], [0.7]], [1.0, 1.2])
+        both = uqsonet.load(name).condition([[0.2]], [1.0])["u"]
+        return [posterior.mean(), posterior.std(), posterior.sample(3), both.quantile([0.1, 0.5])]
+
+    expected = answers()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = answers()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_point_posterior_has_a_mean_only():

@@ -527,3 +527,14 @@ def test_a_header_of_factors_that_is_none_is_refused(tmp_path):
         write_weights(tmp_path / "f.safetensors", {"v": torch.ones(2)}, {"factored": found})
         with pytest.raises(DataError, match=r"f\.safetensors: factored"):
             read_weights(tmp_path / "f.safetensors")
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o022, 0o002])
+def test_files_have_the_permissions_that_the_umask_leaves(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        write_text(tmp_path / "a.txt", "x")
+        assert os.umask(umask) == umask
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o666 & ~umask

@@ -7,8 +7,8 @@ its result and some hundreds of megabytes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -57,6 +57,12 @@ KEPT_RATIOS = 64
 """Calibrations that a model keeps."""
 
 Kind = Literal["conformal", "plain"]
+Answer = TypeVar("Answer")
+
+TOO_LARGE = (
+    "the answer is not finite: values or noise of the sensors, or numbers of the model's file, are "
+    "too large"
+)
 
 
 class FieldPosterior:
@@ -151,6 +157,13 @@ class FieldPosterior:
             raise ObservationError(f"name an output field: posterior[...] with one of {names}")
         return self._number
 
+    def _asked(self, answer: Callable[[SensorSets], Answer], part: slice) -> Answer:
+        """Return the operator's answer to some sets."""
+        try:
+            return answer(self._sets[part])
+        except torch.linalg.LinAlgError:
+            raise ObservationError(TOO_LARGE) from None
+
     def _parts(self) -> Iterator[tuple[slice, Posterior]]:
         """Yield the operator's answers to some sets at a time."""
         if self._jointly or not self._is_output:
@@ -159,7 +172,7 @@ class FieldPosterior:
             return
         for first in range(0, len(self._sets), SETS):
             part = slice(first, min(first + SETS, len(self._sets)))
-            found = self._alone or self._emulator.answer(self._sets[part])
+            found = self._alone or self._asked(self._emulator.answer, part)
             if len(self._sets) <= SETS:
                 self._alone = found
             yield part, found
@@ -170,13 +183,7 @@ class FieldPosterior:
             part = slice(first, min(first + SETS, len(self._sets)))
             found = self._joint.get(first)
             if found is None:
-                try:
-                    found = self._emulator.answer_jointly(self._sets[part])
-                except torch.linalg.LinAlgError:
-                    raise ObservationError(
-                        "sensors of outputs read values too far from all that the model knows"
-                    ) from None
-                self._joint[first] = found
+                found = self._joint[first] = self._asked(self._emulator.answer_jointly, part)
                 for text in self._doubts(found, part):
                     warnings.warn(text, ObservationWarning, stacklevel=4)
             yield part, found
@@ -216,8 +223,7 @@ class FieldPosterior:
                     f"points: no column {lacking[0]!r}; there are {', '.join(there)}"
                 )
             points = points[wanted].to_numpy()  # type: ignore[index]
-        plain = points.detach() if isinstance(points, Tensor) else points
-        found = real_numbers(plain, "points")
+        found = real_numbers(points, "points")
         found = found[:, None] if found.ndim == 1 and domain.dim == 1 else found
         if found.ndim != 2 or found.shape[1] != domain.dim:
             raise ObservationError(
@@ -252,10 +258,7 @@ class FieldPosterior:
     def _back(self, result: Tensor, points: object) -> Any:
         """Return a result (B, ...) in the caller's kind of array, without a batch of one."""
         if not bool(result.sum().isfinite()):
-            raise ObservationError(
-                "the answer is not finite: values or noise of the sensors, or numbers of the "
-                "model's file, are too large for it"
-            )
+            raise ObservationError(TOO_LARGE)
         found = result[0] if self.single else result
         if isinstance(points, Tensor):
             return found

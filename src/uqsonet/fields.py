@@ -307,7 +307,7 @@ def require_noise(noise_std: Tensor) -> None:
     wrong = noise_std[~((noise_std >= 0) & (noise_std <= MOST_NOISE))]
     if wrong.numel():
         raise ObservationError(
-            f"noise_std must be finite and not negative, at most {MOST_NOISE:g}, found "
+            f"noise_std must be finite, at most {MOST_NOISE:g} and not negative, found "
             f"{float(wrong.flatten()[0]):g}"
         )
 

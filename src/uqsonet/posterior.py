@@ -110,7 +110,7 @@ class Posterior(ABC):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Return pointwise quantiles, estimated from `size` samples."""
-        q = torch.from_numpy(np.atleast_1d(levels_of(levels)))
+        q = torch.from_numpy(levels_of(levels, 1))
         samples = self.sample(size, queries, generator)
         found = torch.quantile(samples, q.to(samples), dim=-2)
         return found if self.single else found.transpose(0, 1)
@@ -237,17 +237,19 @@ def moments_of(
 def count_of(size: object, least: int = 1) -> int:
     """Return a number of samples that a caller asks for, checked."""
     whole = isinstance(size, int | np.integer) or (isinstance(size, float) and size.is_integer())
-    if isinstance(size, bool) or not whole or int(size) < least:  # type: ignore[call-overload]
-        raise ObservationError(f"size must be a whole number, {least} or more, found {size!r}")
+    if isinstance(size, bool) or not whole or not least <= int(size) < 2**31:  # type: ignore[call-overload]
+        raise ObservationError(
+            f"size must be a whole number from {least} to 2^31, found {size!s:.40}"
+        )
     return int(size)  # type: ignore[call-overload]
 
 
-def levels_of(levels: object) -> np.ndarray:
-    """Return levels of quantiles that a caller asks for, checked."""
+def levels_of(levels: object, least: int = 0) -> np.ndarray:
+    """Return levels of quantiles that a caller asks for, checked; at least of `least` axes."""
     try:
         q = np.asarray(levels, dtype=np.float64)
     except (TypeError, ValueError):
         raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}") from None
-    if q.ndim > 1 or not q.size or not bool(((q >= 0) & (q <= 1)).all()):
+    if not least <= q.ndim <= 1 or not q.size or not bool(((q >= 0) & (q <= 1)).all()):
         raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}")
     return q

@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from uqsonet.data import SPLITS, load_functions
 from uqsonet.errors import DataError, UQSONetError
 from uqsonet.models.weights import load
@@ -44,7 +46,8 @@ def _check_arrays(path: Path) -> None:
 def _check_weights(path: Path) -> None:
     tensors, meta = read_weights(path)
     if "identity" not in meta:
-        load(path)
+        for trial in meta["trials"]:
+            _check_answer(path, trial)
         return
     # A checkpoint has no model of its own to build.
     missing = [key for key in ("iteration", "seconds", "history") if key not in meta]
@@ -53,6 +56,21 @@ def _check_weights(path: Path) -> None:
             missing.append(kind)
     if missing:
         raise DataError(f"{path}: a checkpoint without {', '.join(missing)}")
+
+
+def _check_answer(path: Path, trial: int) -> None:
+    """Refuse weights whose answer to one usual sensor is not finite."""
+    model = load(path, trial)
+    given = model.fields.input
+    place = given.grid.points()[given.grid.size // 3][None]
+    try:
+        answer = model.condition(place, given.transform.inverse(torch.zeros(1)))
+        found = [answer.mean(), *([answer.std()] if model.probabilistic else [])]
+        finite = all(bool(one.float().isfinite().all()) for one in found)
+    except torch.linalg.LinAlgError:
+        finite = False
+    if not finite:
+        raise DataError(f"{path}: trial {trial} answers a sensor with values that are not finite")
 
 
 def _check_table(path: Path) -> None:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.reliability.fuzz_files import make_files
+from uqsonet.models.weights import shipped
 from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet_study.check import check_path
 
@@ -55,6 +57,35 @@ def test_a_checkpoint_without_its_parts_is_refused(files: Path, tmp_path: Path) 
     write_weights(bad, {k: v for k, v in tensors.items() if "generator" not in k}, meta)
     ((_, problem),) = check_path(bad)
     assert problem == "a checkpoint without generator/"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"buffer/bases.output_mean": 1e308}, "trial 0 answers a sensor with values"),
+        ({"buffer/bases.input_mean": -1e308}, "trial 0 answers a sensor with values"),
+        ({"parameter/network.layers.0.weight": [1, 3e38]}, "trial 1 answers a sensor with values"),
+        ({"noise_std": float("nan")}, "noise_std must be finite"),
+        ({"noise_std": 1e200}, "noise_std must be finite, at most"),
+        ({"noise_std": -0.1}, "not negative, found -0.1"),
+        ({"noise_std": "0.1"}, "header cannot be read"),
+    ],
+)
+def test_weights_whose_answers_are_not_finite_are_refused(
+    files: Path, tmp_path: Path, changed: dict, message: str
+) -> None:
+    trained = any("bases" in name for name in changed)
+    tensors, meta = read_weights(shipped()["diffusion1d"] if trained else files / "w.safetensors")
+    for name, value in changed.items():
+        if name in meta:
+            meta[name] = value
+        else:
+            own = tensors[name]
+            each = torch.tensor(value, dtype=own.dtype)
+            tensors[name] = own + each.view(-1, *[1] * (own.ndim - 1)) if each.ndim else own + each
+    write_weights(tmp_path / "w.safetensors", tensors, meta)
+    ((_, problem),) = check_path(tmp_path / "w.safetensors")
+    assert problem is not None and message in problem
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:

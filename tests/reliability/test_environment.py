@@ -196,6 +196,12 @@ def test_the_workflow_says_what_is_refused(project: Project) -> None:
             assert message in refused(project)
         finally:
             subprocess.run(["umount", str(place)], check=True)
+    (project.path / ".snakemake").rename(project.path / "kept")
+    mount(project.path / ".snakemake", "size=1m,ro")
+    try:
+        assert "cannot be written, and Snakemake keeps its notes there" in refused(project)
+    finally:
+        subprocess.run(["umount", str(project.path / ".snakemake")], check=True)
     if not torch.cuda.is_available():
         message = "simulate: jobs.device = 'cuda', but torch sees 0 CUDA devices; use 'cpu'"
         assert message in refused(project, "--config", 'jobs={"device": "cuda"}')

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability import fuzz_config, fuzz_files, kill
+from tests.reliability import fuzz_calls, fuzz_config, fuzz_files, kill
 from uqsonet_study import locks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +39,11 @@ def test_no_damaged_file_gets_through(tmp_path: Path) -> None:
 def test_no_configuration_raises_anything_but_its_error() -> None:
     counts = fuzz_config.run(400)
     assert {outcome for _, outcome in counts} == {"refused", "accepted"}
+
+
+def test_every_call_is_answered_finitely_or_refused() -> None:
+    counts = fuzz_calls.run(60)
+    assert {outcome for *_, outcome in counts} == {"refused", "finite"}
 
 
 def test_the_kept_log_of_kills_is_what_the_document_says() -> None:

@@ -41,7 +41,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
         os.close(handle)
         temporary = Path(name)
         yield temporary
-        temporary.chmod(0o644)
+        umask = os.umask(0o077)  # there is no way to read it but to set it
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
