@@ -12,7 +12,7 @@ from uqsonet_study import locks
 from uqsonet_study.config import load_config
 from uqsonet_study.config.whole import FULL
 from uqsonet.errors import UQSONetError
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.pipeline import Plan, Text
 
 min_version("9.0")
 # One thread a job and jobs in parallel: faster on shared machines, and the same bytes everywhere.

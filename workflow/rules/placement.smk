@@ -37,6 +37,6 @@ rule place_scores:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=PLAN.report("uqsonet_study.report.place_scores"),
+        spec=lambda w: PLAN.report("uqsonet_study.report.place_scores"),
     script:
         "../scripts/place_scores.py"

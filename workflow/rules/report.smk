@@ -102,7 +102,7 @@ rule all_tables:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=PLAN.report("uqsonet_study.report.tables.write"),
+        spec=lambda w: PLAN.report("uqsonet_study.report.tables.write"),
     script:
         "../scripts/all_tables.py"
 
@@ -121,7 +121,7 @@ rule scorecard:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=PLAN.report("uqsonet_study.report.scorecard"),
+        spec=lambda w: PLAN.report("uqsonet_study.report.scorecard"),
     script:
         "../scripts/scorecard.py"
 
@@ -175,6 +175,6 @@ rule page:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=PLAN.page(),
+        spec=lambda w: PLAN.page(),
     script:
         "../scripts/page.py"

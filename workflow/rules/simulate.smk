@@ -16,8 +16,8 @@ rule save_config:
         mem_mb=500,
         runtime=5,
     params:
-        config=CONFIG.model_dump_json(indent=2) + "\n",
-        jobs=PLAN.listed(),
+        config=lambda w: Text(CONFIG.model_dump_json(indent=2) + "\n"),
+        jobs=lambda w: PLAN.listed(),
     script:
         "../scripts/save_config.py"
 

@@ -2,6 +2,6 @@
 
 from uqsonet_study.pipeline.plan import Plan
 from uqsonet_study.pipeline.sources import model_module, source_digest
-from uqsonet_study.pipeline.specs import UNTRAINED
+from uqsonet_study.pipeline.specs import UNTRAINED, Text
 
-__all__ = ["UNTRAINED", "Plan", "model_module", "source_digest"]
+__all__ = ["UNTRAINED", "Plan", "Text", "model_module", "source_digest"]

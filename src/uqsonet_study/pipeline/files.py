@@ -20,7 +20,7 @@ from typing import Any
 from uqsonet.errors import ConfigError
 from uqsonet_study.config import Config, Evaluation, PlacementTable
 from uqsonet_study.pipeline.sources import ROOT, file_digests
-from uqsonet_study.pipeline.specs import UNTRAINED, Parameters, Specs, as_json
+from uqsonet_study.pipeline.specs import UNTRAINED, Parameters, Specs, Text, as_json
 
 DIGITS = 8
 """Hexadecimal digits of a digest that stand in a name."""
@@ -388,7 +388,7 @@ class Files(Specs):
             )
         return found
 
-    def listed(self) -> str:
+    def listed(self) -> Text:
         """Return which case reads which file, as CSV; files are those of the results folder."""
         lines, folder = ["rule,case,evaluation,method,file"], f"{self.config.results}/"
         for case in self.config.cases_of(self.config.selected):
@@ -415,4 +415,4 @@ class Files(Specs):
                 for job in self.evaluations(name, label):
                     methods = " ".join(dict.fromkeys(s["method"] for s in job.parameters["models"]))
                     add("evaluate", label, methods, self.file("evaluate", job.name, "csv"))
-        return "\n".join(lines) + "\n"
+        return Text("\n".join(lines) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from functools import cache
@@ -40,9 +41,35 @@ OF_A_PROBLEM = ("simulate", "sensors", "reference", "placement")
 Parameters = dict[str, Any]
 
 
-def as_json(**values: Any) -> str:
+class Text(str):
+    """Text that Snakemake's reasons show short: what long entries hold as eight digits.
+
+    Snakemake keeps and compares `repr` of parameters, and prints those of before and now.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        try:
+            entries = json.loads(self)
+        except ValueError:
+            entries = None
+        if not isinstance(entries, dict):
+            return short(self)
+        if isinstance(config := entries.get("config"), dict):
+            entries = entries | {f"config.{key}": value for key, value in config.items()}
+            del entries["config"]
+        return " ".join(f"{k}={short(json.dumps(v))}" for k, v in sorted(entries.items()))
+
+
+def short(text: str) -> str:
+    """Return a text as it is, or a digest of it where that is shorter."""
+    return text if len(text) <= 12 else hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def as_json(**values: Any) -> Text:
     """Return parameters as text that is equal where they are."""
-    return json.dumps(values, sort_keys=True)
+    return Text(json.dumps(values, sort_keys=True))
 
 
 class Specs:
