@@ -3,6 +3,7 @@
 #   snakemake --cores 2 --configfile config/smoke.yaml               everything, in minutes
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -95,8 +96,22 @@ onstart:
     # says.
     slots = workflow.nodes or workflow.cores
     if CONFIG.scale == FULL and CONFIG.benchmark is None:
-        subprocess.run(
-            ["uqsonet", "estimate", "-", "--cores", str(slots)],
-            input=CONFIG.model_dump_json().encode(),
-            check=False,
-        )
+        left = {
+            str(file) for job in workflow.dag.needrun_jobs() for file in job.output
+        }
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as asked:
+            asked.write("\n".join(left))
+            asked.flush()
+            subprocess.run(
+                [
+                    "uqsonet",
+                    "estimate",
+                    "-",
+                    "--cores",
+                    str(slots),
+                    "--left",
+                    asked.name,
+                ],
+                input=CONFIG.model_dump_json().encode(),
+                check=False,
+            )

@@ -33,7 +33,7 @@ def rows(quick: bool) -> list[Row]:
             if files:
                 stacks = plan.stacks(case.name, base)
                 trainings[kind] += sum(len(stack) for stack in stacks)
-                steps[kind] = meter.step(case.name, base)[0]
+                steps[kind] = meter.step(case.name, base)
     found = [
         Row(
             f"default run, training, {name}: {trainings[name, iterations]} of {iterations} steps",

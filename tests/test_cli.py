@@ -1,5 +1,6 @@
 """The command line: checks, estimates, clear messages."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from typer.testing import CliRunner
 
 from uqsonet.errors import ConfigError
 from uqsonet.storage.arrays import write_arrays
+from uqsonet_study import estimate
 from uqsonet_study.cli import app, read_config
 from uqsonet_study.config import json_schema
 
@@ -61,6 +63,33 @@ def test_estimate_adds_up_the_default_run_in_seconds() -> None:
     assert "core-hours" in result.output
     for stage in ("simulate", "reference", "train", "evaluate"):
         assert stage in result.output
+
+
+def test_estimate_measures_what_is_asked_for_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [ROOT / "config.yaml", ROOT / "config" / "smoke.yaml"]
+    config, timed = read_config(files), []
+    monkeypatch.setattr(estimate, "_timed", lambda action, repeats=3: timed.append(1) or 0.5)
+    estimate._pair_seconds.cache_clear()
+    functions = f"{config.results}/simulate/diffusion1d.h5"
+    costs = {cost.stage: cost for cost in estimate.estimate(config, tmp_path, {functions})}
+    estimate._pair_seconds.cache_clear()
+    assert {stage for stage, cost in costs.items() if cost.jobs} == {"simulate"}
+    assert len(timed) == 1 and costs["simulate"].jobs == 1 and costs["simulate"].seconds > 0
+    estimate.estimate(config, tmp_path, set())
+    assert len(timed) == 1
+    (tmp_path / "left").write_text("")
+    named = ["estimate", *map(str, files), "--left", str(tmp_path / "left")]
+    result = runner.invoke(app, named)
+    assert result.exit_code == 0 and result.output == ""
+
+
+def test_times_are_those_of_the_processor() -> None:
+    assert estimate._timed(lambda: time.sleep(0.2), 1) < 0.1
+    spent = []
+    estimate._timed(lambda: spent.append(sum(i * i for i in range(4_000_000))), 100)
+    assert len(spent) < 20
 
 
 def test_overlays_that_change_what_is_run_have_their_own_results() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +12,9 @@ import pytest
 from uqsonet.errors import ConfigError
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import LawConfig
-from uqsonet_study.pipeline import Plan, model_module, source_digest
+from uqsonet_study.pipeline import Plan, Text, model_module, source_digest
 from uqsonet_study.pipeline.sources import WITHOUT_INFLUENCE, Sources
-from uqsonet_study.pipeline.specs import RUN_BY
+from uqsonet_study.pipeline.specs import RUN_BY, as_json
 
 ROOT = Path(__file__).resolve().parents[1]
 PROBLEM = "uqsonet.problems.diffusion1d"
@@ -28,6 +29,16 @@ MODEL_OF = {name: model_module("uqsonet", name) for name in ("karhunen_loeve", "
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     return Plan(read_config([ROOT / "config.yaml"]))
+
+
+def test_reasons_of_snakemake_are_short_and_name_what_changed() -> None:
+    config = {"shard": 1000, "note": "x" * 500}
+    before, now = (as_json(seed=seed, config=config, code="a" * 64) for seed in (1, 2))
+    assert repr(before).replace("seed=1", "seed=2") == repr(now) and len(repr(now)) < 100
+    assert "config.shard=1000 " in repr(now) and "xxx" not in repr(now)
+    assert repr(as_json(seed=1, config=config | {"note": "y" * 500}, code="a" * 64)) != repr(before)
+    assert json.loads(now)["config"] == config and isinstance(pickle.loads(pickle.dumps(now)), Text)
+    assert len(repr(Text("a,b\n" * 1000))) == 8
 
 
 def test_trials_are_cut_into_stacks(plan: Plan) -> None:

@@ -53,13 +53,21 @@ def estimate(
         list[Path], typer.Argument(help="config.yaml and overlays, in order; - for stdin.")
     ],
     cores: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 1,
+    left: Annotated[
+        Path | None, typer.Option(help="A list of the files to make; else all that are missing.")
+    ] = None,
 ) -> None:
     """Say what a run will still cost on this machine, measured in a few seconds."""
     from uqsonet_study.estimate import estimate as measure
 
     with clear_errors():
         config = read_config(files)
-        costs = measure(config, Path.cwd())
+        asked = None if left is None else set(left.read_text(encoding="utf-8").splitlines())
+        costs = measure(config, Path.cwd(), asked)
+    if not any(cost.jobs for cost in costs):
+        if left is None:
+            console.print(f"Nothing is left in {config.results}/.", highlight=False)
+        return
     table = Table(title=f"Work left in {config.results}/ (measured on this machine)")
     for column in ("stage", "jobs left", "of", "core-minutes"):
         table.add_column(column, justify="left" if column == "stage" else "right")

@@ -1,20 +1,22 @@
 """What a run will cost on this machine, measured before it starts.
 
-Each kind of job is timed on a small piece of itself (a shard, a posterior, a few training steps)
-and multiplied by what the configuration asks for and the results folder does not yet hold.
+Each kind of job that is left is timed on a small piece of itself (a shard, a posterior, a few
+training steps) and multiplied by what the configuration asks for. Times are of the processor, so
+that a busy machine does not count as a slow one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from uqsonet.baselines import build_baseline
 from uqsonet.data import Functions
 from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.posterior import moments_of
@@ -33,8 +35,17 @@ from uqsonet_study.training import within_data
 CLOSED_FORM_SECONDS = 0.1
 """Exact moments of one set on 101 x 101 points."""
 
-SAMPLE = 1000
-"""Functions drawn for a trial measurement."""
+SAMPLE = 300
+"""Functions drawn for a trial measurement: more than a model has modes."""
+
+ENOUGH = 0.3
+"""Seconds after which a measurement is not repeated."""
+
+BUDGET = 7.0
+"""Seconds of the processor after which nothing more is measured."""
+
+FIT_SECONDS = 2e-7
+"""Modes of a field, or the linear baseline, for each pair and each point of input and output."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,7 @@ class Cost:
         All jobs of the stage.
     seconds : float
         CPU seconds that the missing ones will take on one core.
+        Those that there was no time to measure count as the mean of the others.
     """
 
     stage: str
@@ -59,12 +71,15 @@ class Cost:
 
 
 def _timed(action: Callable[[], object], repeats: int = 3) -> float:
-    """Return the shortest of a few timings: the first pays for start-up."""
-    best = float("inf")
+    """Return the least CPU seconds of a few runs, or of one that takes long."""
+    best, spent = float("inf"), 0.0
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         action()
-        best = min(best, time.perf_counter() - start)
+        seconds = time.process_time() - start
+        best, spent = min(best, seconds), spent + seconds
+        if spent > ENOUGH:
+            break
     return best
 
 
@@ -95,18 +110,20 @@ def _some_functions(problem_name: str) -> Functions:
     return Functions(problem.fields, "training", kappa, u)
 
 
-def _training_step(
-    model: OperatorModel, config: Config, case: str, method: str
-) -> tuple[float, float]:
-    """Return seconds of one training step of one trial, and of fitting constants to one pair."""
+def _training_step(model: OperatorModel, config: Config, case: str, method: str) -> float:
+    """Return seconds of one training step of one trial."""
     chosen = config.cases[case]
     settings = config.method_of(case, method).training
     data = _functions_of(config, chosen.problem)
     settings = settings.model_copy(update={"batch_size": min(settings.batch_size, data.size)})
     if settings.protocol == "fixed_batches":
         settings = settings.model_copy(update={"protocol": "redraw"})
-    with torch.no_grad():
-        fitting = _timed(lambda: model.fit_constants(data), 2) / data.size
+    bases: Any = getattr(model, "bases", None)
+    if bases is None:
+        model.fit_constants(data)
+    else:  # any modes do: to fit them takes longer than all else here
+        for kept in (bases.input_factor, bases.to_coefficients, bases.output_modes):
+            kept.normal_(generator=torch_generator(0, "estimate"))
     layouts = {
         m: torch.from_numpy(
             uniform_layouts(
@@ -129,7 +146,7 @@ def _training_step(
     optimiser = StackedOptimiser(model, [dict(model.named_parameters())], settings)
     wanted = config.method_of(case, method).training.batch_size
     step = _timed(lambda: optimiser.step(0, *sampler.draw()), 8) * wanted / settings.batch_size
-    return step, fitting
+    return step
 
 
 def _posterior_sample(model: OperatorModel, case: str, config: Config) -> float:
@@ -153,10 +170,9 @@ def _pair_seconds(problem_name: str) -> float:
     return _timed(lambda: problem.sample(generator, problem.block)) / problem.block
 
 
-@cache
-def _cokriging_seconds(data: Functions) -> float:
-    """Return seconds to fit the linear baseline to one pair."""
-    return _timed(lambda: build_baseline("cokriging", data, 0.0), 2) / data.size
+def _fit_seconds(data: Functions) -> float:
+    """Return seconds to fit modes, or the linear baseline, to one pair."""
+    return FIT_SECONDS * (data.fields.input.grid.size + data.u_rows.shape[1])
 
 
 @cache
@@ -214,7 +230,7 @@ class Meter:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._steps: dict[str, tuple[float, float]] = {}
+        self._steps: dict[str, float] = {}
         self._samples: dict[str, float] = {}
 
     def _key(self, case: str, method: str) -> str:
@@ -227,21 +243,44 @@ class Meter:
         chosen = self.config.cases[case]
         data = _functions_of(self.config, chosen.problem)
         network = within_data(self.config.method_of(case, method), data).network
-        return build_model(method, data.fields, network, chosen.noise_std)
+        # What a random operator adds to a sample takes no time; its law takes seconds, once.
+        fields = replace(data.fields, random_operator=False)
+        return build_model(method, fields, network, chosen.noise_std)
 
-    def step(self, case: str, method: str) -> tuple[float, float]:
-        """Return seconds of one training step, and of fitting constants to one pair."""
+    def step(self, case: str, method: str) -> float:
+        """Return seconds of one training step."""
         key = self._key(case, method)
         if key not in self._steps:
             step = _training_step(self._model(case, method), self.config, case, method)
             self._steps[key] = step
         return self._steps[key]
 
-    def training(self, case: str, method: str) -> float:
-        """Return seconds of one trial trained by itself."""
-        step, fitting = self.step(case, method)
-        iterations = self.config.method_of(case, method).training.iterations
-        return step * iterations + fitting * self.config.cases[case].training
+    def training(self, case: str, method: str, trials: int) -> float:
+        """Return seconds of some trials."""
+        chosen, training = self.config.cases[case], self.config.method_of(case, method).training
+        fitting = _fit_seconds(_functions_of(self.config, chosen.problem)) * chosen.training
+        return trials * (self.step(case, method) * training.iterations + fitting)
+
+    def scores(
+        self, case: str, evaluation: EvaluationConfig, models: list[dict[str, Any]]
+    ) -> float:
+        """Return seconds of the scores of some models."""
+        chosen = self.config.cases[case]
+        sets, data = (
+            evaluation.sets * len(chosen.counts),
+            _functions_of(self.config, chosen.problem),
+        )
+        score = SCORE_SECONDS[0] + SCORE_SECONDS[1] * data.u_rows.shape[1]
+        score += evaluation.wasserstein * WASSERSTEIN_SECONDS
+        spent = 0.0
+        for scored in models:
+            method = scored["method"]
+            if method == UNTRAINED:
+                spent += _fit_seconds(data) * chosen.training + sets * score
+                continue
+            answer = self.answer(case, method, evaluation.model_samples)
+            spent += sets * (score + answer) * scored["predictors"]
+        return spent
 
     def answer(self, case: str, method: str, samples: int) -> float:
         """Return seconds to sample one posterior, all members' where there are several."""
@@ -256,7 +295,7 @@ class Meter:
         return self._samples[key] * samples
 
 
-def estimate(config: Config, root: Path) -> list[Cost]:
+def estimate(config: Config, root: Path, left: Collection[str] | None = None) -> list[Cost]:
     """Return the work left, stage by stage.
 
     Parameters
@@ -264,55 +303,61 @@ def estimate(config: Config, root: Path) -> list[Cost]:
     config : Config
     root : Path
         Folder that `config.results` is relative to.
+    left : collection of str, optional
+        Files that are to be made; by default all that do not exist.
     """
     plan, meter = Plan(config), Meter(config)
-    jobs: dict[str, dict[str, float]] = {
+    jobs: dict[str, dict[str, Callable[[], float]]] = {
         stage: {} for stage in ("simulate", "reference", "train", "law", "evaluate")
     }
     for case in config.cases_of(config.selected):
         data = config.problems[case.problem]
         pairs = data.training + data.validation + data.test
         # Jobs that several cases share are one entry here, as they are one file.
-        jobs["simulate"][plan.functions(case.name)] = _pair_seconds(case.problem) * pairs
+        jobs["simulate"][plan.functions(case.name)] = partial(_pairs, case.problem, pairs)
         needed: list[tuple[str, Evaluation]] = [(case.name, label) for label in case.evaluations]
         for method in case.methods:
-            each = meter.training(case.name, plan.base(case.name, method))
+            base = plan.base(case.name, method)
             for job in plan.trainings(case.name, method):
-                file = plan.file("train", job.name, "safetensors")
-                jobs["train"][file] = each * len(job.parameters["trials"])
+                file, trials = plan.file("train", job.name, "safetensors"), job.parameters["trials"]
+                jobs["train"][file] = partial(meter.training, case.name, base, len(trials))
             for job in plan.laws(case.name, method):
                 file = plan.file("law", job.name, "safetensors")
-                jobs["law"][file] = LAW_SECONDS[job.parameters["law"]] * case.training / 10_000
+                jobs["law"][file] = partial(_law_seconds, job.parameters["law"], case.training)
             needed.append((plan.validation_case(case.name, method), "validation"))
         for name, label in needed:
             evaluation = config.evaluation_of(name, label)
             sets = evaluation.sets * len(config.cases[name].counts)
-            spent = _reference_seconds(case.problem, evaluation, sets)
+            spent = partial(_reference_seconds, case.problem, evaluation, sets)
             jobs["reference"][plan.posteriors(name, label)] = spent
         for label in case.evaluations:
             evaluation = config.evaluation_of(case.name, label)
-            sets = evaluation.sets * len(case.counts)
-            pairs_of = _functions_of(config, case.problem)
-            points = pairs_of.u_rows.shape[1]
-            score = SCORE_SECONDS[0] + SCORE_SECONDS[1] * points
-            score += evaluation.wasserstein * WASSERSTEIN_SECONDS
             for job in plan.evaluations(case.name, label):
-                spent = 0.0
-                for scored in job.parameters["models"]:
-                    method = scored["method"]
-                    if method == UNTRAINED:
-                        spent += _cokriging_seconds(pairs_of) * case.training + sets * score
-                        continue
-                    answer = meter.answer(case.name, method, evaluation.model_samples)
-                    spent += sets * (score + answer) * scored["predictors"]
-                jobs["evaluate"][plan.file("evaluate", job.name, "csv")] = spent
-    return [
-        Cost(
-            stage,
-            sum(not (root / file).exists() for file in files),
-            len(files),
-            sum(s for file, s in files.items() if not (root / file).exists()),
-        )
+                file, models = plan.file("evaluate", job.name, "csv"), job.parameters["models"]
+                jobs["evaluate"][file] = partial(meter.scores, case.name, evaluation, models)
+    start = time.process_time()
+    missing = {
+        stage: [f for f in files if (not (root / f).exists() if left is None else f in left)]
         for stage, files in jobs.items()
-        if files or stage != "law"
-    ]
+    }
+    known: dict[str, list[float]] = {stage: [] for stage in jobs}
+    # In turns, so that every stage has been looked at when time is up.
+    for turn in zip_longest(*missing.values()):
+        for stage, file in zip(missing, turn, strict=True):
+            if file is not None and time.process_time() - start < BUDGET:
+                known[stage].append(jobs[stage][file]())
+    found = []
+    for stage, files in missing.items():
+        each = sum(known[stage]) / max(1, len(known[stage]))
+        found.append(Cost(stage, len(files), len(jobs[stage]), each * len(files)))
+    return [cost for cost in found if cost.total or cost.stage != "law"]
+
+
+def _pairs(problem: str, pairs: int) -> float:
+    """Return seconds of a data set."""
+    return _pair_seconds(problem) * pairs
+
+
+def _law_seconds(law: str, training: int) -> float:
+    """Return seconds of one law, fitted to so many inputs."""
+    return LAW_SECONDS[law] * training / 10_000
