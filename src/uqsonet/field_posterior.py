@@ -161,7 +161,7 @@ class FieldPosterior:
         """Return the operator's answer to some sets."""
         try:
             return answer(self._sets[part])
-        except torch.linalg.LinAlgError:
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             raise ObservationError(TOO_LARGE) from None
 
     def _parts(self) -> Iterator[tuple[slice, Posterior]]:

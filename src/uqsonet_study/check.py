@@ -67,7 +67,7 @@ def _check_answer(path: Path, trial: int) -> None:
         answer = model.condition(place, given.transform.inverse(torch.zeros(1)))
         found = [answer.mean(), *([answer.std()] if model.probabilistic else [])]
         finite = all(bool(one.float().isfinite().all()) for one in found)
-    except torch.linalg.LinAlgError:
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         finite = False
     if not finite:
         raise DataError(f"{path}: trial {trial} answers a sensor with values that are not finite")
