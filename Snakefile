@@ -11,6 +11,7 @@ from snakemake.utils import min_version
 
 from uqsonet_study import locks
 from uqsonet_study.config import load_config
+from uqsonet_study.config.loading import require_readable
 from uqsonet_study.config.whole import FULL
 from uqsonet.errors import UQSONetError
 from uqsonet_study.pipeline import Plan, Text
@@ -26,7 +27,14 @@ if workflow.is_main_process:
         )
     # A killed run leaves its locks behind. Nobody needs to type --unlock if nobody is at work.
     locks.release_dead(Path(".snakemake"))
-    locks.join(Path(".snakemake"))
+# Held by every process of a run, from its first moment on.
+locks.join(Path(".snakemake"))
+if workflow.is_main_process:
+    # Snakemake has read files of --configfile already, and would read this one with as little care.
+    try:
+        require_readable([*workflow.overwrite_configfiles, Path("config.yaml")])
+    except UQSONetError as error:
+        raise WorkflowError(str(error)) from None
 
 
 configfile: "config.yaml"
@@ -91,6 +99,8 @@ if CONFIG.benchmark is not None:
 onstart:
     # Several jobs on one terminal would overwrite each other's progress bars.
     os.environ.update(UQSONET_BAR=str(int(workflow.cores == 1)))
+    if CONFIG.select is not None:
+        print(PLAN.left_alone(), flush=True)
     # What is left, measured on this machine. Advice only: a failure here stops nothing, and a run
     # of minutes needs none. On a cluster a job takes one core, and as many run at a time as `jobs`
     # says.

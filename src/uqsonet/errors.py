@@ -5,6 +5,8 @@ Messages follow one form: which file or key, what was found, what is allowed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -39,6 +41,12 @@ class MissingLibraryError(UQSONetError, ImportError):
 
 class ObservationWarning(UserWarning):
     """Sensors that a model can answer, but that are unlike those it has learned from."""
+
+
+def nearest(name: object, known: Iterable[object], likeness: float = 0.6) -> str:
+    """Return the end of a message that names what was probably meant; empty if nothing is near."""
+    near = get_close_matches(str(name), [str(one) for one in known], 1, likeness)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def library(name: str) -> Any:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.table import Table
 
 from uqsonet.cli import clear_errors, console
 from uqsonet.errors import ConfigError
 from uqsonet_study.config import Config, json_schema, load_config
+from uqsonet_study.config.loading import read_mapping
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="UQ-SONet.")
 
@@ -30,12 +30,9 @@ def read_config(paths: list[Path]) -> Config:
         try:
             stdin = str(path) == "-"
             text = sys.stdin.read() if stdin else path.read_text(encoding="utf-8")
-            found = yaml.safe_load(text)
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
-        if not isinstance(found, dict):
-            raise ConfigError(f"{path}: must hold a mapping, found {type(found).__name__}")
-        _merge(merged, found)
+        _merge(merged, read_mapping(text, str(path)))
     return load_config(merged, " + ".join(str(path) for path in paths))
 
 
@@ -91,6 +88,7 @@ def check(
     from uqsonet_study.check import check_path
 
     bad = 0
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     for path in paths:
         for file, problem in check_path(path):
             bad += problem is not None

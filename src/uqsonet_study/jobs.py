@@ -17,7 +17,7 @@ from typing import Any
 
 from uqsonet.errors import UQSONetError
 from uqsonet.storage.files import remove_debris
-from uqsonet_study import locks
+from uqsonet_study.headers import require_headers
 
 LOG = logging.getLogger("uqsonet")
 
@@ -25,6 +25,8 @@ LOG = logging.getLogger("uqsonet")
 @contextmanager
 def job(snakemake: Any, threads: int | None = None) -> Iterator[dict[str, Any]]:
     """Set up logging and threads, yield the job's parameters, turn user errors into one line.
+
+    Files whose headers are not those that the job expects are refused before it starts.
 
     Parameters
     ----------
@@ -34,7 +36,9 @@ def job(snakemake: Any, threads: int | None = None) -> Iterator[dict[str, Any]]:
         Threads of torch, by default those of the job.
     """
     with frame(snakemake, threads):
-        yield json.loads(snakemake.params.spec)
+        spec = json.loads(snakemake.params.spec)
+        require_headers(spec.pop("headers", {}))
+        yield spec
 
 
 @contextmanager
@@ -52,8 +56,6 @@ def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         LOG.addHandler(handler)
         LOG.setLevel(logging.INFO)
-        # A job that outlives a killed Snakemake still counts as at work; see `locks`.
-        locks.join(Path(".snakemake"))
         for path in snakemake.output:  # no other job writes them, so what is there is of the dead
             remove_debris(Path(path))
         yield

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,12 +23,13 @@ import torch
 from torch import Tensor
 
 from uqsonet.data import load_functions
-from uqsonet.domains import domain_as_dict
+from uqsonet.domains import domain_as_dict, domain_from_dict
 from uqsonet.errors import ConfigError, DataError, ObservationError
 from uqsonet.fields import Domain, Grid
 from uqsonet.problems import get_problem
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.arrays import write_arrays
+from uqsonet.storage.common import readable
 from uqsonet.storage.reading import ArrayFile
 from uqsonet_study.config import SensorsConfig
 
@@ -340,14 +342,24 @@ def generate_layouts(
 
 
 def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
-    """Return layouts of one split: sensor count above 0 -> indices of points (layouts, m)."""
-    with ArrayFile(path, "sensors") as file:
-        try:
-            counts = [int(m) for m in file.meta["config"]["counts"] if int(m)]
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: header cannot be read ({error!r})") from None
+    """Return layouts of one split: sensor count above 0 -> indices of points (layouts, m).
+
+    Raises
+    ------
+    DataError
+        If the file is damaged, or a layout has other sensors than its count or than the grid.
+    """
+    with ArrayFile(path, "sensors") as file, readable(path, "header cannot be read"):
+        stated, size = file.meta["config"]["counts"], None
+        if len(stated) > len(file.names()) + 1:  # 0 has no array
+            raise DataError(f"{len(stated)} counts, {len(file.names())} arrays")
+        counts = [int(m) for m in stated if int(m)]
+        if "grid" in file.meta:  # files of earlier versions have none
+            size = domain_from_dict(file.meta["grid"]).size
         found = {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}
     for m, layouts in found.items():
         if layouts.ndim != 2 or layouts.shape[1] != m:
             raise DataError(f"{path}: {split}/{m} has shape {tuple(layouts.shape)}")
+        if layouts.numel() and (layouts.min() < 0 or layouts.max() >= (size or math.inf)):
+            raise DataError(f"{path}: {split}/{m} has a sensor outside the grid of {size} points")
     return found

@@ -26,7 +26,7 @@ rule evaluate:
 
 rule inference:
     input:
-        input_of("inference", "weights"),
+        weights=input_of("inference", "weights"),
     output:
         f"{RESULTS}/inference/{{case}}.json",
     log:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.config import EvaluationConfig
 from uqsonet_study.evaluation import Scored, evaluate
 from uqsonet_study.jobs import job

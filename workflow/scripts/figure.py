@@ -3,6 +3,7 @@
 from importlib import import_module
 from pathlib import Path
 
+import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.config import load_config
 from uqsonet_study.jobs import job
 from uqsonet_study.report.figures.style import save, styled

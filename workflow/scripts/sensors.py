@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.config import SensorsConfig
 from uqsonet_study.jobs import job
 from uqsonet_study.layouts import generate_layouts

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
+import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.config import load_config
 from uqsonet_study.jobs import job
 from uqsonet_study.report.tables.write import write_table

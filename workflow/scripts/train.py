@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.config import JobsConfig, MethodConfig
 from uqsonet_study.jobs import job
 from uqsonet_study.training import TrainingJob, train

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from uqsonet.config import MethodConfig
-from uqsonet.errors import DataError, UQSONetError
+from uqsonet.errors import DataError, nearest
 from uqsonet.fields import real_numbers, require_noise
 from uqsonet.laws import law_of
 from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.operator_fields import OperatorFields
-from uqsonet.storage.files import Meta
+from uqsonet.storage.common import Meta, readable
 from uqsonet.storage.weights import read_weights
+
+SPARE = 1 << 22
+"""Numbers that any model may make besides those of its file: grids, tables, other precision."""
 
 
 def shipped() -> dict[str, Path]:
@@ -51,8 +55,7 @@ def weight_path(name_or_path: Path | str) -> Path:
     if path.exists() or path.suffix or path.name != name:
         return path
     if name not in known:
-        nearest = get_close_matches(name.lower().replace("-", "_"), known, 1, 0.4)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        hint = nearest(name.lower().replace("-", "_"), known, 0.4)
         there = ", ".join(known)
         raise DataError(
             f"{name!r} is no such file and no operator of the package; there are {there}{hint}"
@@ -90,44 +93,60 @@ def read_model(
         raise DataError(f"a path is needed, found {type(path).__name__}")
     path = weight_path(path)
     tensors, meta = read_weights(path)
-    try:
+    with readable(path, "header cannot be read"):
         config = MethodConfig.model_validate(meta["config"])
         trials = [int(t) for t in meta["trials"]]
+        if not 0 < len(set(trials)) == len(trials):
+            raise DataError(f"trials are {trials}")
         fields = OperatorFields.from_dict(meta["fields"])
         require_noise(real_numbers(meta["noise_std"] + 0.0, "noise_std"))  # no text and no list
-        model = build_model(meta["method"], fields, config.network, meta["noise_std"])
-    except (KeyError, TypeError, ValueError, UQSONetError) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else error
-        raise DataError(f"{path}: header cannot be read ({reason})") from None
+        # A short header must not make networks that the tensors of the file cannot fill.
+        with _Within(4 * sum(tensor.numel() for tensor in tensors.values()) + SPARE):
+            model = build_model(meta["method"], fields, config.network, meta["noise_std"])
     if trial is not None and trial not in trials:
         raise DataError(f"{path}: has trials {trials}, asked for {trial}")
     index = 0 if trial is None else trials.index(trial)
     # Copies are aligned in memory as fresh tensors are: products then have the same bytes.
     state, others, law = {}, {}, {}
-    for name, tensor in tensors.items():
-        kind, _, key = name.partition("/")
-        if kind == "parameter":
-            state[key] = tensor[index]
-        elif kind == "buffer":
-            state[key] = tensor
-        elif kind == "law":
-            law[key] = tensor.clone()
-        else:
-            others[name] = tensor.clone()
-    if wrong := sorted(name for name in others if not name.startswith("emulator/")):
-        raise DataError(f"{path}: tensors do not fit the networks described ({', '.join(wrong)})")
-    try:
+    with readable(path, "tensors do not fit the networks described"):
+        for name, tensor in tensors.items():
+            kind, _, key = name.partition("/")
+            if kind == "parameter":
+                if len(tensor) != len(trials):
+                    raise DataError(f"{name} is of {len(tensor)} trials, the header of {trials}")
+                state[key] = tensor[index]
+            elif kind == "buffer":
+                state[key] = tensor
+            elif kind == "law":
+                law[key] = tensor.clone()
+            else:
+                others[name] = tensor.clone()
+        if wrong := sorted(name for name in others if not name.startswith("emulator/")):
+            raise DataError(", ".join(wrong))
         model.load_state_dict(state)
-    except RuntimeError as error:
-        raise DataError(f"{path}: tensors do not fit the networks described ({error})") from None
     name = getattr(config.network, "law", "gaussian")
     if law or name != "gaussian":
-        try:
+        with readable(path, f"law {name!r} does not fit its tensors"):
             bases: Any = model.bases
             model.use_law(law_of(name, law, bases))
-        except (AttributeError, ValueError) as error:
-            raise DataError(f"{path}: law {name!r} does not fit its tensors ({error})") from None
     return model.eval(), meta, others
+
+
+class _Within(TorchFunctionMode):
+    """Refuse to make tensors of more than so many numbers together."""
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self._left = numbers
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count what is new: nothing has been written to it yet."""
+        found = func(*args, **(kwargs or {}))
+        if func in (torch.empty, torch.zeros, torch.ones):
+            self._left -= found.numel()
+            if self._left < 0:
+                raise DataError("its networks are far larger than its tensors")
+        return found
 
 
 def load_trials(paths: Iterable[Path]) -> Iterator[tuple[int, OperatorModel]]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from uqsonet.errors import DataError
 from uqsonet.fields import Observations
 from uqsonet.operator_fields import OperatorFields
+from uqsonet.storage.common import readable
 from uqsonet.storage.reading import ArrayFile
 
 
@@ -96,6 +97,28 @@ OPTIONAL = ("samples", "floor_w2", "quantiles", "floor_w1", "r_hat", "effective_
 SIDES = ("observations", "outputs", "output_noise_std")
 OF_SETS = ("locations", "values", "mask")
 OF_OUTPUTS = tuple(f"output_{name}" for name in OF_SETS)
+SHAPES = {
+    **{"locations": "S m d", "values": "S m", "mask": "S m", "function": "S"},
+    **{"output_locations": "S q e", "output_values": "S q", "output_mask": "S q"},
+    **dict.fromkeys(("mean", "std", "repeat_mean", "repeat_std"), "S n"),
+    **{"mode_vectors": "n k", "mode_mean": "S k", "mode_covariance": "S k k"},
+    **{"samples": "S r M", "quantiles": "S b M"},
+    **dict.fromkeys(("floor_w2", "floor_w1", "r_hat", "effective_size"), "S"),
+}
+"""What belongs together: a letter stands for one size throughout a file."""
+
+
+def _require_shapes(path: Path, data: dict[str, Tensor], sizes: dict[str, int]) -> None:
+    """Refuse arrays of other shapes than `SHAPES`, given some of the sizes, or of other types."""
+    for name, array in data.items():
+        letters = SHAPES[name].split()
+        wanted = [sizes.setdefault(*pair) for pair in zip(letters, array.shape, strict=False)]
+        if list(array.shape) != wanted or len(wanted) != len(letters) or not sizes.get("S", 1):
+            shape = f"has shape {tuple(array.shape)}, expected {tuple(wanted)} ({SHAPES[name]})"
+            raise DataError(f"{path}: array {name!r} {shape}")
+        kind = {"mask": torch.bool, "function": torch.int64}.get(name.removeprefix("output_"))
+        if array.dtype != kind if kind else not array.is_floating_point():
+            raise DataError(f"{path}: array {name!r} holds {array.dtype}")
 
 
 def load_reference(path: Path) -> tuple[Reference, OperatorFields, float]:
@@ -135,6 +158,14 @@ def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
         raise DataError(f"{path}: header cannot be read (noise_std is {noise_std!r})")
     if not isinstance(output_noise_std, int | float):
         raise DataError(f"{path}: header cannot be read (output_noise_std is {output_noise_std!r})")
+    with readable(path, "header cannot be read"):
+        config = file.meta.get("config", {})
+        target = {"input": operator_fields.input}.get(config.get("target"), operator_fields.output)
+        sizes = {"d": operator_fields.input.grid.dim, "e": operator_fields.output.grid.dim}
+        _require_shapes(path, data, sizes | {"n": target.grid.size})
+        most = config.get("sets", data["function"].max() + 1)
+        if data["function"].min() < 0 or data["function"].max() >= most:
+            raise DataError(f"{path}: array 'function' has an index beyond the {most} functions")
     observations = Observations(*(data.pop(name) for name in OF_SETS))
     outputs = Observations(*(data.pop(n) for n in OF_OUTPUTS)) if OF_OUTPUTS[0] in data else None
     sides = {"outputs": outputs, "output_noise_std": float(output_noise_std)}

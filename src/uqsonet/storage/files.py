@@ -1,4 +1,4 @@
-"""Files in general: atomic writes, digests, provenance."""
+"""Files in general: atomic writes, digests of files, provenance; all of `common` beside them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,35 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from uqsonet.errors import DataError
+from uqsonet.storage.common import (
+    FORMAT,
+    SCHEMA,
+    Digest,
+    Meta,
+    array_digest,
+    system_error,
+)
 from uqsonet.version import __version__
 
-SCHEMA = 1
-FORMAT = "uqsonet"
-Meta = dict[str, Any]
+__all__ = [
+    "FORMAT",
+    "SCHEMA",
+    "Digest",
+    "Meta",
+    "array_digest",
+    "atomic_path",
+    "file_digest",
+    "provenance",
+    "remove_debris",
+    "system_error",
+    "write_text",
+]
 
 
 @contextmanager
@@ -67,15 +81,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def system_error(error: BaseException) -> OSError | None:
-    """Return the error of the system that a library mentions in its own (HDF5, safetensors)."""
-    found = re.search(r"errno = (\d+)|\(os error (\d+)\)", str(error))
-    if found is None:
-        return None
-    code = int(found[1] or found[2])
-    return OSError(code, os.strerror(code))
-
-
 def remove_debris(path: Path) -> None:
     """Remove what writers of `path` left behind that were killed; no other may be at work."""
     for part in Path(path).parent.glob(f".{glob.escape(Path(path).name)}.*.part"):
@@ -92,29 +97,6 @@ def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class Digest:
-    """SHA-256 of an array's dtype and shape, then its bytes in C order, as they come."""
-
-    def __init__(self, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-        self._hash = hashlib.sha256(f"{dtype.str}{shape}".encode())
-
-    def add(self, block: np.ndarray) -> None:
-        """Take the next block of rows."""
-        flat = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
-        self._hash.update(flat.data)  # no copy
-
-    def hex(self) -> str:
-        """Return the digest of what was taken so far."""
-        return self._hash.hexdigest()
-
-
-def array_digest(array: np.ndarray) -> str:
-    """Return the digest that is stored with an array."""
-    digest = Digest(array.dtype, array.shape)
-    digest.add(array)
-    return digest.hex()
 
 
 def provenance() -> Meta:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,21 +13,16 @@ import numpy as np
 from uqsonet.errors import DataError
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.storage.arrays import rows_of, seal_of, text_of
-from uqsonet.storage.files import FORMAT, SCHEMA, Digest, Meta, system_error
+from uqsonet.storage.common import FORMAT, SCHEMA, Digest, Meta, readable, require_solid
 
 BLOCK_BYTES = 1 << 24
 """Rows are read about this much at a time where the caller does not say how many."""
 
-_UNREADABLE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
-"""What h5py raises for a damaged file, depending on where the damage is."""
+DEEPEST, MOST = 3, 10_000
+"""Groups within each other, and arrays, of one file; ours have one level and some hundreds."""
 
 _checked: set[tuple[object, ...]] = set()
 """Arrays of files, as they were then, that this process has read to the end and found whole."""
-
-
-def _cause(error: Exception) -> str:
-    """Return the reason in one line: the system's where there is one, else HDF5's."""
-    return " ".join(str(system_error(error) or error).split())
 
 
 class ArrayFile:
@@ -48,13 +44,12 @@ class ArrayFile:
         self.path = Path(path)
         if not self.path.is_file():
             raise DataError(f"{path}: no such file")
-        try:
+        require_solid(self.path)
+        with readable(path, "not a readable HDF5 file"):
             state = self.path.stat()
             self._state = state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
             self._file = h5py.File(self.path, "r")
             attributes = dict(self._file.attrs)
-        except _UNREADABLE as error:
-            raise DataError(f"{path}: not a readable HDF5 file ({_cause(error)})") from None
         # Compared as text: a foreign file may hold anything here, arrays included.
         if text_of(attributes.get("format")) != FORMAT:
             raise DataError(f"{path}: HDF5, but not written by uqsonet")
@@ -64,13 +59,10 @@ class ArrayFile:
         found = text_of(attributes.get("kind"))
         if found != kind:
             raise DataError(f"{path}: holds {found!r}, expected {kind!r}")
-        try:
-            found = json.loads(text_of(attributes["meta"]))
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise DataError(f"{path}: header cannot be read ({error!r})") from None
-        if not isinstance(found, dict):
-            raise DataError(f"{path}: header cannot be read (found {type(found).__name__})")
-        self.meta: Meta = found
+        with readable(path, "header cannot be read"):
+            self.meta: Meta = json.loads(text_of(attributes["meta"]))
+            if not isinstance(self.meta, dict):
+                raise TypeError(f"found {type(self.meta).__name__}")
         if "seal" in attributes:  # files of earlier versions have none
             seal = seal_of(kind, text_of(attributes["meta"]), self._digests())
             if text_of(attributes["seal"]) != seal:
@@ -80,10 +72,8 @@ class ArrayFile:
         return {name: self._digest_of(self._dataset(name), name) for name in self.names()}
 
     def _digest_of(self, item: h5py.Dataset, name: str) -> str:
-        try:
+        with readable(self.path, f"array {name!r} is corrupted"):
             return text_of(item.attrs.get("sha256"))
-        except _UNREADABLE as error:
-            raise DataError(f"{self.path}: array {name!r} is corrupted ({_cause(error)})") from None
 
     def __enter__(self) -> ArrayFile:
         return self
@@ -99,24 +89,28 @@ class ArrayFile:
         DataError
             If there are none, or they cannot be read.
         """
-        try:
+        with readable(self.path, "header cannot be read"):
             return OperatorFields.from_dict(self.meta.get("fields"))
-        except DataError as error:
-            raise DataError(f"{self.path}: {error}") from None
 
     def names(self) -> list[str]:
-        """Return the names of all arrays."""
-        found: list[str] = []
+        """Return the names of all arrays; links that lead elsewhere are none."""
+        with readable(self.path, "arrays cannot be listed"):
+            return list(self._names(self._file, "", DEEPEST))
 
-        def visit(name: str, item: h5py.HLObject) -> None:
+    def _names(self, group: h5py.Group, above: str, levels: int) -> Iterator[str]:
+        # Not by `visititems`, which goes as deep as a file says.
+        if len(group) > MOST or not levels:
+            raise ValueError(f"more than {MOST} in a group, or {DEEPEST} groups within each other")
+        for key in map(str, group):
+            name = above + key
+            name.encode()  # raises what one that is no text would raise when it is printed
+            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                continue
+            item = group[key]
             if isinstance(item, h5py.Dataset):
-                found.append(name)
-
-        try:
-            self._file.visititems(visit)
-        except _UNREADABLE as error:
-            raise DataError(f"{self.path}: arrays cannot be listed ({_cause(error)})") from None
-        return found
+                yield name
+            elif isinstance(item, h5py.Group):
+                yield from self._names(item, f"{name}/", levels - 1)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of an array without reading it."""
@@ -186,7 +180,7 @@ class ArrayFile:
 
     def _dataset(self, name: str) -> h5py.Dataset:
         parts = name.split("/")
-        try:
+        with readable(self.path, f"array {name!r} is corrupted"):
             for depth in range(1, len(parts) + 1):  # a group may be a link that leads elsewhere too
                 link = self._file.get("/".join(parts[:depth]), getlink=True)
                 if not isinstance(link, h5py.HardLink):
@@ -194,20 +188,17 @@ class ArrayFile:
             item = self._file[name]
             if not isinstance(item, h5py.Dataset) or not _is_plain(item):
                 raise DataError(f"{self.path}: {name!r} is not a plain numeric array")
-            # Nothing is compressed: what promises more than it holds would fill the memory.
-            if item.id.get_storage_size() < item.nbytes:
+            # Nothing is compressed: what promises more than it holds would fill the memory, and
+            # rows of no bytes would be counted for ever.
+            size, chunk = self._state[2], math.prod(item.chunks or ()) * item.dtype.itemsize
+            stored = min(item.id.get_storage_size(), size)
+            if stored < item.nbytes or max((chunk, *item.shape)) > size:
                 raise DataError(f"{self.path}: array {name!r} is not complete")
-        except DataError:
-            raise
-        except _UNREADABLE as error:
-            raise DataError(f"{self.path}: array {name!r} is corrupted ({_cause(error)})") from None
         return item
 
     def _part(self, item: h5py.Dataset, name: str, part: slice | tuple[()]) -> np.ndarray:
-        try:
+        with readable(self.path, f"array {name!r} is corrupted"):
             return np.asarray(item[part])
-        except _UNREADABLE as error:
-            raise DataError(f"{self.path}: array {name!r} is corrupted ({_cause(error)})") from None
 
     def _require_finite(self, name: str, bad: list[int] | None) -> None:
         if bad is not None:
@@ -216,8 +207,11 @@ class ArrayFile:
 
 def _is_plain(item: h5py.Dataset) -> bool:
     """Whether an array is of numbers as this machine has them, all in this file."""
-    numeric = item.dtype.kind in "fiub" and item.dtype.isnative
-    return numeric and not item.external and not item.is_virtual
+    there = item.shape is not None and not item.external and not item.is_virtual
+    numeric = item.dtype.kind in "fiub" and item.dtype.isnative and item.dtype.itemsize <= 8
+    plist = item.id.get_create_plist()
+    filters = {plist.get_filter(k)[0] for k in range(plist.get_nfilters())}
+    return there and numeric and filters <= {h5py.h5z.FILTER_FLETCHER32}
 
 
 def _first_bad(block: np.ndarray, first: int = 0) -> list[int] | None:
@@ -238,8 +232,6 @@ def array_kind(path: Path) -> str:
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file")
-    try:
-        with h5py.File(path, "r") as file:
-            return text_of(file.attrs.get("kind", ""))
-    except _UNREADABLE as error:
-        raise DataError(f"{path}: not a readable HDF5 file ({_cause(error)})") from None
+    require_solid(path)
+    with readable(path, "not a readable HDF5 file"), h5py.File(path, "r") as file:
+        return text_of(file.attrs.get("kind", ""))

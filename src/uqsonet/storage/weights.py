@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 import safetensors
 
 from uqsonet.errors import DataError
-from uqsonet.storage.files import FORMAT, SCHEMA, Meta, array_digest, atomic_path, system_error
+from uqsonet.storage.common import FORMAT, SCHEMA, Meta, array_digest, readable, require_solid
 
 if TYPE_CHECKING:
     from torch import Tensor  # deferred: whoever reads no weights has no use for torch
@@ -30,6 +29,8 @@ MOST_NUMBERS = 2**27
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
     """Write tensors and a JSON header as safetensors, atomically."""
     from safetensors.torch import save
+
+    from uqsonet.storage.files import atomic_path
 
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     content = {"schema": SCHEMA, "sha256": _tensors_digest(ready, meta), "meta": meta}
@@ -57,39 +58,32 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: no such file")
-    try:
+    require_solid(path)
+    with readable(path, "not a readable safetensors file"):
         path.open("rb").close()  # safetensors calls a file that may not be read missing
         with safetensors.safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(FORMAT)
             tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (
-        *(safetensors.SafetensorError, OSError, RuntimeError, struct.error),
-        *(KeyError, TypeError, ValueError, OverflowError, MemoryError),
-    ) as error:
-        cause = system_error(error) or error
-        raise DataError(f"{path}: not a readable safetensors file ({cause})") from None
     if header is None:
         raise DataError(f"{path}: safetensors, but not written by uqsonet")
-    try:
+    with readable(path, "header cannot be read"):
         content = json.loads(header)
         schema, digest, meta = content["schema"], content["sha256"], content["meta"]
         if not isinstance(meta, dict):
             raise TypeError(f"found {type(meta).__name__}")
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: header cannot be read ({error!r})") from None
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}")
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise DataError(f"{path}: tensor {name!r} holds a value that is not finite")
-    if digest != _tensors_digest(tensors, meta):
+    with readable(path, "tensors cannot be read"):
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                raise DataError(f"{path}: tensor {name!r} holds a value that is not finite")
+        found = _tensors_digest(tensors, meta)
+    if digest != found:
         raise DataError(f"{path}: contents do not match their SHA-256 digest")
     factored = meta.pop("factored", {})
-    try:
+    with readable(path, "factored tensors do not fit together"):
         for name, shape in factored.items():
             tensors[name] = _multiplied_out(tensors, name, shape)
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"{path}: factored tensors do not fit together ({error!r})") from None
     return tensors, meta
 
 

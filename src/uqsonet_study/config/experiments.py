@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -228,6 +229,14 @@ class ExperimentConfig(Section):
         """Levels of `output_noise` as a list, empty where there is none."""
         found = self.output_noise
         return found if isinstance(found, list) else [] if found is None else [found]
+
+    @property
+    def case_count(self) -> int:
+        """How many cases it stands for, at most."""
+        sweep = self.sweep or SweepConfig.model_construct(training=None, latent_dim=None)
+        varied = (self.noise_levels, self.output_levels, sweep.training, sweep.latent_dim)
+        counts = self.sensors.counts if self.one_model_per_count else []
+        return prod(len(values or [None]) for values in (*varied, counts))
 
     @property
     def noise_levels(self) -> list[float]:

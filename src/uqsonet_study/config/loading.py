@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
-from uqsonet.errors import ConfigError
+from uqsonet.errors import ConfigError, nearest
 from uqsonet_study.config.whole import Config
 
 MOST, LONGEST = 50, 500
 """Lines of a message, and characters of a line."""
-DEEPEST = 40
-"""Levels of lists and mappings in a configuration; no key of the schema lies ten down."""
+DEEPEST, VALUES, CHARACTERS = 40, 100_000, 1 << 19
+"""Levels of lists and mappings in a configuration, values with each alias written out, and
+characters; the whole of `config.yaml` has 12 levels, 2,000 values and 13,000 characters."""
+CODE = "__use_yte__"
+"""Key by which Snakemake takes a file for a program."""
 
 _SHORT = reprlib.Repr()
 """Shows a value in part where it is long or nested deep: a file may hold anything."""
@@ -30,10 +35,12 @@ def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config
     ConfigError
         With one line per offending key: where it stands, what was found, what is allowed.
     """
-    if _deeper_than(raw, DEEPEST):
-        raise ConfigError(f"{source} is not valid: nested more than {DEEPEST} levels deep")
     try:
-        return Config.model_validate(raw)
+        _measure(raw)
+    except ValueError as error:
+        raise ConfigError(f"{source} is not valid: {error}") from None
+    try:
+        config = Config.model_validate(raw)
     except ValidationError as error:
         found = error.errors(include_url=False)
         lines = [_cut(_explain(item)) for item in found[:MOST]]
@@ -42,20 +49,122 @@ def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config
         raise ConfigError(
             f"{source} is not valid:\n" + "\n".join(f"  {x}" for x in lines)
         ) from None
+    for key, found in _truths(raw, config, ""):
+        raise ConfigError(f"{source} is not valid:\n  {key}: must be a number, found {found}")
+    return config
 
 
-def _deeper_than(value: object, levels: int) -> bool:
-    # Level by level, without recursion and each object once a level: an alias in YAML may hold
-    # itself, or itself a million times. The library would print a line for each repr that failed.
-    level: list[object] = [value]
-    for _ in range(levels + 1):
-        nodes = {id(node): node for node in level if isinstance(node, Mapping | list | tuple)}
-        if not nodes:
-            return False
-        level = []
-        for node in nodes.values():
-            level += node.values() if isinstance(node, Mapping) else node
-    return True
+def read_mapping(text: str, source: str) -> dict[str, Any]:
+    """Return what a YAML or JSON file of the configuration holds; nothing in it is run.
+
+    Parameters
+    ----------
+    text : str
+    source : str
+        The file, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If it is no mapping, too large, nested too deep or holds itself; if a key stands twice in a
+        mapping, a number is written with colons, or Snakemake would run code in it.
+    """
+    try:
+        if len(text) > CHARACTERS:
+            raise ValueError(f"{len(text)} characters, at most {CHARACTERS} are read")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if not isinstance(root, yaml.MappingNode):
+            kind = "nothing" if root is None else root.tag.rpartition(":")[2]
+            raise ConfigError(f"{source}: must hold a mapping, found {kind}")
+        _measure(root)
+        found = yaml.safe_load(text)
+    except (ValueError, RecursionError, TypeError, yaml.YAMLError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{source}: cannot be read: {error}") from None
+    return found
+
+
+def require_readable(paths: Iterable[Path]) -> None:
+    """Refuse configuration files that `read_mapping` refuses.
+
+    Raises
+    ------
+    ConfigError
+    """
+    for path in paths:
+        try:
+            with path.open(encoding="utf-8") as file:
+                read_mapping(file.read(CHARACTERS + 1), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from None
+
+
+def _truths(raw: object, found: object, where: str) -> Iterator[tuple[str, bool]]:
+    """Yield the places where a truth value was taken for a number."""
+    if isinstance(raw, bool) and not isinstance(found, bool) and isinstance(found, int | float):
+        yield where, raw
+    pairs: Iterable[tuple[object, object, object]] = []
+    if isinstance(raw, Mapping):
+        of = found if isinstance(found, Mapping) else getattr(found, "__dict__", {})
+        pairs = [(key, value, of.get(key)) for key, value in raw.items()]
+    elif isinstance(raw, list | tuple) and isinstance(found, list | tuple):
+        pairs = [(k, *pair) for k, pair in enumerate(zip(raw, found, strict=False))]
+    for key, value, made in pairs:
+        yield from _truths(value, made, f"{where}.{key}".lstrip("."))
+
+
+def _inner(value: object) -> list[Any]:
+    """Return what a mapping, a list or a node of YAML holds; refuse what would be misread."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, yaml.SequenceNode):
+        return value.value
+    if isinstance(value, yaml.MappingNode):
+        seen = set[str]()
+        for key, _ in value.value:
+            line = f"line {key.start_mark.line + 1}"
+            if key.value == CODE:
+                raise ValueError(f"{line}: {CODE} makes Snakemake run code; remove it")
+            if isinstance(key.value, str) and key.value in seen:
+                raise ValueError(f"{line}: {key.value[:80]} stands twice")
+            seen.add(str(key.value) if isinstance(key.value, str) else "")
+        return [one for _, one in value.value]
+    if isinstance(value, yaml.ScalarNode) and ":" in value.value:
+        if value.tag.endswith((":int", ":float")):
+            line = f"line {value.start_mark.line + 1}"
+            raise ValueError(f"{line}: {value.value[:80]} would be read to the base of 60")
+    return []
+
+
+def _measure(root: object) -> None:
+    """Refuse what is nested too deep, or has too many values with each alias written out.
+
+    Each object is looked at once: an alias in YAML may hold itself, or itself a million times.
+    """
+    sizes, heights = dict[int, int](), dict[int, int]()
+    inside, waiting = set[int](), [root]
+    while waiting:
+        node = waiting[-1]
+        if id(node) in sizes:
+            waiting.pop()
+            continue
+        held = _inner(node)
+        if id(node) not in inside:
+            inside.add(id(node))
+            if any(id(one) in inside and id(one) not in sizes for one in held):
+                raise ValueError(f"nested more than {DEEPEST} levels deep: it holds itself")
+            waiting += [one for one in held if id(one) not in sizes]
+            continue
+        waiting.pop()
+        sizes[id(node)] = 1 + sum(sizes[id(one)] for one in held)
+        heights[id(node)] = 1 + max((heights[id(one)] for one in held), default=0)
+        if heights[id(node)] > DEEPEST + 1:
+            raise ValueError(f"nested more than {DEEPEST} levels deep")
+        if sizes[id(node)] > VALUES:
+            raise ValueError(f"more than {VALUES} values with each alias written out")
 
 
 def _cut(text: str) -> str:
@@ -67,7 +176,7 @@ def _explain(item: Mapping[str, Any]) -> str:
     parts = [str(part) for part in item["loc"] if not str(part).startswith("<")]
     key = ".".join(parts) or "(whole file)"
     if item["type"] == "extra_forbidden":
-        return f"{key}: unknown key"
+        return f"{key}: unknown key{nearest(parts[-1], _known_keys(item['loc']))}"
     message = item["msg"].removeprefix("Value error, ")
     found = item.get("input")
     shown = (
@@ -76,6 +185,22 @@ def _explain(item: Mapping[str, Any]) -> str:
         else f" (found {_SHORT.repr(found)})"
     )
     return f"{key}: {message}{shown}"
+
+
+def _known_keys(place: Sequence[object]) -> set[str]:
+    """Return the keys that may stand where an unknown one was found."""
+    models: set[type[BaseModel]] = {Config}
+    for part in place[:-1]:
+        fields = (model.model_fields.get(str(part)) for model in models)
+        # Numbers, names and kinds of values (of lists, mappings, unions) are no fields.
+        models = {m for f in fields if f is not None for m in _models(f.annotation)} or models
+    return {key for model in models for key in model.model_fields}
+
+
+def _models(annotation: Any) -> set[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {annotation}
+    return {model for one in get_args(annotation) for model in _models(one)}
 
 
 def json_schema() -> str:

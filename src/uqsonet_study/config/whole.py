@@ -6,9 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from uqsonet.config import MethodConfig, Name, Section
+from uqsonet.errors import nearest
 from uqsonet_study.config.benchmark import BenchmarkConfig
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
@@ -38,6 +45,20 @@ from uqsonet_study.config.recipes import (
 from uqsonet_study.config.section import OutputName
 
 FULL, SMOKE = "full", "smoke"
+MOST_CASES = 5000
+"""Of all experiments; each case is planned at every start."""
+KEPT = (
+    "benchmarks",
+    "config",
+    "docs",
+    "explore",
+    "profiles",
+    "published",
+    "src",
+    "tests",
+    "workflow",
+)
+"""Folders of the project that no run may write to."""
 
 
 class JobsConfig(Section):
@@ -58,7 +79,9 @@ class Config(Section):
     results: str = Field(
         default="results",
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_][A-Za-z0-9_-]*)*$",
-        description="Folder of results; overlays use their own so that scales never mix.",
+        max_length=100,
+        description="Folder of results, none of the project's own; overlays use their own so that "
+        "scales never mix.",
     )
     scale: Annotated[str, Field(pattern=f"^({FULL}|{SMOKE})$")] = Field(
         default=FULL, description="`full` or `smoke`; the latter is printed in every caption."
@@ -97,6 +120,13 @@ class Config(Section):
         if found.get("benchmark") is None:
             found.pop("benchmark", None)
         return found
+
+    @field_validator("results")
+    @classmethod
+    def _no_folder_of_the_project(cls, results: str) -> str:
+        if results.partition("/")[0].lower() in KEPT:
+            raise ValueError("is a folder of the project itself, which results would overwrite")
+        return results
 
     @cached_property
     def cases(self) -> dict[str, Case]:
@@ -198,9 +228,11 @@ class Config(Section):
             network = found.network.model_copy(update={"held_out_residuals": True})
             found = found.model_copy(update={"network": network})
         if found is None:
-            raise ValueError(
-                f"experiments.{experiment}: recipes.{recipe}.{problem} has no entry for {method!r}"
-            )
+            there = self.recipes.get(recipe, {}).get(problem, {})
+            what, hint = f"recipes.{recipe}.{problem} has no entry for {method!r}", (method, there)
+            if recipe not in self.recipes:
+                what, hint = f"there is no recipe {recipe!r}", (recipe, self.recipes)
+            raise ValueError(f"experiments.{experiment}: {what}{nearest(*hint)}")
         return found
 
     def ensemble_of(self, experiment: str, method: str) -> EnsembleConfig | None:
@@ -259,10 +291,13 @@ class Config(Section):
         missing = {"validation", "paper", "precise"} - set(self.evaluations)
         if missing:
             raise ValueError(f"evaluations: missing {sorted(missing)}")
+        if (found := sum(e.case_count for e in self.experiments.values())) > MOST_CASES:
+            raise ValueError(f"experiments: {found} cases together, at most {MOST_CASES}")
         known = ", ".join(self.experiments)
         unknown = sorted(set(self.select or ()) - set(self.experiments))
         if unknown:
-            raise ValueError(f"select: {unknown} not among the experiments {known}")
+            hint = nearest(unknown[0], self.experiments)
+            raise ValueError(f"select: {unknown} not among the experiments {known}{hint}")
         for name, experiment in self.experiments.items():
             self._check_experiment(f"experiments.{name}", experiment)
         for case in self.cases.values():
@@ -272,14 +307,18 @@ class Config(Section):
             for name, output in outputs.items():
                 unknown = [e for e in output.experiments if e not in self.experiments]
                 if unknown:
-                    raise ValueError(f"{kind}.{name}: {unknown} not among the experiments {known}")
+                    hint = nearest(unknown[0], self.experiments)
+                    raise ValueError(
+                        f"{kind}.{name}: {unknown} not among the experiments {known}{hint}"
+                    )
                 self._check_output(f"{kind}.{name}", output)
         return self
 
     def _check_experiment(self, where: str, experiment: ExperimentConfig) -> None:
         data = self.problems.get(experiment.problem)
         if data is None:
-            raise ValueError(f"{where}.problem: {experiment.problem!r} is not in problems")
+            hint = nearest(experiment.problem, self.problems)
+            raise ValueError(f"{where}.problem: {experiment.problem!r} is not in problems{hint}")
         sizes = (experiment.sweep and experiment.sweep.training) or [experiment.training or 2]
         if max(sizes) > data.training:
             raise ValueError(

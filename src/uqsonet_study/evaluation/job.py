@@ -20,7 +20,7 @@ from torch import Tensor
 
 from uqsonet.baselines import SensorFree, build_baseline
 from uqsonet.data import load_functions
-from uqsonet.errors import ConfigError
+from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Observations
 from uqsonet.models.ensemble import load_ensemble
 from uqsonet.models.weights import load_trials
@@ -113,6 +113,11 @@ def evaluate(
         weights = scored.weights
         found = [(0, load_ensemble(weights))] if scored.ensemble else load_trials(weights)
         for trial, model in found:
+            if model.fields != targets.fields:
+                names = ", ".join(map(str, weights))
+                raise DataError(
+                    f"{names}: of {model.fields.name}, but {reference}: of {targets.fields.name}"
+                )
             rows += _scored(model, targets, (scored.method, trial, label), noise_std, seed)
     text = pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_text(path, text)

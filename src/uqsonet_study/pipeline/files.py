@@ -12,7 +12,7 @@ trials are cut into, other experiments and their order.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -27,6 +27,7 @@ DIGITS = 8
 
 
 Inputs = dict[str, str | list[str]]
+Headers = dict[str, tuple[str, Parameters]]
 
 SHIPPED = ROOT / "uqsonet/weights"
 """Folder of the operators that come with the package."""
@@ -49,6 +50,8 @@ class Job:
         Files that it reads, by kind: one, or several.
     workers : int
         Cores that may share it.
+    headers : dict of str to (str, dict)
+        Input -> its kind and what its header must say; see `headers.require_header`.
     """
 
     rule: str
@@ -57,11 +60,12 @@ class Job:
     code: str
     inputs: Inputs = field(default_factory=dict)
     workers: int = 1
+    headers: Headers = field(default_factory=dict)
 
     @property
     def spec(self) -> str:
-        """Parameters and digest of the source, as JSON."""
-        return as_json(**self.parameters, code=self.code)
+        """Parameters, digest of the source and expected headers, as JSON."""
+        return as_json(**self.parameters, code=self.code, headers=self.headers)
 
 
 def named(folder: str, what: str, **identity: Any) -> str:
@@ -74,6 +78,11 @@ def trials_named(trials: list[int]) -> str:
     """Return the file name of some trials."""
     first, last = trials[0], trials[-1]
     return f"trial_{first}" if first == last else f"trials_{first}-{last}"
+
+
+def _known(kind: str, told: Parameters, *more: str) -> tuple[str, Parameters]:
+    """Return what a header says of what its job was told."""
+    return kind, {key: told[key] for key in ("problem", "config", "seed", *more)}
 
 
 class Files(Specs):
@@ -131,6 +140,64 @@ class Files(Specs):
         """Return case -> score files, for the cases of an experiment."""
         return {c.name: self.scores(c.name) for c in self.config.cases_of([experiment])}
 
+    def headers(
+        self,
+        case: str,
+        inputs: Inputs,
+        evaluation: Evaluation | None = None,
+        methods: Iterable[str] = (),
+    ) -> Headers:
+        """Return what the headers of a job's inputs must say.
+
+        Parameters
+        ----------
+        case : str
+        inputs : dict of str to str or list of str
+        evaluation : str, optional
+            Whose references are among them.
+        methods : iterable of str
+            Whose weights are among them.
+        """
+        found = self._made(case)
+        if (path := self.layouts(case)) in inputs.values():
+            found[path] = _known("sensors", self.sensors(case))
+        if (path := inputs.get("output_sensors")) is not None:
+            found[str(path)] = _known("sensors", self.output_sensors(case) or {})
+        if evaluation is not None:
+            told = {"problem": self.problem(case), **self.reference(case, evaluation)}
+            expected = _known("reference", told, "split", "noise_std")
+            expected[1]["evaluation"] = evaluation
+            found[self.posteriors(case, evaluation)] = expected
+        for method in methods:
+            of_trial = {}
+            for job in self.trainings(case, method):
+                expected = self._weights_header(case, method, job)
+                found[self.file("train", job.name, "safetensors")] = "weights", expected
+                of_trial |= dict.fromkeys(job.parameters["trials"], expected)
+            for job in self.laws(case, method):
+                trial, asked = job.parameters["trial"], job.parameters["law"]
+                law = {key: job.parameters[key] for key in ("noise_std", "training", "seed")}
+                expected = of_trial[trial] | {"trials": [trial], "law": law | {"asked": asked}}
+                found[self.file("law", job.name, "safetensors")] = "weights", expected
+        read = [f for fs in inputs.values() for f in ([fs] if isinstance(fs, str) else fs)]
+        return {path: header for path, header in found.items() if path in read}
+
+    def _made(self, case: str) -> Headers:
+        """Return what the header of a case's functions says."""
+        return {self.functions(case): _known("functions", self.simulation(self.problem(case)))}
+
+    def _weights_header(self, case: str, method: str, training: Job) -> Parameters:
+        """Return what the header of trained weights says, given the job that trains them."""
+        expected = dict(training.parameters)
+        if not self.config.method_of(case, method).network.per_sensors:
+            del expected["noise_std"]  # that of any case that shares the training
+        if expected["config"]["network"].get("held_out_residuals"):
+            # Own data may have fewer points and pairs than modes are asked for.
+            sizes = ("input_modes", "output_modes")
+            network = {k: v for k, v in expected["config"]["network"].items() if k not in sizes}
+            expected["config"] = expected["config"] | {"network": network}
+        return expected
+
     def simulation_job(self, problem: str) -> Job:
         """Return the job that makes the functions of a problem."""
         data = self.config.problems[problem].data
@@ -150,7 +217,8 @@ class Files(Specs):
         name = named(problem, "layouts", **parameters)
         own = self.config.problems[problem].data is not None
         inputs: Inputs = {"functions": self.functions(case)} if own else {}  # their grid
-        return Job("sensors", name, parameters, self.code("sensors", problem), inputs)
+        code, headers = self.code("sensors", problem), self._made(case) if own else {}
+        return Job("sensors", name, parameters, code, inputs, headers=headers)
 
     def _reference_job(self, case: str, evaluation: Evaluation) -> Job:
         problem, parameters = self.problem(case), self.reference(case, evaluation)
@@ -167,6 +235,7 @@ class Files(Specs):
             self.code("reference", problem),
             inputs,
             self.config.experiments[self.config.cases[case].experiment].reference_workers,
+            self.headers(case, inputs),
         )
 
     def _training_name(self, case: str, method: str) -> str:
@@ -224,6 +293,7 @@ class Files(Specs):
                 parameters | {"trials": trials},
                 code,
                 inputs,
+                headers=self.headers(chosen, inputs, "validation"),
             )
             for trials in self.stacks(case, base)
         ]
@@ -248,18 +318,19 @@ class Files(Specs):
             return []
         name, parameters = self._law_name(case, method), self.law(case, method)
         code = self.code("law", self.problem(case), [self.model(case, method)])
-        inputs: Inputs = {"functions": self.functions(case), "sensors": self.layouts(case)}
-        return [
-            Job(
-                "law",
-                f"{name}/{trials_named([trial])}",
-                parameters | {"trial": trial},
-                code,
-                inputs | {"weights": [self.file("train", job.name, "safetensors")]},
-            )
-            for job in self.trainings(case, method)
-            for trial in job.parameters["trials"]
-        ]
+        found = []
+        for job in self.trainings(case, method):
+            inputs: Inputs = {
+                "functions": self.functions(case),
+                "sensors": self.layouts(case),
+                "weights": [self.file("train", job.name, "safetensors")],
+            }
+            headers = self.headers(case, inputs, methods=[self.base(case, method)])
+            for trial in job.parameters["trials"]:
+                told = parameters | {"trial": trial}
+                stack = f"{name}/{trials_named([trial])}"
+                found.append(Job("law", stack, told, code, inputs, headers=headers))
+        return found
 
     def evaluations(self, case: str, evaluation: Evaluation) -> list[Job]:
         """Return the jobs that score the methods of a case.
@@ -279,7 +350,9 @@ class Files(Specs):
             models = [module for method in trained for module in self.modules(case, method)]
             code = self.code("evaluate", problem, models)
             files = inputs | {"weights": weights}
-            return Job("evaluate", name, shared | {"models": scored}, code, files)
+            headers = self.headers(case, files, evaluation, trained)
+            parameters = shared | {"models": scored}
+            return Job("evaluate", name, parameters, code, files, headers=headers)
 
         found = []
         for scored, trained, weights in self._scored(case):
@@ -319,8 +392,9 @@ class Files(Specs):
         """Return the job that times an answer of each method of a case."""
         methods = self.config.cases[case].methods
         weights = [self.weights(case, method)[0] for method in methods]
-        code = self.code("inference", self.problem(case))
-        return Job("inference", case, self.inference(case), code, {"weights": weights})
+        code, inputs = self.code("inference", self.problem(case)), Inputs(weights=weights)
+        headers = self.headers(case, inputs, methods=methods)
+        return Job("inference", case, self.inference(case), code, inputs, headers=headers)
 
     def placement_jobs(self) -> list[Job]:
         """Return the jobs that score where sensors stand, one for each experiment of the table."""
@@ -341,8 +415,12 @@ class Files(Specs):
                 name = named(self.problem(case), "places", **parameters, trained=trained)
                 code = self.code("placement", self.problem(case), modules)
                 inputs: Inputs = {"functions": self.functions(case), "weights": weights}
+                methods = () if table.shipped else (method,)
+                headers = self.headers(case, inputs, methods=methods)
+                if table.shipped:
+                    headers[weights[0]] = "weights", {"problem": self.problem(case)}
                 workers = self.config.experiments[chosen.experiment].reference_workers
-                found.append(Job("placement", name, parameters, code, inputs, workers))
+                found.append(Job("placement", name, parameters, code, inputs, workers, headers))
         return found
 
     def _all_jobs(self) -> Iterator[Job]:

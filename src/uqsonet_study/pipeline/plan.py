@@ -8,7 +8,7 @@ from typing import Any
 
 from uqsonet_study.config import Case, Config, LawFigure, PosteriorFigure, SpectraFigure
 from uqsonet_study.pipeline.captions import figure_caption, picture_caption, table_caption
-from uqsonet_study.pipeline.files import Files
+from uqsonet_study.pipeline.files import Files, Headers
 from uqsonet_study.pipeline.sources import (
     data_digest,
     problem_modules,
@@ -78,6 +78,23 @@ class Plan(Files):
                 found[name] = kept
         return found
 
+    def left_alone(self) -> str:
+        """Return what a selection writes over and what it leaves as it is."""
+        tables, figures = (
+            ", ".join(sorted(set(declared) - set(made))) or "none"
+            for declared, made in (
+                (self.config.tables, self.tables()),
+                (self.config.figures, self.figures()),
+            )
+        )
+        folder = self.config.results
+        return (
+            f"select: {', '.join(self.config.selected)} alone. {folder}/tables/all.tex, "
+            f"{folder}/scorecard.csv and {folder}/report.html will show nothing else; give "
+            f"`results` another folder to keep those that are there. Left as they are: tables "
+            f"{tables}; figures {figures}"
+        )
+
     def summarised(self) -> list[str]:
         """Return the selected experiments whose test scores are wanted.
 
@@ -146,7 +163,8 @@ class Plan(Files):
         if isinstance(figure, LawFigure):
             case = self.config.case(figure.experiment, sensors=figure.count)
             first = [self.weights(case.name, method)[0] for method in figure.methods]
-            return [self._panel(case, figure.count, None) | {"weights": first}]
+            panel = self._panel(case, figure.count, None) | {"weights": first}
+            return [panel | {"headers": self._headers(case, panel, figure.methods)}]
         assert isinstance(figure, PosteriorFigure)
         found = []
         for count, noise in product(figure.counts, figure.noise_std):
@@ -162,11 +180,15 @@ class Plan(Files):
             "functions": self.functions(case.name),
             "reference": self.posteriors(case.name, case.evaluations[0]),
         }
-        if method is None:
-            return panel
-        weights = self.weights(case.name, method)
-        ensemble = self.is_ensemble(case.name, method)
-        return panel | {"weights": weights if ensemble else weights[:1], "ensemble": ensemble}
+        if method is not None:
+            weights = self.weights(case.name, method)
+            ensemble = self.is_ensemble(case.name, method)
+            panel |= {"weights": weights if ensemble else weights[:1], "ensemble": ensemble}
+        return panel | {"headers": self._headers(case, panel, [method] if method else [])}
+
+    def _headers(self, case: Case, panel: dict[str, Any], methods: list[str]) -> Headers:
+        files = {kind: panel.get(kind, []) for kind in ("functions", "reference", "weights")}
+        return self.headers(case.name, files, case.evaluations[0], methods)
 
     def first_cases(self) -> dict[str, str]:
         """Return experiment -> case that pictures of a problem show, one for each problem.
@@ -221,7 +243,13 @@ class Plan(Files):
             if layout == "placement":
                 files = {"scores": [self.place_scores()]}
         module = f"uqsonet_study.report.figures.{layout}"
-        spec = self.report(module, experiments, figure=name, drawn_by=module, files=files)
+        told, headers = dict[str, Any](figure=name, drawn_by=module), Headers()
+        of_panels: list[Any] = [*files.get("panels", [])]
+        for panel in of_panels:
+            headers |= panel.pop("headers")
+        if headers:
+            told["headers"] = headers
+        spec = self.report(module, experiments, **told, files=files)
         return Figure(_flat(files), category, labels, spec)
 
     def report(

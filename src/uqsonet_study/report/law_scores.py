@@ -11,7 +11,7 @@ from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Case, Config
 from uqsonet_study.config.recipes import has_law
 from uqsonet_study.report.names import FLOOR
-from uqsonet_study.report.summary import read_scores
+from uqsonet_study.report.summary import read_case
 
 ERRORS = {"mean": "err_mean", "std": "err_std", "w1": "w1"}
 """Part of a column's name -> metric, printed in percent."""
@@ -64,7 +64,7 @@ def law_name(config: Config, experiment: str, method: str) -> str:
 
 def _of_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame:
     """Return the rows of one case."""
-    scores = pd.concat([read_scores(path) for path in files], ignore_index=True)
+    scores = read_case(files, case, config)
     scores = scores.loc[scores["evaluation"] == case.evaluations[-1]]
     # Trials share the sets: a set's score is the mean over trials.
     by_set = scores.groupby(["method", "sensors", "metric", "set"])["value"].mean()

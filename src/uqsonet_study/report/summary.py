@@ -18,7 +18,7 @@ import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet.seeds import numpy_generator
-from uqsonet_study.config import BASELINES, Config
+from uqsonet_study.config import BASELINES, Case, Config
 
 SCORE_COLUMNS = "method trial evaluation sensors set metric value".split()
 COLUMNS = "experiment case noise_std training latent_dim method evaluation sensors metric".split()
@@ -119,29 +119,22 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
     Raises
     ------
     DataError
-        If a file lacks a column, holds a value that is not finite, repeats a score, or a trial
-        was not scored on the same sets as the others.
+        If a file lacks a column, holds a value that no such score can have, or repeats a score; if
+        the files of a case have another method, or lack a trial, a metric, a count or a set.
     """
     tables = []
     for name, paths in files.items():
         case = config.cases[name]
         about = {"experiment": case.experiment, "case": name, "noise_std": case.noise_std}
         about |= {"training": case.training, "latent_dim": case.latent_dim}
-        found = _summarise_case([Path(path) for path in paths], name)
+        found = _summarise_case([Path(path) for path in paths], name, config)
         tables.append(found.assign(**about)[COLUMNS].astype({"latent_dim": "Int64"}))
     return pd.concat(tables, ignore_index=True)
 
 
-def _summarise_case(files: Sequence[Path], case: str) -> pd.DataFrame:
+def _summarise_case(files: Sequence[Path], case: str, config: Config) -> pd.DataFrame:
     """Average the scores of one case."""
-    scores = pd.concat([read_scores(path) for path in files], ignore_index=True)
-    keys = SCORE_COLUMNS[:-1]
-    repeated = scores.duplicated(keys)
-    if repeated.any():
-        first = scores.loc[repeated.idxmax()]
-        raise DataError(
-            f"{first['file']}: score given twice: {', '.join(f'{k} {first[k]}' for k in keys)}"
-        )
+    scores = read_case(files, config.cases[case], config)
     rows: list[dict[str, Any]] = []
     for head, group in scores.groupby(["evaluation", "sensors"]):
         assert isinstance(head, tuple)
@@ -151,6 +144,87 @@ def _summarise_case(files: Sequence[Path], case: str) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     order = ["evaluation", "method", "metric", "sensors"]
     return table.sort_values(order, ignore_index=True)
+
+
+def read_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame:
+    """Read the scores of a case and refuse other or fewer than the configuration asks for."""
+    scores = pd.concat([read_scores(path) for path in files], ignore_index=True)
+    keys = SCORE_COLUMNS[:-1]
+    repeated = scores.duplicated(keys)
+    if repeated.any():
+        first = scores.loc[repeated.idxmax()]
+        raise DataError(
+            f"{first['file']}: score given twice: {', '.join(f'{k} {first[k]}' for k in keys)}"
+        )
+    where = f"{files[0]}: {case.name}" if len(files) == 1 else f"score files of {case.name}"
+    _require(where, "evaluations", scores["evaluation"], case.evaluations)
+    for label in case.evaluations:
+        found, here = scores.loc[scores["evaluation"] == label], f"{where}: {label}"
+        methods = (*BASELINES, *case.methods)
+        _require(here, "methods", found["method"], methods, OTHERS)
+        _require(here, "sensors", found["sensors"], case.counts)
+        sets = range(config.evaluation_of(case.name, label).sets)
+        _require(here, "sets", found["set"], sets)
+        whole = set(found.loc[~found["method"].isin(OTHERS), "metric"]) - MAY_LACK
+        for method, of in found.groupby("method"):
+            of_trials = method in case.methods
+            if of_trials:
+                of_trials = config.ensemble_of(case.experiment, str(method)) is None
+            # An ensemble of the same trainings may want more of them than there are trials.
+            size = max(case.trials, int(of["trial"].max()) + 1) if of_trials else 1
+            this = f"{here}: {method!r}"
+            _require(this, "trials", of["trial"], range(size))
+            metrics = {str(metric) for metric in of["metric"]}
+            if method not in OTHERS:
+                mean_alone = {m for m in whole if m.partition("@")[0] == "err_mean"}
+                _require(this, "metrics", metrics, mean_alone or {"err_mean"}, whole | MAY_LACK)
+                if metrics - mean_alone:
+                    _require(this, "metrics", metrics, whole, MAY_LACK)
+            for metric, rows in of.groupby("metric"):
+                wanted = size * len(case.counts) * len(sets)
+                if len(rows) != wanted and metric not in MAY_LACK:
+                    raise DataError(
+                        f"{this}: {len(rows)} scores of {metric}, expected {wanted} "
+                        f"({size} trials, {len(case.counts)} counts, {len(sets)} sets)"
+                    )
+    return scores
+
+
+OTHERS = ("reference", "regression")
+"""What may be scored beside baselines and learned methods; a reference has some metrics only."""
+
+MAY_LACK = {"effective_size"}
+"""Metrics that some answers have not."""
+
+UNBIASED = ("crps", "energy")
+"""Scores whose estimate may be below 0."""
+
+SHARES = ("narrower", "within", "coverage", "rank")
+
+LARGEST = 1e30
+"""Of a score in units of u; an error relative to the reference's norm is below its root."""
+
+
+def _require(
+    where: str,
+    what: str,
+    found: Iterable[object],
+    wanted: Iterable[object],
+    allowed: Iterable[object] = (),
+) -> None:
+    """Refuse values that are unknown, or of which one is missing."""
+    there, asked = set(found), set(wanted)
+    for word, these in (("lacks", asked - there), ("unknown", there - asked - set(allowed))):
+        if these:
+            shown = ", ".join(repr(one)[:80] for one in sorted(these, key=str)[:5])
+            raise DataError(f"{where}: {what}: {word} {shown}")
+
+
+def _impossible(metric: str, value: float) -> bool:
+    """Whether no score of this name can have such a value."""
+    kind = metric.partition("@")[0].partition("_")[0]
+    most = {"err": LARGEST**0.5} | dict.fromkeys(SHARES, 1 + 1e-6)
+    return (value < 0 and kind not in UNBIASED) or abs(value) > most.get(kind, LARGEST)
 
 
 def read_scores(path: Path) -> pd.DataFrame:
@@ -164,13 +238,18 @@ def read_scores(path: Path) -> pd.DataFrame:
         what = f"lacks columns {missing}" if missing else "holds no scores"
         raise DataError(f"{path}: {what}; expected {', '.join(SCORE_COLUMNS)}")
     values = np.asarray(pd.to_numeric(scores["value"], errors="coerce"), dtype=float)
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
+    metrics = scores["metric"].astype(str)
+    bad_rows = [
+        not np.isfinite(value) or _impossible(metric, value)
+        for metric, value in zip(metrics, values.tolist(), strict=True)
+    ]
+    if any(bad_rows):
+        row = bad_rows.index(True)
         bad = scores.iloc[row]
         raise DataError(
             f"{path}: row {row + 1} after the header: {bad['metric']} of method "
             f"{bad['method']!r} (trial {bad['trial']}, {bad['sensors']} sensors, set {bad['set']}) "
-            f"is {bad['value']}; only finite values can be averaged"
+            f"is {bad['value']}, which is no such score; only finite values can be averaged"
         )
     return scores[SCORE_COLUMNS].assign(value=values, file=str(path))
 
