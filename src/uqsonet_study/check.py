@@ -15,8 +15,10 @@ from uqsonet.data import SPLITS, load_functions
 from uqsonet.errors import DataError, UQSONetError
 from uqsonet.models.weights import load
 from uqsonet.reference.files import load_sets
+from uqsonet.storage.common import readable, require_solid
 from uqsonet.storage.reading import ArrayFile, array_kind
 from uqsonet.storage.weights import read_weights
+from uqsonet_study.config.loading import require_readable
 from uqsonet_study.layouts import load_layouts
 
 LARGEST_FIELD = 1 << 20
@@ -114,19 +116,27 @@ def _check_json(path: Path) -> None:
         raise DataError(f"{path}: not a readable JSON file ({error})") from None
 
 
+def _check_configuration(path: Path) -> None:
+    """Refuse what no file of a configuration may hold, an overlay either."""
+    require_readable([path])
+
+
 CHECKS = {
     ".h5": _check_arrays,
     ".safetensors": _check_weights,
     ".csv": _check_table,
     ".json": _check_json,
 }
+NAMED = {".yaml": _check_configuration, ".yml": _check_configuration}
+"""Only for files that are named: others of a tree may be anything."""
 
 
 def check_path(path: Path) -> Iterator[tuple[Path, str | None]]:
     """Yield (file, what is wrong or None) for a file, or for all files of a folder.
 
     Files are arrays (``.h5``), weights and checkpoints (``.safetensors``), and tables of scores
-    and results (``.csv``, ``.json``); others are not looked at.
+    and results (``.csv``, ``.json``); others are not looked at, but a file of a configuration
+    (``.yaml``) that is named itself.
     """
     path = Path(path)
     unread: list[OSError] = []
@@ -144,14 +154,17 @@ def check_path(path: Path) -> Iterator[tuple[Path, str | None]]:
     for error in unread:
         yield Path(error.filename), f"cannot be read: {error.strerror}"
     for file in files:
-        check = CHECKS.get(file.suffix)
-        if check is None:
-            yield file, "neither .h5 nor .safetensors, .csv or .json"
-            continue
+        check = (CHECKS | NAMED).get(file.suffix)
         try:
             if not file.is_file():
                 raise DataError(f"{file}: no such file")
-            check(file)
+            if check is None:
+                raise DataError(f"{file}: neither .h5 nor .safetensors, .csv, .json or .yaml")
+            require_solid(file)
+            with readable(file, "cannot be read"):
+                check(file)
+        except MemoryError:
+            yield file, "asks for more memory than there is"
         except UQSONetError as error:
             yield file, str(error).removeprefix(f"{file}: ")
         except OSError as error:

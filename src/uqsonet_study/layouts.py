@@ -351,7 +351,7 @@ def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
     """
     with ArrayFile(path, "sensors") as file, readable(path, "header cannot be read"):
         stated, size = file.meta["config"]["counts"], None
-        if len(stated) > len(file.names()) + 1:  # 0 has no array
+        if not isinstance(stated, list) or len(stated) > len(file.names()) + 1:  # 0 has no array
             raise DataError(f"{len(stated)} counts, {len(file.names())} arrays")
         counts = [int(m) for m in stated if int(m)]
         if "grid" in file.meta:  # files of earlier versions have none

@@ -1,4 +1,4 @@
-"""Damage thousands of data, weight and checkpoint files and see that none gets through.
+"""Damage or forge thousands of data, weight and checkpoint files and see what gets through.
 
     python -m tests.reliability.fuzz_files --count 6000 --log docs/fuzz-files.csv      (make fuzz)
 
@@ -6,7 +6,8 @@ Files of every kind are written by the real code, then damaged (`mutations.py`) 
 `uqsonet check` in batches of subprocesses with a memory limit, watched while they announce file
 after file, so that a crash of HDF5 and a hang are seen. A damaged file must be refused with a
 `UQSONetError`, unless all its arrays and its header are still equal, as after a bit that nothing
-reads. Outcomes are counted by mutation.
+reads. A forged one (`forgeries.py`: other content under right checksums) may be sound, and is then
+`accepted`. Outcomes are counted by mutation.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pathlib import Path
 
 import torch
 
-from tests.reliability import mutations
+from tests.reliability import forgeries, mutations
 from tests.watch import wait_for
 from uqsonet.errors import UQSONetError
 from uqsonet.models.base import build_model
@@ -48,8 +49,8 @@ from uqsonet_study.parts import PartStore, cut
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate, simulate_shard
 
-BATCH, MEMORY = 250, 6 << 30
-FINE = ("refused", "equal")
+BATCH, MEMORY, FORGED = 250, 6 << 30, 0.3
+FINE = ("refused", "equal", "accepted")
 """Allowed outcomes; others are `silent`, `raised <type>`, `crash <signal>` and `hang`."""
 
 
@@ -104,6 +105,8 @@ def content(path: Path) -> object:
 def damage(good: Path, bad: Path, chance: random.Random) -> str:
     """Write a damaged copy; return the name of the mutation."""
     data = good.read_bytes()
+    if chance.random() < FORGED:
+        return forgeries.forge_any(good, bad, chance)
     if chance.random() < 0.6:
         name = chance.choice(list(mutations.NOISE))
         bad.write_bytes(mutations.NOISE[name](data, chance))
@@ -116,12 +119,14 @@ def damage(good: Path, bad: Path, chance: random.Random) -> str:
     return mutations.change_h5(bad, chance)
 
 
-def judge(good: Path, bad: Path) -> str:
-    """Return the outcome of checking a damaged file."""
+def judge(good: Path, bad: Path, forged: bool = False) -> str:
+    """Return the outcome of checking a damaged or forged file."""
     try:
         ((_, problem),) = check_path(bad)
         if problem is not None:
             return "refused"
+        if forged:
+            return "accepted"
         return "equal" if content(bad) == content(good) else "silent"
     except UQSONetError:
         return "refused"
@@ -140,7 +145,7 @@ def work(folder: Path, first: int, count: int) -> None:
             bad = Path(place) / f"bad{good.suffix}"
             mutation = damage(good, bad, chance)
             print(json.dumps([number, good.name, mutation]), flush=True)
-            print(json.dumps(judge(good, bad)), flush=True)
+            print(json.dumps(judge(good, bad, mutation.startswith("forged"))), flush=True)
 
 
 def run_batch(folder: Path, first: int, count: int) -> tuple[list[tuple], int]:

@@ -49,6 +49,16 @@ class ArrayFile:
             state = self.path.stat()
             self._state = state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
             self._file = h5py.File(self.path, "r")
+        try:
+            self.meta: Meta = self._accepted(kind)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _accepted(self, kind: str) -> Meta:
+        """Return the header of a file that is what it should be."""
+        path = self.path
+        with readable(path, "not a readable HDF5 file"):
             attributes = dict(self._file.attrs)
         # Compared as text: a foreign file may hold anything here, arrays included.
         if text_of(attributes.get("format")) != FORMAT:
@@ -60,13 +70,14 @@ class ArrayFile:
         if found != kind:
             raise DataError(f"{path}: holds {found!r}, expected {kind!r}")
         with readable(path, "header cannot be read"):
-            self.meta: Meta = json.loads(text_of(attributes["meta"]))
-            if not isinstance(self.meta, dict):
-                raise TypeError(f"found {type(self.meta).__name__}")
+            meta = json.loads(text_of(attributes["meta"]))
+            if not isinstance(meta, dict):
+                raise TypeError(f"found {type(meta).__name__}")
         if "seal" in attributes:  # files of earlier versions have none
             seal = seal_of(kind, text_of(attributes["meta"]), self._digests())
             if text_of(attributes["seal"]) != seal:
                 raise DataError(f"{path}: header and arrays do not belong together")
+        return meta
 
     def _digests(self) -> dict[str, str]:
         return {name: self._digest_of(self._dataset(name), name) for name in self.names()}

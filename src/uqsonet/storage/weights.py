@@ -75,6 +75,8 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}")
     with readable(path, "tensors cannot be read"):
         for name, tensor in tensors.items():
+            if tensor.is_complex():
+                raise TypeError(f"{name!r} holds {tensor.dtype}")
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
                 raise DataError(f"{path}: tensor {name!r} holds a value that is not finite")
         found = _tensors_digest(tensors, meta)
