@@ -248,7 +248,7 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     for k, case in enumerate(config.cases_of(["diffusion1d", *SWEEPS])):
         scores = case_scores(case, seed=k)
         spread = scores.loc[scores["metric"] == "mean_std"]
-        ours = spread.loc[spread["method"] == "uqsonet"]
+        ours = spread.loc[spread["method"] != "reference"]
         extra = [spread.assign(metric="w2"), ours.assign(metric="w2_gaussian")]
         files[case.name] = write_scores(pd.concat([scores, *extra]), folder / case.name)
     return summarise(files, config)

@@ -87,7 +87,7 @@ def test_without_quantiles_truths_are_counted_and_w1_is_absent(
 def test_a_law_without_scores_is_refused(
     scores: pd.DataFrame, config: Config, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match="no err_mean of 'chosen' with 1 sensors"):
+    with pytest.raises(DataError, match="methods: lacks 'chosen'"):
         written(scores.loc[scores["method"] != "chosen"], config, tmp_path)
 
 

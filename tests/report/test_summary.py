@@ -18,9 +18,15 @@ SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 8))
 SCORES = SHAPES.flatmap(lambda s: arrays(float, s, elements=st.floats(0.01, 1)))
 
 
-def summarise(files: list[Path]) -> pd.DataFrame:
+def summarise(files: list[Path], **changes: object) -> pd.DataFrame:
     """Summarise files of the one case of a small configuration."""
-    return summarise_cases({"e_1": files}, make_config())
+    return summarise_cases({"e_1": files}, make_config(**changes))
+
+
+def hand_config(trials: int = 2, sets: int = 2) -> dict[str, object]:
+    """What `by_hand` and others say they are scores of."""
+    experiment = {"methods": ["net"], "sensors": {"counts": [3]}, "evaluations": ["paper"]}
+    return {"experiment": experiment | {"trials": trials, "sets": {"paper": sets}}}
 
 
 def pick(table: pd.DataFrame, **where: object) -> pd.Series:
@@ -37,7 +43,8 @@ def by_hand(folder: Path) -> list[Path]:
         "a": "net,0,paper,3,0,err_mean,0.1\nnet,0,paper,3,1,err_mean,0.3\n",
         "b": "net,1,paper,3,1,err_mean,0.6\nnet,1,paper,3,0,err_mean,0.2\n",
         "c": "".join(
-            f"sensor_free,0,paper,3,{s},{metric},{value}\n"
+            f"{method},0,paper,3,{s},{metric},{value}\n"
+            for method in ("sensor_free", "cokriging")
             for metric in ("err_mean", "err_std")
             for s, value in enumerate((0.5, 1.1))
         ),
@@ -49,7 +56,7 @@ def by_hand(folder: Path) -> list[Path]:
 
 
 def test_averages_by_hand(tmp_path: Path) -> None:
-    table = summarise(by_hand(tmp_path))
+    table = summarise(by_hand(tmp_path), **hand_config())
     assert list(table.columns) == COLUMNS
     error = pick(table, method="net", metric="err_mean")
     assert error["value"] == pytest.approx(0.3)  # mean of 0.2 and 0.4
@@ -64,16 +71,15 @@ def test_averages_by_hand(tmp_path: Path) -> None:
 
 def test_gains_are_over_cokriging_on_the_same_sets(tmp_path: Path) -> None:
     """Every set's score is 0.8 of cokriging's, so there is no doubt about a gain of 0.2."""
-    path = by_hand(tmp_path)[2]
-    values = (0.5, 1.0, 4.0)
+    path, values = tmp_path / "scores.csv", (0.5, 1.0, 4.0)
     rows = [
-        f"{method},0,paper,3,{s},crps,{factor * value}\n"
+        f"{method},0,paper,3,{s},{metric},{factor * value if metric == 'crps' else 1}\n"
         for method, factor in (("net", 0.8), ("cokriging", 1.0), ("sensor_free", 2.0))
+        for metric in ("err_mean", "err_std", "crps")
         for s, value in enumerate(values)
     ]
-    errors = [f"sensor_free,0,paper,3,2,{metric},1\n" for metric in ("err_mean", "err_std")]
-    path.write_text(path.read_text() + "".join(rows + errors))
-    table = summarise([path])
+    path.write_text("method,trial,evaluation,sensors,set,metric,value\n" + "".join(rows))
+    table = summarise([path], **hand_config(trials=1, sets=3))
     gain = pick(table, metric="gain_crps")
     assert gain["method"] == "net"
     assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((0.2, 0.2, 0.2))
@@ -81,7 +87,7 @@ def test_gains_are_over_cokriging_on_the_same_sets(tmp_path: Path) -> None:
 
 
 def test_one_trial_has_no_spread(tmp_path: Path) -> None:
-    table = summarise(by_hand(tmp_path))
+    table = summarise(by_hand(tmp_path), **hand_config())
     assert np.isnan(pick(table, method="sensor_free", metric="err_std")["pm"])
 
 
@@ -155,13 +161,13 @@ def test_a_score_given_twice_is_refused(tmp_path: Path) -> None:
 def test_other_sets_are_refused(tmp_path: Path) -> None:
     files = by_hand(tmp_path)
     files[1].write_text(files[1].read_text().replace("3,0,err", "3,5,err"))
-    with pytest.raises(DataError, match="same sets"):
-        summarise(files)
+    with pytest.raises(DataError, match="sets: unknown 5"):
+        summarise(files, **hand_config())
 
 
 def test_skill_needs_the_targets(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="sensor_free"):
-        summarise(by_hand(tmp_path)[:2])
+        summarise(by_hand(tmp_path)[:2], **hand_config())
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "experiment,method\n"])

@@ -116,11 +116,11 @@ def read_test(functions: Path, reference: Path) -> tuple[Functions, ObservationS
         If the two files do not belong together, or no figure can show the domain.
     """
     data = load_functions(functions, "test")
+    if data.fields.output.grid.dim > 2:
+        raise DataError(f"{functions}: figures show domains of one or two dimensions")
     found, fields, noise_std = load_sets(reference)
     if fields.name != data.fields.name:
         raise DataError(f"{reference}: of {fields.name}, but {functions}: of {data.fields.name}")
-    if fields.output.grid.dim > 2:
-        raise DataError(f"{functions}: figures show domains of one or two dimensions")
     return data, found, noise_std
 
 
