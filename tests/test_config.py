@@ -300,10 +300,13 @@ def test_a_value_nested_too_deep_is_refused_without_another_word(levels, capfd):
     assert capfd.readouterr().err == ""  # pydantic would print a line for each repr that failed
 
 
-def test_a_few_levels_and_a_value_named_many_times_are_judged_as_any_other():
+def test_a_value_that_is_named_many_times_counts_as_often():
     value: list = [1]
     for _ in range(20):
         value = [value] * 10
+    with pytest.raises(ConfigError, match="more than 100000 values with each alias written out"):
+        load_config(changed(SENSORS, value))
+    value = [[[1]] * 10] * 10
     with pytest.raises(ConfigError, match=r"experiments\.diffusion1d\.sensors: "):
         load_config(changed(SENSORS, value))
 

@@ -229,10 +229,11 @@ class Config(Section):
             found = found.model_copy(update={"network": network})
         if found is None:
             there = self.recipes.get(recipe, {}).get(problem, {})
-            what, hint = f"recipes.{recipe}.{problem} has no entry for {method!r}", (method, there)
-            if recipe not in self.recipes:
-                what, hint = f"there is no recipe {recipe!r}", (recipe, self.recipes)
-            raise ValueError(f"experiments.{experiment}: {what}{nearest(*hint)}")
+            hint = (method, there) if recipe in self.recipes else (recipe, self.recipes)
+            raise ValueError(
+                f"experiments.{experiment}: recipes.{recipe}.{problem} has no entry for "
+                f"{method!r}{nearest(*hint)}"
+            )
         return found
 
     def ensemble_of(self, experiment: str, method: str) -> EnsembleConfig | None:
