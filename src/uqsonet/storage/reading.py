@@ -112,7 +112,9 @@ class ArrayFile:
         # Not by `visititems`, which goes as deep as a file says.
         if len(group) > MOST or not levels:
             raise ValueError(f"more than {MOST} in a group, or {DEEPEST} groups within each other")
-        for key in map(str, group):
+        for key in group:
+            if not isinstance(key, str):  # bytes that are no text
+                raise TypeError(f"a name is {key!r}")
             name = above + key
             name.encode()  # raises what one that is no text would raise when it is printed
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
