@@ -1,5 +1,7 @@
 """Settings of the documentation site: `make docs`, which runs Sphinx with warnings as errors."""
 
+import re
+
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -17,7 +19,7 @@ default_role = "py:obj"  # single backticks in docstrings link where they name s
 nitpick_ignore_regex = [("py:(obj|class)", ".*")]
 highlight_language = "none"
 pygments_dark_style = "github-dark"
-smartquotes = False  # u' is a derivative
+smartquotes = False  # u' is a derivative, and --input an option
 
 myst_heading_anchors = 4  # links to #sections are those of GitHub
 
@@ -47,6 +49,16 @@ def _links(app: Sphinx, tree: nodes.document, page: str) -> None:
             node.replace_self(nodes.reference("", "", *node.children, refuri=target))
 
 
+def _together(_app: Sphinx, what: str, *rest: list[str]) -> None:
+    """Keep attributes that share a line together: Sphinx would take the first for a type."""
+    if what == "class":
+        rest[-1][:] = [
+            re.sub(r"^\w+(, \w+)+(?= : )", lambda names: names[0].replace(", ", ","), line)
+            for line in rest[-1]
+        ]
+
+
 def setup(app: Sphinx) -> None:
-    """Add this to the build."""
+    """Add both to the build."""
     app.connect("doctree-resolved", _links)
+    app.connect("autodoc-process-docstring", _together, priority=400)  # before napoleon

@@ -114,7 +114,7 @@ def test_a_newcomer_finds_it_within_two_clicks(
 
 def test_the_whole_interface_is_in_the_reference(site: Path) -> None:
     text = (site / "reference.html").read_text(encoding="utf-8")
-    errors = {name for name, kind in vars(uqsonet.errors).items() if isinstance(kind, type)}
+    errors = {name for name in vars(uqsonet.errors) if name.endswith(("Error", "Warning"))}
     for name in uqsonet.__all__:
         home = "uqsonet.errors" if name in errors else "uqsonet"
         assert f'id="{home}.{name}"' in text, name

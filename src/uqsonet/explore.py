@@ -47,7 +47,7 @@ RESIDUALS = 64
 """Standardised residuals that sample functions are made with."""
 
 MOST_BYTES = 10_000_000
-"""Of a page: browsers of phones open no more in a few seconds, and many mail servers take no more."""
+"""Size of the largest page that is written: more is too much for a phone or a mail."""
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
