@@ -71,7 +71,6 @@ FASTER = {
     r"(validate\(.*)sensors=\[.*?\]": r"\1sensors=3",
     r"\[500:\]": "[500:512]",
     r"^uqsonet fit.*": r"\g<0> --minutes 0 --law gaussian",
-    r"^(uqsonet validate.*) --sensors \S+": r"\1 --sensors 3",
 }
 
 
