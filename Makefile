@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env tables test pytest test-fast test-slurm test-kill fuzz bench lint format lock explore pyemma clean
+.PHONY: help env docs tables test pytest test-fast test-slurm test-kill fuzz bench lint format lock explore pyemma clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -95,6 +95,14 @@ explore: env ## build the program of `uqsonet explore` (needs node), its pages i
 	for name in diffusion1d navier_stokes; do \
 	  $(BIN)/python -m uqsonet explore $$name -o docs/explore/$$name.html; done
 	$(BIN)/python -m benchmarks.explore_pictures
+
+docs: env ## the documentation as a site with search: build/site/index.html
+	$(BIN)/python -m typer uqsonet.cli utils docs --name uqsonet --title 'The command uqsonet' \
+	  --output docs/cli.md
+	$(BIN)/python -m typer uqsonet_study.cli utils docs --name uqsonet --title 'Commands of the study' \
+	  --output docs/cli-study.md
+	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
+	@echo 'Open $(CURDIR)/build/site/index.html'
 
 lint: env ## style, formatting, types, import layers
 	$(BIN)/ruff check

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pandas as pd
 import pytest
+import typer.cli
+import xarray as xr
 import yaml
 from typer.main import get_command
+from typer.testing import CliRunner
 
+import uqsonet
 from uqsonet.cli import app as library
 from uqsonet_study import config
 from uqsonet_study.cli import app as study
@@ -47,14 +54,112 @@ def links(text: str) -> list[str]:
 
 
 def commands(text: str) -> list[str]:
-    """Return commands: lines of indented blocks, and code between backticks."""
-    return [*re.findall(r"^ {4,}(\S.*)$", text, flags=re.M), *code(text)]
+    """Return commands: lines of blocks, indented or fenced, and code between backticks."""
+    return [*re.findall(r"^(?: {4,}|(?=uqsonet |make ))(\S.*)$", text, flags=re.M), *code(text)]
+
+
+TESTED = re.compile(r"<!-- (python|functionals) -->.*?<!-- /\1 -->", re.S)
+"""Blocks that the tests of their pages run, and look at what they give."""
+FENCES = {
+    name: re.findall(r"^```(python|console)\n(.*?)^```", TESTED.sub("", text), flags=re.M | re.S)
+    for name, text in DOCUMENTS.items()
+    if not name.startswith("docs/cli")  # written by typer
+}
+FASTER = {
+    # Linear models and few runs: minutes of training change numbers, not what runs.
+    r"minutes=\d+": "minutes=0, law='gaussian'",
+    r"(validate\(.*)sensors=\[.*?\]": r"\1sensors=3",
+    r"\[500:\]": "[500:512]",
+    r"^uqsonet fit.*": r"\g<0> --minutes 0 --law gaussian",
+}
+
+
+def prepared(shape: tuple[int, ...]) -> dict[str, Any]:
+    """Write files into the working folder, and return names, that examples take for granted."""
+    rng = np.random.default_rng(0)
+    axes = [np.linspace(0, 1, n) for n in shape]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(shape))
+    waves = np.cos(3 * points @ rng.standard_normal((len(shape), 4)))
+    K, F = (np.exp(0.4 * rng.standard_normal((80, 4)) @ waves.T) for _ in range(2))
+    U = (K.mean(1, keepdims=True) + np.cumsum(K, 1) / points.size).reshape(80, *shape)
+    grids = {"x": axes[0], **({"y": axes[1]} if len(axes) > 1 else {})}
+    runs = uqsonet.Runs({"k": (K, points)}, {"u": (U, tuple(axes))})
+    model = uqsonet.fit(runs, minutes=0, sensors=[3], law="gaussian", bar=False)
+    model.save("mine.safetensors")
+    with h5py.File("runs.h5", "w") as file:
+        file.update({"k": K.reshape(U.shape), "f": F.reshape(U.shape), "u": U} | grids)
+    for name, size in (("runs.nc", 80), ("more_runs.nc", 10)):
+        data = {
+            key: (["run", *grids], v.reshape(U.shape)[:size]) for key, v in (("k", K), ("u", U))
+        }
+        xr.Dataset(data, coords=grids).to_netcdf(name, engine="h5netcdf")
+    locations = points[[2, 5, 7]]
+    values, outputs = K[0, [2, 5, 7]], U[0].ravel()[[2, 5, 7]]
+    frame = pd.DataFrame(dict(zip("xy", locations.T, strict=False)) | {"value": values})
+    frame.to_csv("sensors.csv", index=False)
+    Path("published").symlink_to(ROOT / "published")
+    (made,) = ROOT.glob("published/train/diffusion1d/vidon-*")
+    Path(f"results/train/diffusion1d/{made.name}").mkdir(parents=True)
+    for trial in range(2):
+        found = Path(f"results/train/diffusion1d/{made.name}/trial_{trial}.safetensors")
+        found.symlink_to(made / "trial_0.safetensors")
+    noise_std = np.array([0.1, 0.1, 0.2])
+    return {
+        "uqsonet": uqsonet, "K": K, "U": U, "points": points, "x_axis": axes[0], "y_axis": axes[-1],
+        "points_0": points, "values_0": K[0], "points_1": points, "values_1": K[1],
+        "locations": locations, "values": values, "noise_std": noise_std, "u": outputs,
+        "first": (locations, values), "second": (locations[:2], values[:2]), "held_out": runs[:8],
+        "frame": frame,
+        "weights": np.full((3, len(points)), 1 / len(points)), "wells": points[:4],
+        "x": locations, "y": locations, "k": values, "queries": locations,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name, blocks in FENCES.items() if blocks])
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::uqsonet.ObservationWarning")
+def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    if name in ("README.md", "docs/reading-the-code.md"):
+        names = prepared((9,))
+    if name in ("docs/api.md", "docs/own-data.md"):
+        names = prepared((5, 6))
+    if name == "docs/api.md":
+        names |= {"x": names["x_axis"], "y": names["y_axis"], "u": names["U"][0].ravel()}
+    for kind, block in FENCES[name]:
+        for pattern, short in FASTER.items():
+            block = re.sub(pattern, short, block, flags=re.M)
+        if kind == "python":
+            exec(block, names)
+            continue
+        for line in block.splitlines():
+            program, *words = shlex.split(line)
+            done = CliRunner().invoke(library, words)
+            assert program == "uqsonet" and done.exit_code == 0, line + done.output
+
+
+def test_blocks_of_python_are_fenced_and_so_run() -> None:
+    indented = re.compile(r"^ {4}(?:import uqsonet|\w+ = (?:uqsonet|model|posterior)\.)", re.M)
+    assert [name for name, text in DOCUMENTS.items() if indented.search(text)] == []
+
+
+@pytest.mark.parametrize(("page", "package"), [("cli", "uqsonet"), ("cli-study", "uqsonet_study")])
+def test_the_pages_of_the_command_line_are_those_typer_writes(page: str, package: str) -> None:
+    title = DOCUMENTS[f"docs/{page}.md"].partition("\n")[0].removeprefix("# ")
+    options = ["utils", "docs", "--name", "uqsonet", "--title", title]
+    done = CliRunner().invoke(typer.cli.app, [f"{package}.cli", *options])
+    assert done.exit_code == 0 and done.output.strip() == DOCUMENTS[f"docs/{page}.md"].strip(), (
+        f"python -m typer {package}.cli {' '.join(options[:-1])} '{title}' --output docs/{page}.md"
+    )
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_somewhere(name: str) -> None:
     folder = (ROOT / name).parent
-    assert [link for link in links(DOCUMENTS[name]) if not (folder / link).exists()] == []
+    assert [
+        link for link in links(DOCUMENTS[name]) if not (folder / link.partition("#")[0]).exists()
+    ] == []
 
 
 def test_every_document_is_reached_from_readme() -> None:
@@ -91,7 +196,7 @@ def test_commands_exist(name: str) -> None:
     known = {word for app in (library, study) for word in get_command(app).commands}  # type: ignore[attr-defined]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for command in commands(DOCUMENTS[name]):
-        for word in re.findall(r"^uqsonet ([a-z-]+)", command):
+        for word in re.findall(r"^uqsonet ([a-z][a-z-]+)", command):
             assert word in known, command
         for word in re.findall(r"^make ([a-z-]+)", command):
             assert re.search(rf"^{word}:", makefile, flags=re.M), command

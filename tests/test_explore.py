@@ -485,6 +485,18 @@ def test_what_cannot_be_explored_is_said(models: dict[str, uqsonet.Emulator]) ->
     assert done.exit_code == 1 and "page.txt: pages are written as .html" in done.output
 
 
+def test_a_page_that_is_too_large_is_refused(
+    models: dict[str, uqsonet.Emulator], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = write_page(models["two inputs"], tmp_path / "fits.html", "two")
+    monkeypatch.setattr("uqsonet.explore.MOST_BYTES", size)
+    assert write_page(models["two inputs"], tmp_path / "fits.html", "two") == size
+    monkeypatch.setattr("uqsonet.explore.MOST_BYTES", size - 1)
+    with pytest.raises(ConfigError, match=rf"two would have {size / 1e6:.1f} MB.*k \(\d+ points"):
+        write_page(models["two inputs"], tmp_path / "large.html", "two")
+    assert not (tmp_path / "large.html").exists()
+
+
 def test_a_branch_that_reads_fields_is_refused(models: dict[str, uqsonet.Emulator]) -> None:
     grid = Grid((0.0, 0.0), (1.0, 1.0), (8, 8))
     fields = OperatorFields("maps", Field("k", grid), Field("u", grid))

@@ -239,7 +239,7 @@ def test_the_example_of_the_page_runs() -> None:
     page = (Path(__file__).parents[1] / "docs/inverse.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"<!-- functionals -->\n(.*?)<!-- /functionals -->", page, flags=re.S)
     names: dict[str, Any] = {}
-    exec("\n".join(line.strip() for line in block.splitlines()), names)
+    exec(block.strip().removeprefix("```python").removesuffix("```"), names)
     weights = names["disc"].weights
     assert weights @ names["posterior"].mean(names["points"]) == pytest.approx(0.1, abs=0.02)
     table = re.findall(r"^    (.*,weight\n(?:    .*\n)+)", page, flags=re.M)[0]

@@ -23,7 +23,8 @@ SETUP = (r"python3 -m venv ", r"pip install '\.\[runs\]'$", r"cd docs/own-data$"
 def blocks(kind: str) -> list[str]:
     """Return the lines of the page's blocks of a kind."""
     found = re.findall(rf"<!-- {kind} -->\n(.*?)<!-- /{kind} -->", PAGE, flags=re.S)
-    return [line.strip() for block in found for line in block.splitlines() if line.strip()]
+    lines = [line.strip() for block in found for line in block.splitlines()]
+    return [line for line in lines if line and not line.startswith("```")]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,9 @@ EXTRAS = PROJECT["optional-dependencies"]
 LIBRARY = [Requirement(line) for line in PROJECT["dependencies"]]
 RUNTIME = LIBRARY + [Requirement(line) for line in {*EXTRAS["runs"], *EXTRAS["study"]}]
 RUNTIME.sort(key=str)
-DEV = [Requirement(line) for line in EXTRAS["dev"] if not line.startswith("uqsonet")]
+DEV = [
+    Requirement(line) for line in EXTRAS["dev"] + EXTRAS["docs"] if not line.startswith("uqsonet")
+]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
 
 

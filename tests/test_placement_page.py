@@ -21,7 +21,8 @@ SCORES = ROOT / "published/placement"
 def block(kind: str) -> list[str]:
     """Return the lines of the page's block of a kind."""
     (found,) = re.findall(rf"<!-- {kind} -->\n(.*?)<!-- /{kind} -->", PAGE, flags=re.S)
-    return [line.strip() for line in found.splitlines() if line.strip()]
+    lines = [line.strip() for line in found.splitlines()]
+    return [line for line in lines if line and not line.startswith("```")]
 
 
 def test_the_command_gives_the_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,9 @@ NEGLIGIBLE = 1e-10
 RESIDUALS = 64
 """Standardised residuals that sample functions are made with."""
 
+MOST_BYTES = 10_000_000
+"""Size of the largest page that is written: more is too much for a phone or a mail."""
+
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src '{style_hash}';
@@ -74,13 +77,24 @@ def write_page(emulator: Emulator, path: Path | str, name: str) -> int:
     Raises
     ------
     ConfigError
-        If the page cannot show the model (`page`), or the path has another ending.
+        If the page cannot show the model (`page`), would be larger than `MOST_BYTES`, or the path
+        has another ending.
     """
     if Path(path).suffix != ".html":
         raise ConfigError(f"{path}: pages are written as .html")
     text = page(emulator, name)
+    size = len(text.encode())
+    if size > MOST_BYTES:
+        fields = ", ".join(
+            f"{one.name} ({one.domain.size:,} points)" for one in emulator.inputs + emulator.outputs
+        )
+        raise ConfigError(
+            f"{path}: the page of {name} would have {size / 1e6:.1f} MB, at most "
+            f"{MOST_BYTES / 1e6:.3g} MB are allowed; nearly all of it are modes on the points of "
+            f"{fields}: fit the model to runs on fewer points, every second one for example"
+        )
     write_text(Path(path), text)
-    return len(text.encode())
+    return size
 
 
 def page(emulator: Emulator, name: str) -> str:

@@ -53,11 +53,11 @@ class Problem(ABC):
     grid: Grid
     prior: Prior
     unobserved: GaussianField | None = None
-    """Law of the (transformed) second input, independent of kappa; None: the operator is fixed."""
+    """Law of the (transformed) second input, independent of kappa; None for a fixed operator."""
     unobserved_transform: Transform = Transform()
     affine: Affine | None = None
-    """The untransformed Gaussian input that u depends on affinely while the other is held fixed:
-    moments of u given the other are then known in closed form."""
+    """The untransformed Gaussian input that u depends on affinely while the other is held fixed.
+    Moments of u given the other are then known in closed form."""
     solve_dtype: torch.dtype = torch.float64
     """float32 only where docs/data.md states a measured bound of what that costs."""
     output_stride: int = 1
@@ -65,7 +65,7 @@ class Problem(ABC):
     zero_boundary: bool = False
     """Whether u vanishes on the boundary."""
     block: int = 1000
-    """Functions drawn and solved at a time: they stay in the processor's cache."""
+    """Functions drawn and solved at a time, so that they stay in the processor's cache."""
 
     @abstractmethod
     def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:

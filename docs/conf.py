@@ -1,0 +1,64 @@
+"""Settings of the documentation site: `make docs`, which runs Sphinx with warnings as errors."""
+
+import re
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.util.osutil import relative_uri
+
+from uqsonet import __version__
+
+project = "uqsonet"
+release = version = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["explore/*"]
+nitpicky = True
+default_role = "py:obj"  # single backticks in docstrings link where they name something public
+# They may name arguments and inner functions, too, and types are stated in words, with shapes.
+nitpick_ignore_regex = [("py:(obj|class)", ".*")]
+highlight_language = "none"
+pygments_dark_style = "github-dark"
+smartquotes = False  # u' is a derivative, and --input an option
+
+myst_heading_anchors = 4  # links to #sections are those of GitHub
+
+autodoc_default_options = {"members": True}
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # docstrings state types, with shapes and units
+autodoc_inherit_docstrings = False
+napoleon_use_ivar = True
+napoleon_use_param = False
+napoleon_use_rtype = False
+
+html_theme = "furo"  # its colours follow the system, light or dark, and it fetches nothing
+html_title = "uqsonet"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_search_summary = False  # it is fetched, and a page of the file system fetches nothing
+html_show_sphinx = False
+
+
+def _links(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """Let links to HTML pages open them, where Sphinx would save them."""
+    for node in tree.findall(addnodes.download_reference):
+        name = node.get("filename", "")
+        if name.endswith(".html"):
+            target = relative_uri(app.builder.get_target_uri(page), f"_downloads/{name}")
+            node.replace_self(nodes.reference("", "", *node.children, refuri=target))
+
+
+def _together(_app: Sphinx, what: str, *rest: list[str]) -> None:
+    """Keep attributes that share a line together: Sphinx would take the first for a type."""
+    if what == "class":
+        rest[-1][:] = [
+            re.sub(r"^\w+(, \w+)+(?= : )", lambda names: names[0].replace(", ", ","), line)
+            for line in rest[-1]
+        ]
+
+
+def setup(app: Sphinx) -> None:
+    """Add both to the build."""
+    app.connect("doctree-resolved", _links)
+    app.connect("autodoc-process-docstring", _together, priority=400)  # before napoleon
