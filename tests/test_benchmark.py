@@ -9,12 +9,24 @@ import pandas as pd
 import pytest
 import torch
 
+from uqsonet.data import Functions
 from uqsonet.errors import ConfigError, DataError, ObservationError
 from uqsonet.joint import condition_jointly, condition_linearised
 from uqsonet.models.kernel_branch import fit_kernel_branch
+from uqsonet.problems import get_problem
 from uqsonet.problems.poisson128 import Poisson128
+from uqsonet.storage.weights import write_weights
 from uqsonet_study import benchmark
-from uqsonet_study.benchmark import Conditioned, chosen, drawn, fitted, places, score
+from uqsonet_study.benchmark import (
+    Conditioned,
+    Learned,
+    chosen,
+    drawn,
+    fitted,
+    places,
+    score,
+    wrong_share,
+)
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import BenchmarkConfig
 from uqsonet_study.pipeline import Plan
@@ -193,6 +205,54 @@ def test_jobs_of_other_configurations_do_not_know_the_benchmark():
     spec = json.loads(plan.benchmark("poisson", 500))
     assert spec["pairs"] == 500 and spec["config"]["sensors"] == 500
     assert spec["code"] != json.loads(plan.benchmark("navier_stokes", 500))["code"]
+
+
+def test_a_trained_operator_answers_where_held_out_errors_say_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark, "get_problem", lambda name: SMALL)
+    pairs = drawn(SMALL, 9, "training", 3500)
+    first, others = pairs.kappa[:3000], pairs.u[:3000]
+    train = Functions(SMALL.fields, "training", first, others)
+    held = Functions(SMALL.fields, "validation", pairs.kappa[3000:], pairs.u[3000:])
+    network = fitted(train, 120, held)
+    path, state = tmp_path / "operator.safetensors", network.state_dict()
+    told = {"network": network.config.model_dump(), "training": {"iterations": 1}}
+    meta = {"method": "uqsonet", "fields": SMALL.fields.as_dict(), "config": told}
+    tensors = {f"buffer/{key}": value for key, value in state.items()}
+    write_weights(path, tensors, meta | {"noise_std": 0.0, "trials": [0]})
+
+    few = CONFIG.model_dump() | {"functions": 3}
+    few["problems"]["poisson"] |= {"pairs": [60], "directions": ["forward"], "modes": 20}
+    config = BenchmarkConfig.model_validate(few)
+    errors = {}
+    for what, weights in (("operator", [path]), ("alone", [])):
+        found = benchmark.benchmark("poisson", config, 60, 1, *weights)
+        errors[what] = found[found["method"] == "ours"]["err_mean"].item()
+    assert errors["operator"] < 0.8 * errors["alone"]
+    test = drawn(SMALL, 1, "test", 3)
+    found = score(Learned(SMALL, path), SMALL, test, "forward", config, 1)
+    assert errors["operator"] == pytest.approx(found["err_mean"].mean())
+    with pytest.raises(DataError, match="not an operator of diffusion1d"):
+        Learned(get_problem("diffusion1d"), path)
+
+
+def test_the_error_of_an_input_of_two_values_is_the_share_of_wrong_points():
+    true = torch.tensor([3.0, 12.0, 12.0, 3.0]).double()
+    found = torch.tensor([[3.1, 7.6, 12.0, 3.0], [8.0, 7.0, 12.0, 3.0]]).double()
+    assert wrong_share(found, true).tolist() == [0.0, 0.5]
+
+
+def test_darcy_is_answered_by_an_operator_trained_with_as_many_pairs(tmp_path):
+    files = [ROOT / "config.yaml", ROOT / "config/benchmark.yaml"]
+    plan = Plan(read_config(files))
+    (weights,) = plan.benchmark_weights("darcy", 10000)
+    assert weights in json.loads(plan.benchmark("darcy", 10000))["headers"]
+    assert "headers" not in json.loads(plan.benchmark("darcy", 4000))
+    assert plan.benchmark_weights("darcy", 4000) == plan.benchmark_weights("poisson", 500) == []
+    path = tmp_path / "wrong.yaml"
+    for name, message in (("darcy12", "did you mean 'darcy128'"), ("poisson2d", "method auto")):
+        path.write_text(f"benchmark: {{problems: {{darcy: {{experiment: {name}}}}}}}\n")
+        with pytest.raises(ConfigError, match=message):
+            read_config([*files, path])
 
 
 def test_a_misspelt_key_is_named(tmp_path):

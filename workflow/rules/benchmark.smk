@@ -4,6 +4,8 @@ BENCHMARK = CONFIG.benchmark
 
 
 rule benchmark:
+    input:
+        weights=lambda w: PLAN.benchmark_weights(w.entry, int(w.pairs)),
     output:
         f"{RESULTS}/benchmark/{{entry}}-{{pairs}}.csv",
     log:

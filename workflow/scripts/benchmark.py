@@ -15,6 +15,7 @@ with job(snakemake) as spec:
     shared = {key: value for key, value in spec["config"].items() if key not in keys}
     name = spec["name"]
     config = BenchmarkConfig.model_validate(shared | {"published": "", "problems": {name: one}})
-    found = benchmark(name, config, spec["pairs"], spec["seed"])
+    weights = [Path(path) for path in snakemake.input]
+    found = benchmark(name, config, spec["pairs"], spec["seed"], *weights)
     text = found.to_csv(index=False, float_format="%.4g", lineterminator="\n")
     write_text(Path(snakemake.output[0]), text)

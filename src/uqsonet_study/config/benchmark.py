@@ -32,6 +32,11 @@ class BenchmarkProblem(Section):
         ge=0,
         description="Pairs that a correction of the linear operator is fitted to, at most.",
     )
+    experiment: Name | None = Field(
+        default=None,
+        description="The operator and the law `auto` of an experiment may answer sensors of the "
+        "input, where it was trained with as many pairs.",
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> BenchmarkProblem:

@@ -313,6 +313,15 @@ class Config(Section):
                         f"{kind}.{name}: {unknown} not among the experiments {known}{hint}"
                     )
                 self._check_output(f"{kind}.{name}", output)
+        for name, one in (self.benchmark.problems if self.benchmark else {}).items():
+            where, used = f"benchmark.problems.{name}.experiment", one.experiment
+            if used is None:
+                continue
+            if (found := self.cases.get(used)) is None or "auto" not in found.methods:
+                hint = nearest(used, self.experiments)
+                raise ValueError(f"{where}: {used!r} is no experiment with the method auto{hint}")
+            if found.problem != one.problem:
+                raise ValueError(f"{where}: {used!r} is about {found.problem}, not {one.problem}")
         return self
 
     def _check_experiment(self, where: str, experiment: ExperimentConfig) -> None:

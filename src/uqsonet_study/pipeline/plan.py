@@ -39,6 +39,10 @@ class Figure:
     spec: str
 
 
+AUTO = "auto"
+"""Method whose law is chosen: it answers in the benchmark."""
+
+
 class Plan(Files):
     """Everything that the rules ask for.
 
@@ -307,10 +311,19 @@ class Plan(Files):
         one = found.problems[name]
         code = source_digest(["uqsonet_study.benchmark", *problem_modules([one.problem])])
         config = found.model_dump(mode="json", exclude={"published", "problems"})
-        own = one.model_dump(mode="json", exclude={"pairs"})
-        return as_json(
-            name=name, config=config | own, pairs=pairs, seed=self.config.seed, code=code
-        )
+        own = one.model_dump(mode="json", exclude={"pairs"}, exclude_none=True)
+        told: dict[str, Any] = {"name": name, "config": config | own, "pairs": pairs}
+        if weights := self.benchmark_weights(name, pairs):
+            told["headers"] = self.headers(str(one.experiment), {"weights": weights}, None, [AUTO])
+        return as_json(**told, seed=self.config.seed, code=code)
+
+    def benchmark_weights(self, name: str, pairs: int) -> list[str]:
+        """Return the file of the operator and law that a benchmark's job may answer with."""
+        assert self.config.benchmark is not None
+        case = self.config.benchmark.problems[name].experiment
+        if case is None or self.config.cases[case].training != pairs:
+            return []
+        return self.weights(case, AUTO)[:1]
 
     def page(self) -> str:
         """Return the parameters of the page that shows everything, as JSON."""
