@@ -12,7 +12,6 @@ import torch
 from uqsonet.data import Functions
 from uqsonet.errors import ConfigError, DataError, ObservationError
 from uqsonet.joint import condition_jointly, condition_linearised
-from uqsonet.models.kernel_branch import fit_kernel_branch
 from uqsonet.problems import get_problem
 from uqsonet.problems.poisson128 import Poisson128
 from uqsonet.storage.weights import write_weights
@@ -29,6 +28,7 @@ from uqsonet_study.benchmark import (
 )
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import BenchmarkConfig
+from uqsonet_study.kernel_branch import fit_kernel_branch
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.benchmark import COLUMNS, as_latex, as_markdown, joined
 

@@ -26,7 +26,6 @@ from uqsonet.errors import DataError
 from uqsonet.joint import JointPosterior, Readings, condition_linearised
 from uqsonet.metrics import relative_error
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.models.kernel_branch import fit_kernel_branch
 from uqsonet.models.weights import read_model
 from uqsonet.posterior import Posterior
 from uqsonet.problems import Problem, get_problem
@@ -34,6 +33,7 @@ from uqsonet.reference.linear import GridSensors, linear_posterior
 from uqsonet.regression import Regression
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet_study.config import BenchmarkConfig
+from uqsonet_study.kernel_branch import fit_kernel_branch
 
 LOG = logging.getLogger("uqsonet")
 
