@@ -87,7 +87,7 @@ REFUSED = {
     "just outside": ([[1.001]], [1.0], None, "outside"),
     "not positive": ([[0.1]], [0.0], None, "must be positive"),
     "too many coordinates": ([[0.1, 0.2]], [1.0], None, "2 coordinates, the domain has 1"),
-    "text": ([["a"]], [1.0], None, "must be numeric"),
+    "text": ([["a"]], [1.0], None, "locations must be a numeric array, found <U1"),
     "other shapes": ([[0.1], [0.2]], [1.0], None, "shapes do not fit"),
     "a mask of numbers": ([[0.1]], [1.0], [1.0], "mask must be boolean"),
 }

@@ -126,6 +126,8 @@ def test_the_input_is_a_target_of_few_estimators(tmp_path):
 class Exact:
     """The joint law of the toy, in closed form."""
 
+    fields = TOY.fields
+
     def condition_jointly(self, inputs, outputs):
         x, y, mask, noise = inputs
         z, u, seen, level = outputs
@@ -237,7 +239,9 @@ def test_scores_are_those_of_the_target(files, scored, monkeypatch):
 
 def test_models_without_a_joint_law_are_refused_by_name(files, scored, monkeypatch):
     target, path = scored
-    monkeypatch.setattr(evaluation_job, "load_trials", lambda _: [(0, object())])
+    monkeypatch.setattr(
+        evaluation_job, "load_trials", lambda _: [(0, SimpleNamespace(fields=TOY.fields))]
+    )
     config = EvaluationConfig(
         sets=2, reference_samples=800, model_samples=9, estimator="chains", target=target
     )

@@ -316,7 +316,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"candidates": [0.5, 1.2]}, "candidates of k: 1 at [1.2] lies outside the domain"),
     ({"candidates": [[0.1, 0.2]]}, "candidates of k must have shape (m, 1), found (1, 2)"),
     ({"candidates": [float("nan")]}, "candidates must be finite"),
-    ({"noise_std": -1.0}, "noise_std must be finite and not negative"),
+    ({"noise_std": -1.0}, "noise_std must be finite, at most 1e+30 and not negative, found -1"),
     ({"noise_std": [0.1, 0.2]}, f"one for each of the {N} candidates of k; found shape (2,)"),
     ({"noise_std": {"w": 0.1}}, "noise_std: field 'w' is unknown"),
     ({"target": "w"}, "target: field 'w' is unknown"),

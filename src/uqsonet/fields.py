@@ -293,13 +293,13 @@ def real_numbers(value: object, what: str, device: str | None = "cpu") -> Tensor
         return value.to(device, torch.float64, copy=True)
     try:
         array = np.asarray(value)
-        if array.dtype.kind in "SUMm":
-            raise ObservationError(f"{what} must be a numeric array, found {array.dtype}")
-        if array.dtype.kind == "c":
-            raise ObservationError(f"{what} must be real numbers, found complex ones")
-        return torch.from_numpy(np.array(array, dtype=np.float64))
+        if array.dtype.kind not in "cSUMm":
+            return torch.from_numpy(np.array(array, dtype=np.float64))
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ObservationError(f"{what} must be a numeric array ({error})") from None
+    if array.dtype.kind == "c":
+        raise ObservationError(f"{what} must be real numbers, found complex ones")
+    raise ObservationError(f"{what} must be a numeric array, found {array.dtype}")
 
 
 def require_noise(noise_std: Tensor) -> None:

@@ -176,7 +176,7 @@ def _explain(item: Mapping[str, Any]) -> str:
     parts = [str(part) for part in item["loc"] if not str(part).startswith("<")]
     key = ".".join(parts) or "(whole file)"
     if item["type"] == "extra_forbidden":
-        return f"{key}: unknown key{nearest(parts[-1], _known_keys(item['loc']))}"
+        return f"{key}: unknown key{nearest(item['loc'][-1], _known_keys(item['loc']))}"
     message = item["msg"].removeprefix("Value error, ")
     found = item.get("input")
     shown = (
