@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tests.laws.conftest import LAWS
-from tests.test_joint import FIELDS, Bent, N, X, dense, linear_model, pairs
+from tests.test_joint import FIELDS, N, X, curved_model, dense, linear_model, pairs
 from uqsonet import WeightedPoints
 from uqsonet.baselines import build_baseline
 from uqsonet.config import KarhunenLoeveNetwork
@@ -36,12 +36,7 @@ def linear() -> Emulator:
 
 @pytest.fixture(scope="module")
 def curved() -> Emulator:
-    config = KarhunenLoeveNetwork(input_modes=6, output_modes=6, branch=[4])
-    model = KarhunenLoeveModel(FIELDS, config, 0.0)
-    with torch.no_grad():
-        model.fit_constants(pairs(0.0))
-    model.network = Bent()  # type: ignore[assignment]
-    return Emulator.around(model.eval())
+    return Emulator.around(curved_model())
 
 
 def average(low: int, high: int) -> Tensor:

@@ -65,15 +65,19 @@ class Bent(torch.nn.Module):
         return found
 
 
-@pytest.fixture(scope="module")
-def curved() -> KarhunenLoeveModel:
-    """A model whose branch is far from linear."""
+def curved_model() -> KarhunenLoeveModel:
+    """Return a model whose branch is far from linear."""
     config = KarhunenLoeveNetwork(input_modes=6, output_modes=6, branch=[4])
     model = KarhunenLoeveModel(FIELDS, config, 0.0)
     with torch.no_grad():
         model.fit_constants(pairs(0.0))
     model.network = Bent()  # type: ignore[assignment]
     return model.eval()
+
+
+@pytest.fixture(scope="module")
+def curved() -> KarhunenLoeveModel:
+    return curved_model()
 
 
 def dense(

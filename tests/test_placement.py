@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tests.laws.conftest import LAWS
-from tests.test_joint import FIELDS, Bent, N, X, integral, linear_model, pairs
+from tests.test_joint import FIELDS, N, X, curved_model, integral, linear_model, pairs
 from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.data import Functions
 from uqsonet.domains import join
@@ -36,13 +36,7 @@ def linear() -> Emulator:
 
 @pytest.fixture(scope="module")
 def curved() -> Emulator:
-    """A model whose branch is far from linear."""
-    config = KarhunenLoeveNetwork(input_modes=6, output_modes=6, branch=[4])
-    model = KarhunenLoeveModel(FIELDS, config, 0.0)
-    with torch.no_grad():
-        model.fit_constants(pairs(0.0))
-    model.network = Bent()  # type: ignore[assignment]
-    return Emulator.around(model.eval())
+    return Emulator.around(curved_model())
 
 
 class Coarse(Poisson2D):

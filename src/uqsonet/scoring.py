@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, DataError, NoUncertaintyError, ObservationError
+from uqsonet.fields import require_noise
 from uqsonet.metrics import ascending, coverage, crps, energy_score, rank_shares, relative_error
 from uqsonet.scores import RANK_BINS, Report, Score
 from uqsonet.seeds import numpy_generator
@@ -200,8 +201,7 @@ def score(
     if not (hasattr(held_out, "inputs") and len(held_out)):
         raise DataError(f"held_out must be uqsonet.Runs, at least one; found {held_out!r:.60}")
     noise = float(emulator.noise_std or 0.0) if noise_std is None else float(noise_std)
-    if not (math.isfinite(noise) and noise >= 0):
-        raise ObservationError(f"noise_std must be finite and not negative, found {noise}")
+    require_noise(torch.tensor(noise, dtype=torch.float64))
     found = _HeldOut.of(emulator, held_out, seed)
     runs = len(held_out)
     scores: list[Score] = []

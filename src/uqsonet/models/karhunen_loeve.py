@@ -416,10 +416,8 @@ class KarhunenLoeveModel(OperatorModel):
 
     def straight(self) -> tuple[Tensor, Tensor]:
         """Return weight (p, r) and offset (p,) of the linear part of b(a), float64."""
-        weight, offset = (
-            self.bases.linear_weight,
-            self.bases.linear_weight.new_zeros(self.config.output_modes),
-        )
+        weight = self.bases.linear_weight
+        offset = weight.new_zeros(self.config.output_modes)
         if self.linear is not None:
             weight, offset = weight + self.linear.weight, self.linear.bias
         return weight.detach().double(), offset.detach().double()

@@ -13,6 +13,10 @@ Direction = Literal["forward", "inverse", "both"]
 Pairs = Annotated[list[Annotated[int, Field(ge=20)]], Field(min_length=1)]
 
 
+AUTO = "auto"
+"""Method of an experiment whose law is chosen: it may answer in the comparison."""
+
+
 class BenchmarkProblem(Section):
     """One problem of the comparison."""
 

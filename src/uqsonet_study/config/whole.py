@@ -16,7 +16,7 @@ from pydantic import (
 
 from uqsonet.config import MethodConfig, Name, Section
 from uqsonet.errors import nearest
-from uqsonet_study.config.benchmark import BenchmarkConfig
+from uqsonet_study.config.benchmark import AUTO, BenchmarkConfig
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.outputs import (
@@ -317,9 +317,9 @@ class Config(Section):
             where, used = f"benchmark.problems.{name}.experiment", one.experiment
             if used is None:
                 continue
-            if (found := self.cases.get(used)) is None or "auto" not in found.methods:
+            if (found := self.cases.get(used)) is None or AUTO not in found.methods:
                 hint = nearest(used, self.experiments)
-                raise ValueError(f"{where}: {used!r} is no experiment with the method auto{hint}")
+                raise ValueError(f"{where}: {used!r} is no experiment with the method {AUTO}{hint}")
             if found.problem != one.problem:
                 raise ValueError(f"{where}: {used!r} is about {found.problem}, not {one.problem}")
         return self

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from uqsonet_study.config import Case, Config, LawFigure, PosteriorFigure, SpectraFigure
+from uqsonet_study.config.benchmark import AUTO
 from uqsonet_study.pipeline.captions import figure_caption, picture_caption, table_caption
 from uqsonet_study.pipeline.files import Files, Headers
 from uqsonet_study.pipeline.sources import (
@@ -37,10 +38,6 @@ class Figure:
     category: str
     labels: dict[str, str]
     spec: str
-
-
-AUTO = "auto"
-"""Method whose law is chosen: it answers in the benchmark."""
 
 
 class Plan(Files):
