@@ -90,7 +90,7 @@ def pointwise_factor(found: Tensor, level: float) -> float:
     n, allowed = len(found), 1 - level
     _require(n, level)
     free = ~found.isnan()
-    share = free / free.sum(1, keepdim=True).clamp_min(1)
+    share = free.double() / free.sum(1, keepdim=True).clamp_min(1)
     values, order = found[free].sort()
     weights = share[free][order]
     # Risk above each value: what remains outside if the factor is that value.

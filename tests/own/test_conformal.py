@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import uqsonet
@@ -123,7 +123,12 @@ def test_order_of_runs_has_no_influence(
     assert factor(found[order], level) == pytest.approx(factor(found, level))
 
 
+THIRDS = (torch.arange(117) < 45).double().reshape(3, 39).T
+"""Of 39 runs with three points each, 15 runs' worth of points lies above zero."""
+
+
 @settings(max_examples=40)
+@example(found=THIRDS, level=0.6)  # just small enough: (15 + 1) / 40 = 1 - 0.6
 @given(found=RATIOS, level=st.floats(0.05, 0.95))
 def test_point_factor_is_the_smallest_whose_risk_is_small_enough(
     found: torch.Tensor, level: float
