@@ -139,8 +139,26 @@ class KarhunenLoeveFieldNetwork(KarhunenLoeveNetwork):
     )
 
 
+class AttentionPriorNetwork(KarhunenLoeveNetwork):
+    """UQ-SONet with a learned set embedding and prior of z (docs/model.md)."""
+
+    per_sensors: ClassVar[bool] = True
+    architecture: Literal["attention_prior"] = "attention_prior"  # type: ignore[assignment]
+    width: int = Field(default=64, ge=4, le=1024, description="Features of a sensor.")
+    layers: int = Field(default=3, ge=0, le=24, description="Layers in which sensors see sensors.")
+    heads: int = Field(default=4, ge=1, le=64, description="Attention heads, of layers and of h.")
+    head_width: int = Field(default=32, ge=1, le=1024, description="Output width q of a head.")
+    reading_heads: int = Field(default=64, ge=1, le=4096, description="Heads that read values.")
+    prior: Sizes = Field(default=[128] * 2, description="Hidden layers from h to the law of z.")
+    group: int = Field(default=8, ge=1, le=1024, description="Functions with the same sensors.")
+
+
 Network = Annotated[
-    AttentionNetwork | KarhunenLoeveNetwork | KarhunenLoeveSetNetwork | KarhunenLoeveFieldNetwork,
+    AttentionNetwork
+    | KarhunenLoeveNetwork
+    | KarhunenLoeveSetNetwork
+    | KarhunenLoeveFieldNetwork
+    | AttentionPriorNetwork,
     Field(discriminator="architecture"),
 ]
 

@@ -51,6 +51,8 @@ class OperatorModel(nn.Module, ABC):
     probabilistic: bool = True
     latent_dim: int = 0
     """Standard normals that one evaluation of the loss consumes per sample."""
+    group: int = 1
+    """Training functions in a row that are read by the same sensors."""
 
     def __init__(self, fields: OperatorFields, config: NetworkConfig, noise_std: float) -> None:
         super().__init__()

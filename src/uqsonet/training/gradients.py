@@ -110,10 +110,11 @@ def add_gradients(
     size, blocks = len(normals), -(-len(normals) // model.block_rows(batch))
     if "mask" in batch:
         batch, normals = by_count(batch, normals)
-        blocks = max(blocks, MIXED_PARTS)
+        blocks = max(blocks, MIXED_PARTS if model.group == 1 else GROUPS)  # fewer, of whole groups
     if blocks > GROUPS:
         blocks += -blocks % GROUPS  # as many for each: no thread waits for another's last one
     rows = -(-size // blocks)
+    rows += -rows % model.group  # functions that share their sensors stay together
     parts = workers.map(lambda part: part(), model.shared_parts(batch))
     shared = {name: values for part in parts for name, values in part.items()}
     if rows == size:
@@ -135,7 +136,8 @@ def add_gradients(
 
     starts = list(range(0, size, rows))
     groups = [starts[k::GROUPS] for k in range(min(GROUPS, len(starts)))]
-    first, *others = workers.map(group, groups)
+    # Without shared parts all blocks add to the same gradients: one after another, in this order.
+    first, *others = workers.map(group, groups) if parts else [group(some) for some in groups]
     for other in others:
         first.add(other.means, 1.0)
     leaves = [found.leaves for found in (first, *others)]

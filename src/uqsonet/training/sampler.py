@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.config import TrainingConfig
+from uqsonet.errors import ConfigError
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.seeds import numpy_generator, torch_generator
 
@@ -38,6 +39,8 @@ class BatchSampler:
         Root of the seed tree.
     generators : list of torch.Generator
         One per trial, on the device of the data; their state is the sampler's whole state.
+    group : int
+        Functions in a row that are read by the same sensors (`redraw`).
     """
 
     def __init__(
@@ -51,7 +54,14 @@ class BatchSampler:
         latent_dim: int,
         seed: int,
         generators: list[torch.Generator],
+        group: int = 1,
     ) -> None:
+        if config.batch_size % group or (group > 1 and config.protocol == "fixed_batches"):
+            raise ConfigError(
+                f"training: {group} functions share their sensors, which batches of "
+                f"{config.batch_size} by protocol {config.protocol} cannot have"
+            )
+        self._group = group
         self._fields, self._config = fields, config
         self._targets, self._noise_std, self._latent_dim = targets, noise_std, latent_dim
         some = next(iter(targets.values()))
@@ -96,14 +106,17 @@ class BatchSampler:
         return torch.randint(high, (size,), generator=generator, device=self._device)
 
     def _sensors(self, rows: Tensor, generator: torch.Generator) -> Stack:
-        """Draw counts and layouts: one each for the batch (`batch_shared`) or for each function."""
-        size = 1 if self._config.protocol == "batch_shared" else len(rows)
+        """Draw counts and layouts: one each for the batch (`batch_shared`) or for each group."""
+        shared = self._config.protocol == "batch_shared"
+        size = 1 if shared else len(rows) // self._group
         kind = self._integers(len(self._counts), size, generator)
         layout = self._pool[kind, self._integers(self._pool.shape[1], size, generator)]
         counts = self._counts[kind]
-        if self._config.protocol == "batch_shared":
+        if shared:
             layout, counts = layout[:, : int(counts)], counts.expand(len(rows))
             layout = layout.expand(len(rows), -1)
+        elif self._group > 1:
+            layout, counts = (one.repeat_interleave(self._group, 0) for one in (layout, counts))
         noise = None
         if self._noise_std:
             shape = layout.shape

@@ -109,6 +109,7 @@ class Trainer:
             self.model.latent_dim,
             stack.seed,
             self.generators,
+            self.model.group,
         )
 
     def step(self, iteration: int) -> dict[str, Tensor]:
