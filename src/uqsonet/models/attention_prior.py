@@ -210,6 +210,7 @@ class LearnedPosterior(InputPosterior):
 class AttentionPriorModel(KarhunenLoeveModel):
     """Law of the input's coefficients from a learned set embedding, then an operator on them."""
 
+    method = "uqsonet"
     reads_sensors = True
     reads_functionals = False
     condition_jointly = None  # type: ignore[assignment]  # it knows no law of its own output
