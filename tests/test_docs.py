@@ -267,6 +267,7 @@ def test_architectures_that_see_sensors_in_training_are_named() -> None:
     text = DOCUMENTS["docs/configuration.md"]
     for kind in (
         config.AttentionNetwork,
+        config.AttentionPriorNetwork,
         config.KarhunenLoeveNetwork,
         config.KarhunenLoeveSetNetwork,
     ):

@@ -249,7 +249,7 @@ def changed(old: str, new: str) -> str:
 
 
 WRONG = [
-    (changed(",weight", ",wait"), "did you mean weight?"),
+    (changed(",weight", ",wait"), "did you mean 'weight'?"),
     (TABLE.replace(",sensor", ",set"), "column 'weight', but no column 'sensor'"),
     (
         changed("0.9,0.10", "0.9,0.11"),

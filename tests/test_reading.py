@@ -204,7 +204,7 @@ def test_a_misspelt_name_lists_what_is_there_and_the_nearest(tmp_path: Path, suf
         uqsonet.open_runs(file, "velocty", "u")
     text = str(caught.value)
     assert "no array 'velocty'" in text and "velocity (24 x 5 x 7)" in text and "u (24 x 9)" in text
-    assert "did you mean velocity?" in text
+    assert "did you mean 'velocity'?" in text
 
 
 def truncated(path: Path) -> None:

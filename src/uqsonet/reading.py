@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ import numpy as np
 
 from uqsonet.blocks import RowBlocks
 from uqsonet.data import SPLITS, load_functions
-from uqsonet.errors import DataError, MissingLibraryError, library
+from uqsonet.errors import DataError, MissingLibraryError, library, nearest
 from uqsonet.fields import Domain
 from uqsonet.runs import FieldRuns, Runs
 from uqsonet.sensors import AXES
@@ -191,8 +190,7 @@ def _require(name: str, shapes: Mapping[str, tuple[int, ...]], path: Path) -> No
         return
     listed = [f"{key} ({' x '.join(map(str, shape))})" for key, shape in shapes.items()]
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    near = difflib.get_close_matches(name, shapes, 1, 0.5)
-    meant = f" (did you mean {near[0]}?)" if near else ""
+    meant = nearest(name, shapes, 0.5)
     there = ", ".join(listed[:SHOWN]) or "none"
     raise DataError(f"{path}: no array {name!r}; there are {there}{more}{meant}")
 

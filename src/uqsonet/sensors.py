@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ObservationError
+from uqsonet.errors import ObservationError, nearest
 from uqsonet.fields import real_numbers, require_noise
 from uqsonet.named_fields import NamedField
 
@@ -85,9 +84,8 @@ def field_number(fields: Sequence[NamedField], name: str, what: str = "field") -
     names, name = [field.name for field in fields], str(name)
     if name in names:
         return names.index(name)
-    near = difflib.get_close_matches(name, names, 1)
-    meant = f" (did you mean {near[0]}?)" if near else ""
-    raise ObservationError(f"{what} {name!r} is unknown; there are {', '.join(names)}{meant}")
+    there = f"{', '.join(names)}{nearest(name, names)}"
+    raise ObservationError(f"{what} {name!r} is unknown; there are {there}")
 
 
 def noise_levels(noise_std: object, y: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ Rows of the same sensor are points whose values it adds up, by these weights.
 from __future__ import annotations
 
 import csv
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.errors import DataError, ObservationError
+from uqsonet.errors import DataError, ObservationError, nearest
 from uqsonet.named_fields import NamedField
 from uqsonet.sensors import AXES, COLUMNS, SensorSets, field_number, noise_levels
 
@@ -163,11 +162,8 @@ def read_table(
     """
     for name in table:
         if name not in COLUMNS:
-            near = difflib.get_close_matches(name.lower(), COLUMNS, 1)
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            raise ObservationError(
-                f"{where}: column {name!r} is unknown; there may be {', '.join(COLUMNS)}{meant}"
-            )
+            there = f"{', '.join(COLUMNS)}{nearest(name.lower(), COLUMNS)}"
+            raise ObservationError(f"{where}: column {name!r} is unknown; there may be {there}")
     size = len(next(iter(table.values()), []))
     if "value" not in table:
         raise ObservationError(

@@ -70,6 +70,7 @@ def fit(network, training: TrainingConfig, functions: Functions, layouts, method
         model.latent_dim,
         1,
         [torch.Generator().manual_seed(1)],
+        model.group,
     )
     for iteration in range(training.iterations):
         optimiser.step(iteration, *sampler.draw())

@@ -19,6 +19,7 @@ from uqsonet.training.checkpoint import Progress, termination_flag
 from uqsonet.training.optimiser import StackedOptimiser, learning_rate
 from uqsonet_study.config import (
     AttentionNetwork,
+    AttentionPriorNetwork,
     JobsConfig,
     KarhunenLoeveNetwork,
     KarhunenLoeveSetNetwork,
@@ -43,8 +44,16 @@ ATTENTION = AttentionNetwork(
 )
 KRIGING = KarhunenLoeveNetwork(input_modes=2, output_modes=2, branch=[8])
 KRIGING_SET = KarhunenLoeveSetNetwork(input_modes=2, output_modes=2, branch=[8])
-NETWORKS = {"attention": ATTENTION, "karhunen_loeve": KRIGING, "karhunen_loeve_set": KRIGING_SET}
-METHODS = {"attention": "uqsonet", "karhunen_loeve": "uqsonet", "karhunen_loeve_set": "vidon"}
+PRIOR = AttentionPriorNetwork(
+    input_modes=2, output_modes=2, branch=[8], width=8, layers=1, heads=2, prior=[8], group=4
+)
+NETWORKS = {
+    "attention": ATTENTION,
+    "attention_prior": PRIOR,
+    "karhunen_loeve": KRIGING,
+    "karhunen_loeve_set": KRIGING_SET,
+}
+METHODS = dict.fromkeys(NETWORKS, "uqsonet") | {"karhunen_loeve_set": "vidon"}
 JOBS = JobsConfig()
 
 

@@ -7,6 +7,7 @@ imports torch or NumPy because the workflow reads it at every start.
 
 from uqsonet.config import (
     AttentionNetwork,
+    AttentionPriorNetwork,
     KarhunenLoeveNetwork,
     KarhunenLoeveSetNetwork,
     MethodConfig,
@@ -53,6 +54,7 @@ __all__ = [
     "BY_REFERENCE",
     "AblationTable",
     "AttentionNetwork",
+    "AttentionPriorNetwork",
     "BandTable",
     "BenchmarkConfig",
     "BenchmarkProblem",

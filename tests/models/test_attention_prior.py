@@ -1,0 +1,178 @@
+"""The learned set embedding: invariances, and the exact law of a linear-Gaussian operator."""
+
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from tests.training.test_linear_gaussian import (
+    draw_functions,
+    errors,
+    fit,
+    random_layouts,
+)
+from uqsonet.data import Functions
+from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.models.attention_prior import AttentionPriorModel, LearnedPosterior
+from uqsonet.models.base import build_model
+from uqsonet.problems import get_problem
+from uqsonet.training.gradients import Workers, add_gradients
+from uqsonet.training.sampler import BatchSampler
+from uqsonet_study.config import AttentionPriorNetwork, TrainingConfig, load_config
+
+PLACES, VALUES = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
+NETWORK = AttentionPriorNetwork(
+    input_modes=6, output_modes=8, branch=[16], width=16, layers=2, heads=2, prior=[32, 16], group=4
+)
+
+
+@pytest.fixture(scope="module")
+def functions() -> Functions:
+    problem = get_problem("diffusion1d")
+    kappa, u = problem.sample(np.random.default_rng(3), 200)
+    return Functions(problem.fields, "training", kappa.float(), u[:, ::4].float())
+
+
+@pytest.fixture(scope="module")
+def model(functions) -> AttentionPriorModel:
+    torch.manual_seed(0)
+    found = build_model("uqsonet", functions.fields, NETWORK, 0.1)
+    assert isinstance(found, AttentionPriorModel)
+    found.fit_constants(functions)
+    return found.eval()
+
+
+def batch_of(model, functions, size: int = 32) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    training = TrainingConfig(iterations=1, batch_size=size)
+    generator = torch.Generator().manual_seed(5)
+    layouts = {m: torch.randint(300, (50, m), generator=generator) for m in (1, 2, 5)}
+    sampler = BatchSampler(
+        functions.fields,
+        training,
+        functions.kappa,
+        model.targets(functions),
+        layouts,
+        0.1,
+        0,
+        1,
+        [generator],
+        model.group,
+    )
+    batch, normals = sampler.draw()
+    return {name: value[0] for name, value in batch.items()}, normals[0]
+
+
+def test_order_and_padding_of_sensors_have_no_influence(model):
+    whole = model.condition(PLACES, VALUES)
+    turned = model.condition(PLACES[::-1], VALUES[::-1])
+    padded = model.condition([*PLACES, [0.9]], [*VALUES, 5.0], [True] * 3 + [False])
+    for other in (turned, padded):
+        assert (other.mean() - whole.mean()).abs().max() < 1e-4 * whole.mean().abs().max()
+        assert (other.std() - whole.std()).abs().max() < 1e-4 * whole.std().max()
+
+
+def test_a_reading_and_its_place_have_influence(model):
+    whole = model.condition(PLACES, VALUES)
+    for places, values in ((PLACES, [1.4, 2.0, 0.9]), ([[-0.6], [0.2], [0.55]], VALUES)):
+        other = model.condition(places, values)
+        assert (other.mean() - whole.mean()).abs().max() > 1e-4 * whole.mean().abs().max()
+
+
+def test_a_group_shares_its_sensors_and_nothing_else(model, functions):
+    batch, normals = batch_of(model, functions)
+    index = batch["index"].unflatten(0, (-1, model.group))
+    assert bool((index == index[:, :1]).all()) and not bool((index[0] == index[1]).all())
+    values = batch["values"].unflatten(0, (-1, model.group))
+    assert not bool((values[:, 0] == values[:, 1]).any(-1).all())
+    single = deepcopy(model)
+    single.group = 1
+    together, _ = model.loss(batch, normals)
+    apart, _ = single.loss(batch, normals)
+    assert abs(together - apart) < 1e-5 * abs(apart)
+
+
+def test_blocks_and_threads_change_no_gradient(model, functions):
+    batch, normals = batch_of(model, functions, 64)
+    found = []
+    for threads in (1, 4):
+        own = deepcopy(model)
+        for parameter in own.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        with Workers(threads) as workers:
+            add_gradients(own, batch, normals, workers)
+        found.append(torch.cat([p.grad.flatten() for p in own.parameters() if p.grad is not None]))
+    own = deepcopy(model)
+    own.loss(batch, normals)[0].backward()
+    plain = torch.cat([p.grad.flatten() for p in own.parameters() if p.grad is not None])
+    assert torch.equal(*found)
+    assert (found[0] - plain).norm() < 1e-5 * plain.norm()
+
+
+def test_samples_have_the_moments_of_the_law():
+    generator = torch.Generator().manual_seed(1)
+    root = torch.randn(2, 3, 3, generator=generator, dtype=torch.float64).tril()
+    root.diagonal(dim1=1, dim2=2).abs_().add_(0.5)
+    mean = torch.randn(2, 3, generator=generator, dtype=torch.float64)
+    weight = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    law = LearnedPosterior(mean, root)
+    exact = torch.linalg.inv(root.transpose(1, 2) @ root)
+    of_mean, of_covariance = law.linear_moments(weight)
+    assert torch.allclose(of_mean, mean @ weight.T)
+    assert torch.allclose(of_covariance, weight @ exact @ weight.T)
+    drawn = law.sample(200_000, generator).double()
+    for one, centre, covariance in zip(drawn, mean, exact, strict=True):
+        largest = covariance.diagonal().max()
+        assert (one.mean(0) - centre).abs().max() < 0.02 * largest.sqrt()
+        assert (one.T.cov() - covariance).abs().max() < 0.02 * largest
+
+
+def test_it_finds_the_exact_law_of_a_linear_gaussian_operator():
+    """No network is told that the law is Gaussian, what its kernel is, or how large noise is."""
+    network = AttentionPriorNetwork(
+        input_modes=2, output_modes=2, branch=[], width=32, layers=1, prior=[64], group=4
+    )
+    training = TrainingConfig(
+        iterations=1000,
+        batch_size=512,
+        learning_rate=3e-3,
+        schedule="cosine",
+        average_decay=0.99,
+        gradient_clip=10.0,
+    )
+    layouts = {m: random_layouts(m) for m in (1, 2)}
+    model = fit(network, training, draw_functions(20_000), layouts)
+    for m, layout in layouts.items():
+        mean, std = errors(model, layout)
+        assert mean < 0.06 and std < 0.04, (m, mean, std)
+
+
+def test_what_it_cannot_do_is_refused(model, functions):
+    with pytest.raises(ObservationError, match=r"noise_std = 0\.1, asked for 0.5"):
+        model.condition(PLACES, VALUES, noise_std=0.5)
+    with pytest.raises(ConfigError, match="learns its law"):
+        model.use_law(None)
+    assert model.condition_jointly is None
+    with pytest.raises(ConfigError, match="elliptic_sde1d is random"):
+        build_model("uqsonet", get_problem("elliptic_sde1d").fields, NETWORK, 0.0)
+    odd = NETWORK.model_copy(update={"width": 15})
+    with pytest.raises(ConfigError, match="2 heads share it; found 15"):
+        build_model("uqsonet", functions.fields, odd, 0.0)
+    with pytest.raises(ConfigError, match="4 functions share their sensors"):
+        batch_of(model, functions, 30)
+
+
+def test_batches_that_no_whole_groups_fill_are_refused_by_the_configuration():
+    raw = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))
+    method = {
+        "network": {"architecture": "attention_prior"},
+        "training": {"iterations": 10, "batch_size": 100},
+    }
+    raw["recipes"]["attention"] = {"diffusion1d": {"uqsonet": method}}
+    with pytest.raises(ConfigError, match=r"network\.group: 8 functions share their sensors"):
+        load_config(raw)
+    method["training"] |= {"batch_size": 96, "protocol": "fixed_batches"}
+    with pytest.raises(ConfigError, match="found 96 and fixed_batches"):
+        load_config(raw)
