@@ -95,6 +95,7 @@ class ConditionalPrior(nn.Module):
 
     frequencies: Tensor
     scales: Tensor
+    place: Tensor
 
     def __init__(self, dim: int, config: AttentionPriorNetwork) -> None:
         super().__init__()
