@@ -214,7 +214,7 @@ class AttentionPriorModel(KarhunenLoeveModel):
     method = "uqsonet"
     reads_sensors = True
     reads_functionals = False
-    condition_jointly = None  # type: ignore[assignment]  # it knows no law of its own output
+    condition_jointly = None  # type: ignore[assignment]  # it takes no sensors of its output
 
     value_mean: Tensor
     value_std: Tensor
