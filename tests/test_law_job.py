@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from tests.conftest import DataFiles
-from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, TrainingConfig
+from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.data import load_functions
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Domain
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.models.weights import load, read_model
 from uqsonet.storage.weights import read_weights
+from uqsonet.training.settings import MethodConfig, TrainingConfig
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.laws import LawJob, fit_law
 from uqsonet_study.training import TrainingJob, train

@@ -1,4 +1,4 @@
-"""Networks and trainings as a configuration or the header of a weight file states them.
+"""Networks as a configuration or the header of a weight file states them.
 
 Unknown keys are refused, so a misspelt key is an error and never a silent default.
 """
@@ -25,6 +25,16 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    later: ClassVar[tuple[str, ...]] = ()
+    """Keys that are written down only where they differ from their default: names and headers of
+    results are what they were before there were these keys."""
+
+    @model_serializer(mode="wrap")
+    def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found, fields = dump(self), type(self).model_fields
+        defaults = {k: fields[k].get_default(call_default_factory=True) for k in self.later}
+        return {k: v for k, v in found.items() if k not in defaults or v != defaults[k]}
+
 
 Sizes = Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=12)]
 
@@ -32,6 +42,7 @@ Sizes = Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1
 class AttentionNetwork(Section):
     """The paper's networks (section 3, tab:NN). `[40, 40]` is two hidden layers of 40 neurons."""
 
+    later = ("initialisation", "latent_samples", "transform_inputs")
     per_sensors: ClassVar[bool] = True
     """Trained for the counts, layouts and noise of one experiment."""
 
@@ -58,6 +69,14 @@ class AttentionNetwork(Section):
         default=False, description="Append 1/m to h(O): a pooled average cannot see m."
     )
 
+    transform_inputs: bool = Field(
+        default=False, description="Feed transformed kappa (log kappa), not standardised."
+    )
+    latent_samples: int = Field(default=1, ge=1, le=256, description="Draws of z for each pair.")
+    initialisation: Literal["torch", "xavier"] = Field(
+        default="torch", description="`xavier`: Glorot's normal weights and zero biases."
+    )
+
     def with_latent_dim(self, size: int) -> AttentionNetwork:
         """Return the same networks with another d_z."""
         return self.model_copy(update={"latent_dim": size})
@@ -66,6 +85,7 @@ class AttentionNetwork(Section):
 class KarhunenLoeveNetwork(Section):
     """UQ-SONet on a Karhunen-Loeve latent space (docs/model.md)."""
 
+    later = ("held_out_residuals", "law")
     per_sensors: ClassVar[bool] = False
     """Sensors and noise enter when the model is conditioned: one training serves them all."""
 
@@ -95,12 +115,6 @@ class KarhunenLoeveNetwork(Section):
         description="Law of the input's coefficients (docs/model.md). The operator is trained "
         "without it; `uqsonet.fit` and methods with `law_of` set it.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Names of trainings are what they were before there were these keys.
-        found, before = dump(self), {"held_out_residuals": False, "law": "gaussian"}
-        return {k: v for k, v in found.items() if k not in before or v != before[k]}
 
     @model_validator(mode="after")
     def _some_branch(self) -> KarhunenLoeveNetwork:
@@ -161,67 +175,3 @@ Network = Annotated[
     | AttentionPriorNetwork,
     Field(discriminator="architecture"),
 ]
-
-
-Protocol = Literal["fixed_batches", "batch_shared", "redraw"]
-
-
-class TrainingConfig(Section):
-    """One training run: Adam on minibatches."""
-
-    iterations: int = Field(ge=1, le=10_000_000, description="Adam steps.")
-    max_passes: float | None = Field(
-        default=None,
-        gt=0,
-        le=1e6,
-        description="At most so many passes over the training pairs: "
-        "fewer `iterations` where N is small, so that no pair is seen too often; null: no limit.",
-    )
-    batch_size: int = Field(default=1000, ge=1, le=1_000_000, description="Samples per step.")
-    learning_rate: float = Field(default=1e-4, gt=0, le=1, description="Adam step size (peak).")
-    schedule: Literal["constant", "cosine"] = Field(
-        default="constant", description="`cosine`: linear warm-up over 5 %, then cosine to zero."
-    )
-    weight_decay: float = Field(default=0.0, ge=0, le=1, description="Decoupled weight decay.")
-    gradient_clip: float | None = Field(
-        default=None, gt=0, description="Largest gradient norm per trial; null leaves it free."
-    )
-    average_decay: float | None = Field(
-        default=None, gt=0, lt=1, description="Decay of the exponential weight average; null: none."
-    )
-    protocol: Protocol = Field(
-        default="redraw",
-        description="How sensors meet training functions: `fixed_batches` (section 4.1: one fixed "
-        "layout per function, one count per batch), `batch_shared` (the VIDON comparison: one "
-        "count and one layout per batch, drawn anew), `redraw` (drawn anew for each function).",
-    )
-    validate_every: int = Field(
-        default=1000, ge=1, description="Iterations between validations (and log lines)."
-    )
-
-    def within_passes(self, pairs: int) -> TrainingConfig:
-        """Return the same training with the iterations that `max_passes` over N pairs allow."""
-        if self.max_passes is None:
-            return self
-        most = max(1, round(self.max_passes * pairs / self.batch_size))
-        return self.model_copy(update={"iterations": min(self.iterations, most)})
-
-
-class MethodConfig(Section):
-    """A method within a recipe: its networks and its training."""
-
-    network: Network
-    training: TrainingConfig
-
-    def with_latent_dim(self, size: int) -> MethodConfig:
-        """Return the same method with another d_z."""
-        return self.model_copy(update={"network": self.network.with_latent_dim(size)})
-
-    def with_batch_size(self, size: int) -> MethodConfig:
-        """Return the same method with other batches."""
-        training = self.training.model_copy(update={"batch_size": size})
-        return self.model_copy(update={"training": training})
-
-    def within_passes(self, pairs: int) -> MethodConfig:
-        """Return the same method with the iterations that N pairs allow."""
-        return self.model_copy(update={"training": self.training.within_passes(pairs)})

@@ -28,7 +28,7 @@ from torch import Tensor
 from uqsonet.baselines import Cokriging, SensorFree, unexplained_root
 from uqsonet.calibration import Calibration
 from uqsonet.card import limits
-from uqsonet.config import KarhunenLoeveNetwork, MethodConfig, TrainingConfig
+from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.data import Functions
 from uqsonet.description import may_log
 from uqsonet.devices import require_device
@@ -53,6 +53,7 @@ from uqsonet.scoring import score_rows
 from uqsonet.storage.files import array_digest
 from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet.training.loop import RunOptions, train
+from uqsonet.training.settings import MethodConfig, TrainingConfig
 from uqsonet.training.trainer import TrialStack
 from uqsonet.training.validation import Validator, load_trial
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.config import KarhunenLoeveNetwork, MethodConfig
+from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
 from uqsonet.reference.files import Reference, load_sets
@@ -19,6 +19,7 @@ from uqsonet.storage.files import file_digest, write_text
 from uqsonet.storage.weights import write_weights
 from uqsonet.training import loop
 from uqsonet.training.loop import RunOptions
+from uqsonet.training.settings import MethodConfig
 from uqsonet.training.trainer import TrialStack
 from uqsonet.training.validation import ReferenceValidator, TruthValidator, load_trial
 from uqsonet_study.config import JobsConfig

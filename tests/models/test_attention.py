@@ -131,6 +131,35 @@ def test_gradient_equals_central_differences(method):
         assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6, abs=1e-7)
 
 
+@torch.no_grad()
+def test_several_draws_of_z_average_the_losses_of_one_each():
+    one, three = build(), build(latent_samples=3)
+    batch, d = batch_of(one), one.config.latent_dim
+    normals = torch.randn(6, 3 * d, generator=torch.Generator().manual_seed(2))
+    assert three.latent_dim == 3 * d
+    losses = torch.stack([one.loss(batch, part)[0] for part in normals.split(d, 1)])
+    assert losses.std() > 1e-3
+    assert float(three.loss(batch, normals)[0]) == pytest.approx(float(losses.mean()), rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["uqsonet", "vidon"])
+def test_glorots_initialisation_has_its_variance_and_no_bias(method):
+    wide = {"branch": [200, 300], "encoder": [200, 300], "attention": [200, 300]}
+    model = build(method, initialisation="xavier", **wide)
+    variances = {name: float(p.var()) for name, p in model.named_parameters() if p.numel() > 50000}
+    assert len(variances) >= 3
+    assert all(v == pytest.approx(2 / 500, rel=0.05) for v in variances.values())
+    assert all(not p.any() for name, p in model.named_parameters() if "bias" in name)
+
+
+def test_transformed_inputs_are_fed_as_they_are():
+    plain, logarithms = build(), build(transform_inputs=True)
+    batch = batch_of(plain)
+    found = logarithms.embed(batch["locations"], batch["values"].exp(), batch["mask"])
+    expected = plain.embed(batch["locations"], batch["values"], batch["mask"])
+    torch.testing.assert_close(found, expected)
+
+
 def test_every_parameter_gets_a_gradient():
     for method in ("uqsonet", "vidon"):
         model = build(method)

@@ -9,18 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from uqsonet.config import (
-    KarhunenLoeveFieldNetwork,
-    KarhunenLoeveNetwork,
-    MethodConfig,
-    TrainingConfig,
-)
+from uqsonet.config import KarhunenLoeveFieldNetwork, KarhunenLoeveNetwork
 from uqsonet.data import Functions
 from uqsonet.errors import ConfigError
 from uqsonet.fields import Field, Grid
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.models.karhunen_loeve_field import FieldNetwork, KarhunenLoeveFieldModel
 from uqsonet.operator_fields import OperatorFields
+from uqsonet.training.settings import MethodConfig, TrainingConfig
 from uqsonet.training.trainer import Trainer, TrialStack
 
 SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (12, 12))

@@ -149,6 +149,21 @@ def test_the_other_protocols_resume_bit_for_bit(make_job, tmp_path, monkeypatch,
     assert same(run(job, tmp_path, "parts"), whole)
 
 
+@pytest.mark.parametrize("changes", [{"precision": "float64"}, {"beta2": 0.9, "epsilon": 1e-3}])
+def test_adams_details_and_double_precision_resume_bit_for_bit(
+    make_job, tmp_path, monkeypatch, changes
+):
+    job, plain = make_job(**changes), run(make_job(), tmp_path, "plain")
+    whole = run(job, tmp_path, "whole")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 7)
+        with pytest.raises(TrainingError, match="iteration 7"):
+            run(job, tmp_path)
+    assert same(run(job, tmp_path), whole) and not same(plain, whole)
+    tensors, _ = read_weights(whole)
+    assert {v.dtype for k, v in tensors.items() if k.startswith("parameter/")} == {torch.float32}
+
+
 def test_a_signal_sets_the_flag_and_handlers_are_put_back():
     import os
     import signal

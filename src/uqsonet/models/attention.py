@@ -72,10 +72,12 @@ class AttentionModel(AttentionNetworks):
     method = "uqsonet"
 
     def __init__(self, fields: OperatorFields, config: AttentionNetwork, noise_std: float) -> None:
-        self.latent_dim = config.latent_dim
+        self.z_dim = config.latent_dim
+        self.latent_dim = config.latent_dim * config.latent_samples
         super().__init__(fields, config, noise_std)
         inputs = self.embedding.outputs + len(self.points)
         self.encoder = MLP(inputs, config.encoder, 2 * config.latent_dim, config.activation)
+        self._initialise(self.encoder)
 
     def shared_parts(self, batch: Batch) -> list[Callable[[], Shared]]:
         """Return also the encoder."""
@@ -109,7 +111,7 @@ class AttentionModel(AttentionNetworks):
         return mean, log_variance
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the negative ELBO (eq:loss) with one draw of z per sample."""
+        """Return the negative ELBO (eq:loss) with `latent_samples` draws of z per sample."""
         loss, means = self.block_loss(self.shared(batch), batch, normals)
         return loss, self.terms(means)
 
@@ -119,10 +121,14 @@ class AttentionModel(AttentionNetworks):
         """Return the negative ELBO of some samples, the KL of each unit and the error."""
         h = self.embed_batch(shared, batch)
         mean, log_variance = self.encode(shared, h, batch["u"])
-        z = mean + normals * (0.5 * log_variance).exp()
-        b = self.branch.evaluate(shared["branch"], torch.cat([h, z], dim=-1))
+        normals = normals.unflatten(1, (-1, self.z_dim))
+        z = mean[:, None] + normals * (0.5 * log_variance).exp()[:, None]
+        draws = z.shape[1]
+        pair = torch.cat([h[:, None].expand(-1, draws, -1), z], dim=-1)
+        b = self.branch.evaluate(shared["branch"], pair).flatten(0, 1)
         per_unit = gaussian_kl(mean, log_variance).mean(0)
-        error = reconstruction(self, shared, b, batch["u"])
+        u = batch["u"][:, None].expand(-1, draws, -1).flatten(0, 1)
+        error = reconstruction(self, shared, b, u)
         return per_unit.sum() + error, {"kl": per_unit, "reconstruction": error}
 
     def terms(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -133,7 +139,7 @@ class AttentionModel(AttentionNetworks):
 
     def _posterior(self, h: Tensor, single: bool) -> Posterior:
         def draw(size: int, generator: torch.Generator) -> Tensor:
-            shape = (len(h), size, self.latent_dim)
+            shape = (len(h), size, self.z_dim)
             z = torch.randn(
                 shape, generator=generator, device=generator.device, dtype=torch.float32
             ).to(h)

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from uqsonet.blocks import column_moments
 from uqsonet.config import AttentionNetwork
@@ -28,7 +28,7 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields import Observations
 from uqsonet.models.base import Batch, OperatorModel, Shared
 from uqsonet.models.output_basis import output_basis
-from uqsonet.models.perceptrons import MLP
+from uqsonet.models.perceptrons import MLP, glorot
 from uqsonet.models.set_embedding import SetEmbedding
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
@@ -72,6 +72,9 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
 class AttentionNetworks(OperatorModel):
     """Set embedding, branch on (h, z) and trunk; z is empty for VIDON."""
 
+    z_dim: int = 0
+    """d_z."""
+
     input_mean: Tensor
     input_std: Tensor
     points: Tensor
@@ -85,12 +88,13 @@ class AttentionNetworks(OperatorModel):
         grid = fields.input.grid
         self.embedding = SetEmbedding(grid.dim, config)
         self.branch = MLP(
-            self.embedding.outputs + self.latent_dim,
+            self.embedding.outputs + self.z_dim,
             config.branch,
             config.truncation,
             config.activation,
         )
         self.trunk = MLP(fields.output.grid.dim, config.trunk, config.truncation, config.activation)
+        self._initialise(self)
         training_grid, _ = fields.training_grid()
         points = training_grid.points()
         self.register_buffer("points", points.float(), persistent=False)
@@ -99,6 +103,10 @@ class AttentionNetworks(OperatorModel):
         self.register_buffer("output_basis", None, persistent=False)
         self.register_buffer("input_mean", torch.zeros(()))
         self.register_buffer("input_std", torch.ones(()))
+
+    def _initialise(self, networks: nn.Module) -> None:
+        if self.config.initialisation == "xavier":
+            glorot(networks)
 
     def fit_constants(self, functions: Functions) -> None:
         """Set the basis of the outputs and statistics of the input (training data only)."""
@@ -185,6 +193,8 @@ class AttentionNetworks(OperatorModel):
         return 2 * (locations - lower) / (upper - lower) - 1
 
     def _standardised(self, values: Tensor) -> Tensor:
+        if self.config.transform_inputs:
+            return self.fields.input.transform.forward(values)
         if not self.config.standardise_inputs:
             return values
         return (self.fields.input.transform.forward(values) - self.input_mean) / self.input_std

@@ -78,6 +78,16 @@ class MLP(nn.Module):
         return self.evaluate(self.prepared(), x)
 
 
+@torch.no_grad()
+def glorot(module: nn.Module) -> None:
+    """Draw weights by the normal law of Glorot and Bengio (2010, AISTATS); set biases to 0."""
+    for name, parameter in module.named_parameters():
+        if "bias" in name:
+            parameter.zero_()
+        else:
+            parameter.normal_(std=(2 / sum(parameter.shape[-2:])) ** 0.5)
+
+
 class HeadsMLP(nn.Module):
     """H independent perceptrons of equal shape that read the same input.
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from uqsonet.config import MethodConfig
+from uqsonet.config import Network
 from uqsonet.errors import DataError, nearest
 from uqsonet.fields import real_numbers, require_noise
 from uqsonet.laws import law_of
@@ -20,6 +21,7 @@ from uqsonet.operator_fields import OperatorFields
 from uqsonet.storage.common import Meta, readable
 from uqsonet.storage.weights import read_weights
 
+NETWORK: TypeAdapter[Any] = TypeAdapter(Network)
 SPARE = 1 << 22
 """Numbers that any model may make besides those of its file: grids, tables, other precision."""
 
@@ -94,7 +96,7 @@ def read_model(
     path = weight_path(path)
     tensors, meta = read_weights(path)
     with readable(path, "header cannot be read"):
-        config = MethodConfig.model_validate(meta["config"])
+        network = NETWORK.validate_python(meta["config"]["network"])
         trials = [int(t) for t in meta["trials"]]
         if not 0 < len(set(trials)) == len(trials):
             raise DataError(f"trials are {trials}")
@@ -102,7 +104,7 @@ def read_model(
         require_noise(real_numbers(meta["noise_std"] + 0.0, "noise_std"))  # no text and no list
         # A short header must not make networks that the tensors of the file cannot fill.
         with _Within(4 * sum(tensor.numel() for tensor in tensors.values()) + SPARE):
-            model = build_model(meta["method"], fields, config.network, meta["noise_std"])
+            model = build_model(meta["method"], fields, network, meta["noise_std"])
     if trial is not None and trial not in trials:
         raise DataError(f"{path}: has trials {trials}, asked for {trial}")
     index = 0 if trial is None else trials.index(trial)
@@ -124,7 +126,7 @@ def read_model(
         if wrong := sorted(name for name in others if not name.startswith("emulator/")):
             raise DataError(", ".join(wrong))
         model.load_state_dict(state)
-    name = getattr(config.network, "law", "gaussian")
+    name = getattr(network, "law", "gaussian")
     if law or name != "gaussian":
         with readable(path, f"law {name!r} does not fit its tensors"):
             bases: Any = model.bases

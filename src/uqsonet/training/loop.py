@@ -139,7 +139,7 @@ def train(
         raise TrainingError(f"{error}; {advice(state)}") from None
     if progress.earlier_rates:
         meta["earlier_rates"] = progress.earlier_rates
-    tensors = {f"parameter/{k}": v for k, v in trainer.optimiser.weights().items()}
+    tensors = {f"parameter/{k}": v.float() for k, v in trainer.optimiser.weights().items()}
     tensors |= {f"buffer/{k}": v for k, v in constants.items()}
     return TrainedStack(tensors, meta, progress.history)
 

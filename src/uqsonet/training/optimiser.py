@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from uqsonet.config import TrainingConfig
 from uqsonet.models.base import OperatorModel
 from uqsonet.training.gradients import Workers, add_gradients, twin
 from uqsonet.training.sampler import Stack
+from uqsonet.training.settings import TrainingConfig
 
 WARM_UP = 0.05
 """Share of the iterations that the cosine schedule spends rising."""
@@ -88,7 +88,12 @@ class StackedOptimiser:
             self.parameters[name].copy_(stacks[name]).requires_grad_().grad = part
         self._average = self._whole.detach().clone()
         self._adam = torch.optim.AdamW(
-            [self._whole], lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+            [self._whole],
+            lr=config.learning_rate,
+            betas=(config.beta1, config.beta2),
+            eps=config.epsilon,
+            weight_decay=config.weight_decay,
+            fused=True,
         )
         self._buffers = dict(model.named_buffers())
         self._workers = Workers()

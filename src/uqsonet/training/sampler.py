@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from uqsonet.config import TrainingConfig
 from uqsonet.errors import ConfigError
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.seeds import numpy_generator, torch_generator
+from uqsonet.training.settings import TrainingConfig
 
 Stack = dict[str, Tensor]
 """Tensors of shape (T, B, ...) for T stacked trials."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from uqsonet.config import MethodConfig
 from uqsonet.data import Functions
 from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.seeds import torch_generator
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler
+from uqsonet.training.settings import MethodConfig
 
 
 @dataclass(frozen=True)
@@ -94,15 +94,18 @@ class Trainer:
     ) -> None:
         self.model, initial = initialise(stack, data)
         reads = self.model.reads_sensors
-        targets = {k: v.to(device) for k, v in self.model.targets(data).items()}
+        precision: torch.dtype = getattr(torch, stack.config.training.precision)
+        if precision == torch.float64:
+            self.model.double()
+        targets = {k: v.to(device, precision) for k, v in self.model.targets(data).items()}
         self.generators = [stack.stream(data.fields, t, "order", device) for t in stack.trials]
         self.model.to(device)
-        placed = [{k: v.to(device) for k, v in one.items()} for one in initial]
+        placed = [{k: v.to(device, precision) for k, v in one.items()} for one in initial]
         self.optimiser = StackedOptimiser(self.model, placed, stack.config.training)
         self._sampler = BatchSampler(
             data.fields,
             stack.config.training,
-            data.kappa.to(device) if reads else None,
+            data.kappa.to(device, precision) if reads else None,
             targets,
             layouts if reads else None,
             stack.noise_std,

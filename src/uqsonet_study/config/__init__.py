@@ -10,10 +10,9 @@ from uqsonet.config import (
     AttentionPriorNetwork,
     KarhunenLoeveNetwork,
     KarhunenLoeveSetNetwork,
-    MethodConfig,
     Network,
-    TrainingConfig,
 )
+from uqsonet.training.settings import MethodConfig, TrainingConfig
 from uqsonet_study.config.benchmark import BenchmarkConfig, BenchmarkProblem
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
 from uqsonet_study.config.experiments import (

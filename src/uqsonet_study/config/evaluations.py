@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from uqsonet.config import Section
 
@@ -21,6 +21,8 @@ OF_BOTH = ("chains", "none")
 class ReferenceConfig(Section):
     """Reference posteriors of an evaluation."""
 
+    later = ("target",)
+
     sets: int = Field(ge=1, description="Observation sets per sensor count.")
     reference_samples: int = Field(ge=2, description="Samples of the reference posterior.")
     wasserstein: bool = Field(default=False, description="Exact empirical W2 on stored samples.")
@@ -36,11 +38,6 @@ class ReferenceConfig(Section):
         default="output",
         description="Whose law is scored: that of u, or that of the (transformed) input.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_default(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Names and headers of references are what they were before there were two targets.
-        return {k: v for k, v in dump(self).items() if (k, v) != ("target", "output")}
 
     @model_validator(mode="after")
     def _samples_for_distance(self) -> ReferenceConfig:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     Discriminator,
     Field,
-    SerializerFunctionWrapHandler,
     Tag,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
@@ -64,6 +62,8 @@ class OwnDataConfig(Section):
 class ProblemConfig(Section):
     """How much data one problem gets. Streams of the three splits never overlap."""
 
+    later = ("data",)
+
     data: OwnDataConfig | None = Field(
         default=None, description="Own data; null: the problem of that name makes its pairs."
     )
@@ -76,11 +76,6 @@ class ProblemConfig(Section):
     shard: int = Field(
         default=1000, ge=1, le=100_000, description="Pairs per shard of generation (one seed each)."
     )
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Parameters and records of the paper's problems are what they were before there was `data`.
-        return {key: value for key, value in dump(self).items() if value is not None}
 
 
 class SweepConfig(Section):
@@ -104,6 +99,8 @@ class SweepConfig(Section):
 
 class ExperimentConfig(Section):
     """One experiment: a problem, its sensors, the methods compared, and what varies."""
+
+    later = ("model_samples", "sets", "output_sensors", "output_noise", "estimator", "target")
 
     problem: Name
     sensors: SensorsConfig
@@ -164,12 +161,6 @@ class ExperimentConfig(Section):
         default=[],
         description="Grid lines such as x=0.5, on which errors are taken besides the whole domain.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Parameters of reports are what they were before these keys were there.
-        later = ("model_samples", "sets", "output_sensors", "output_noise", "estimator", "target")
-        return {k: v for k, v in dump(self).items() if v or k not in later}
 
     @field_validator("methods")
     @classmethod

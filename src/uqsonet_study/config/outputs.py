@@ -79,8 +79,13 @@ class CostTable(Section):
 class AblationTable(Section):
     """Skill on validation sets, one row an experiment of one case and one method."""
 
+    later = ("counts",)
+
     layout: Literal["ablation"]
     experiments: Experiments
+    counts: list[Annotated[int, Field(ge=1)]] = Field(
+        default=[], description="Skill at these numbers of sensors; []: average and worst."
+    )
 
 
 class ScoreTable(Section):

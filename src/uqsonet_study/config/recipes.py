@@ -6,13 +6,8 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from uqsonet.config import (
-    KarhunenLoeveNetwork,
-    MethodConfig,
-    Name,
-    Section,
-    TrainingConfig,
-)
+from uqsonet.config import KarhunenLoeveNetwork, Name, Section
+from uqsonet.training.settings import MethodConfig, TrainingConfig
 
 
 def has_law(network: object) -> TypeGuard[KarhunenLoeveNetwork]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
@@ -19,6 +17,8 @@ Distance = Annotated[float, Field(gt=0)]
 
 class SensorsConfig(Section):
     """Where sensors may stand and how many."""
+
+    later = ("points",)
 
     counts: list[Annotated[int, Field(ge=0, le=1000)]] = Field(
         min_length=1,
@@ -56,11 +56,6 @@ class SensorsConfig(Section):
         description="Library that clusters. Both give the same layouts; pyemma is the one that the "
         "paper names, slower, and has to be installed (`make pyemma`).",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Names of layouts are what they were before there were fixed ones.
-        return {k: v for k, v in dump(self).items() if k != "points" or v is not None}
 
     @field_validator("counts")
     @classmethod

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
-from uqsonet.config import MethodConfig, Name, Section
+from uqsonet.config import Name, Section
 from uqsonet.errors import nearest
+from uqsonet.training.settings import MethodConfig
 from uqsonet_study.config.benchmark import AUTO, BenchmarkConfig
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
@@ -76,6 +75,8 @@ class JobsConfig(Section):
 class Config(Section):
     """The whole configuration."""
 
+    later = ("benchmark",)
+
     results: str = Field(
         default="results",
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_][A-Za-z0-9_-]*)*$",
@@ -112,14 +113,6 @@ class Config(Section):
     benchmark: BenchmarkConfig | None = Field(
         default=None, description="The comparison with published figures; null: none."
     )
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Parameters of jobs are what they were before there was this key.
-        found = dump(self)
-        if found.get("benchmark") is None:
-            found.pop("benchmark", None)
-        return found
 
     @field_validator("results")
     @classmethod

@@ -6,27 +6,33 @@ by its recipe; the first is what the others are compared with.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import Config
+from uqsonet_study.config import AblationTable, Config
 from uqsonet_study.report.names import problem_title
 from uqsonet_study.report.tables.captions import distinct
 from uqsonet_study.report.tables.cells import Cell, Panel, Table, columns_of
 from uqsonet_study.report.tables.costs import Logs
 from uqsonet_study.report.tables.records import shown_cases
 
-METRICS = {
-    "skill_mean": ("skill of the mean", "average"),
-    "skill_mean_worst": ("skill of the mean", "worst m"),
-    "skill_std": ("skill of the std", "average"),
-    "skill_std_worst": ("skill of the std", "worst m"),
-    "minutes": ("minutes", "a training"),
-}
-UPPER = {metric: heads[0] for metric, heads in METRICS.items()}
-LOWER = {metric: heads[1] for metric, heads in METRICS.items()}
+PARTS = {"skill_mean": "skill of the mean", "skill_std": "skill of the std"}
+
+
+def heads_of(counts: Sequence[int]) -> dict[str, tuple[str, str]]:
+    """Return the metrics of a table with their heads: skill at some counts, or over all of them."""
+    shown = {f"_{m}": f"m = {m}" for m in counts} or {"": "average", "_worst": "worst m"}
+    found = {
+        f"{part}{end}": (head, below)
+        for part, head in PARTS.items()
+        for end, below in shown.items()
+    }
+    if counts:
+        found["active_units"] = ("active", "units of z")
+    return found | {"minutes": ("minutes", "a training")}
 
 
 def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.DataFrame]:
@@ -44,7 +50,9 @@ def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.Dat
     DataError
         If an experiment has no log, or a log is none.
     """
-    cases = shown_cases(config, name)
+    cases, output = shown_cases(config, name), config.tables[name]
+    assert isinstance(output, AblationTable)
+    heads = heads_of(output.counts)
     records = []
     for case in cases:
         (method,) = case.methods
@@ -59,7 +67,7 @@ def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.Dat
             "recipe": config.recipe_of(case.experiment),
             "method": method,
         }
-        for metric in METRICS:
+        for metric in (metric for metric in heads if metric in trials):
             unit = "minutes" if metric == "minutes" else "1"
             number = {"value": trials[metric].mean(), "pm": trials[metric].std()}
             records.append(about | {"metric": metric, "unit": unit} | number)
@@ -70,31 +78,31 @@ def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.Dat
         labels = tuple((config.recipe_of(row).replace("_", " "),) for row in rows)
         columns = columns_of(
             found.assign(statistic=found["metric"]),
-            {"metric": UPPER, "statistic": LOWER},
+            {f: {m: h[k] for m, h in heads.items()} for k, f in enumerate(("metric", "statistic"))},
             ("experiment", rows),
-            lambda row: Cell(row.value, row.pm, digits=1 if row.metric == "minutes" else 3),
+            lambda row: Cell(row.value, row.pm, digits=3 if row.metric.startswith("skill") else 1),
         )
         panels.append(Panel(problem_title(problem), ("recipe",), labels, tuple(columns)))
-    counts = " or ".join(distinct(str(case.trials) for case in cases))
+    trials = " or ".join(distinct(str(case.trials) for case in cases))
+    where = "at some" if output.counts else "averaged over"
     caption = (
-        "Skill over the sensor-free predictor on validation sets at the end of training, averaged "
-        "over sensor counts and at the worst of them; mean and standard deviation over "
-        f"{counts} trials. The first row of a problem is the recipe, each other one changes one "
-        "thing."
+        "Skill over the sensor-free predictor on validation sets at the end of training, "
+        f"{where} sensor counts; mean and standard deviation over {trials} trials. The first row "
+        "of a problem is the recipe, each other one changes one thing."
     )
     return Table(name, "Ablation", "Ablation.", caption, tuple(panels)), found
 
 
 def _trials(path: Path) -> pd.DataFrame:
-    """Return the last row of each trial: skills averaged over sensor counts, and minutes."""
+    """Return the last row of each trial, with skills over all sensor counts, and minutes."""
     try:
         log = pd.read_csv(path)
         last = log.groupby("trial").tail(1)
-        found = pd.DataFrame({"minutes": last["seconds"] / 60 / len(last)})
-        for part in ("mean", "std"):
-            columns = last[[c for c in last.columns if c.startswith(f"skill_{part}_")]]
-            found[f"skill_{part}"] = columns.mean(axis=1)
-            found[f"skill_{part}_worst"] = columns.min(axis=1)
+        found = last.assign(minutes=last["seconds"] / 60 / len(last))
+        for part in PARTS:
+            skills = last[[c for c in last.columns if c.startswith(f"{part}_")]]
+            over_all = {part: skills.mean(axis=1), f"{part}_worst": skills.min(axis=1)}
+            found = found.assign(**over_all)
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise DataError(f"{path}: not a training log ({error})") from None
     return found
