@@ -123,6 +123,11 @@ class Grid:
         mesh = torch.meshgrid(*self.axes(), indexing="ij")
         return torch.stack([axis.reshape(-1) for axis in mesh], dim=-1)
 
+    def centred(self, locations: Tensor) -> Tensor:
+        """Map locations (..., d) of the box to [-1, 1]^d."""
+        lower, upper = (locations.new_tensor(end) for end in (self.lower, self.upper))
+        return 2 * (locations - lower) / (upper - lower) - 1
+
     def spacing(self) -> list[float]:
         """Return the distance between neighbours along each axis."""
         last = 0 if self.periodic else 1

@@ -160,8 +160,6 @@ def test_what_it_cannot_do_is_refused(model, functions):
     odd = NETWORK.model_copy(update={"width": 15})
     with pytest.raises(ConfigError, match="2 heads share it; found 15"):
         build_model("uqsonet", functions.fields, odd, 0.0)
-    with pytest.raises(ConfigError, match="4 functions share their sensors"):
-        batch_of(model, functions, 30)
 
 
 def test_batches_that_no_whole_groups_fill_are_refused_by_the_configuration():

@@ -186,11 +186,8 @@ class AttentionNetworks(OperatorModel):
         return self.embed(ready.locations, ready.values, ready.mask)
 
     def _scaled(self, locations: Tensor) -> Tensor:
-        if not self.config.standardise_inputs:
-            return locations
-        lower = locations.new_tensor(self.fields.input.grid.lower)
-        upper = locations.new_tensor(self.fields.input.grid.upper)
-        return 2 * (locations - lower) / (upper - lower) - 1
+        scaled = self.config.standardise_inputs
+        return self.fields.input.grid.centred(locations) if scaled else locations
 
     def _standardised(self, values: Tensor) -> Tensor:
         if self.config.transform_inputs:

@@ -270,10 +270,8 @@ class AttentionPriorModel(KarhunenLoeveModel):
 
     def _ready(self, locations: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return locations within [-1, 1] and standardised values."""
-        lower = locations.new_tensor(self.fields.input.grid.lower)
-        upper = locations.new_tensor(self.fields.input.grid.upper)
         scaled = (self.fields.input.transform.forward(values) - self.value_mean) / self.value_std
-        return 2 * (locations - lower) / (upper - lower) - 1, scaled
+        return self.fields.input.grid.centred(locations), scaled
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the negative ELBO (eq:loss), up to a constant.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ConfigError
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet.training.settings import TrainingConfig
@@ -40,7 +39,7 @@ class BatchSampler:
     generators : list of torch.Generator
         One per trial, on the device of the data; their state is the sampler's whole state.
     group : int
-        Functions in a row that are read by the same sensors (`redraw`).
+        Functions in a row that are read by the same sensors (`redraw`): whole groups make a batch.
     """
 
     def __init__(
@@ -56,11 +55,6 @@ class BatchSampler:
         generators: list[torch.Generator],
         group: int = 1,
     ) -> None:
-        if config.batch_size % group or (group > 1 and config.protocol == "fixed_batches"):
-            raise ConfigError(
-                f"training: {group} functions share their sensors, which batches of "
-                f"{config.batch_size} by protocol {config.protocol} cannot have"
-            )
         self._group = group
         self._fields, self._config = fields, config
         self._targets, self._noise_std, self._latent_dim = targets, noise_std, latent_dim

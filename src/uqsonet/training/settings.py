@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from uqsonet.config import Network, Section
 
@@ -64,6 +64,17 @@ class MethodConfig(Section):
 
     network: Network
     training: TrainingConfig
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> MethodConfig:
+        group, size = getattr(self.network, "group", 1), self.training.batch_size
+        if size % group or (group > 1 and self.training.protocol == "fixed_batches"):
+            raise ValueError(
+                f"network.group: {group} functions share their sensors, so training.batch_size has "
+                "to be a multiple of it and training.protocol redraw or batch_shared; found "
+                f"{size} and {self.training.protocol}"
+            )
+        return self
 
     def with_latent_dim(self, size: int) -> MethodConfig:
         """Return the same method with another d_z."""

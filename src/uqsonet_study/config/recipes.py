@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeGuard
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from uqsonet.config import KarhunenLoeveNetwork, Name, Section
 from uqsonet.training.settings import MethodConfig, TrainingConfig
@@ -48,20 +48,8 @@ def _kind(value: object) -> str:
     return "<trained>"
 
 
-def _whole_groups(found: MethodConfig) -> MethodConfig:
-    """Refuse batches that no whole number of groups fills (`uqsonet.training.sampler`)."""
-    group, size = getattr(found.network, "group", 1), found.training.batch_size
-    if size % group or (group > 1 and found.training.protocol == "fixed_batches"):
-        raise ValueError(
-            f"network.group: {group} functions share their sensors, so training.batch_size has to "
-            f"be a multiple of it and training.protocol redraw or batch_shared; found {size} and "
-            f"{found.training.protocol}"
-        )
-    return found
-
-
 AnyMethodConfig = Annotated[
-    Annotated[MethodConfig, AfterValidator(_whole_groups), Tag("<trained>")]
+    Annotated[MethodConfig, Tag("<trained>")]
     | Annotated[EnsembleConfig, Tag("<ensemble>")]
     | Annotated[LawConfig, Tag("<law>")],
     Discriminator(_kind),
