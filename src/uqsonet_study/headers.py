@@ -29,7 +29,8 @@ def require_header(path: Path | str, kind: str, expected: Header) -> None:
         ``weights``, or the kind of an array file: ``functions``, ``sensors``, ``reference``.
     expected : mapping
         Key -> value. A mapping within is compared where both have a key: files of earlier versions
-        lack some. The problem of weights is that of their fields.
+        lack some. The problem of weights is that of their fields; sensors read the input unless
+        they say otherwise.
 
     Raises
     ------
@@ -47,7 +48,8 @@ def require_header(path: Path | str, kind: str, expected: Header) -> None:
             meta = file.meta
     fields = meta.get("fields")
     name = fields.get("name") if isinstance(fields, Mapping) else None
-    for key, found, wanted in _differences(expected, {"problem": name, **meta}):
+    stated = {"problem": name, "side": "input", **meta}
+    for key, found, wanted in _differences(expected, stated):
         raise DataError(
             f"{path}: of another run or job: its header has {key} {found!r}, expected {wanted!r}"
         )

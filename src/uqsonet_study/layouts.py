@@ -338,6 +338,8 @@ def generate_layouts(
     }
     meta = {"problem": problem, "seed": seed, "config": config.model_dump(mode="json")}
     meta["grid"] = domain_as_dict(grid)
+    if side == "output":
+        meta["side"] = side
     write_arrays(path, "sensors", meta, arrays)
 
 

@@ -20,8 +20,10 @@ from uqsonet import load
 from uqsonet.errors import DataError
 from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet_study.check import check_path
+from uqsonet_study.config import SensorsConfig
 from uqsonet_study.headers import require_header, require_headers
 from uqsonet_study.jobs import job
+from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.pipeline.files import Job
 from uqsonet_study.report.summary import read_case
 
@@ -116,6 +118,16 @@ def test_each_key_of_a_header_is_compared(
 def test_a_key_of_later_versions_may_be_absent(files: Path) -> None:
     path = str(files / "w.safetensors")
     require_header(path, "weights", {"inputs": {"functions": "x"}, "config": {"later": 1}})
+
+
+def test_layouts_of_the_other_side_are_refused(tmp_path: Path) -> None:
+    expected = {"problem": "diffusion1d", "seed": 1}
+    for side, other in (("input", "output"), ("output", "input")):
+        path = tmp_path / f"{side}.h5"
+        generate_layouts("diffusion1d", SensorsConfig(counts=[2]), 1, 3, 3, path, side=side)
+        require_header(path, "sensors", expected | {"side": side})
+        with pytest.raises(DataError, match=f"side '{side}', expected '{other}'"):
+            require_header(path, "sensors", expected | {"side": other})
 
 
 def test_weights_of_other_functions_are_refused(files: Path, tmp_path: Path) -> None:

@@ -160,9 +160,9 @@ class Files(Specs):
         """
         found = self._made(case)
         if (path := self.layouts(case)) in inputs.values():
-            found[path] = _known("sensors", self.sensors(case))
+            found[path] = _known("sensors", {"side": "input"} | self.sensors(case), "side")
         if (path := inputs.get("output_sensors")) is not None:
-            found[str(path)] = _known("sensors", self.output_sensors(case) or {})
+            found[str(path)] = _known("sensors", self.output_sensors(case) or {}, "side")
         if evaluation is not None:
             told = {"problem": self.problem(case), **self.reference(case, evaluation)}
             expected = _known("reference", told, "split", "noise_std")
