@@ -13,6 +13,7 @@ import torch
 
 from uqsonet.data import SPLITS, load_functions
 from uqsonet.errors import DataError, UQSONetError
+from uqsonet.models.base import OperatorModel
 from uqsonet.models.weights import load
 from uqsonet.reference.files import load_sets
 from uqsonet.storage.common import readable, require_solid
@@ -48,9 +49,9 @@ def _check_arrays(path: Path) -> None:
 def _check_weights(path: Path) -> None:
     tensors, meta = read_weights(path)
     if "identity" not in meta:
-        load(path)  # refuses a header that names no trials
-        for trial in meta["trials"]:
-            _check_answer(path, trial)
+        first = load(path)  # refuses a header that names no trials
+        for index, trial in enumerate(meta["trials"]):
+            _check_answer(load(path, trial) if index else first, f"{path}: trial {trial}")
         return
     # A checkpoint has no model of its own to build.
     missing = [key for key in ("iteration", "seconds", "history") if key not in meta]
@@ -61,9 +62,8 @@ def _check_weights(path: Path) -> None:
         raise DataError(f"{path}: a checkpoint without {', '.join(missing)}")
 
 
-def _check_answer(path: Path, trial: int) -> None:
+def _check_answer(model: OperatorModel, what: str) -> None:
     """Refuse weights whose answer to one usual sensor is not finite."""
-    model = load(path, trial)
     given = model.fields.input
     place = given.grid.points()[given.grid.size // 3][None]
     try:
@@ -73,7 +73,7 @@ def _check_answer(path: Path, trial: int) -> None:
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         finite = False
     if not finite:
-        raise DataError(f"{path}: trial {trial} answers a sensor with values that are not finite")
+        raise DataError(f"{what} answers a sensor with values that are not finite")
 
 
 def _check_table(path: Path) -> None:
