@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env docs tables test pytest test-fast test-slurm test-kill fuzz bench lint format lock explore pyemma clean
+.PHONY: help env docs tables test pytest test-fast test-slurm test-kill fuzz bench peers lint format lock explore pyemma clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -84,9 +84,9 @@ fuzz: env ## 12,000 damaged configurations, 6,000 damaged files, 3,000 calls; co
 	$(BIN)/python -m tests.reliability.fuzz_files --count 6000 --log results/fuzz-files.csv
 	$(BIN)/python -m tests.reliability.fuzz_calls --count 3000 --log results/fuzz-calls.csv
 
-# BENCH=quick: small sizes, under a minute. neuralprocesses is compared with if it is installed.
+# BENCH=quick: small sizes, under a minute, and peers only as far as they are installed.
 BENCH ?= full
-bench: env ## speed against peers, memory, scaling: a quarter of an hour; results/benchmarks/
+bench: $(if $(filter quick,$(BENCH)),env,peers) ## speed against peers, memory, scaling: more than an hour; results/benchmarks/
 	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/python -W ignore -m benchmarks $(if $(filter quick,$(BENCH)),--quick) --out results/benchmarks
 
@@ -140,6 +140,10 @@ pyemma: env ## add PyEMMA to .venv (compiles: needs a C++ compiler and Python's 
 	$(BIN)/pip install -q --constraint requirements.lock 'pyemma>=2.5.12'
 	$(BIN)/python -W ignore -c 'import numpy as n, pyemma.coordinates as c; \
 	  c.cluster_regspace(n.eye(3, dtype=n.float32), dmin=0.5, n_jobs=1); print("PyEMMA works")'
+
+# They are here to be compared with, so the lock does without them.
+peers: env ## add to .venv what only `make bench` compares with: neuralprocesses, PyKrige, GSTools
+	$(BIN)/pip install -q --constraint requirements.lock 'neuralprocesses>=0.2.7' 'pykrige>=1.7' 'gstools>=1.7'
 
 clean: ## remove the environment and caches; results/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

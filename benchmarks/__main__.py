@@ -9,7 +9,17 @@ from typing import Annotated
 import torch
 import typer
 
-from benchmarks import data, default_run, inference, memory, neural_process, plot, scaling, training
+from benchmarks import (
+    data,
+    default_run,
+    inference,
+    kriging,
+    memory,
+    neural_process,
+    plot,
+    scaling,
+    training,
+)
 from benchmarks.rows import Row, write
 from benchmarks.timing import gemm_peak, hardware, threads
 from uqsonet.devices import keep_freed_memory
@@ -18,6 +28,7 @@ SUBJECTS = {
     "training": training.rows,
     "data": data.rows,
     "inference": inference.rows,
+    "kriging": kriging.rows,
     "scaling": scaling.rows,
     "default_run": default_run.rows,
     "neural_process": neural_process.rows,

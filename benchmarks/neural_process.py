@@ -1,16 +1,20 @@
 """UQ-SONet against a convolutional neural process (neuralprocesses, PyPI) at equal data and time.
 
-Both see the same 10,000 pairs of 1D diffusion and train for the same number of seconds on one core:
+Both see the same 10,000 pairs of 1D diffusion and train for the same number of seconds of one core:
 the tuned recipe with its cosine schedule cut to the iterations that fit, and a ConvCNP with a
 Gaussian at each point (`het`; with its low-rank covariance it becomes singular on functions as
 smooth as these), its defaults, Adam at 3e-4, and batches of 16 functions with 1 to 10 sensors of
-log k as context and u on the training grid as target. Scored are posterior mean and std at 4
-sensors, against 4,000 exact samples.
+log k as context and u on the training grid as target. Scored are posterior mean and std at 1, 4
+and 10 sensors, against 4,000 exact samples.
+
+    make peers    # neuralprocesses is in no environment otherwise
+    python -m benchmarks --only neural_process
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 import numpy as np
@@ -27,15 +31,19 @@ from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.validation import load_trial
 from uqsonet_study.layouts import uniform_layouts
 
-SENSORS, SETS, DRAWS = 4, 20, 4000
+COUNTS, SETS, DRAWS = (1, 4, 10), 20, 4000
+MINUTES = (5.0, 20.0)
+
+Law = tuple[Tensor, Tensor]
+"""Mean and std (sets, points)."""
 
 
-def _truth(data: Functions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return locations, values, and the posterior mean and std of some test functions."""
+def _truth(data: Functions, sensors: int) -> tuple[Law, Law]:
+    """Return sensors (locations, values), and the posterior mean and std of some test functions."""
     problem, generator = get_problem(data.fields.name), np.random.default_rng(5)
     kept = problem.training_grid()[1]
     kappa, _ = problem.sample(generator, SETS)
-    layouts = uniform_layouts(generator, problem.grid.size, SENSORS, SETS)
+    layouts = uniform_layouts(generator, problem.grid.size, sensors, SETS)
     x, y = data.fields.input.read(kappa, torch.from_numpy(layouts).long())
     means, stds, prior = [], [], problem.gaussian_prior
     for places, values in zip(x, y.log(), strict=True):
@@ -44,17 +52,15 @@ def _truth(data: Functions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         u = problem.solve(prior.field(law.coordinates(normals[None])[0]).exp())[:, kept]
         means.append(u.mean(0))
         stds.append(u.std(0))
-    return x, y, torch.stack(means), torch.stack(stds)
+    return (x, y), (torch.stack(means), torch.stack(stds))
 
 
-def _errors(found: tuple[Tensor, Tensor], exact: tuple[Tensor, Tensor]) -> tuple[float, float]:
-    mean, std = (
-        100 * float(relative_error(a.double(), b).mean()) for a, b in zip(found, exact, strict=True)
-    )
-    return mean, std
+def _errors(found: Law, exact: Law) -> list[float]:
+    pairs = zip(found, exact, strict=True)
+    return [100 * float(relative_error(a.double(), b).mean()) for a, b in pairs]
 
 
-def _ours(data: Functions, seconds: float, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _ours(data: Functions, seconds: float, given: Sequence[Law]) -> list[Law]:
     work = workload("diffusion1d", "tuned", pairs=data.size)
     targets = work.model.targets(data)
     generator, size = torch.Generator().manual_seed(0), work.method.training.batch_size
@@ -65,22 +71,23 @@ def _ours(data: Functions, seconds: float, x: Tensor, y: Tensor) -> tuple[Tensor
         optimiser.step(iteration, batch, torch.zeros(1, size, 0))
 
     trial = work.optimiser()
-    start = time.perf_counter()
+    start = time.process_time()
     for iteration in range(50):
         step(trial, iteration)
-    iterations = int(50 * seconds / (time.perf_counter() - start))
+    iterations = int(50 * seconds / (time.process_time() - start))
     training = work.method.training.model_copy(update={"iterations": max(iterations, 1)})
     work.method = work.method.model_copy(update={"training": training})
     optimiser = work.optimiser()
     for iteration in range(training.iterations):
         step(optimiser, iteration)
     load_trial(work.model, optimiser.weights(), 0)
-    posterior = work.model.condition(x, y)
     queries = data.fields.training_grid()[0].points()
-    return posterior.mean(queries), posterior.std(queries)
+    posteriors = [work.model.condition(x, y) for x, y in given]
+    return [(one.mean(queries), one.std(queries)) for one in posteriors]
 
 
-def _theirs(data: Functions, seconds: float, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _theirs(data: Functions, seconds: Sequence[float], given: Sequence[Law]) -> Iterator[list[Law]]:
+    """Yield the laws after each time, of one training without a schedule."""
     # lab is the array library of neuralprocesses; importing it makes the torch backend known
     import neuralprocesses.torch as nps  # pyright: ignore[reportMissingImports]
 
@@ -100,35 +107,39 @@ def _theirs(data: Functions, seconds: float, x: Tensor, y: Tensor) -> tuple[Tens
         return law.logpdf(data.u[rows][:, None, inner]).mean()
 
     log_density()  # creates the parameters
-    adam, start = torch.optim.Adam(model.parameters(), 3e-4), time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        adam.zero_grad()
-        (-log_density()).backward()
-        adam.step()
-    with torch.no_grad():
-        context = x.float().transpose(1, 2), y.float().log()[:, None]
-        law = model(*context, targets.expand(len(x), -1, -1))
-        return law.mean[:, 0], law.var[:, 0].sqrt()
+    adam, used = torch.optim.Adam(model.parameters(), 3e-4), 0.0
+    for until in seconds:
+        start = time.process_time()
+        while used + time.process_time() - start < until:
+            adam.zero_grad()
+            (-log_density()).backward()
+            adam.step()
+        used += time.process_time() - start
+        with torch.no_grad():
+            contexts = [(x.float().transpose(1, 2), y.float().log()[:, None]) for x, y in given]
+            laws = [model(*one, targets.expand(len(one[0]), -1, -1)) for one in contexts]
+        yield [(law.mean[:, 0], law.var[:, 0].sqrt()) for law in laws]
 
 
 def rows(quick: bool) -> list[Row]:
-    """Return the error of mean and std, the neural process as the peer."""
-    seconds, pairs = (2.0, 500) if quick else (60.0, 10_000)
-    names = [
-        f"error of the {what} after {seconds:.0f} s of training, 1D diffusion, {SENSORS} sensors"
-        for what in ("mean", "std")
-    ]
+    """Return the errors of mean and std, the neural process as the peer."""
+    seconds, pairs = ((2.0,), 500) if quick else ([60 * m for m in MINUTES], 10_000)
     data = functions("diffusion1d", pairs)
-    x, y, *exact = _truth(data)
-    ours = _errors(_ours(data, seconds, x, y), (exact[0], exact[1]))
-    if find_spec("neuralprocesses") is None:
-        reason = "neuralprocesses is not installed"
-        return [
-            Row(name, hardware(1), value, "%", reason)
-            for name, value in zip(names, ours, strict=True)
-        ]
-    theirs = _errors(_theirs(data, seconds, x, y), (exact[0], exact[1]))
-    return [
-        Row(name, hardware(1), value, "%", "ConvCNP (neuralprocesses)", other)
-        for name, value, other in zip(names, ours, theirs, strict=True)
-    ]
+    given, exact = zip(*(_truth(data, m) for m in COUNTS), strict=True)
+    peer = None if find_spec("neuralprocesses") is None else _theirs(data, seconds, given)
+    found = []
+    for duration in seconds:
+        ours = _ours(data, duration, given)
+        theirs = next(peer) if peer else None
+        for k, m in enumerate(COUNTS):
+            mine = _errors(ours[k], exact[k])
+            other = _errors(theirs[k], exact[k]) if theirs else [None, None]
+            reason = "neuralprocesses is not installed"
+            for what, value, beside in zip(("mean", "std"), mine, other, strict=True):
+                name = (
+                    f"error of the {what} after {duration:.0f} s of training, 1D diffusion, "
+                    f"{m} sensor{'s' * (m > 1)}"
+                )
+                told = ("ConvCNP (neuralprocesses)", beside) if theirs else (reason, None)
+                found.append(Row(name, hardware(1), value, "%", *told))
+    return found

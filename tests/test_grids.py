@@ -34,6 +34,20 @@ def test_a_float32_copy_of_a_node_counts_as_the_node():
     assert torch.equal(LINE.interpolate(values, LINE.points().float()), values)
 
 
+@pytest.mark.parametrize(
+    "grid", [LINE, BOX, Grid((0.0, 0.0), (1.0, 2.0), (8, 10), True)], ids=["1d", "2d", "periodic"]
+)
+def test_nodes_alone_and_among_other_places_have_the_same_values(grid):
+    values = torch.randn(grid.size, 3, generator=torch.Generator().manual_seed(0)).double()
+    nodes = torch.cat([grid.points(), grid.points()[-1:]])
+    if grid.periodic:
+        nodes[-1] = torch.tensor(grid.upper)  # the first point once more
+    other = grid.points()[:1] + 0.3 * torch.tensor(grid.spacing())
+    alone = grid.interpolate(values, nodes)
+    assert torch.equal(alone, grid.interpolate(values, torch.cat([nodes, other]))[:-1])
+    assert torch.equal(alone[-1], values[0 if grid.periodic else -1])
+
+
 def test_interpolation_is_of_sixth_order():
     def f(x):
         return torch.sin(10 * x) + torch.exp(x)

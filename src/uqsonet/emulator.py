@@ -364,8 +364,8 @@ class Emulator:
         bases: Any = self.operator.bases  # type: ignore[attr-defined]
         given = self.fields.input
         x = _locations(self.inputs, sets.field, sets.locations, given.grid)
-        stacked = torch.cat([bases.input_mean[:, None], bases.input_factor], dim=1)
-        rows = read_at(given.grid, stacked, x, sets.weights)
+        parts = bases.input_mean[:, None], bases.input_factor
+        rows = torch.cat([read_at(given.grid, part, x, sets.weights) for part in parts], dim=-1)
         values = torch.ones_like(sets.values)
         for number, one in enumerate(self.inputs):
             here = (sets.field == number) & sets.mask

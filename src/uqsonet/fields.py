@@ -21,6 +21,10 @@ from uqsonet.errors import DataError, ObservationError
 POINTS = 6
 """Grid points along an axis that an interpolated value comes from."""
 
+SAME = 1e-7
+"""A place this near to a node, in lengths of the axis, is the node: its own float32 copy counts as
+the node, without spurious weights on its neighbours."""
+
 MOST_NOISE = 1e30
 """Of a sensor: its square is finite in float64, and its value tells nothing."""
 
@@ -191,10 +195,12 @@ class Grid:
         """
         lead = locations.shape[:-1]
         x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
+        places = [(x[:, k] - self.lower[k]) / h for k, h in enumerate(self.spacing())]
+        if (nodes := self._nodes(places)) is not None:
+            return values[nodes].reshape(*lead, values.shape[-1])
         index = torch.zeros((len(x), 1), dtype=torch.long, device=x.device)
         weights = torch.ones((len(x), 1), dtype=torch.float64, device=x.device)
-        for axis, (n, h) in enumerate(zip(self.shape, self.spacing(), strict=True)):
-            position = (x[:, axis] - self.lower[axis]) / h
+        for n, position in zip(self.shape, places, strict=True):
             columns, factors = _lagrange(position, n, self.periodic)
             index = (index[:, :, None] * n + columns[:, None, :]).flatten(1)
             weights = (weights[:, :, None] * factors[:, None, :]).flatten(1)
@@ -202,6 +208,16 @@ class Grid:
             index, values, mode="sum", per_sample_weights=weights.to(values.dtype)
         )
         return found.reshape(*lead, values.shape[-1])
+
+    def _nodes(self, places: list[Tensor]) -> Tensor | None:
+        """Return the grid points that positions (k,) along each axis are, if all are some."""
+        index = torch.zeros_like(places[0], dtype=torch.long)
+        for n, position in zip(self.shape, places, strict=True):
+            nearest = position.round()
+            if not bool(((position - nearest).abs() < SAME * n).all()):
+                return None
+            index = index * n + (nearest.long() % n if self.periodic else nearest.long())
+        return index
 
 
 def _lagrange(position: Tensor, n: int, periodic: bool) -> tuple[Tensor, Tensor]:
@@ -211,8 +227,7 @@ def _lagrange(position: Tensor, n: int, periodic: bool) -> tuple[Tensor, Tensor]
     start = start if periodic else start.clamp(0, n - points)
     offset = position - start
     nearest = offset.round()
-    # A node's own float32 copy counts as the node: no spurious weights on its neighbours.
-    offset = torch.where((offset - nearest).abs() < 1e-7 * n, nearest, offset)
+    offset = torch.where((offset - nearest).abs() < SAME * n, nearest, offset)
     nodes = torch.arange(points, dtype=torch.float64, device=position.device)
     weights = []
     for j in range(points):
