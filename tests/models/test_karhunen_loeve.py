@@ -117,6 +117,16 @@ def test_moments_with_a_closed_form_part_are_those_of_the_samples(nonlinear):
     assert (ratio - 1).abs().max() < 5 * (0.5 / size + 0.5 / 20_000) ** 0.5 * 2
 
 
+def test_samples_are_mapped_in_blocks_that_change_nothing(nonlinear):
+    x, y = [[[-0.6], [0.1]], [[0.2], [0.5]]], [[1.4, 2.0], [0.8, 0.9]]
+    law = nonlinear.input_posterior(x, y)
+    with torch.no_grad():
+        straight, added = nonlinear.drawn(law, 1500, torch.Generator().manual_seed(2))
+        a = law.sample(1500, torch.Generator().manual_seed(2))
+        torch.testing.assert_close(added, nonlinear.network(a), rtol=1e-6, atol=1e-6)
+    assert straight.shape == added.shape
+
+
 def test_moments_of_a_linear_branch_have_no_sampling_error(model):
     law = model.condition([[-0.6], [0.1]], [1.4, 2.0])
     few, many = law.coefficient_moments(16), law.coefficient_moments(4096)

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 PRIOR_SAMPLES = 16_384
 """Inputs that show how much of the operator's randomness training has explained."""
 
+ROWS = 1024
+"""Samples that the perceptron maps at a time: its states then stay in the cache."""
 
 UNKNOWN_ERROR = 0.005
 """Error of a model that states none, relative to the output's standard deviation: sensors of the
@@ -398,7 +400,10 @@ class KarhunenLoeveModel(OperatorModel):
     ) -> tuple[Tensor, Tensor | float]:
         """Return samples (B, size, p) of b(a): its linear part, and what the network adds."""
         a = given.sample(size, generator).to(self.bases.linear_weight.device)
-        return self._straight(a), 0.0 if self.network is None else self.network(a)
+        if self.network is None:
+            return self._straight(a), 0.0
+        added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(ROWS)])
+        return self._straight(a), added.view(*a.shape[:-1], -1)
 
     def _answers(self, functions: Functions, a: Tensor) -> Tensor:
         """Return the branch's answer (N, p) to functions with coefficients a (N, r)."""
