@@ -209,6 +209,17 @@ def test_ranks_of_a_calibrated_law_fill_all_bins_and_of_a_narrow_one_the_outer_o
     assert rank_shares(ascending(with_boundary), boundary_truth, 10) == flat
 
 
+def test_single_precision_changes_no_score_at_points_by_more_than_its_rounding():
+    generator = np.random.default_rng(14)
+    samples = torch.from_numpy(0.3 + 0.2 * generator.standard_normal((1000, 400)))
+    truth = torch.from_numpy(0.3 + 0.2 * generator.standard_normal(400))
+    double, single = ascending(samples), ascending(samples.float())
+    assert abs(crps(single, truth.float()) - crps(double, truth)) < 1e-7
+    levels = (0.5, 0.9, 0.95)
+    assert coverage(single, truth.float(), levels) == coverage(double, truth, levels)
+    assert rank_shares(single, truth.float(), 10) == rank_shares(double, truth, 10)
+
+
 def test_bands_at_a_boundary_do_not_count():
     """All samples are zero there, so a band of any level holds a truth of zero."""
     generator = torch.Generator().manual_seed(12)

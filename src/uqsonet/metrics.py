@@ -199,9 +199,9 @@ def coverage(
     or, by rounding, nothing.
     """
     free = _free(ordered)
+    ends = [[end[free] for end in _band(ordered, level)] for level in levels]
     truth = truth[..., free]
-    bands = [_band(ordered[free], level) for level in levels]
-    return [float(((truth >= a) & (truth <= b)).double().mean()) for a, b in bands]
+    return [float(((truth >= a) & (truth <= b)).double().mean()) for a, b in ends]
 
 
 def mass_within(
@@ -276,7 +276,7 @@ def rank_shares(
     boundary) do not count.
     """
     free = _free(ordered)
-    below = (ordered < truth[:, None])[free].double().mean(1)
+    below = torch.searchsorted(ordered, truth[:, None])[free, 0].double() / ordered.shape[1]
     index = (below * bins).long().clamp_max(bins - 1)
     counts = torch.bincount(index, minlength=bins).double()
     return (counts / counts.sum()).tolist()

@@ -173,8 +173,9 @@ def score_set(
     quantiles = None if ref is None else ref.quantiles
     size = config.model_samples if quantiles is not None else BAND_SAMPLES
     drawn = posterior.coefficient_samples(min(config.model_samples, size), generator)[0]
-    samples = offset[kept] + drawn @ basis[kept].T
-    truth, ordered = targets.truth[s, kept], ascending(samples)
+    # In single precision, whose rounding is far below what so few samples leave open.
+    samples = offset[kept].float() + drawn.float() @ basis[kept].float().T
+    truth, ordered = targets.truth[s, kept].float(), ascending(samples)
     scores = {
         **_errors((predicted_mean, predicted_std), targets, s),
         "mean_std": float(predicted_std.mean()),
@@ -199,7 +200,7 @@ def score_set(
     if ref is not None and ref.samples is not None:
         scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
         outcomes = ref.samples[s].double()
-        scores |= _named(coverage(ordered, outcomes, LEVELS))
+        scores |= _named(coverage(ordered, outcomes.float(), LEVELS))
         more = (
             offset[kept]
             + posterior.coefficient_samples(EXPECTED_SAMPLES, generator)[0] @ basis[kept].T
@@ -223,7 +224,10 @@ def _against_truth(
     ranks = rank_shares(ordered, truth, RANK_BINS)
     return {
         "crps": crps(ordered, truth),
-        "energy": energy_score(samples[:ENERGY_SAMPLES], truth, grid.quadrature()),
+        # Distances are taken from squares, which single precision would cancel.
+        "energy": energy_score(
+            samples[:ENERGY_SAMPLES].double(), truth.double(), grid.quadrature()
+        ),
         **{f"coverage_{100 * v:.0f}": share for v, share in zip(LEVELS, found, strict=True)},
         **{f"rank_{k + 1}": share for k, share in enumerate(ranks)},
     }
@@ -245,7 +249,7 @@ def score_reference(targets: ScoringTargets, s: int) -> dict[str, float]:
         scores["w1"] = float(ref.floor_w1[s])
     if ref.samples is not None and ref.floor_w2 is not None:
         grid, kept = targets.scored_grid()
-        samples, truth = ref.samples[s].double(), targets.truth[s, kept]
+        samples, truth = ref.samples[s], targets.truth[s, kept].float()
         scores["w2"] = float(ref.floor_w2[s])
         scores |= _against_truth(samples, ascending(samples), truth, grid)
     return scores
