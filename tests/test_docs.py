@@ -6,9 +6,13 @@ tests/test_notation.py.
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,7 @@ PATH = re.compile(r"(?:[\w-]+/)+|(?:[\w.-]+/)*[\w-]+\.(?:py|cpp|md|yaml|toml|loc
 NAMES = {path.name for path in (ROOT / "src").rglob("*") if path.is_file()}
 MADE = ("results", "state", "simulate", "evaluate", "summary", "inference", "figures", "tables")
 """Folders that a run makes: they are in no checkout."""
+PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
 SCHEMA = json.loads(json_schema())
 CONFIG: Config = load_config(yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8")))
 
@@ -54,23 +59,35 @@ def links(text: str) -> list[str]:
 
 
 def commands(text: str) -> list[str]:
-    """Return commands: lines of blocks, indented or fenced, and code between backticks."""
-    return [*re.findall(r"^(?: {4,}|(?=uqsonet |make ))(\S.*)$", text, flags=re.M), *code(text)]
+    """Return commands: lines of blocks, and code between backticks."""
+    return [*re.findall(r"^(?:uqsonet|make|snakemake) .*$", text, flags=re.M), *code(text)]
 
 
-TESTED = re.compile(r"<!-- (python|functionals) -->.*?<!-- /\1 -->", re.S)
+TESTED = re.compile(r"<!-- (python|commands|functionals) -->.*?<!-- /\1 -->", re.S)
 """Blocks that the tests of their pages run, and look at what they give."""
 FENCES = {
-    name: re.findall(r"^```(python|console)\n(.*?)^```", TESTED.sub("", text), flags=re.M | re.S)
+    name: re.findall(r"^```(\w+)\n(.*?)^```", TESTED.sub("", text), flags=re.M | re.S)
     for name, text in DOCUMENTS.items()
     if not name.startswith("docs/cli")  # written by typer
 }
+PARSED = ("cd", "pip", "python3", "source", "squeue")
+"""What no example runs for real: a shell reads it. tests/test_bare.py installs the package."""
 FASTER = {
-    # Linear models and few runs: minutes of training change numbers, not what runs.
+    # Linear models, few runs and small sizes: minutes of training change numbers, not what runs.
     r"minutes=\d+": "minutes=0, law='gaussian'",
     r"(validate\(.*)sensors=\[.*?\]": r"\1sensors=3",
     r"\[500:\]": "[500:512]",
     r"^uqsonet fit.*": r"\g<0> --minutes 0 --law gaussian",
+    r"(, size, sets = .*), 8$": r"\1, 1",
+    r"(problem\.sample\(generator), 20\)": r"\1, 1)",
+    r"^python -m benchmarks --only \w+": r"\g<0> --quick",
+    r"^python -m benchmarks\.flow_law .*": r"\g<0> --minutes 0.02 --iterations 20 --sets 2",
+    r"^uqsonet ship published results": r"uqsonet ship published --out .",  # not the two to train
+    # What stands for a name, and for more of the same.
+    "<problem>": "diffusion1d",
+    "<experiment>_data": "diffusion1d_data",
+    "<experiment>_layouts": "elliptic_sde2d_layouts",
+    r" \.\.\.$": "",
 }
 
 
@@ -97,7 +114,8 @@ def prepared(shape: tuple[int, ...]) -> dict[str, Any]:
     values, outputs = K[0, [2, 5, 7]], U[0].ravel()[[2, 5, 7]]
     frame = pd.DataFrame(dict(zip("xy", locations.T, strict=False)) | {"value": values})
     frame.to_csv("sensors.csv", index=False)
-    Path("published").symlink_to(ROOT / "published")
+    shipped = ROOT / "src/uqsonet/weights/diffusion1d.safetensors"
+    Path("model.safetensors").symlink_to(shipped)
     (made,) = ROOT.glob("published/train/diffusion1d/vidon-*")
     Path(f"results/train/diffusion1d/{made.name}").mkdir(parents=True)
     for trial in range(2):
@@ -115,13 +133,55 @@ def prepared(shape: tuple[int, ...]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@functools.cache
+def planned(folder: Path, *words: str) -> None:
+    """Have a command say what it would do: all of it takes hours."""
+    program, *rest = words
+    start = [sys.executable, "-m", program] if program == "snakemake" else [program]
+    command = [*start, "--dry-run", *rest]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, shlex.join(words) + done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository without results, for what is only planned."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for path in ROOT.iterdir():
+        if path.name[0] != "." and path.name != "results":
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def run_line(line: str, checkout: Path) -> None:
+    """Run a line of a block for the shell; plan it if it takes hours."""
+    words = shlex.split(line, comments=True)
+    if words[0] in PARSED:
+        subprocess.run(["bash", "-n", "-c", line], check=True)
+    elif words[0] in ("snakemake", "make"):
+        planned(checkout, *words)
+    elif words[0] == "python":
+        subprocess.run([sys.executable, *words[1:]], env=os.environ | PATHS, check=True)
+    else:
+        app = study if words[1] in get_command(study).commands else library  # type: ignore[attr-defined]
+        done = CliRunner().invoke(app, words[1:])
+        assert words[0] == "uqsonet" and done.exit_code == 0, line + done.output
+
+
 @pytest.mark.parametrize("name", [name for name, blocks in FENCES.items() if blocks])
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::uqsonet.ObservationWarning")
-def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run(
+    name: str, tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    if name in ("README.md", "docs/reading-the-code.md"):
+    needed = [*ROOT.glob("config*"), ROOT / "published"]
+    if name == "docs/gallery.md":
+        needed += [*ROOT.glob("docs/own-data/*.npz"), ROOT / "docs/own-data/sensors.csv"]
+    for path in needed:
+        (tmp_path / path.name).symlink_to(path)
+    if name in ("README.md", "docs/reading-the-code.md", "docs/explore.md", "docs/inverse.md"):
         names = prepared((9,))
     if name in ("docs/api.md", "docs/own-data.md"):
         names = prepared((5, 6))
@@ -132,16 +192,35 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             block = re.sub(pattern, short, block, flags=re.M)
         if kind == "python":
             exec(block, names)
-            continue
-        for line in block.splitlines():
-            program, *words = shlex.split(line)
-            done = CliRunner().invoke(library, words)
-            assert program == "uqsonet" and done.exit_code == 0, line + done.output
+        elif kind == "console":
+            for line in block.replace("\\\n", "").splitlines():
+                run_line(line, checkout)
+        elif block.startswith("x,"):
+            Path("sensors.csv").write_text(block)
 
 
-def test_blocks_of_python_are_fenced_and_so_run() -> None:
-    indented = re.compile(r"^ {4}(?:import uqsonet|\w+ = (?:uqsonet|model|posterior)\.)", re.M)
-    assert [name for name, text in DOCUMENTS.items() if indented.search(text)] == []
+def test_every_block_says_what_it_is() -> None:
+    for name, text in DOCUMENTS.items():
+        if not name.startswith("docs/cli"):
+            outside = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+            assert not re.search(r"^(?:<!--.*-->)?\n {4,}\S", outside, flags=re.M), name
+            assert not re.search(r"^```\n\S", outside, flags=re.M), name
+    kinds = {kind for blocks in FENCES.values() for kind, _ in blocks}
+    assert kinds == {"console", "python", "text", "yaml"}
+
+
+def holds(whole: Any, part: Any) -> bool:
+    """Whether a configuration has all keys of an excerpt, with its values."""
+    if isinstance(part, dict):
+        return all(key in whole and holds(whole[key], part[key]) for key in part)
+    return bool(whole == part)
+
+
+def test_excerpts_of_configurations_are_those_of_files() -> None:
+    files = [yaml.safe_load(path.read_text()) for path in sorted(ROOT.glob("config/*.yaml"))]
+    for kind, block in FENCES["docs/configuration.md"]:
+        if kind == "yaml":
+            assert any(holds(whole, yaml.safe_load(block)) for whole in files), block
 
 
 @pytest.mark.parametrize(("page", "package"), [("cli", "uqsonet"), ("cli-study", "uqsonet_study")])

@@ -77,7 +77,7 @@ def test_the_sensors_read_the_first_test_function() -> None:
         for row in rows:
             i, j = (round(16 * float(row[axis])) for axis in "xy")
             assert float(row["value"]) == data["a"][0, i, j]
-    for line in re.findall(r"^    ([\d.]+,[\d.]+,[\d.]+)$", PAGE, flags=re.M):
+    for line in re.findall(r"^([\d.]+,[\d.]+,[\d.]+)$", PAGE, flags=re.M):
         assert line in (FOLDER / "sensors.csv").read_text()
 
 
