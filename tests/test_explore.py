@@ -369,6 +369,27 @@ def test_by_keyboard_alone(diffusion: Explored) -> None:
     assert "1 of k and 1 of u" in diffusion.page.inner_text("#summary")
 
 
+def test_what_is_typed_wrong_is_refused_in_words(diffusion: Explored) -> None:
+    diffusion.open({"k": [[-0.5, 0.7, 0.0], [0.4, 1.4, 0.0]]})
+    row = diffusion.page.locator("tbody tr").first
+    for name, wrong, words in (
+        ("value", "-1", "value: above 0"),
+        ("noise", "-0.1", "noise: 0 or more"),
+        ("x", "2", "x: from -1 to 1"),
+    ):
+        entry = row.locator(f'input[name="{name}"]')
+        entry.fill(wrong)
+        diffusion.page.keyboard.press("Tab")
+        assert row.locator(".refused").inner_text().strip() == words
+        assert entry.get_attribute("aria-invalid") == "true"
+    assert diffusion.sensors()["k"][0] == [-0.5, 0.7, 0.0]
+    diffusion.page.focus(".sensor")
+    diffusion.page.keyboard.press("ArrowRight")  # the table shows what holds again
+    diffusion.settle()
+    assert row.locator(".refused").inner_text() == ""
+    assert row.locator('[aria-invalid="true"]').count() == 0
+
+
 def test_a_link_restores_the_state(diffusion: Explored) -> None:
     diffusion.open({"k": [[-0.5, 0.7, 0.0]]})
     diffusion.page.click("#add-0")

@@ -9,6 +9,8 @@ const PAIRS = { moving: 24, resting: 2048 };
 /** Milliseconds that drawing samples may take of a frame, by the largest number of dimensions. */
 const BUDGET = { 1: 5, 2: 20 };
 const LEAST_DRAWS = 32;
+/** Effective draws below which an answer is called rough. */
+const FEW_DRAWS = 50;
 
 const model = new Model(JSON.parse(document.getElementById("model")!.textContent!) as StoredModel);
 const { fields, stored } = model;
@@ -190,6 +192,9 @@ function described(): string {
   if (outside.length) parts.push(`Of the sensors ${outside.length} read what training never saw.`);
   if (answer.improbable)
     parts.push("The sensors are improbable under the model (one in ten thousand): the band need not hold.");
+  const { effective } = answer;
+  if (effective !== null && effective < FEW_DRAWS)
+    parts.push(`Only some ${effective.toFixed(0)} draws carry this answer: it is rough, and its band too narrow.`);
   return `Sensors: ${given}. ${parts.join(" ")}`;
 }
 
@@ -218,26 +223,32 @@ function listSensors(): void {
     }
     const remove = element("button", { type: "button", "aria-label": `Remove this sensor of ${name}` }, "×");
     remove.addEventListener("click", () => owner.remove(one.id));
-    row.append(element("td", {}, remove));
+    row.append(element("td", {}, remove, element("small", { class: "refused", role: "alert" })));
     return row;
   }));
   updateList();
 }
 
 function updateList(): void {
-  sensors.forEach((one, k) =>
+  sensors.forEach((one, k) => {
+    rows.children[k].querySelector(".refused")!.textContent = "";
     rows.children[k].querySelectorAll("input").forEach((input) => {
       input.value = String(entry(one, input.name));
-    }));
+      input.removeAttribute("aria-invalid");
+    });
+  });
 }
 
 function typed(one: Placed, column: string, input: HTMLInputElement): void {
   const field = fields[one.field], value = input.valueAsNumber, axis = "xy".indexOf(column);
-  const allowed = axis >= 0
-    ? value >= field.lower[axis] && value <= field.upper[axis]
-    : column === "noise" ? value >= 0 : !field.stored.log || value > 0;
-  input.setAttribute("aria-invalid", String(!(Number.isFinite(value) && allowed)));
-  if (!Number.isFinite(value) || !allowed) return;
+  const least = axis >= 0 ? field.lower[axis] : column === "noise" ? 0 : -Infinity;
+  const most = axis >= 0 ? field.upper[axis] : Infinity, positive = column === "value" && field.stored.log;
+  const allowed = Number.isFinite(value) && value >= least && value <= most && !(positive && value <= 0);
+  input.setAttribute("aria-invalid", String(!allowed));
+  const wanted = axis >= 0 ? `from ${number(least)} to ${number(most)}`
+    : positive ? "above 0" : column === "noise" ? "0 or more" : "a number";
+  input.closest("tr")!.querySelector(".refused")!.textContent = allowed ? "" : ` ${column}: ${wanted}`;
+  if (!allowed) return;
   if (axis < 0) owner.change(one.id, { [column]: value });
   else owner.change(one.id, { x: one.x.map((old, i) => (i === axis ? value : old)) });
 }

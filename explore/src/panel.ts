@@ -37,6 +37,7 @@ export class Panel {
   private readonly plot = svg("svg", { role: "group" });
   private readonly axes = svg("g", { class: "axes", "aria-hidden": "true" });
   private readonly curves = svg("g", { class: "curves", "aria-hidden": "true" });
+  private readonly inside = svg("rect", {});
   private readonly handles = svg("g", {});
   private readonly canvas = element("canvas", { "aria-hidden": "true" });
   private readonly bar = element("canvas", { class: "bar", width: 128, height: 1 });
@@ -78,6 +79,11 @@ export class Panel {
       box.append(this.canvas);
     }
     this.plot.setAttribute("aria-label", `${field.label}: sensors can be moved with the arrow keys`);
+    if (field.dim === 1) {
+      // Curves that leave the picture do not cross its labels.
+      this.plot.append(svg("clipPath", { id: `inside-${fieldNumber}` }, this.inside));
+      this.curves.setAttribute("clip-path", `url(#inside-${fieldNumber})`);
+    }
     this.plot.append(this.axes, this.curves, this.handles);
     box.append(this.plot);
     this.root.append(box, this.legend, this.readout);
@@ -130,6 +136,8 @@ export class Panel {
     Object.assign(this.canvas.style, {
       left: `${MARGIN.left}px`, top: `${MARGIN.top}px`, width: `${inner}px`, height: `${height}px`,
     });
+    for (const [name, value] of Object.entries({ x: MARGIN.left, y: MARGIN.top, width: inner, height }))
+      this.inside.setAttribute(name, String(value));
     this.drawAxes(width, bottom);
     this.draw();
   }
