@@ -27,6 +27,7 @@ DIFFUSION = "k=-0.62,2.2,0;-0.1,0.6,0.1;0.55,1.8,0"
 TWO = "k=-0.62,2.2,0;0.55,1.8,0"
 FLOW = "w_0=0.25,0.3,0.5,0;0.7,0.35,-0.4,0;0.45,0.75,0.3,0.05"
 PHONE = {"width": 390, "height": 844}
+WIDE = {"width": 1200, "height": 640}
 
 
 @dataclass(frozen=True)
@@ -82,21 +83,17 @@ def unfolded(page: Page) -> None:
 STATES = {
     # The first screen.
     "diffusion": State("diffusion1d", DIFFUSION, pointed),
-    "navier-stokes": State("navier_stokes", FLOW, scheme="dark", size={"width": 1200, "height": 640}),
+    "navier-stokes": State("navier_stokes", FLOW, scheme="dark", size=WIDE),
     # What one can do.
     "both-sides": State("diffusion1d", "k=-0.62,2.2,0&u=-0.35,-0.35,0.02;0.4,0.2,0.02"),
     "next-sensor": State("diffusion1d", TWO, next_sensor),
-    "navier-stokes-next": State(
-        "navier_stokes", FLOW, next_sensor, size={"width": 1200, "height": 640}
-    ),
-    "navier-stokes-samples": State(
-        "navier_stokes", FLOW, samples, size={"width": 1200, "height": 640}
-    ),
+    "navier-stokes-next": State("navier_stokes", FLOW, next_sensor, size=WIDE),
+    "navier-stokes-samples": State("navier_stokes", FLOW, samples, size=WIDE),
     "navier-stokes-both": State(
         "navier_stokes",
         FLOW + "&w=0.2,0.8,0.3,0.02;0.8,0.2,-0.3,0.02",
         scheme="dark",
-        size={"width": 1200, "height": 640},
+        size=WIDE,
     ),
     "keyboard": State("diffusion1d", DIFFUSION, keyboard),
     "keyboard-dark": State("diffusion1d", DIFFUSION, keyboard, "dark"),
@@ -117,7 +114,7 @@ STATES = {
 
 def shown(page: Page, address: str, state: State) -> bytes:
     """Return the picture of a state."""
-    page.goto(f"{address}#{state.sensors}")
+    page.goto(f"{address}#{state.sensors}", timeout=120_000)
     page.wait_for_selector(SETTLED, timeout=120_000)
     if state.act is not None:
         state.act(page)
@@ -142,7 +139,8 @@ def main(wanted: list[str]) -> None:
             page = chromium.new_page(**options, is_mobile=state.size is PHONE)
             picture = Image.open(io.BytesIO(shown(page, path.as_uri(), state))).convert("RGB")
             if state.page in ("diffusion1d", "two inputs"):  # few colours, but those exactly
-                picture = picture.quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+                method, dither = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
+                picture = picture.quantize(method=method, dither=dither)
             picture.save(FOLDER / f"{name}.png", optimize=True)
             page.close()
         chromium.close()
