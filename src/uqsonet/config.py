@@ -156,8 +156,10 @@ class KarhunenLoeveFieldNetwork(KarhunenLoeveNetwork):
 class AttentionPriorNetwork(KarhunenLoeveNetwork):
     """UQ-SONet with a learned set embedding and prior of z (docs/model.md)."""
 
-    held_out_residuals: Literal[False] = False
-    law: Literal["gaussian"] = Field(default="gaussian", description="Learned: none can be asked.")
+    held_out_residuals: Literal[False] = False  # type: ignore[assignment]
+    law: Literal["gaussian"] = Field(  # type: ignore[assignment]
+        default="gaussian", description="Learned: none can be asked."
+    )
     per_sensors: ClassVar[bool] = True
     architecture: Literal["attention_prior"] = "attention_prior"  # type: ignore[assignment]
     width: int = Field(default=64, ge=4, le=1024, description="Features of a sensor.")

@@ -127,11 +127,6 @@ class Grid:
         mesh = torch.meshgrid(*self.axes(), indexing="ij")
         return torch.stack([axis.reshape(-1) for axis in mesh], dim=-1)
 
-    def centred(self, locations: Tensor) -> Tensor:
-        """Map locations (..., d) of the box to [-1, 1]^d."""
-        lower, upper = (locations.new_tensor(end) for end in (self.lower, self.upper))
-        return 2 * (locations - lower) / (upper - lower) - 1
-
     def spacing(self) -> list[float]:
         """Return the distance between neighbours along each axis."""
         last = 0 if self.periodic else 1
@@ -279,6 +274,12 @@ class WeightedPoints(NamedTuple):
 
     points: Any
     weights: Any
+
+
+def centred(domain: Domain, locations: Tensor) -> Tensor:
+    """Map locations (..., d) of a domain's box to [-1, 1]^d."""
+    lower, upper = (locations.new_tensor(end) for end in (domain.lower, domain.upper))
+    return 2 * (locations - lower) / (upper - lower) - 1
 
 
 def read_at(domain: Domain, functions: Tensor, x: Tensor, weights: Tensor | None) -> Tensor:

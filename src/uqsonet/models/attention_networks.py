@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from uqsonet.blocks import column_moments
 from uqsonet.config import AttentionNetwork
 from uqsonet.errors import ConfigError
-from uqsonet.fields import Observations
+from uqsonet.fields import Observations, centred
 from uqsonet.models.base import Batch, OperatorModel, Shared
 from uqsonet.models.output_basis import output_basis
 from uqsonet.models.perceptrons import MLP, glorot
@@ -187,7 +187,7 @@ class AttentionNetworks(OperatorModel):
 
     def _scaled(self, locations: Tensor) -> Tensor:
         scaled = self.config.standardise_inputs
-        return self.fields.input.grid.centred(locations) if scaled else locations
+        return centred(self.fields.input.grid, locations) if scaled else locations
 
     def _standardised(self, values: Tensor) -> Tensor:
         if self.config.transform_inputs:

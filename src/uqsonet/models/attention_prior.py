@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from uqsonet.config import AttentionPriorNetwork
 from uqsonet.errors import ConfigError
-from uqsonet.fields import Observations
+from uqsonet.fields import Observations, centred
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.models.base import Batch, register
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
@@ -271,7 +271,7 @@ class AttentionPriorModel(KarhunenLoeveModel):
     def _ready(self, locations: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return locations within [-1, 1] and standardised values."""
         scaled = (self.fields.input.transform.forward(values) - self.value_mean) / self.value_std
-        return self.fields.input.grid.centred(locations), scaled
+        return centred(self.fields.input.grid, locations), scaled
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the negative ELBO (eq:loss), up to a constant.
