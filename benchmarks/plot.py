@@ -24,7 +24,8 @@ def draw(rows: list[Row], folder: Path) -> None:
     with plt.rc_context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}):
         figure = plt.figure(figsize=(10.5, 1.6 + 0.42 * len(compared)), layout="constrained")
         left, right = figure.subfigures(1, 2, width_ratios=(2.1, 1), squeeze=False)[0]
-        _bars(left.subplots(), compared)
+        if compared:
+            _bars(left.subplots(), compared)
         if kinds:
             panels = right.subplots(len(kinds), 1, squeeze=False)[:, 0]
             for axes, kind in zip(panels, kinds, strict=True):
