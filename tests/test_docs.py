@@ -80,6 +80,8 @@ FASTER = {
     r"^uqsonet fit.*": r"\g<0> --minutes 0 --law gaussian",
     r"(, size, sets = .*), 8$": r"\1, 1",
     r"(problem\.sample\(generator), 20\)": r"\1, 1)",
+    r'("darcy128"\)), 500, 200$': r"\1, 40, 10",
+    r"(default_rng\(0\)), 16\)": r"\1, 2)",
     r"^python -m benchmarks --only \w+": r"\g<0> --quick",
     r"^python -m benchmarks\.flow_law .*": r"\g<0> --minutes 0.02 --iterations 20 --sets 2",
     r"^uqsonet ship .*": r"\g<0> --help",  # tests/report/test_ship.py makes the weights
