@@ -237,7 +237,7 @@ def test_the_example_of_the_page_runs() -> None:
     exec(block.strip().removeprefix("```python").removesuffix("```"), names)
     weights = names["disc"].weights
     assert weights @ names["posterior"].mean(names["points"]) == pytest.approx(0.1, abs=0.02)
-    table = re.findall(r"^```text\n(.*,weight\n.*?)^```", page, flags=re.M | re.S)[0]
+    table = re.findall(r"^```text\n(\S*,weight\n.*?)^```", page, flags=re.M | re.S)[0]
     columns = zip(*(line.strip().split(",") for line in table.splitlines()), strict=True)
     found = names["model"].condition({name: list(cells) for name, *cells in columns})
     assert found.sensors.mask.sum() == 2 and found.sensors.at_points.sum() == 1
