@@ -403,7 +403,7 @@ class KarhunenLoeveModel(OperatorModel):
         if self.network is None:
             return self._straight(a), 0.0
         added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(ROWS)])
-        return self._straight(a), added.view(*a.shape[:-1], -1)
+        return self._straight(a), added.unflatten(0, a.shape[:-1])
 
     def _answers(self, functions: Functions, a: Tensor) -> Tensor:
         """Return the branch's answer (N, p) to functions with coefficients a (N, r)."""
