@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ from uqsonet.reference.linear import GridSensors, linear_posterior
 from uqsonet.regression import Regression
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet_study.config import BenchmarkConfig
+from uqsonet_study.correction import fit_correction
 from uqsonet_study.kernel_branch import fit_kernel_branch
 
 LOG = logging.getLogger("uqsonet")
@@ -51,6 +52,9 @@ LEFT_OVER = 4000
 
 TARGETS = {"forward": ("output",), "inverse": ("input",), "both": ("input", "output")}
 """Direction -> sides whose errors are stated."""
+
+ALONE = {"operator": "forward", "correction": "inverse"}
+"""The one direction that a method answers, if it is one."""
 
 COLUMNS = "problem direction target method pairs err_sample err_mean seconds seconds_samples"
 COLUMNS += " functions"
@@ -373,12 +377,19 @@ def _learned(
         tried["regression"] = regression(train)
     if weights is not None:
         tried["operator"] = Learned(problem, weights)
+    if one.correction is not None:
+
+        def layout(split: str, index: int) -> Tensor:
+            return places(problem, seed, split, index, config.sensors)
+
+        layouts = partial(layout, "training"), partial(layout, "validation")
+        tried["correction"] = fit_correction(law, train, kept, layouts, one.correction, seed)
 
     some = Functions(problem.fields, "validation", kappa[: min(TRIED, held)], u[: min(TRIED, held)])
     whole = regression(everything) if "regression" in tried else None
     ours: dict[str, Answers] = {}
     for direction in one.directions:
-        known = {k: v for k, v in tried.items() if k != "operator" or direction == "forward"}
+        known = {k: v for k, v in tried.items() if ALONE.get(k, direction) == direction}
         found = {
             what: score(answers, problem, some, direction, config, seed)["err_mean"]
             .to_numpy()

@@ -80,18 +80,22 @@ class SpectralLayer(nn.Module):
 
 
 class FieldNetwork(nn.Module):
-    """A neural operator between two fields on one grid, zero at first.
+    """A neural operator to a field from others on its grid, zero at first.
 
     Parameters
     ----------
     shape : tuple of int
         Points of the grid along each axis.
     config : KarhunenLoeveFieldNetwork
+    fields : int
+        That are read.
     """
 
     places: Tensor
 
-    def __init__(self, shape: tuple[int, ...], config: KarhunenLoeveFieldNetwork) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], config: KarhunenLoeveFieldNetwork, fields: int = 1
+    ) -> None:
         super().__init__()
         self._shape, self._patch, axes = shape, config.patch, len(shape)
         self._patches = tuple(-(-points // config.patch) for points in shape)
@@ -104,7 +108,7 @@ class FieldNetwork(nn.Module):
         self.register_buffer("places", torch.stack(places), persistent=False)
         wide = LIFT * channels
         self.lift = nn.Sequential(
-            nn.Linear(size + 2 * axes, wide), nn.GELU(), nn.Linear(wide, channels)
+            nn.Linear(fields * size + 2 * axes, wide), nn.GELU(), nn.Linear(wide, channels)
         )
         self.layers = nn.ModuleList(
             SpectralLayer(self._patches, channels, config.frequencies) for _ in config.branch
@@ -115,10 +119,12 @@ class FieldNetwork(nn.Module):
         nn.init.zeros_(last.bias)
 
     def forward(self, field: Tensor) -> Tensor:
-        """Map fields (B, n) to fields (B, n)."""
-        h = self._gathered(field.reshape(-1, *self._shape))
-        places = self.places.expand(len(h), *self.places.shape)
-        h = self.lift(torch.cat([h, places], 1).movedim(1, -1)).movedim(-1, 1)
+        """Map fields (B, n), or several at once (B, k, n), to fields (B, n)."""
+        read = field.reshape(len(field), -1, *self._shape).unbind(1)
+        places = self.places.expand(len(field), *self.places.shape)
+        h = self.lift(torch.cat([*map(self._gathered, read), places], 1).movedim(1, -1)).movedim(
+            -1, 1
+        )
         for layer in self.layers:
             h = layer(h)
         return self._spread(self.project(h.movedim(1, -1)).movedim(-1, 1))
@@ -164,7 +170,7 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
         # network shake its 100,000 numbers.
         self.linear = None
         if config.symmetries == "square":
-            self.register_buffer("turned", _images(fields.input.grid), persistent=False)
+            self.register_buffer("turned", square_images(fields.input.grid), persistent=False)
 
     def _learned_part(self) -> nn.Module:
         """Return the neural operator in place of a perceptron."""
@@ -233,7 +239,7 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
         return error, {"reconstruction": error}
 
 
-def _images(grid: object) -> Tensor:
+def square_images(grid: object) -> Tensor:
     """Return the eight symmetries of a square grid as permutations (8, n) of its points."""
     if not isinstance(grid, Grid) or grid.dim != 2 or grid.shape[0] != grid.shape[1]:
         raise ConfigError(

@@ -13,7 +13,7 @@ from uqsonet.config import (
     Network,
 )
 from uqsonet.training.settings import MethodConfig, TrainingConfig
-from uqsonet_study.config.benchmark import BenchmarkConfig, BenchmarkProblem
+from uqsonet_study.config.benchmark import BenchmarkConfig, BenchmarkProblem, CorrectionConfig
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
 from uqsonet_study.config.experiments import (
     BASELINES,
@@ -61,6 +61,7 @@ __all__ = [
     "Case",
     "CompareFigure",
     "Config",
+    "CorrectionConfig",
     "CostTable",
     "EnsembleConfig",
     "ErrorTable",

@@ -17,6 +17,16 @@ AUTO = "auto"
 """Method of an experiment whose law is chosen: it may answer in the comparison."""
 
 
+class CorrectionConfig(Section):
+    """A network that corrects linear answers about an input of two values."""
+
+    iterations: int = Field(ge=1, description="Of training.")
+    symmetries: Literal["none", "square"] = Field(
+        default="none",
+        description="Training shows each pair turned and mirrored, where the operator allows it.",
+    )
+
+
 class BenchmarkProblem(Section):
     """One problem of the comparison."""
 
@@ -35,6 +45,10 @@ class BenchmarkProblem(Section):
         default=0,
         ge=0,
         description="Pairs that a correction of the linear operator is fitted to, at most.",
+    )
+    correction: CorrectionConfig | None = Field(
+        default=None,
+        description="A network may answer sensors of the output, for an input of two values.",
     )
     experiment: Name | None = Field(
         default=None,
