@@ -34,11 +34,14 @@ from uqsonet_study.layouts import uniform_layouts
 COUNTS, SETS, DRAWS = (1, 4, 10), 20, 4000
 MINUTES = (5.0, 20.0)
 
-Law = tuple[Tensor, Tensor]
+Sensors = tuple[Tensor, Tensor]
+"""Locations (sets, m, 1) and values (sets, m)."""
+
+Moments = tuple[Tensor, Tensor]
 """Mean and std (sets, points)."""
 
 
-def _truth(data: Functions, sensors: int) -> tuple[Law, Law]:
+def _truth(data: Functions, sensors: int) -> tuple[Sensors, Moments]:
     """Return sensors (locations, values), and the posterior mean and std of some test functions."""
     problem, generator = get_problem(data.fields.name), np.random.default_rng(5)
     kept = problem.training_grid()[1]
@@ -55,12 +58,12 @@ def _truth(data: Functions, sensors: int) -> tuple[Law, Law]:
     return (x, y), (torch.stack(means), torch.stack(stds))
 
 
-def _errors(found: Law, exact: Law) -> list[float]:
+def _errors(found: Moments, exact: Moments) -> list[float]:
     pairs = zip(found, exact, strict=True)
     return [100 * float(relative_error(a.double(), b).mean()) for a, b in pairs]
 
 
-def _ours(data: Functions, seconds: float, given: Sequence[Law]) -> list[Law]:
+def _ours(data: Functions, seconds: float, given: Sequence[Sensors]) -> list[Moments]:
     work = workload("diffusion1d", "tuned", pairs=data.size)
     targets = work.model.targets(data)
     generator, size = torch.Generator().manual_seed(0), work.method.training.batch_size
@@ -86,7 +89,9 @@ def _ours(data: Functions, seconds: float, given: Sequence[Law]) -> list[Law]:
     return [(one.mean(queries), one.std(queries)) for one in posteriors]
 
 
-def _theirs(data: Functions, seconds: Sequence[float], given: Sequence[Law]) -> Iterator[list[Law]]:
+def _theirs(
+    data: Functions, seconds: Sequence[float], given: Sequence[Sensors]
+) -> Iterator[list[Moments]]:
     """Yield the laws after each time, of one training without a schedule."""
     # lab is the array library of neuralprocesses; importing it makes the torch backend known
     import neuralprocesses.torch as nps  # pyright: ignore[reportMissingImports]
