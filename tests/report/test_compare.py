@@ -26,7 +26,7 @@ NAN = float("nan")
 COLUMNS = ["sensors", "x", "method", "metric", "value", "pm"]
 SIZES = [500, 1000, 2500, 5000, 10000, 20000]
 LATENT = [1, 2, 5, 10, 15, 20]
-OTHERS = ("cokriging", "sensor_free", "reference")
+OTHERS = ("regression", "cokriging", "sensor_free", "reference")
 
 
 def table(rows: list[tuple[object, ...]]) -> pd.DataFrame:
@@ -48,7 +48,7 @@ def make_errors(
     methods: tuple[str, ...] = OTHERS, counts: tuple[int, ...] = (3, 5)
 ) -> pd.DataFrame:
     rows: list[tuple[object, ...]] = []
-    levels = {"cokriging": 0.05, "sensor_free": 0.3, "reference": 0.007}
+    levels = {"regression": 0.04, "cokriging": 0.05, "sensor_free": 0.3, "reference": 0.007}
     for m in counts:
         for k, metric in enumerate(("err_mean", "err_std")):
             for x in SIZES:

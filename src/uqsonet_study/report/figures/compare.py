@@ -63,6 +63,7 @@ METHODS: dict[str, dict[str, Any]] = {
     FLOOR: OTHERS | {"linestyle": (0, (1, 1.5))},
     "sensor_free": OTHERS | {"linestyle": (0, (6, 2, 1, 2))},
     "cokriging": OTHERS | {"linestyle": (0, (5, 2))},
+    "regression": OTHERS | {"linestyle": (0, (3, 1, 1, 1, 1, 1))},
     OURS: {"linestyle": "-", "linewidth": 1.4, "markersize": 4},  # on top of the others
 }
 DRAWS: dict[str, Any] = {"color": REFERENCE, "linestyle": (0, (1, 1.5)), "zorder": 3}
