@@ -455,6 +455,8 @@ def _finished(
         remainder=remainder, cokriging=cokriging, calibration=calibration,
     )  # fmt: skip
     scored, sensors = runs[split.calibration[:SCORED_RUNS]], plan.sensors(data)
-    card["scores"] = score_rows(emulator, scored, sensors, noise_std=noise_std, seed=seed)
+    card["scores"] = score_rows(
+        emulator, scored, sensors, noise_std=noise_std, seed=seed, pairs=every
+    )
     card["limits"] = limits(emulator, runs, card)
     return emulator
