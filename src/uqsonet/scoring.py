@@ -16,7 +16,7 @@ from uqsonet.errors import ConfigError, DataError, NoUncertaintyError, Observati
 from uqsonet.fields import require_noise
 from uqsonet.metrics import ascending, coverage, crps, energy_score, rank_shares, relative_error
 from uqsonet.regression import Regression
-from uqsonet.runs import rows_of
+from uqsonet.runs import rows_of, split_runs
 from uqsonet.scores import RANK_BINS, Report, Score
 from uqsonet.seeds import numpy_generator
 from uqsonet.sensors import SensorSets
@@ -251,8 +251,6 @@ def _on_pairs(emulator: Emulator, runs: Runs) -> Emulator:
 
     Those that calibrate its bands are left out, as `fit` did.
     """
-    from uqsonet.held_out import split_runs  # deferred: it imports this module
-
     data, recipe = emulator.card.get("data", {}), emulator.card.get("recipe", {})
     same = all(
         one.name in fields and fields[one.name].domain.size == one.domain.size
@@ -261,8 +259,8 @@ def _on_pairs(emulator: Emulator, runs: Runs) -> Emulator:
     )
     if not same or data.get("runs") != len(runs) or "seed" not in recipe:
         raise DataError(
-            f"{runs.name}: pairs must be the {data.get('runs', 0)} runs that the model was fitted to, "
-            f"found {len(runs)}, or other fields or points"
+            f"{runs.name}: pairs must be the {data.get('runs', 0)} runs that the model was fitted "
+            f"to; found {len(runs)}, or other fields or points"
         )
     split = split_runs(len(runs), recipe["seed"])
     kept = runs[np.sort(np.concatenate([split.training, split.validation]))]
