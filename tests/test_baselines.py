@@ -1,13 +1,15 @@
-"""The two predictors without networks."""
+"""The predictors without networks."""
 
 import numpy as np
 import pytest
 import torch
 
+from uqsonet import regression
 from uqsonet.baselines import Cokriging, SensorFree, build_baseline
 from uqsonet.data import Functions, load_functions
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.problems import get_problem
+from uqsonet_study.config import BASELINES
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,51 @@ def test_cokriging_copes_with_inputs_of_low_rank(toy_files):
     assert (found.std() - exact.diagonal().sqrt()).norm() < 0.1 * exact.diagonal().sqrt().norm()
 
 
-@pytest.mark.parametrize("name", ["sensor_free", "cokriging"])
+def test_residuals_of_regression_are_those_of_pairs_left_out(functions, monkeypatch):
+    """Each pair is predicted from the others, with the same penalty."""
+    monkeypatch.setattr(regression, "RIDGES", (1e-12,))
+    x, m, noise = np.linspace(-1, 1, 401)[[60, 200, 330], None], 3, 0.3
+    answer = build_baseline("regression", functions, noise).condition(x, [1.0, 0.8, 1.3])
+    (found,) = answer._fitted
+    readings = functions.kappa[:, [60, 200, 330]].double().log()
+    bases = build_baseline("cokriging", functions, noise).bases
+    targets = bases.targets(functions)["c"].double()
+    for left_out in (0, 17):
+        rest = torch.arange(400) != left_out
+        at, mean = readings[rest].mean(0), targets[rest].mean(0)
+        rows = readings[rest] - at
+        penalty = 400 * noise**2 * torch.eye(m, dtype=torch.float64)
+        gain = torch.linalg.solve(rows.T @ rows + penalty, rows.T @ (targets[rest] - mean))
+        expected = targets[left_out] - mean - (readings[left_out] - at) @ gain
+        torch.testing.assert_close(
+            found.residuals(slice(left_out, left_out + 1))[0].double(), expected, rtol=0, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("sensors", [4, 60])
+def test_errors_from_sums_over_pairs_are_those_of_each_pair(functions, sensors, monkeypatch):
+    """And the bases of cokriging serve as well as those that regression fits."""
+    x, y = np.linspace(-1, 1, 401)[:: 400 // sensors, None], functions.kappa[3, :: 400 // sensors]
+    bases = build_baseline("cokriging", functions, 0.1).bases
+    summed = build_baseline("regression", functions, 0.1, bases).condition(x, y)
+    monkeypatch.setattr(regression, "SUMMED", 2.0)
+    each = build_baseline("regression", functions, 0.1).condition(x, y)
+    torch.testing.assert_close(summed.mean(), each.mean(), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(summed.std(), each.std(), rtol=1e-5, atol=1e-9)
+
+
+def test_a_sensor_that_reads_the_same_of_all_pairs_teaches_regression_nothing(functions):
+    kappa = functions.kappa.clone()
+    kappa[:, 0] = 1.0
+    model = build_baseline(
+        "regression", Functions(functions.fields, "training", kappa, functions.u), 0.0
+    )
+    free, found = model.condition(torch.zeros(0, 1), []), model.condition([[-1.0]], [1.0])
+    torch.testing.assert_close(found.mean(), free.mean())
+    torch.testing.assert_close(found.std(), free.std())
+
+
+@pytest.mark.parametrize("name", BASELINES)
 def test_baselines_refuse_impossible_observations(functions, name):
     baseline = build_baseline(name, functions, 0.0)
     for x, y, message in (

@@ -187,11 +187,13 @@ def test_validate_prints_writes_a_table_and_a_page(
     folder: Path, model: Path, tmp_path: Path
 ) -> None:
     files = ("-o", tmp_path / "page.html", "--csv", tmp_path / "scores.csv")
+    files += "--pairs", folder / "runs.npz"
     text = invoke("validate", model, folder / "more.npz", "--sensors", 3, *files).stdout
     assert "30 runs of more" in text and "cokriging" in text
     with (tmp_path / "scores.csv").open(newline="") as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
-    assert float(rows["uqsonet"]["crps"]) < 0.5 * float(rows["sensor_free"]["crps"])
+    for method in ("uqsonet", "cokriging", "regression"):
+        assert float(rows[method]["crps"]) < 0.5 * float(rows["sensor_free"]["crps"])
     assert 0 <= float(rows["uqsonet"]["conformal_90"]) <= 1
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 

@@ -15,7 +15,12 @@ from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.models.base import build_model
 from uqsonet.models.ensemble import DeepEnsemble
 from uqsonet.problems import get_problem
-from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, KarhunenLoeveSetNetwork
+from uqsonet_study.config import (
+    BASELINES,
+    AttentionNetwork,
+    KarhunenLoeveNetwork,
+    KarhunenLoeveSetNetwork,
+)
 
 ATTENTION = AttentionNetwork(
     location_embedding=[5],
@@ -26,7 +31,7 @@ ATTENTION = AttentionNetwork(
     encoder=[6],
     truncation=4,
 )
-PRIOR = ("karhunen_loeve", "cokriging", "sensor_free")
+PRIOR = ("karhunen_loeve", *BASELINES)
 METHODS = (*PRIOR, "attention", "vidon", "ensemble")
 
 
@@ -52,8 +57,7 @@ def models(diffusion_files):
             "vidon": network("vidon", ATTENTION, noise_std),
             "kriging_vidon": network("vidon", kriging_set, noise_std),
             "ensemble": DeepEnsemble([network("vidon", ATTENTION, noise_std) for _ in range(2)]),
-            "cokriging": build_baseline("cokriging", data, noise_std),
-            "sensor_free": build_baseline("sensor_free", data, noise_std),
+            **{name: build_baseline(name, data, noise_std) for name in BASELINES},
         }
 
     return {noise: made(noise) for noise in (0.0, 0.5)}

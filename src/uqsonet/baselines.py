@@ -1,8 +1,9 @@
-"""Two predictors without networks that every learned model must beat.
+"""Predictors without networks that every learned model must beat.
 
 `SensorFree` ignores the sensors: prior mean and spread of u. `Cokriging` is the best linear
 predictor: sensor values of the transformed input and u as one Gaussian, moments from the training
-pairs. Both answer `condition` as a trained model does.
+pairs. `Regression` keeps these (`uqsonet.regression`). All answer `condition` as a trained model
+does.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Cokriging:
         return found
 
     def _set(self, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float) -> None:
-        self.fields, self._bases, self._noise_std = bases.fields, bases, noise_std
+        self.fields, self.bases, self._noise_std = bases.fields, bases, noise_std
         self._weight, self.remainder = bases.linear_weight.double(), remainder.double()
 
     def condition(
@@ -100,11 +101,11 @@ class Cokriging:
         given = self.fields.input
         observations, single = given.observations(locations, values, mask, empty=True)
         level = given.noise(noise_std, observations, self._noise_std)
-        law = self._bases.input_law(observations, level)
+        law = self.bases.input_law(observations, level)
         mean = law.mean @ self._weight.T
         explained = law.spread(self._weight)
         root = torch.cat([explained, self.remainder.expand(len(mean), -1, -1)], dim=-1)
-        basis = self._bases.output_basis
+        basis = self.bases.output_basis
         return GaussianPosterior(self.fields.output.grid, basis, single, mean, root)
 
     def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
@@ -115,7 +116,7 @@ class Cokriging:
         (seen, noise), (read, level), single = both_sides(
             self.fields, inputs, outputs, self._noise_std
         )
-        bases, batch = self._bases, len(seen.values)
+        bases, batch = self.bases, len(seen.values)
         rows, residual = bases.at_sensors(seen)
         r, p = rows.shape[2], len(self._weight)
         offset, basis = bases.output_at(read)
@@ -146,14 +147,24 @@ def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
 
 
 def build_baseline(
-    name: str, functions: Functions, noise_std: float
+    name: str, functions: Functions, noise_std: float, bases: KarhunenLoeveBases | None = None
 ) -> SensorFree | Cokriging | Regression:
-    """Return the baseline `sensor_free`, `cokriging` or `regression`, fitted to training pairs."""
+    """Return the baseline `sensor_free`, `cokriging` or `regression`, fitted to training pairs.
+
+    Parameters
+    ----------
+    name : str
+    functions : Functions
+    noise_std : float
+        Default noise of sensors of the input.
+    bases : KarhunenLoeveBases, optional
+        Those of `Cokriging` on the same pairs: regression need not fit them again.
+    """
     if name == "sensor_free":
         return SensorFree(functions, noise_std)
     if name == "cokriging":
         return Cokriging(functions, noise_std)
     if name == "regression":
-        return Regression(functions, noise_std)
+        return Regression(functions, noise_std, INPUT_MODES, OUTPUT_MODES, bases)
     known = "sensor_free, cokriging and regression"
     raise ConfigError(f"baseline {name!r} is unknown; there are {known}")

@@ -232,6 +232,10 @@ def validate(
         float | None, typer.Option(help="Noise added to the sensors.", show_default="the model's")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of layouts and noise.")] = 0,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="The runs of `fit`: regression on them is scored, too."),
+    ] = None,
     missing: Missing = "error",
     run: RunDimension = None,
 ) -> None:
@@ -246,8 +250,14 @@ def validate(
     with clear_errors():
         emulator = load(model)
         ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
-        runs = _runs(file, ins, outs, None, missing, run, False)
-        report = emulator.validate(runs, _counts(sensors), noise_std=noise_std, seed=seed)
+        runs, fitted = (
+            None if one is None else _runs(one, ins, outs, None, missing, run, False)
+            for one in (file, pairs)
+        )
+        assert runs is not None
+        report = emulator.validate(
+            runs, _counts(sensors), noise_std=noise_std, seed=seed, pairs=fitted
+        )
         if out is not None:
             report.save(out)
         if csv is not None:

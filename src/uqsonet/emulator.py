@@ -416,6 +416,7 @@ class Emulator:
         *,
         noise_std: float | None = None,
         seed: int = 0,
+        pairs: Runs | None = None,
     ) -> Report:
         """Score the model on runs that it has not seen.
 
@@ -430,6 +431,8 @@ class Emulator:
             Noise that is added to the sensors and stated to the model.
         seed : int
             Of layouts and noise.
+        pairs : Runs, optional
+            The runs that the model was fitted to: regression on them is scored, too.
 
         Returns
         -------
@@ -438,7 +441,7 @@ class Emulator:
         """
         from uqsonet.scoring import validate
 
-        return validate(self, held_out, sensors, noise_std=noise_std, seed=seed)
+        return validate(self, held_out, sensors, noise_std=noise_std, seed=seed, pairs=pairs)
 
     def place(
         self, n: int, candidates: object = None, *, field: str | None = None, given: object = None,

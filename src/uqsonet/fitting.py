@@ -40,15 +40,13 @@ from uqsonet.held_out import (
     HeldOutRuns,
     HeldOutValidator,
     SensorPlan,
-    Split,
     sensor_plan,
-    split_runs,
 )
 from uqsonet.laws.choice import equip, refit, require_law
 from uqsonet.models.base import OperatorModel
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.modes import empirical_modes
-from uqsonet.runs import Runs
+from uqsonet.runs import Runs, Split, split_runs
 from uqsonet.scoring import score_rows
 from uqsonet.storage.files import array_digest
 from uqsonet.storage.weights import read_weights, write_weights
@@ -455,6 +453,8 @@ def _finished(
         remainder=remainder, cokriging=cokriging, calibration=calibration,
     )  # fmt: skip
     scored, sensors = runs[split.calibration[:SCORED_RUNS]], plan.sensors(data)
-    card["scores"] = score_rows(emulator, scored, sensors, noise_std=noise_std, seed=seed)
+    card["scores"] = score_rows(
+        emulator, scored, sensors, noise_std=noise_std, seed=seed, pairs=every
+    )
     card["limits"] = limits(emulator, runs, card)
     return emulator

@@ -40,31 +40,6 @@ PART = 32
 
 
 @dataclass(frozen=True)
-class Split:
-    """Numbers of the runs in each part."""
-
-    training: np.ndarray
-    validation: np.ndarray
-    calibration: np.ndarray
-
-
-def split_runs(size: int, seed: int) -> Split:
-    """Split runs at random: 15 % calibrate (10 to 200), a fifth of the rest validates (to 500).
-
-    Parameters
-    ----------
-    size : int
-        Number of runs, at least 20.
-    seed : int
-    """
-    order = numpy_generator(seed, "fit", "split").permutation(size)
-    calibration = min(max(round(0.15 * size), min(10, size // 4)), 200)
-    validation = min(max(round(0.2 * (size - calibration)), 4), 500)
-    ends = calibration, calibration + validation
-    return Split(order[ends[1] :], order[ends[0] : ends[1]], order[: ends[0]])
-
-
-@dataclass(frozen=True)
 class EncodedRuns:
     """Runs as a model sees them: encoded rows, and the fields that they are rows of."""
 

@@ -312,7 +312,7 @@ score are in the units of the field; less is better. The other columns are the s
 percent, that bands of that level hold: <em>plain</em> bands are those of the law,
 <em>conformal</em> ones were corrected by the calibration runs, <em>whole</em> ones should hold the
 whole function. <em>sensor_free</em> is the law before any measurement, <em>cokriging</em> the best
-linear predictor from the same runs.</p>
+linear predictor from the same runs, <em>regression</em> what these runs alone predict.</p>
 {figures}
 <h2>The model</h2><pre>{card}</pre>
 </body></html>
@@ -365,6 +365,7 @@ def _errors(report: Report) -> Any:
     figure = _figure(9, 3.6)
     left, right = figure.subplots(1, 2)
     styles = {"uqsonet": (BLUE, "o-"), "cokriging": (ORANGE, "s--"), "sensor_free": (GREY, "^:")}
+    styles["regression"] = "#2c8c4a", "d-."
     for method, scores in _methods(report).items():
         colour, style = styles[method]
         counts = [s.sensors for s in scores]

@@ -13,10 +13,12 @@ It is what every trained method has to beat.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from uqsonet.blocks import RowBlocks
 from uqsonet.data import Functions
 from uqsonet.fields import Domain, Observations
 from uqsonet.joint import JointPosterior, Readings, both_sides
@@ -28,6 +30,13 @@ RIDGES = tuple(10.0**-k for k in range(12, 0, -1))
 
 PROJECTIONS = 48
 """Random combinations of the targets that ridges are compared on."""
+
+SUMMED = 1e-4
+"""Share of each pair that a prediction of it may leave open at least, for errors to be taken from
+sums over pairs: below it what these cancel would show."""
+
+ROWS = 4096
+"""Pairs that are taken at a time where all of them need room."""
 
 
 class Regression:
@@ -67,15 +76,17 @@ class Regression:
             self.bases.fit(functions, linear=False)
         found = self.bases.targets(functions)
         self.bases.forget()
-        self._targets = {"input": found["a"], "output": found["c"]}
         # Ridges are compared by errors of fields: coefficients of the input are standardised.
-        factor, modes = self.bases.input_factor, self.bases.output_modes
-        self._sizes = {"input": factor.norm(dim=0), "output": torch.ones(modes.shape[1]).float()}
-        forward = functions.fields.input.transform.forward
-        self._inputs = torch.cat(
-            [forward(block.double()).float() for block in functions.kappa_rows.blocks()]
-        ).T.contiguous()
-        self._outputs = functions.u_rows.whole().T.contiguous()
+        sizes = self.bases.input_factor.norm(dim=0).float(), torch.ones(found["c"].shape[1]).float()
+        self._targets = {
+            side: _Targets.of(found[name], size)
+            for side, name, size in zip(("input", "output"), "ac", sizes, strict=True)
+        }
+        self._inputs, self._u_rows = _transposed(functions.transformed_inputs()), functions.u_rows
+
+    @cached_property
+    def _outputs(self) -> Tensor:
+        return _transposed(self._u_rows)
 
     def condition(
         self, locations: object, values: object, mask: object = None, noise_std: object = None
@@ -93,7 +104,7 @@ class Regression:
         )
         sets = self._readings(seen, noise, read, level)
         input, output = (self._posterior(side, sets, single) for side in ("input", "output"))
-        every = torch.full((len(sets),), float(len(self._targets["input"])), dtype=torch.float64)
+        every = torch.full((len(sets),), float(self._inputs.shape[1]), dtype=torch.float64)
         return JointPosterior(input, output, every, torch.ones_like(every))
 
     def _readings(
@@ -123,8 +134,7 @@ class Regression:
         return sets
 
     def _posterior(self, side: str, sets: list[_Set], single: bool) -> Posterior:
-        targets = self._targets[side]
-        fitted = [_fitted(one, targets, self._sizes[side]) for one in sets]
+        fitted = [_fitted(one, self._targets[side]) for one in sets]
         grid = (self.fields.input if side == "input" else self.fields.output).grid
         return RegressionPosterior(grid, self._basis(side), single, fitted)
 
@@ -132,6 +142,47 @@ class Regression:
         if side == "output":
             return self.bases.output_basis
         return self.bases.input_basis
+
+
+def _transposed(rows: RowBlocks) -> Tensor:
+    """Return a matrix (N, n) as (n, N), float32: a sensor reads all pairs at one place."""
+    found, first = torch.empty(rows.shape[1], len(rows), dtype=torch.float32), 0
+    for block in rows.blocks():
+        found[:, first : first + len(block)] = block.T
+        first += len(block)
+    return found
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """What is predicted, and what of it depends on the pairs alone.
+
+    Attributes
+    ----------
+    mean : Tensor, shape (q,)
+    left : Tensor, shape (N, q), float32
+        Less the mean.
+    some : Tensor, shape (N, PROJECTIONS)
+        Random combinations, in the size of fields.
+    squares : Tensor, shape (N,)
+        Of `some`, summed.
+    """
+
+    mean: Tensor
+    left: Tensor
+    some: Tensor
+    squares: Tensor
+
+    @classmethod
+    def of(cls, targets: Tensor, sizes: Tensor) -> _Targets:
+        """Take in targets (N, q) of given sizes (q,)."""
+        mean = targets.double().mean(0)
+        left = targets - mean.float()
+        generator = torch.Generator().manual_seed(0)
+        shape = targets.shape[1], PROJECTIONS
+        mixing = sizes[:, None] * torch.randn(shape, generator=generator, dtype=torch.float32)
+        some = (left @ mixing).double()
+        return cls(mean, left, some, some.square().sum(1))
 
 
 @dataclass(frozen=True)
@@ -157,50 +208,71 @@ class _Fitted:
     Attributes
     ----------
     mean : Tensor, shape (q,)
-    residuals : Tensor, shape (N, q), float32
-        Of each pair, left out, without the noise of its readings.
     noise : Tensor, shape (m, q)
         What a standard normal error of each reading adds.
     """
 
     mean: Tensor
-    residuals: Tensor
     noise: Tensor
+    _left: Tensor
+    _rows: Tensor
+    _gain: Tensor
+    _kept: Tensor
+
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return len(self._left)
+
+    def residuals(self, pairs: Tensor | slice) -> Tensor:
+        """Return residuals (k, q), float32, of pairs left out, without noise of their readings."""
+        found = torch.addmm(self._left[pairs], self._rows[pairs], self._gain, alpha=-1)
+        return found.div_(self._kept[pairs, None])
+
+    def covariance(self) -> Tensor:
+        """Return the covariance (q, q) of residuals and noise."""
+        found = self.noise.T @ self.noise
+        for first in range(0, self.size, ROWS):
+            rows = self.residuals(slice(first, first + ROWS))
+            found += (rows.T @ rows).double() / self.size
+        return found
 
 
-def _fitted(one: _Set, targets: Tensor, sizes: Tensor) -> _Fitted:
-    """Regress targets (N, q) of given sizes (q,) on readings, by the ridge of least error."""
-    n = len(targets)
-    at, mean = one.pairs.mean(0), targets.double().mean(0)
-    left = targets - mean.float()
-    if not len(one.values):
-        return _Fitted(mean, left * (n / (n - 1)), torch.zeros(0, targets.shape[1]).double())
+def _fitted(one: _Set, targets: _Targets) -> _Fitted:
+    """Regress targets on readings, by the ridge of least error."""
+    n = len(targets.left)
+    at = one.pairs.mean(0)
     rows = one.pairs - at
     penalty = n * one.noise_std.square()
     values, vectors = torch.linalg.eigh(rows.T @ rows + torch.diag(penalty))
     values = values.clamp_min(0)
     turned = rows @ vectors
-    generator = torch.Generator().manual_seed(0)
-    mixing = sizes[:, None] * torch.randn(
-        targets.shape[1], PROJECTIONS, generator=generator, dtype=torch.float32
-    )
-    some = (left @ mixing).double()
-    through = turned.T @ some
-    best: tuple[float, float] | None = None
-    for ridge in RIDGES:
-        shrunk = 1 / (values + ridge * values[-1])
-        kept = 1 - turned.square() @ shrunk - 1 / n
-        errors = (some - turned @ (shrunk[:, None] * through)) / kept.clamp_min(1e-9)[:, None]
-        noise = one.noise_std[:, None] * (vectors @ (shrunk[:, None] * through))
-        score = float(errors.square().mean(0).sum() + noise.square().sum())
-        if best is None or score < best[0]:
-            best = score, ridge
-    assert best is not None
-    shrunk = 1 / (values + best[1] * values[-1])
-    gain = vectors @ (shrunk[:, None] * (turned.T @ left.double()))  # (m, q)
-    kept = (1 - turned.square() @ shrunk - 1 / n).clamp_min(1e-9)
-    residuals = (left - rows.float() @ gain.float()) / kept[:, None].float()
-    return _Fitted(mean + (one.values - at) @ gain, residuals, one.noise_std[:, None] * gain)
+    through = turned.T @ targets.some
+    squared = turned.square()
+
+    def shrink(ridge: float) -> tuple[Tensor, Tensor]:
+        shrunk = 1 / (values + ridge * values[-1:]).clamp_min(1e-300)
+        return shrunk[:, None], (1 - squared @ shrunk - 1 / n).clamp_min(1e-9)
+
+    def error(ridge: float) -> float:
+        shrunk, kept = shrink(ridge)
+        slopes, weights = shrunk * through, kept**-2
+        noise = (one.noise_std[:, None] * (vectors @ slopes)).square().sum()
+        if float(kept.amin()) < SUMMED:
+            left = torch.addmm(targets.some, turned, slopes, alpha=-1)
+            return float(weights @ left.square().sum(1) / n + noise)
+        weighted = (weights[:, None] * turned).T
+        crossed = (weighted @ turned) @ slopes - 2 * weighted @ targets.some
+        return float((weights @ targets.squares + (slopes * crossed).sum()) / n + noise)
+
+    shrunk, kept = shrink(min(RIDGES, key=error))
+    through = torch.zeros(len(values), len(targets.mean), dtype=torch.float64)
+    for some, left in zip(turned.split(ROWS), targets.left.split(ROWS), strict=True):
+        through += some.T @ left.double()
+    gain = vectors @ (shrunk * through)
+    mean = targets.mean + (one.values - at) @ gain
+    noise = one.noise_std[:, None] * gain
+    return _Fitted(mean, noise, targets.left, rows.float(), gain.float(), kept.float())
 
 
 class RegressionPosterior(Posterior):
@@ -214,18 +286,14 @@ class RegressionPosterior(Posterior):
         self, size: int = 0, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the exact moments over all pairs; `size` and `generator` have no influence."""
-        means, covariances = [], []
-        for one in self._fitted:
-            residuals = one.residuals.double()
-            covariances.append(residuals.T @ residuals / len(residuals) + one.noise.T @ one.noise)
-            means.append(one.mean)
-        return torch.stack(means), torch.stack(covariances)
+        covariances = torch.stack([one.covariance() for one in self._fitted])
+        return torch.stack([one.mean for one in self._fitted]), covariances
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return predictions with the residual of a random pair, and the noise of the readings."""
         found = []
         for one in self._fitted:
-            picked = torch.randint(len(one.residuals), (size,), generator=generator)
+            picked = torch.randint(one.size, (size,), generator=generator)
             normal = torch.randn(size, len(one.noise), generator=generator, dtype=torch.float64)
-            found.append(one.mean + one.residuals[picked].double() - normal @ one.noise)
+            found.append(one.mean + one.residuals(picked).double() - normal @ one.noise)
         return torch.stack(found)

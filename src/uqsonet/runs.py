@@ -21,6 +21,7 @@ from uqsonet.domains import PointCloud
 from uqsonet.errors import DataError
 from uqsonet.fields import Domain, Grid, Transform
 from uqsonet.named_fields import NamedField, part_columns
+from uqsonet.seeds import numpy_generator
 
 if TYPE_CHECKING:
     from uqsonet.description import Description
@@ -460,3 +461,28 @@ def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[NamedField]) -> Ten
             found[part, part_columns(named, number)] = one.encode(block.double()).float()
             first += len(block)
     return found
+
+
+@dataclass(frozen=True)
+class Split:
+    """Numbers of the runs in each part."""
+
+    training: np.ndarray
+    validation: np.ndarray
+    calibration: np.ndarray
+
+
+def split_runs(size: int, seed: int) -> Split:
+    """Split runs at random: 15 % calibrate (10 to 200), a fifth of the rest validates (to 500).
+
+    Parameters
+    ----------
+    size : int
+        Number of runs, at least 20.
+    seed : int
+    """
+    order = numpy_generator(seed, "fit", "split").permutation(size)
+    calibration = min(max(round(0.15 * size), min(10, size // 4)), 200)
+    validation = min(max(round(0.2 * (size - calibration)), 4), 500)
+    ends = calibration, calibration + validation
+    return Split(order[ends[1] :], order[ends[0] : ends[1]], order[: ends[0]])

@@ -25,7 +25,7 @@ class Score:
 
     Attributes
     ----------
-    method : {"uqsonet", "cokriging", "sensor_free"}
+    method : {"uqsonet", "cokriging", "regression", "sensor_free"}
     field : str
     sensors, runs : int
     err_mean, err_mean_se : float
@@ -88,7 +88,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Report:
-    """Scores of a model beside no sensors and cokriging, on runs that it has not seen.
+    """Scores of a model beside those without networks, on runs that it has not seen.
 
     Attributes
     ----------

@@ -11,9 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.data import Functions
 from uqsonet.errors import ConfigError, DataError, NoUncertaintyError, ObservationError
 from uqsonet.fields import require_noise
 from uqsonet.metrics import ascending, coverage, crps, energy_score, rank_shares, relative_error
+from uqsonet.regression import Regression
+from uqsonet.runs import rows_of, split_runs
 from uqsonet.scores import RANK_BINS, Report, Score
 from uqsonet.seeds import numpy_generator
 from uqsonet.sensors import SensorSets
@@ -193,8 +196,9 @@ def score(
     noise_std: float | None = None,
     seed: int = 0,
     conformal: bool = True,
+    regression: Emulator | None = None,
 ) -> tuple[list[Score], FieldPosterior, Tensor, Tensor]:
-    """Return scores of a model, of cokriging and of no sensors, and an example for a picture.
+    """Return scores of a model, of baselines and of no sensors, and an example for a picture.
 
     Parameters are those of `Emulator.validate`; without `conformal` only plain bands are counted.
     """
@@ -216,6 +220,8 @@ def score(
         methods: list[tuple[str, Emulator]] = [("uqsonet", emulator)]
         if emulator.cokriging is not None:
             methods.append(("cokriging", emulator.with_operator(emulator.cokriging)))
+        if regression is not None:
+            methods.append(("regression", regression))
         if emulator.encoded:
             methods.append(("sensor_free", emulator))
         for number, (x, truth) in enumerate(found.outputs):
@@ -238,6 +244,28 @@ def score(
             example = _posterior(emulator, single, 0), truth[0], x
     assert example is not None
     return scores, *example
+
+
+def _on_pairs(emulator: Emulator, runs: Runs) -> Emulator:
+    """Return the same fields answered by regression on the runs that a model was fitted to.
+
+    Those that calibrate its bands are left out, as `fit` did.
+    """
+    data, recipe = emulator.card.get("data", {}), emulator.card.get("recipe", {})
+    same = all(
+        one.name in fields and fields[one.name].domain.size == one.domain.size
+        for mine, fields in ((emulator.inputs, runs.inputs), (emulator.outputs, runs.outputs))
+        for one in mine
+    )
+    if not same or data.get("runs") != len(runs) or "seed" not in recipe:
+        raise DataError(
+            f"{runs.name}: pairs must be the {data.get('runs', 0)} runs that the model was fitted "
+            f"to; found {len(runs)}, or other fields or points"
+        )
+    split = split_runs(len(runs), recipe["seed"])
+    kept = runs[np.sort(np.concatenate([split.training, split.validation]))]
+    rows = rows_of(kept.inputs, emulator.inputs), rows_of(kept.outputs, emulator.outputs)
+    return emulator.with_operator(Regression(Functions(emulator.fields, "training", *rows), 0.0))
 
 
 def _posterior(emulator: Emulator, sets: SensorSets, number: int) -> FieldPosterior:
@@ -331,17 +359,35 @@ def _one(posterior: FieldPosterior, k: int) -> FieldPosterior:
 
 
 def score_rows(
-    emulator: Emulator, held_out: Runs, sensors: object, *, noise_std: float, seed: int
+    emulator: Emulator,
+    held_out: Runs,
+    sensors: object,
+    *,
+    noise_std: float,
+    seed: int,
+    pairs: Functions,
 ) -> list[dict[str, Any]]:
     """Return rows for a model's card: scores with plain bands."""
-    found, *_ = score(emulator, held_out, sensors, noise_std=noise_std, seed=seed, conformal=False)
+    found, *_ = score(
+        emulator, held_out, sensors, noise_std=noise_std, seed=seed, conformal=False,
+        regression=emulator.with_operator(Regression(pairs, 0.0)),
+    )  # fmt: skip
     return [one.row() for one in found]
 
 
 def validate(
-    emulator: Emulator, held_out: Runs, sensors: object, *, noise_std: float | None, seed: int
+    emulator: Emulator,
+    held_out: Runs,
+    sensors: object,
+    *,
+    noise_std: float | None,
+    seed: int,
+    pairs: Runs | None = None,
 ) -> Report:
     """Score a model on held-out runs (`Emulator.validate`)."""
-    scores, example, truth, x = score(emulator, held_out, sensors, noise_std=noise_std, seed=seed)
+    regression = None if pairs is None else _on_pairs(emulator, pairs)
+    scores, example, truth, x = score(
+        emulator, held_out, sensors, noise_std=noise_std, seed=seed, regression=regression
+    )
     title = f"{emulator!r} on {len(held_out)} runs of {held_out.name}"
     return Report(emulator, scores, title, example, truth, x)

@@ -204,6 +204,9 @@ def _reference_seconds(problem_name: str, evaluation: EvaluationConfig, sets: in
 SCORE_SECONDS = 0.02, 4e-5
 """CRPS, coverage and Gaussian distance of one set: for itself, and for each point."""
 
+REGRESSION_SECONDS = 1.6e-6
+"""Regression for one set, for each pair that it keeps."""
+
 CHAIN_SOLVES = 150
 """Solves for each effective draw of a chain, a mean over settings of section 4.1."""
 
@@ -276,7 +279,8 @@ class Meter:
         for scored in models:
             method = scored["method"]
             if method == UNTRAINED:
-                spent += _fit_seconds(data) * chosen.training + sets * score
+                pairs = chosen.training
+                spent += _fit_seconds(data) * pairs + sets * (score + REGRESSION_SECONDS * pairs)
                 continue
             answer = self.answer(case, method, evaluation.model_samples)
             spent += sets * (score + answer) * scored["predictors"]

@@ -18,7 +18,7 @@ from uqsonet import fitting
 from uqsonet.description import distance_from_gaussian, proposed_transform
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.fields import Grid
-from uqsonet.held_out import split_runs
+from uqsonet.runs import split_runs
 
 LINE = np.linspace(0, 1, 12)
 of = uqsonet.FieldRuns.of

@@ -20,7 +20,7 @@ from uqsonet import load
 from uqsonet.errors import DataError
 from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet_study.check import check_path
-from uqsonet_study.config import SensorsConfig
+from uqsonet_study.config import BASELINES, SensorsConfig
 from uqsonet_study.headers import require_header, require_headers
 from uqsonet_study.jobs import job
 from uqsonet_study.layouts import generate_layouts
@@ -184,7 +184,7 @@ def test_a_job_with_a_wrong_file_does_not_start(
 def scores(case: str) -> pd.DataFrame:
     chosen, rows = CONFIG.cases[case], []
     for label in chosen.evaluations:
-        for method in ("sensor_free", "cokriging", *chosen.methods):
+        for method in (*BASELINES, *chosen.methods):
             metrics = ["err_mean"] if method == "vidon" else ["err_mean", "err_std", "crps"]
             for trial in range(chosen.trials if method in chosen.methods else 1):
                 for m in chosen.counts:

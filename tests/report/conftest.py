@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from uqsonet_study.config import Case, Config, load_config
+from uqsonet_study.config import BASELINES, Case, Config, load_config
 from uqsonet_study.report.summary import summarise
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,7 @@ def make_scores(
     """Scores of all methods: sensor_free about 0.5, everything else about 0.05."""
     generator = np.random.default_rng(seed)
     rows = []
-    for method in (*methods, "sensor_free", "cokriging", "reference"):
+    for method in (*methods, *BASELINES, "reference"):
         point = method == "vidon"
         errors = [e for e in ("err_mean", "err_std") if not (point and e == "err_std")]
         metrics = [*errors, *(f"{e}@{line}" for e in errors for line in lines)]

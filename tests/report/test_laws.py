@@ -9,13 +9,13 @@ import pytest
 
 from tests.report.conftest import COUNTS, SETS, make_config, make_scores, write_scores
 from uqsonet.errors import DataError
-from uqsonet_study.config import Config, load_config
+from uqsonet_study.config import BASELINES, Config, load_config
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.law_scores import COLUMNS, law_scores
 from uqsonet_study.report.tables.write import write_table
 
 METHODS = ("uqsonet", "chosen")
-LAWS = ["sensor_free", "cokriging", "gaussian", "auto"]
+LAWS = [*BASELINES, "gaussian", "auto"]
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_means_medians_and_floors_are_those_of_the_precise_evaluation(
         rows = precise.loc[precise["method"].eq(method) & precise["metric"].eq(metric)]
         return rows.loc[rows["sensors"] == m].groupby("set")["value"].mean()
 
-    names = dict(zip(LAWS, ("sensor_free", "cokriging", *METHODS), strict=True))
+    names = dict(zip(LAWS, (*BASELINES, *METHODS), strict=True))
     for row in found.to_dict("records"):
         method, m = names[row["law"]], row["sensors"]
         for part, metric in (("mean", "err_mean"), ("std", "err_std"), ("w1", "w1")):

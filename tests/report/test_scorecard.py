@@ -15,8 +15,8 @@ from uqsonet_study.report.scorecard import scorecard
 
 COLUMNS = (
     "table,problem,method,sensors,noise_std,cut_line,metric,paper,paper_pm,ours,ours_pm,trials,"
-    "sensor_free,cokriging,mc_floor,precise,precise_low,precise_high,precise_sensor_free,"
-    "precise_cokriging,recipe,run"
+    "sensor_free,cokriging,regression,mc_floor,precise,precise_low,precise_high,"
+    "precise_sensor_free,precise_cokriging,precise_regression,recipe,run"
 )
 
 

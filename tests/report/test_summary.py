@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.report.conftest import make_config, make_scores, write_scores
 from uqsonet.errors import DataError
+from uqsonet_study.config import BASELINES
 from uqsonet_study.report.summary import COLUMNS, RESAMPLES, estimate, skill
 from uqsonet_study.report.summary import summarise as summarise_cases
 
@@ -44,7 +45,7 @@ def by_hand(folder: Path) -> list[Path]:
         "b": "net,1,paper,3,1,err_mean,0.6\nnet,1,paper,3,0,err_mean,0.2\n",
         "c": "".join(
             f"{method},0,paper,3,{s},{metric},{value}\n"
-            for method in ("sensor_free", "cokriging")
+            for method in BASELINES
             for metric in ("err_mean", "err_std")
             for s, value in enumerate((0.5, 1.1))
         ),
@@ -74,15 +75,16 @@ def test_gains_are_over_cokriging_on_the_same_sets(tmp_path: Path) -> None:
     path, values = tmp_path / "scores.csv", (0.5, 1.0, 4.0)
     rows = [
         f"{method},0,paper,3,{s},{metric},{factor * value if metric == 'crps' else 1}\n"
-        for method, factor in (("net", 0.8), ("cokriging", 1.0), ("sensor_free", 2.0))
+        for method, factor in zip(("net", *BASELINES), (0.8, 2.0, 1.0, 0.9), strict=True)
         for metric in ("err_mean", "err_std", "crps")
         for s, value in enumerate(values)
     ]
     path.write_text("method,trial,evaluation,sensors,set,metric,value\n" + "".join(rows))
     table = summarise([path], **hand_config(trials=1, sets=3))
-    gain = pick(table, metric="gain_crps")
-    assert gain["method"] == "net"
-    assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((0.2, 0.2, 0.2))
+    for method, gained in (("net", 0.2), ("regression", 0.1)):
+        gain = pick(table, method=method, metric="gain_crps")
+        assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((gained,) * 3)
+    assert (table["metric"] == "gain_crps").sum() == 2
     assert not (table["metric"] == "gain_energy").any()
 
 

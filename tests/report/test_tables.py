@@ -21,7 +21,7 @@ from tests.report.conftest import (
 )
 from uqsonet.errors import ConfigError, DataError
 from uqsonet_study.cli import read_config
-from uqsonet_study.config import Config
+from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.summary import summarise
 from uqsonet_study.report.tables.costs import Logs
@@ -443,7 +443,7 @@ def test_scores_of_one_method_serve_two_experiments(tmp_path: Path) -> None:
         all_tables([tmp_path / f"{name}.tex" for name in tables], tmp_path / "all.tex", other)
 
 
-def test_scores_stand_beside_both_baselines(tmp_path: Path) -> None:
+def test_scores_stand_beside_all_baselines(tmp_path: Path) -> None:
     """A gain is over cokriging on the same sets; no interval is drawn where nothing is claimed."""
 
     def better(scores: pd.DataFrame) -> pd.DataFrame:
@@ -462,7 +462,7 @@ def test_scores_stand_beside_both_baselines(tmp_path: Path) -> None:
         gain = table.loc[("uqsonet", "gain_crps", m)]
         assert gain["value"] == pytest.approx(50 - m) and gain["low"] == pytest.approx(50 - m)
         assert table.loc[("cokriging", "crps", m), "unit"] == "1"
-    assert set(table.index.get_level_values("method")) == {"sensor_free", "cokriging", "uqsonet"}
+    assert set(table.index.get_level_values("method")) == {*BASELINES, "uqsonet"}
     samples = table.index.get_level_values("metric").str.startswith("within")
     assert set(table["evaluation"][samples]) == {"paper"}
     assert set(table["evaluation"][~samples]) == {"precise"}

@@ -12,6 +12,7 @@ from tests.workflow.conftest import Project, fresh_copy
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.models.weights import load
 from uqsonet.reference.files import Reference, load_sets
+from uqsonet_study.config import BASELINES
 from uqsonet_study.report.law_scores import COLUMNS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
@@ -72,14 +73,13 @@ def write_overlay(project: Project, overlay: dict[str, Any]) -> None:
     (project.path / "tiny.yaml").write_text(yaml.safe_dump(overlay))
 
 
-def test_every_law_is_scored_beside_both_baselines_and_the_floor(laws: Project) -> None:
+def test_every_law_is_scored_beside_all_baselines_and_the_floor(laws: Project) -> None:
     scores = pd.read_csv(laws.path / RESULTS / "scores.csv")
     assert list(scores.columns) == COLUMNS
     assert list(dict.fromkeys(scores["problem"])) == SHOWN
-    both = {"sensor_free", "cokriging"}
     found = {name: set(part["law"]) for name, part in scores.groupby("problem")}
-    assert found["mixture1d"] == {*both, "gaussian", "mixture", "auto"}
-    assert found["bounded1d"] == {*both, "gaussian", "auto"}
+    assert found["mixture1d"] == {*BASELINES, "gaussian", "mixture", "auto"}
+    assert found["bounded1d"] == {*BASELINES, "gaussian", "auto"}
     assert scores.notna().to_numpy().all()
     assert (scores[["floor_mean", "floor_std", "floor_w1"]] > 0).to_numpy().all()
     at = scores.set_index(["problem", "law", "sensors"])

@@ -11,6 +11,7 @@ import pytest
 from tests.browser import inspect
 from tests.workflow.conftest import CONFIG, PLAN, ROOT, SMOKE, Project
 from uqsonet_study.cli import read_config
+from uqsonet_study.config import BASELINES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]  # what takes time is watched
 # The paper's labels without "tab:" and "fig:", and the deep ensemble's.
@@ -51,7 +52,7 @@ def test_every_cell_of_the_paper_has_ours_beside_it(complete: Project) -> None:
         rows = list(csv.DictReader(file))
     assert len(rows) == 142
     for row in rows:
-        for column in ("ours", "sensor_free", "cokriging", "mc_floor"):
+        for column in ("ours", *BASELINES, "mc_floor"):
             assert float(row[column]) >= 0, row
 
 
@@ -94,7 +95,7 @@ def test_baselines_and_models_are_scored_for_every_experiment(complete: Project)
             rows = list(csv.DictReader(file))
         scored = {(row["method"], row["metric"]) for row in rows}
         methods = CONFIG.experiments[name].methods
-        for method in ("sensor_free", "cokriging", "reference", *methods):
+        for method in (*BASELINES, "reference", *methods):
             if method == "vidon":
                 continue  # has a mean and no spread
             assert {(method, "err_mean"), (method, "err_std")} <= scored, (name, method)

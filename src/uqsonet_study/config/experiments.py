@@ -20,7 +20,7 @@ from uqsonet_study.config.evaluations import Estimator, Evaluation, Target, Test
 from uqsonet_study.config.section import require_distinct
 from uqsonet_study.config.sensors import SensorsConfig
 
-BASELINES = ("sensor_free", "cokriging")
+BASELINES = ("sensor_free", "cokriging", "regression")
 
 NoiseStd = Annotated[float, Field(ge=0, le=100)]
 NoiseStds = Annotated[

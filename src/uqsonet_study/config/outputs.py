@@ -89,7 +89,7 @@ class AblationTable(Section):
 
 
 class ScoreTable(Section):
-    """Scores of whole laws beside both baselines, most precise evaluation, a panel a problem."""
+    """Scores of whole laws beside all baselines, most precise evaluation, a panel a problem."""
 
     layout: Literal["scores"]
     experiments: Experiments
@@ -101,7 +101,7 @@ class ScoreTable(Section):
 
 
 class LawTable(Section):
-    """Laws of the input beside both baselines and the floor, a panel a problem.
+    """Laws of the input beside all baselines and the floor, a panel a problem.
 
     What it shows stands in `scores.csv` of the results, with medians over the observation sets.
     """

@@ -49,7 +49,7 @@ class Scored:
     Attributes
     ----------
     method : str
-        ``baselines`` stands for both baselines and, as ``reference``, an independent reference
+        ``baselines`` stands for all baselines and, as ``reference``, an independent reference
         draw.
     weights : sequence of Path
         Stacked weights of a learned method; none for baselines.
@@ -99,12 +99,13 @@ def evaluate(
     for scored in models:
         if scored.method == "baselines":
             pairs = load_functions(functions, "training", scored.training)
-            # Where sensors read the output, plain regression on the pairs stands beside them.
-            for name in (*BASELINES, "regression") if targets.joint else BASELINES:
+            bases = None  # of cokriging, which regression answers in, too
+            for name in BASELINES:
                 if name == "sensor_free" and config.target == "input":
                     model = SensorFree(pairs, noise_std, of_input=True)
                 else:
-                    model = build_baseline(name, pairs, noise_std)
+                    model = build_baseline(name, pairs, noise_std, bases)
+                bases = getattr(model, "bases", None)
                 rows += _scored(model, targets, (name, 0, label), noise_std, seed)
             for s in range(len(targets.sets.function)):
                 head = _head(targets, ("reference", 0, label), s)

@@ -127,7 +127,7 @@ def _compare(config: Config, figure: CompareFigure) -> tuple[str, str]:
         "distance": "W2 distance to the reference against the latent dimension, exact between "
         "samples and between Gaussians, with the distance of two independent reference draws",
         "errors": "relative errors of mean and std against the number of training pairs N, with "
-        "cokriging, the sensor-free predictor and the Monte Carlo floor",
+        "regression on the pairs, cokriging, the sensor-free predictor and the Monte Carlo floor",
         "spread": "mean over the domain of the std against the number of sensors, beside the "
         "reference's",
     }

@@ -17,7 +17,7 @@ from uqsonet_study.pipeline.sources import (
 )
 
 UNTRAINED = "baselines"
-"""What is scored without being trained: both baselines and the reference itself."""
+"""What is scored without being trained: all baselines and the reference itself."""
 
 RUN_BY = {
     "simulate": ("uqsonet_study.simulation",),

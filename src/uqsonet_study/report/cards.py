@@ -78,11 +78,13 @@ SCORES = {
     "no_sensors_err_std": ("sensor_free", "err_std"),
     "cokriging_err_mean": ("cokriging", "err_mean"),
     "cokriging_err_std": ("cokriging", "err_std"),
+    "regression_err_mean": ("regression", "err_mean"),
+    "regression_err_std": ("regression", "err_std"),
     "coverage_50": ("uqsonet", "coverage_50"),
     "coverage_90": ("uqsonet", "coverage_90"),
     "coverage_95": ("uqsonet", "coverage_95"),
 }
-"""Column of a card -> method and metric of a summary."""
+"""Column of a card -> method and metric of a summary; older ones lack regression."""
 
 
 def card(name: str, config: Config, published: Path, meta: dict[str, Any]) -> dict[str, Any]:
@@ -176,10 +178,13 @@ def _scores(operator: Operator, published: Path) -> list[dict[str, float]]:
             found = summary.loc[summary["evaluation"] == "precise"].set_index(
                 ["noise_std", "sensors", "method", "metric"]
             )
+            lacking = {"regression"} - set(found.index.unique("method"))
             places = found.index.droplevel(["method", "metric"]).unique().sort_values()
             for noise, sensors in places:
                 row = {"sensors": int(sensors), "noise_std": float(noise)}
                 for column, key in SCORES.items():
+                    if key[0] in lacking:
+                        continue
                     unit = 100 if "err" in column else 1
                     row[column] = rounded(unit * found.loc[(noise, sensors, *key), "value"], 4)
                 counts = found.loc[(noise, sensors, "uqsonet", "err_mean")]

@@ -19,6 +19,7 @@ from uqsonet_study.report.markers import markdown
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.paper import paper_cells
+from uqsonet_study.report.tables.errors import INFORMED
 
 ERRORS = {"err_mean": "mean", "err_std": "std"}
 TITLES = {
@@ -41,7 +42,9 @@ EXPERIMENTS = {
 }
 
 
-METHODS = {"paper": "paper", "precise": "ours", "precise_cokriging": "cokriging"}
+METHODS = {"paper": "paper", "precise": "ours"}
+METHODS |= {f"precise_{name}": name for name in INFORMED}
+"""Column of a scorecard -> heading; a file that is older than a baseline lacks it."""
 
 
 def overview_table(card: pd.DataFrame) -> pd.DataFrame:
@@ -50,9 +53,10 @@ def overview_table(card: pd.DataFrame) -> pd.DataFrame:
     run = card[card["precise"].notna()]
     found = run.assign(good=run["precise"] <= run["paper"]).groupby(places, sort=False)
     table = found.agg(cells=("good", "size"), good=("good", "sum"))
-    averages = run.pivot_table(index=places, columns="metric", values=list(METHODS))
+    methods = {column: name for column, name in METHODS.items() if column in card}
+    averages = run.pivot_table(index=places, columns="metric", values=list(methods))
     for metric, name in ERRORS.items():
-        for column, method in METHODS.items():
+        for column, method in methods.items():
             table[f"{name}: {method}"] = averages[column, metric]
     table = table.rename(columns={"good": "at or below the paper"}).reset_index()
     return table.replace({"table": TITLES}).assign(method=table["method"].map(method_title))
@@ -64,6 +68,11 @@ def errors(summary: pd.DataFrame, method: str, evaluation: str = "precise") -> p
     return 100 * chosen.pivot_table(index="sensors", columns="metric", values="value")
 
 
+def _baselines(summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the errors of those baselines with sensors that a published summary has."""
+    return {name: errors(summary, name) for name in INFORMED if name in set(summary["method"])}
+
+
 def first_table(summary: pd.DataFrame) -> pd.DataFrame:
     """Return Table 1 of the paper beside ours, from the summary of `diffusion1d`."""
     cells = paper_cells()
@@ -72,7 +81,7 @@ def first_table(summary: pd.DataFrame) -> pd.DataFrame:
         "paper": cells.pivot_table(index="sensors", columns="metric", values="paper"),
         "ours, 10 sets": errors(summary, "uqsonet", "paper"),
         "ours, 200 sets": errors(summary, "uqsonet"),
-        "cokriging": errors(summary, "cokriging"),
+        **_baselines(summary),
         "no sensors": errors(summary, "sensor_free"),
     }
     columns = {f"{e}: {name}": t[m] for m, e in ERRORS.items() for name, t in found.items()}
@@ -91,7 +100,7 @@ def worst_table(summaries: Path) -> pd.DataFrame:
         row: dict[str, Any] = {"experiment": title}
         for metric, name in ERRORS.items():
             row[f"{name}: ours"] = largest.loc[metric, "uqsonet"]
-            row[f"{name}: cokriging"] = largest.loc[metric, "cokriging"]
+            row |= {f"{name}: {m}": largest.loc[metric, m] for m in INFORMED if m in largest}
             row[f"{name}: skill"] = smallest.loc[f"skill_{name}", "uqsonet"]
         rows.append(row)
     return pd.DataFrame(rows)
@@ -143,14 +152,14 @@ def reference_table(folder: Path) -> pd.DataFrame:
 
 
 def baseline_table(folder: Path) -> pd.DataFrame:
-    """Return the errors of both predictors without networks, for every third sensor count."""
+    """Return the errors of predictors without networks, for every third sensor count."""
     tables = []
     for path in sorted(folder.glob("simulate/*.json")):
         summary = pd.read_csv(folder / f"summary/{path.stem}.csv")
-        found = {"no sensors": "sensor_free", "cokriging": "cokriging"}
+        found = {"no sensors": errors(summary, "sensor_free")} | _baselines(summary)
         columns = {
-            f"{name}: {error}": errors(summary, method)[metric].iloc[::3]
-            for name, method in found.items()
+            f"{name}: {error}": table[metric].iloc[::3]
+            for name, table in found.items()
             for metric, error in ERRORS.items()
         }
         tables.append(pd.DataFrame(columns).reset_index())
@@ -259,22 +268,23 @@ def own_data_table(path: Path) -> pd.DataFrame:
 
 
 PARTS = ("err_mean", "err_std", "w1")
-LAWS = ("cokriging", "gaussian", "mixture", "analogue", "auto")
+LAWS = (*INFORMED, "gaussian", "mixture", "analogue", "auto")
 
 
 def law_tables(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return errors of all laws beside the floor, and medians, CRPS and coverage of `auto`."""
-    errors, details = [], []
+    errors, details, known = [], [], set(scores["law"])
     for _, group in scores.groupby(["problem", "sensors"], sort=False):
         laws = group.set_index("law").to_dict("index")
         first = group.iloc[0].to_dict()
         problem, m = first["problem"], first["sensors"]
         case = {"problem": f"`{problem}`", "m": m}
-        cells = {law: _joined(laws.get(law, {}), PARTS) for law in LAWS}
+        cells = {law: _joined(laws.get(law, {}), PARTS) for law in LAWS if law in known}
         errors.append(case | cells | {"floor": _joined(first, [f"floor_{p}" for p in SHORT])})
         row = case | {"medians": _joined(laws["auto"], [f"median_{p}" for p in SHORT])}
-        for law in ("sensor_free", "cokriging", "gaussian", "auto"):
-            row[f"CRPS: {law}"] = f"{laws[law]['crps']:.4g}"
+        for law in (*BASELINES, "gaussian", "auto"):
+            if law in known:
+                row[f"CRPS: {law}"] = f"{laws[law]['crps']:.4g}"
         for law in ("gaussian", "auto"):
             row[f"bands: {law}"] = _joined(laws[law], [f"cover_{p}" for p in (50, 90, 95)])
         details.append(row)

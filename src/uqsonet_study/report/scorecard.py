@@ -21,7 +21,7 @@ from uqsonet_study.report.tables.records import score_records, shown_cases
 PLACE = ["table", "problem", "noise_std", "sensors", "score"]
 """What a cell and a score have in common, besides the method."""
 
-PAPER = {"sensor_free": "sensor_free", "cokriging": "cokriging", FLOOR: "mc_floor"}
+PAPER = {method: method for method in BASELINES} | {FLOOR: "mc_floor"}
 PRECISE = {method: f"precise_{method}" for method in BASELINES}
 OURS = {"value": "ours", "pm": "ours_pm", "trials": "trials"}
 OURS_PRECISE = {"value": "precise", "low": "precise_low", "high": "precise_high"}

@@ -190,8 +190,8 @@ def read_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame
     return scores
 
 
-OTHERS = ("reference", "regression")
-"""What may be scored beside baselines and learned methods; a reference has some metrics only."""
+OTHERS = ("reference",)
+"""What may be scored beside baselines and learned methods; it has some metrics only."""
 
 MAY_LACK = {"effective_size"}
 """Metrics that some answers have not."""
@@ -281,7 +281,7 @@ def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, st
         over = found[SENSOR_FREE, error]
         found |= {(method, name): skill(found[method, error], over) for method in of}
     for score, name in GAINS.items():
-        of = [method for method, metric in found if metric == score and method not in BASELINES]
+        of = [m for m, metric in found if metric == score and m not in (SENSOR_FREE, COKRIGING)]
         if (COKRIGING, score) in found:
             over = found[COKRIGING, score]
             found |= {(method, name): skill(found[method, score], over) for method in of}

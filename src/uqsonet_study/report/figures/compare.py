@@ -40,6 +40,9 @@ HEIGHT = 2.35
 MARGIN = 1.25
 """Room beyond the data on a logarithmic axis, a factor."""
 
+WIDEST = 6
+"""Entries of a legend that stand in one line."""
+
 BAR = 0.38
 """Width of a bar, in sensors."""
 
@@ -63,6 +66,7 @@ METHODS: dict[str, dict[str, Any]] = {
     FLOOR: OTHERS | {"linestyle": (0, (1, 1.5))},
     "sensor_free": OTHERS | {"linestyle": (0, (6, 2, 1, 2))},
     "cokriging": OTHERS | {"linestyle": (0, (5, 2))},
+    "regression": OTHERS | {"linestyle": (0, (3, 1, 1, 1, 1, 1))},
     OURS: {"linestyle": "-", "linewidth": 1.4, "markersize": 4},  # on top of the others
 }
 DRAWS: dict[str, Any] = {"color": REFERENCE, "linestyle": (0, (1, 1.5)), "zorder": 3}
@@ -169,7 +173,9 @@ def _numbers(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _legend(row: SubFigure, handles: list[Any]) -> None:
-    look: dict[str, Any] = {"ncols": len(handles), "handlelength": 2.6, "columnspacing": 1.2}
+    lines = 1 + (len(handles) > WIDEST)
+    look: dict[str, Any] = {"handlelength": 2.6, "columnspacing": 1.2}
+    look["ncols"] = -(-len(handles) // lines)
     row.legend(handles=handles, loc="outside lower center", **look)
 
 

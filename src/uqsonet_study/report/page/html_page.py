@@ -19,10 +19,11 @@ from matplotlib.image import imread
 
 from uqsonet.errors import DataError
 from uqsonet.storage.files import write_text
+from uqsonet_study.config import BASELINES
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
 
-NUMBERS = ["paper", "paper_pm", "ours", "ours_pm", "sensor_free", "cokriging", "mc_floor"]
+NUMBERS = ["paper", "paper_pm", "ours", "ours_pm", *BASELINES, "mc_floor"]
 NEEDED = ["table", "method", "sensors", "noise_std", "cut_line", "metric", *NUMBERS]
 
 

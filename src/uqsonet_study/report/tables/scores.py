@@ -1,4 +1,4 @@
-"""Tables of scores: how good whole laws are beside those of both baselines.
+"""Tables of scores: how good whole laws are beside those of all baselines.
 
 CRPS and energy score judge a law by the functions that the sensors were read from, so no reference
 posterior enters; the expected CRPS by all samples of a reference posterior. A gain is
