@@ -223,9 +223,8 @@ def correction(inputs: int, config: KarhunenLoeveNetwork) -> MLP:
     """Return the branch's perceptron, zero at first: training starts at the linear operator."""
     network = MLP(inputs, config.branch, config.output_modes, config.activation)
     with torch.no_grad():
-        *_, weight, bias = network.parameters()
-        weight.zero_()
-        bias.zero_()
+        for last in list(network.parameters())[-2:]:
+            last.zero_()
     return network
 
 
@@ -273,10 +272,8 @@ class KarhunenLoeveModel(OperatorModel):
         """Load weights; files of version 0.2 and before do not say what output modes leave out."""
         kept = dict(self.named_buffers())
         if "output_remainder" in kept and "output_remainder" not in state_dict:
-            state_dict = {
-                **state_dict,
-                "output_remainder": torch.zeros_like(kept["output_remainder"]),
-            }
+            nothing = torch.zeros_like(kept["output_remainder"])
+            state_dict = {**state_dict, "output_remainder": nothing}
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
@@ -332,19 +329,18 @@ class KarhunenLoeveModel(OperatorModel):
             return c if readings is None else readings.corrected(c, generator)
 
         @torch.no_grad()
-        def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        def estimate(size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
             # Where the linear part has exact moments, it is the control variate of the sampled
             # ones, so that only the perceptron's part keeps the error of sampling.
             found = self._straight_moments(given)
             if self.network is not None or found is None:
                 straight, added = self.drawn(given, size, generator)
                 sampled = moments_of(straight + added)
-                if found is None:
-                    found = sampled
-                else:
+                if found is not None:
                     both = zip(sampled, moments_of(straight), found, strict=True)
                     mean, covariance = (s - c + e for s, c, e in both)
-                    found = mean, covariance
+                    sampled = mean, covariance
+                found = sampled
             if root is None:
                 return found
             if readings is not None:
@@ -396,10 +392,11 @@ class KarhunenLoeveModel(OperatorModel):
         return straight if self.network is None else straight + self.network(a)
 
     def drawn(
-        self, given: InputPosterior, size: int, generator: torch.Generator
+        self, given: InputPosterior, size: int, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor | float]:
         """Return samples (B, size, p) of b(a): its linear part, and what the network adds."""
-        a = given.sample(size, generator).to(self.bases.linear_weight.device)
+        a = given.even(size) if generator is None else given.sample(size, generator)
+        a = a.to(self.bases.linear_weight.device)
         if self.network is None:
             return self._straight(a), 0.0
         added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(ROWS)])
@@ -485,8 +482,7 @@ class KarhunenLoeveModel(OperatorModel):
         output_remainder : float
             Root mean square of what p modes leave out of held-out outputs.
         """
-        nothing = torch.zeros(residuals.shape[1], 1)
-        none = torch.zeros(len(residuals), 1)
+        nothing, none = torch.zeros(residuals.shape[1], 1), torch.zeros(len(residuals), 1)
         self.residual_covariance.copy_(residual_covariance(none, residuals, nothing))
         self.residuals.copy_(standardised_residuals(none, residuals, nothing))
         self.bases.input_remainder.fill_(input_remainder)
@@ -521,8 +517,7 @@ class KarhunenLoeveModel(OperatorModel):
         """Set both bases, and the linear branch by least squares (training data only)."""
         self.bases.fit(functions, self.config.linear_skip)
         if self.fields.random_operator:
-            targets = self.bases.targets(functions)
-            pairs = targets["a"], targets["c"], self.bases.linear_weight
+            pairs = *self.bases.targets(functions).values(), self.bases.linear_weight
             self.residual_covariance.copy_(residual_covariance(*pairs))
             self.residual_slopes.copy_(residual_slopes(*pairs))
             self.residuals.copy_(standardised_residuals(*pairs))

@@ -165,7 +165,10 @@ def score_set(
     ref, config = targets.reference, targets.config
     offset, basis = expansion
     try:
-        mean, covariance = posterior.coefficient_moments(config.model_samples, generator)
+        if config.estimator == "monte_carlo":  # plain on both sides, as the paper does
+            mean, covariance = posterior.coefficient_moments(config.model_samples, generator)
+        else:
+            mean, covariance = posterior.even_moments(config.model_samples)
     except NoUncertaintyError:
         return _errors((posterior.mean()[0], None), targets, s)
     predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
