@@ -88,7 +88,7 @@ class KarhunenLoeveBases(nn.Module):
         def double(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64)
 
-        self._ready: tuple[Functions, dict[str, Tensor]] | None = None
+        self.ready: tuple[Functions, dict[str, Tensor]] | None = None
         self._map: tuple[object, Tensor, Tensor] | None = None
         self.register_buffer("input_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
@@ -103,6 +103,8 @@ class KarhunenLoeveBases(nn.Module):
 
     def fit(self, functions: Functions, linear: bool = True) -> None:
         """Set both bases from training data and, if asked for, the least-squares operator."""
+        if functions.keeper is not None:
+            return functions.keeper(self, functions, linear)
         r, p = self.input_factor.shape[1], self.output_modes.shape[1]
         inputs = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
         outputs = empirical_modes(functions.u_rows, p, "network.output_modes")
@@ -123,34 +125,28 @@ class KarhunenLoeveBases(nn.Module):
         """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
         modes, forward = self.output_modes.double(), self.fields.input.transform.forward
         for kappa, u in functions.blocks():
-            field = forward(kappa.double()) - self.input_mean
-            yield (
-                field @ self.to_coefficients,
-                (u.double() - self.output_mean) @ modes / self.output_scale,
-            )
+            a = (forward(kappa.double()) - self.input_mean) @ self.to_coefficients
+            yield a, (u.double() - self.output_mean) @ modes / self.output_scale
 
     def _keeping(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield `coefficients` and keep them for `targets`: a pass over the data takes long."""
-        a = torch.empty(functions.size, self.input_factor.shape[1])
-        c = torch.empty(functions.size, self.output_modes.shape[1])
-        first = 0
+        kept = []
         for left, right in self.coefficients(functions):
-            rows = slice(first, first + len(left))
-            a[rows], c[rows] = left, right
-            first += len(left)
+            kept.append((left.float(), right.float()))
             yield left, right
-        self._ready = functions, {"a": a, "c": c}
+        a, c = (torch.cat(part) for part in zip(*kept, strict=True))
+        self.ready = functions, {"a": a, "c": c}
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients: of inputs `a` (N, r), of outputs `c` (N, p)."""
-        if self._ready is None or self._ready[0] is not functions:
+        if self.ready is None or self.ready[0] is not functions:
             deque(self._keeping(functions), maxlen=0)
-        assert self._ready is not None
-        return self._ready[1]
+        assert self.ready is not None
+        return self.ready[1]
 
     def forget(self) -> None:
         """Let go of the data that `targets` keeps."""
-        self._ready = None
+        self.ready = None
 
     def output_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return output mean (M,) and scaled modes (M, p) at queries (M, d), float64."""

@@ -34,6 +34,7 @@ from uqsonet_study.evaluation.scores import (
     score_reference,
     score_set,
 )
+from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.predictor import JointPredictor, Predictor
 
 LOG = logging.getLogger("uqsonet")
@@ -99,6 +100,7 @@ def evaluate(
     for scored in models:
         if scored.method == "baselines":
             pairs = load_functions(functions, "training", scored.training)
+            pairs.keeper = Keeper(functions)
             # Where sensors read the output, plain regression on the pairs stands beside them.
             for name in (*BASELINES, "regression") if targets.joint else BASELINES:
                 if name == "sensor_free" and config.target == "input":
