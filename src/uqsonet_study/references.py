@@ -164,7 +164,7 @@ def compute_reference(
     if config.estimator == "none":
         write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in sets.items()})
         return
-    problem = _for_sampling(get_problem(data.fields.name))
+    problem = for_sampling(get_problem(data.fields.name))
     if config.estimator == "reduced" and not isinstance(problem.prior, GaussianField):
         raise ConfigError(
             f"evaluations.{label}.estimator is reduced, and the input of {problem.name} is no "
@@ -201,7 +201,7 @@ def compute_reference(
     parts.remove()
 
 
-def _for_sampling(problem: Problem) -> Problem:
+def for_sampling(problem: Problem) -> Problem:
     """Return the problem solved no more finely than sampling needs, where that can be chosen."""
     if not hasattr(problem, "tolerance"):
         return problem
