@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,15 +17,18 @@ from pathlib import Path
 
 import torch
 
+from uqsonet import blocks, modes
 from uqsonet.data import Functions
 from uqsonet.errors import DataError
+from uqsonet.models import karhunen_loeve
 from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
 from uqsonet.storage.files import file_digest
 from uqsonet.storage.weights import read_weights, write_weights
-from uqsonet_study.pipeline.sources import source_digest
-from uqsonet_study.pipeline.specs import as_json
 
 LOG = logging.getLogger("uqsonet")
+
+SOURCES = blocks, modes, karhunen_loeve
+"""Modules whose source decides the numbers."""
 
 TARGETS = ("a", "c")
 """Coefficients of inputs and outputs, which the pass that finds the operator makes."""
@@ -53,10 +57,10 @@ class Keeper:
             "input_modes": bases.input_factor.shape[1],
             "output_modes": bases.output_modes.shape[1],
             "linear": linear,
-            "code": source_digest(["uqsonet.models.karhunen_loeve"]),
+            "code": [file_digest(Path(str(module.__file__))) for module in SOURCES],
             "torch": torch.__version__,
         }
-        name = hashlib.sha256(as_json(**identity).encode()).hexdigest()[:16]
+        name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         path = self._folder / f"{self._digest[:8]}-{name}.safetensors"
         try:
             self._folder.mkdir(exist_ok=True)

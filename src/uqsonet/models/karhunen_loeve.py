@@ -513,7 +513,8 @@ class KarhunenLoeveModel(OperatorModel):
         """Set both bases, and the linear branch by least squares (training data only)."""
         self.bases.fit(functions, self.config.linear_skip)
         if self.fields.random_operator:
-            pairs = *self.bases.targets(functions).values(), self.bases.linear_weight
+            targets = self.bases.targets(functions)
+            pairs = targets["a"], targets["c"], self.bases.linear_weight
             self.residual_covariance.copy_(residual_covariance(*pairs))
             self.residual_slopes.copy_(residual_slopes(*pairs))
             self.residuals.copy_(standardised_residuals(*pairs))
