@@ -15,6 +15,7 @@ from uqsonet.problems import get_problem
 from uqsonet.seeds import torch_generator
 from uqsonet_study.config import BASELINES
 from uqsonet_study.evaluation import (
+    Expansion,
     Scored,
     evaluate,
     load_targets,
@@ -50,7 +51,7 @@ def exact_law(targets, s, noise_std, shift=0.0, stretch=1.0):
 
 def scores(targets, noise_std, s, **changes):
     law = exact_law(targets, s, noise_std, **changes)
-    return score_set(law, law.basis(), targets, s, torch_generator(1, "score", s))
+    return score_set(law, Expansion.of(law, targets), targets, s, torch_generator(1, "score", s))
 
 
 def test_the_exact_posterior_scores_at_the_monte_carlo_floor(targets, toy_files):
@@ -249,7 +250,7 @@ def test_errors_on_a_line_are_those_of_its_points(toy_files, tmp_path):
     targets = load_targets(toy_files.functions, toy_files.test, toy_files.evaluation, ["x=0.5"])
     (k,) = targets.lines["x=0.5"]
     law = exact_law(targets, 2, toy_files.noise_std, shift=0.1)
-    found = score_set(law, law.basis(), targets, 2, torch_generator(1, "line"))
+    found = score_set(law, Expansion.of(law, targets), targets, 2, torch_generator(1, "line"))
     truth = targets.reference.mean[2, k]
     assert found["err_mean@x=0.5"] == pytest.approx(
         float((law.mean()[0, k] - truth).abs() / truth.abs()), rel=0.05

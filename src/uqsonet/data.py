@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,12 +33,15 @@ class Functions:
     ----------
     kappa_rows, u_rows : RowBlocks
         The same as streams of row blocks, for whoever needs no whole array.
+    keeper : callable, optional
+        Fits Karhunen-Loeve bases to these pairs in place of `KarhunenLoeveBases.fit`.
     """
 
     def __init__(
         self, fields: OperatorFields, split: str, kappa: Tensor | RowBlocks, u: Tensor | RowBlocks
     ) -> None:
         self.fields, self.split = fields, split
+        self.keeper: Callable[[Any, Functions, bool], None] | None = None
         self.kappa_rows, self.u_rows = RowBlocks.of(kappa), RowBlocks.of(u)
 
     @property
@@ -90,9 +94,8 @@ def load_functions(path: Path, split: str, first: int | None = None) -> Function
     size = shapes["kappa"][0] if shapes["kappa"] else 0
     for name, wanted in columns.items():
         if shapes[name] != (size, wanted):
-            raise DataError(
-                f"{path}: {split}/{name} has shape {shapes[name]}, expected ({size}, {wanted})"
-            )
+            expected = f"expected ({size}, {wanted})"
+            raise DataError(f"{path}: {split}/{name} has shape {shapes[name]}, {expected}")
     if first is not None and first > size:
         raise DataError(f"{path}: has {size} {split} pairs, asked for {first}")
 
@@ -101,9 +104,8 @@ def load_functions(path: Path, split: str, first: int | None = None) -> Function
             with ArrayFile(path, "functions") as file:
                 for block in file.blocks(f"{split}/{name}", rows):
                     if positive and not (block > 0).all():
-                        raise DataError(
-                            f"{path}: {split}/{name} must be positive, found {block.min()}"
-                        )
+                        least = f"must be positive, found {block.min()}"
+                        raise DataError(f"{path}: {split}/{name} {least}")
                     yield torch.from_numpy(block)
 
         return blocks

@@ -741,9 +741,10 @@ def _of_inputs(model: KarhunenLoeveModel, single: bool, given: InputPosterior) -
     def draw(size: int, generator: torch.Generator) -> Tensor:
         return given.sample(size, generator).double()
 
-    def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def estimate(size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         eye = torch.eye(model.config.input_modes, dtype=torch.float64)
-        exact = given.linear_moments(eye)
-        return moments_of(given.sample(size, generator)) if exact is None else exact
+        if (exact := given.linear_moments(eye)) is not None:
+            return exact
+        return moments_of(given.sample(size, generator) if generator else given.even(size))
 
     return LatentPosterior(model.fields.input.grid, model.bases.input_basis, single, draw, estimate)

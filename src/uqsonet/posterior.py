@@ -51,6 +51,10 @@ class Posterior(ABC):
             Of these samples. Without one, a fixed seed is used and repeated calls agree.
         """
 
+    def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
+        """Return the same from `size` evenly spread (quasi-random) draws, where a law has them."""
+        return self.coefficient_moments(size)
+
     @abstractmethod
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return samples (B, size, p) of the coefficients c, not of u; `sample` gives functions."""
@@ -129,7 +133,7 @@ class LatentPosterior(Posterior):
         Maps a size and a generator to coefficients (B, size, p).
     estimate : callable, optional
         Maps the same to mean (B, p) and covariance (B, p, p) where a method knows part of them in
-        closed form; by default those of `draw`.
+        closed form; by default those of `draw`. Without a generator it takes even draws.
     """
 
     def __init__(
@@ -138,10 +142,11 @@ class LatentPosterior(Posterior):
         basis: Basis,
         single: bool,
         draw: Callable[[int, torch.Generator], Tensor],
-        estimate: Callable[[int, torch.Generator], tuple[Tensor, Tensor]] | None = None,
+        estimate: Callable[[int, torch.Generator | None], tuple[Tensor, Tensor]] | None = None,
     ) -> None:
         super().__init__(grid, basis, single)
-        self._sampler, self._estimate = draw, estimate
+        self._sampler = draw
+        self._estimate = estimate or (lambda size, own: moments_of(draw(size, own or _fixed())))
         self._cache: dict[int, tuple[Tensor, Tensor]] = {}
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
@@ -154,15 +159,14 @@ class LatentPosterior(Posterior):
         """Return moments from `size` draws; without a generator from a fixed seed, and kept."""
         size = count_of(size, 2)
         if generator is not None:
-            return self._moments(size, generator)
+            return self._estimate(size, generator)
         if size not in self._cache:
-            self._cache[size] = self._moments(size, _fixed())
+            self._cache[size] = self._estimate(size, _fixed())
         return self._cache[size]
 
-    def _moments(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        if self._estimate is not None:
-            return self._estimate(size, generator)
-        return moments_of(self.coefficient_samples(size, generator))
+    def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
+        """Return moments from `size` even draws where the law has them, else from a fixed seed."""
+        return self._estimate(count_of(size, 2), None)
 
 
 class GaussianPosterior(Posterior):

@@ -17,19 +17,22 @@ from typing import Any
 
 import torch
 
+from uqsonet.baselines import INPUT_MODES, OUTPUT_MODES
 from uqsonet.data import Functions
 from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.posterior import moments_of
 from uqsonet.problems import get_problem, problem_names
 from uqsonet.reference.directions import Directions
-from uqsonet.reference.sampling import control_samples
+from uqsonet.reference.sampling import SOLVE_DTYPE, control_samples
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler
 from uqsonet_study.config import Config, Evaluation, EvaluationConfig, ProblemConfig
+from uqsonet_study.evaluation.scores import BAND_SAMPLES
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.own_data import training_functions
 from uqsonet_study.pipeline import UNTRAINED, Plan
+from uqsonet_study.references import for_sampling
 from uqsonet_study.training import within_data
 
 CLOSED_FORM_SECONDS = 0.1
@@ -161,11 +164,15 @@ def _posterior_sample(model: OperatorModel, case: str, config: Config) -> float:
 
 
 @cache
-def _pair_seconds(problem_name: str) -> float:
-    """Return seconds to draw and solve one pair; none where pairs are a user's own."""
+def _pair_seconds(problem_name: str, sampling: bool = False) -> float:
+    """Return seconds to draw and solve one pair, for data or as finely as references need it.
+
+    There are none where pairs are a user's own.
+    """
     if problem_name not in problem_names():
         return 0.0
     problem = get_problem(problem_name)
+    problem = for_sampling(problem) if sampling else problem
     generator = numpy_generator(0, problem_name, "estimate")
     return _timed(lambda: problem.sample(generator, problem.block)) / problem.block
 
@@ -179,7 +186,9 @@ def _fit_seconds(data: Functions) -> float:
 def _sources_seconds(problem_name: str) -> float:
     """Return seconds of the response to all leading sources, for one coefficient."""
     directions = Directions(get_problem(problem_name))
-    return _timed(lambda: directions.responses(directions.typical))
+    typical = directions.typical
+    other = typical if typical is None else typical.to(SOLVE_DTYPE)
+    return _timed(lambda: directions.responses(other))
 
 
 def _reference_seconds(problem_name: str, evaluation: EvaluationConfig, sets: int) -> float:
@@ -189,19 +198,19 @@ def _reference_seconds(problem_name: str, evaluation: EvaluationConfig, sets: in
     problem, samples = get_problem(problem_name), evaluation.reference_samples
     if evaluation.estimator == "monte_carlo":
         exact = WASSERSTEIN_SECONDS * (min(samples, 1000) / 1000) ** 2
-        each = 2 * samples * _pair_seconds(problem_name) + evaluation.wasserstein * exact
+        each = 2 * samples * _pair_seconds(problem_name, True) + evaluation.wasserstein * exact
         return sets * each
     if evaluation.estimator == "chains":
-        return sets * samples * CHAIN_SOLVES * _pair_seconds(problem_name)
+        return sets * samples * CHAIN_SOLVES * _pair_seconds(problem_name, True)
     if problem.affine is None:
         solved = sets * samples + control_samples(sets * samples)
-        return solved * _pair_seconds(problem_name) + sets * CONTROL_SECONDS
+        return solved * _pair_seconds(problem_name, True) + sets * CONTROL_SECONDS
     if problem.unobserved is None:
         return sets * CLOSED_FORM_SECONDS
     return _sources_seconds(problem_name) * samples * (1 if problem.affine == "kappa" else sets)
 
 
-SCORE_SECONDS = 0.02, 4e-5
+SCORE_SECONDS = 0.004, 1.6e-5
 """CRPS, coverage and Gaussian distance of one set: for itself, and for each point."""
 
 REGRESSION_SECONDS = 1.6e-6
@@ -235,6 +244,7 @@ class Meter:
         self.config = config
         self._steps: dict[str, float] = {}
         self._samples: dict[str, float] = {}
+        self._fitted: set[str] = set()
 
     def _key(self, case: str, method: str) -> str:
         chosen = self.config.cases[case]
@@ -260,9 +270,19 @@ class Meter:
 
     def training(self, case: str, method: str, trials: int) -> float:
         """Return seconds of some trials."""
-        chosen, training = self.config.cases[case], self.config.method_of(case, method).training
-        fitting = _fit_seconds(_functions_of(self.config, chosen.problem)) * chosen.training
-        return trials * (self.step(case, method) * training.iterations + fitting)
+        used = self.config.method_of(case, method)
+        modes = (getattr(used.network, key, None) for key in ("input_modes", "output_modes"))
+        fitting = self._fitting(case, f"{[*modes]}")
+        return trials * self.step(case, method) * used.training.iterations + fitting
+
+    def _fitting(self, case: str, modes: str) -> float:
+        """Return seconds to fit modes, for the first that needs them: they are kept."""
+        chosen = self.config.cases[case]
+        key = f"{chosen.problem} {chosen.training} {modes}"
+        if key in self._fitted:
+            return 0.0
+        self._fitted.add(key)
+        return _fit_seconds(_functions_of(self.config, chosen.problem)) * chosen.training
 
     def scores(
         self, case: str, evaluation: EvaluationConfig, models: list[dict[str, Any]]
@@ -280,9 +300,12 @@ class Meter:
             method = scored["method"]
             if method == UNTRAINED:
                 pairs = chosen.training
-                spent += _fit_seconds(data) * pairs + sets * (score + REGRESSION_SECONDS * pairs)
+                spent += self._fitting(case, f"{[INPUT_MODES, OUTPUT_MODES]}")
+                spent += sets * (score + REGRESSION_SECONDS * pairs)
+                spent += FIT_SECONDS * data.u_rows.shape[1] * pairs  # of u alone
                 continue
-            answer = self.answer(case, method, evaluation.model_samples)
+            bands = 0 if evaluation.wasserstein else BAND_SAMPLES
+            answer = self.answer(case, method, evaluation.model_samples + bands)
             spent += sets * (score + answer) * scored["predictors"]
         return spent
 

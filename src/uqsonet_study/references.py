@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from torch.nn.functional import pad
 
 from uqsonet.blocks import column_moments
 from uqsonet.data import load_functions
+from uqsonet.devices import keep_freed_memory
 from uqsonet.errors import ConfigError
 from uqsonet.fields import Observations
 from uqsonet.gaussian_process import GaussianField
@@ -34,6 +37,9 @@ from uqsonet_study.layouts import load_layouts
 from uqsonet_study.parts import PartStore, Row
 
 LOG = logging.getLogger("uqsonet")
+
+TOLERANCE = 1e-4
+"""Relative error of solutions behind references: a tenth of what sampling leaves open, or less."""
 
 
 def evaluation_observations(
@@ -118,6 +124,7 @@ def compute_reference(
         Their noise as a share of the standard deviation of u over training pairs, all points
         together.
     """
+    keep_freed_memory()
     data = load_functions(functions, split)
     layouts, kappa = load_layouts(sensors, split), data.kappa[: config.sets]
     counts = [m for m, _ in count_pairs] or [*layouts] or [0]
@@ -157,7 +164,7 @@ def compute_reference(
     if config.estimator == "none":
         write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in sets.items()})
         return
-    problem = get_problem(data.fields.name)
+    problem = for_sampling(get_problem(data.fields.name))
     if config.estimator == "reduced" and not isinstance(problem.prior, GaussianField):
         raise ConfigError(
             f"evaluations.{label}.estimator is reduced, and the input of {problem.name} is no "
@@ -192,6 +199,15 @@ def compute_reference(
     arrays |= {"mode_vectors": vectors, **sets}
     write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in arrays.items()})
     parts.remove()
+
+
+def for_sampling(problem: Problem) -> Problem:
+    """Return the problem solved no more finely than sampling needs, where that can be chosen."""
+    if not hasattr(problem, "tolerance"):
+        return problem
+    found: Any = copy(problem)
+    found.tolerance = max(found.tolerance, TOLERANCE)
+    return cast(Problem, found)
 
 
 @dataclass(frozen=True)

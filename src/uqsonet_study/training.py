@@ -23,6 +23,7 @@ from uqsonet.training.settings import MethodConfig
 from uqsonet.training.trainer import TrialStack
 from uqsonet.training.validation import ReferenceValidator, TruthValidator, load_trial
 from uqsonet_study.config import JobsConfig
+from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.layouts import load_layouts
 
 
@@ -90,6 +91,7 @@ def train(
     files = {
         name: file_digest(getattr(job, name)) for name in ("functions", "sensors", "reference")
     }
+    data.keeper = Keeper(job.functions, files["functions"])
     sets, _, _ = load_sets(job.reference)
     held, kept = load_functions(job.functions, "validation"), data.fields.training_grid()[1]
     validator = (

@@ -8,7 +8,7 @@ whose samples the branch maps to the output.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -44,6 +44,10 @@ class InputPosterior(ABC):
     @abstractmethod
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients (B, size, r), float32."""
+
+    def even(self, size: int) -> Tensor:
+        """Return coefficients (B, size, r) spread as evenly as the law can, for averages."""
+        return self.sample(size, torch.Generator().manual_seed(0))
 
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
@@ -86,17 +90,24 @@ class ClosedForm(InputPosterior):
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
         batch, r = self.law.mean.shape
-        shape = batch, size, r
-        z = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+        return self._single.coordinates(self._normals((batch, size, r), generator))
+
+    def even(self, size: int) -> Tensor:
+        """Return coefficients from quasi-random normals, the same for every set."""
+        from uqsonet.quasi_random import even_normals
+
+        z = even_normals(size, self.mean.shape[1])
         return self._single.coordinates(z.to(self._single.mean))
 
     def moved(self, a: Tensor, step: float, generator: torch.Generator) -> Tensor:
         """Return samples by preconditioned Crank-Nicolson moves."""
         mean = self._single.mean[:, None, :]
-        z = torch.randn(
-            a.shape, generator=generator, device=generator.device, dtype=torch.float32
-        ).to(a)
-        return mean + (1 - step**2) ** 0.5 * (a - mean) + step * self._single.spread(z)
+        z = self._single.spread(self._normals(a.shape, generator))
+        return mean + (1 - step**2) ** 0.5 * (a - mean) + step * z
+
+    def _normals(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+        z = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+        return z.to(self._single.mean)
 
     def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (B, p) and covariance (B, p, p) of ``weight a``, exactly."""

@@ -88,7 +88,7 @@ class KarhunenLoeveBases(nn.Module):
         def double(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64)
 
-        self._ready: tuple[Functions, dict[str, Tensor]] | None = None
+        self.ready: tuple[Functions, dict[str, Tensor]] | None = None
         self._map: tuple[object, Tensor, Tensor] | None = None
         self.register_buffer("input_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
@@ -103,6 +103,8 @@ class KarhunenLoeveBases(nn.Module):
 
     def fit(self, functions: Functions, linear: bool = True) -> None:
         """Set both bases from training data and, if asked for, the least-squares operator."""
+        if functions.keeper is not None:
+            return functions.keeper(self, functions, linear)
         r, p = self.input_factor.shape[1], self.output_modes.shape[1]
         inputs = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
         outputs = empirical_modes(functions.u_rows, p, "network.output_modes")
@@ -123,34 +125,28 @@ class KarhunenLoeveBases(nn.Module):
         """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
         modes, forward = self.output_modes.double(), self.fields.input.transform.forward
         for kappa, u in functions.blocks():
-            field = forward(kappa.double()) - self.input_mean
-            yield (
-                field @ self.to_coefficients,
-                (u.double() - self.output_mean) @ modes / self.output_scale,
-            )
+            a = (forward(kappa.double()) - self.input_mean) @ self.to_coefficients
+            yield a, (u.double() - self.output_mean) @ modes / self.output_scale
 
     def _keeping(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield `coefficients` and keep them for `targets`: a pass over the data takes long."""
-        a = torch.empty(functions.size, self.input_factor.shape[1])
-        c = torch.empty(functions.size, self.output_modes.shape[1])
-        first = 0
+        kept = []
         for left, right in self.coefficients(functions):
-            rows = slice(first, first + len(left))
-            a[rows], c[rows] = left, right
-            first += len(left)
+            kept.append((left.float(), right.float()))
             yield left, right
-        self._ready = functions, {"a": a, "c": c}
+        a, c = (torch.cat(part) for part in zip(*kept, strict=True))
+        self.ready = functions, {"a": a, "c": c}
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients: of inputs `a` (N, r), of outputs `c` (N, p)."""
-        if self._ready is None or self._ready[0] is not functions:
+        if self.ready is None or self.ready[0] is not functions:
             deque(self._keeping(functions), maxlen=0)
-        assert self._ready is not None
-        return self._ready[1]
+        assert self.ready is not None
+        return self.ready[1]
 
     def forget(self) -> None:
         """Let go of the data that `targets` keeps."""
-        self._ready = None
+        self.ready = None
 
     def output_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return output mean (M,) and scaled modes (M, p) at queries (M, d), float64."""
@@ -223,9 +219,8 @@ def correction(inputs: int, config: KarhunenLoeveNetwork) -> MLP:
     """Return the branch's perceptron, zero at first: training starts at the linear operator."""
     network = MLP(inputs, config.branch, config.output_modes, config.activation)
     with torch.no_grad():
-        *_, weight, bias = network.parameters()
-        weight.zero_()
-        bias.zero_()
+        for last in list(network.parameters())[-2:]:
+            last.zero_()
     return network
 
 
@@ -273,10 +268,8 @@ class KarhunenLoeveModel(OperatorModel):
         """Load weights; files of version 0.2 and before do not say what output modes leave out."""
         kept = dict(self.named_buffers())
         if "output_remainder" in kept and "output_remainder" not in state_dict:
-            state_dict = {
-                **state_dict,
-                "output_remainder": torch.zeros_like(kept["output_remainder"]),
-            }
+            nothing = torch.zeros_like(kept["output_remainder"])
+            state_dict = {**state_dict, "output_remainder": nothing}
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
@@ -332,19 +325,18 @@ class KarhunenLoeveModel(OperatorModel):
             return c if readings is None else readings.corrected(c, generator)
 
         @torch.no_grad()
-        def estimate(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        def estimate(size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
             # Where the linear part has exact moments, it is the control variate of the sampled
             # ones, so that only the perceptron's part keeps the error of sampling.
             found = self._straight_moments(given)
             if self.network is not None or found is None:
                 straight, added = self.drawn(given, size, generator)
                 sampled = moments_of(straight + added)
-                if found is None:
-                    found = sampled
-                else:
+                if found is not None:
                     both = zip(sampled, moments_of(straight), found, strict=True)
                     mean, covariance = (s - c + e for s, c, e in both)
-                    found = mean, covariance
+                    sampled = mean, covariance
+                found = sampled
             if root is None:
                 return found
             if readings is not None:
@@ -396,10 +388,11 @@ class KarhunenLoeveModel(OperatorModel):
         return straight if self.network is None else straight + self.network(a)
 
     def drawn(
-        self, given: InputPosterior, size: int, generator: torch.Generator
+        self, given: InputPosterior, size: int, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor | float]:
         """Return samples (B, size, p) of b(a): its linear part, and what the network adds."""
-        a = given.sample(size, generator).to(self.bases.linear_weight.device)
+        a = given.even(size) if generator is None else given.sample(size, generator)
+        a = a.to(self.bases.linear_weight.device)
         if self.network is None:
             return self._straight(a), 0.0
         added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(ROWS)])
@@ -485,8 +478,7 @@ class KarhunenLoeveModel(OperatorModel):
         output_remainder : float
             Root mean square of what p modes leave out of held-out outputs.
         """
-        nothing = torch.zeros(residuals.shape[1], 1)
-        none = torch.zeros(len(residuals), 1)
+        nothing, none = torch.zeros(residuals.shape[1], 1), torch.zeros(len(residuals), 1)
         self.residual_covariance.copy_(residual_covariance(none, residuals, nothing))
         self.residuals.copy_(standardised_residuals(none, residuals, nothing))
         self.bases.input_remainder.fill_(input_remainder)

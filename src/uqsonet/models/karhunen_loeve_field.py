@@ -204,10 +204,11 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
         return torch.cat([self.of_fields(*row) for row in rows]).reshape(*a.shape[:-1], -1)
 
     def drawn(
-        self, given: InputPosterior, size: int, generator: torch.Generator
+        self, given: InputPosterior, size: int, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
         """Return samples of both parts of b, from whole fields of the law."""
         straight, added = [], []
+        generator = generator or torch.Generator().manual_seed(0)
         for field in given.fields(self.bases, size, generator):
             field = field.to(self.bases.linear_weight.device)
             added.append(torch.cat([self._added(some) for some in field.split(ROWS)]))

@@ -16,7 +16,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from uqsonet.blocks import least_squares
+from uqsonet.blocks import RunningMoments, least_squares
 from uqsonet.gaussian import GaussianLaw
 from uqsonet.reference.moments import Moments, gaussian_moments
 
@@ -122,18 +122,29 @@ class Control:
         return (u - self._mean) @ self._modes
 
     def of(self, xi: Tensor) -> Tensor:
-        """Return the control (B, n) of coordinates (B, r)."""
-        found = self._offset + self._features.of(xi) @ self._weights
-        return self._mean + found @ self._modes.T
+        """Return the control (B, c) of coordinates (B, r), in coefficients of its output modes."""
+        return self._offset + self._features.of(xi) @ self._weights
+
+    def functions(self, coefficients: Tensor) -> Tensor:
+        """Return functions (B, n) with these coefficients (B, c)."""
+        return self._mean + coefficients @ self._modes.T
+
+    def sampled(self, coefficients: RunningMoments) -> Moments:
+        """Return moments of functions from those of their coefficients."""
+        return self._moments(coefficients.mean, coefficients.covariance)
 
     def exact(self, law: GaussianLaw) -> Moments:
         """Return its moments under a law of the coordinates, in closed form."""
         mean, covariance = self._features.moments(law)
-        inner = self._weights.T @ covariance @ self._weights
-        values, vectors = torch.linalg.eigh(inner)
+        return self._moments(
+            self._offset + mean @ self._weights, self._weights.T @ covariance @ self._weights
+        )
+
+    def _moments(self, mean: Tensor, covariance: Tensor) -> Moments:
+        """Return moments of functions whose coefficients have these."""
+        values, vectors = torch.linalg.eigh(covariance)
         factor = self._modes @ (vectors * values.clamp_min(0).sqrt())
-        offset = self._mean + self._modes @ (self._offset + mean @ self._weights)
-        return gaussian_moments(offset, factor, self._vectors)
+        return gaussian_moments(self._mean + self._modes @ mean, factor, self._vectors)
 
 
 def _with_one(inputs: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.blocks import RunningMoments
 from uqsonet.errors import ConfigError
 from uqsonet.gaussian import GaussianLaw
 from uqsonet.gaussian_process import GaussianField
@@ -32,6 +33,9 @@ CONTROL_SAMPLES = 1000, 20_000
 CONTROL_SHARE = 4
 """It takes as many as a quarter of the posterior samples, within these bounds."""
 
+
+SOLVE_DTYPE = torch.float32
+"""Of responses to single sources: their rounding, 1e-6 of u, is far below the sampling error."""
 
 DRAWN_VALUES = 2**23
 """Values of inputs that are drawn together: 64 MiB."""
@@ -150,11 +154,12 @@ class ControlledSampler:
         self._problem, self._vectors = problem, vectors
         self._directions = Directions(problem) if problem.affine == "unobserved" else None
         index = problem.gaussian_prior.leading(COORDINATES)
+        self._known: tuple[GaussianLaw, Moments] | None = None
         self._control = Control(self._samples(generator, control_samples(samples)), index, vectors)
 
     def moments(self, law: GaussianLaw, generator: np.random.Generator, size: int) -> Moments:
         """Return moments of u under a law of the coordinates from `size` samples."""
-        outcome, control = SampleMoments(self._vectors), SampleMoments(self._vectors)
+        outcome, control = SampleMoments(self._vectors), RunningMoments(lambda rows: rows.T @ rows)
         within: Moments | None = None
         for normals, unobserved in self._blocks(generator, size):
             xi = law.coordinates(normals)
@@ -164,8 +169,14 @@ class ControlledSampler:
             if given is not None:
                 part = given * (len(xi) / size)
                 within = part if within is None else within + part
-        found = outcome.finish() - control.finish() + self._control.exact(law)
+        found = outcome.finish() - self._control.sampled(control) + self._exact(law)
         return found if within is None else found + within
+
+    def _exact(self, law: GaussianLaw) -> Moments:
+        """Return the control's moments, kept for the next part of the same law."""
+        if self._known is None or self._known[0] is not law:
+            self._known = law, self._control.exact(law)
+        return self._known[1]
 
     def _blocks(
         self, generator: np.random.Generator, size: int
@@ -185,17 +196,17 @@ class ControlledSampler:
             return self._problem.pairs(xi, unobserved)[1], None
         problem = self._problem
         kappa = problem.transform.inverse(problem.gaussian_prior.field(xi))
-        responses = self._directions.responses(kappa)  # (B, 1 + J, n)
+        responses = self._directions.responses(kappa.to(SOLVE_DTYPE))  # (B, 1 + J, n)
         spread = responses[:, 1:]
-        modes = spread @ self._vectors
-        k = self._vectors.shape[1]
+        modes = (spread @ self._vectors.to(SOLVE_DTYPE)).flatten(0, 1).double()
+        n, k = self._vectors.shape
         within = Moments(
-            torch.zeros(responses.shape[-1]).double(),
-            spread.square().sum(1).mean(0),
+            torch.zeros(n).double(),
+            torch.linalg.vector_norm(spread, dim=(0, 1)).double().square() / len(kappa),
             torch.zeros(k).double(),
-            (modes.transpose(1, 2) @ modes).mean(0),
+            modes.T @ modes / len(kappa),
         )
-        return responses[:, 0], within
+        return responses[:, 0].double(), within
 
     def _samples(
         self, generator: np.random.Generator, size: int

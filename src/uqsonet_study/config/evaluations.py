@@ -51,4 +51,8 @@ class ReferenceConfig(Section):
 class EvaluationConfig(ReferenceConfig):
     """How a posterior is compared with its reference."""
 
-    model_samples: int = Field(ge=2, description="Samples of the model's posterior.")
+    model_samples: int = Field(
+        ge=2,
+        description="Samples of the model's posterior; quasi-random "
+        "ones for its moments, unless the estimator is monte_carlo.",
+    )

@@ -2,6 +2,7 @@
 
 from uqsonet_study.evaluation.job import Scored, evaluate
 from uqsonet_study.evaluation.scores import (
+    Expansion,
     ScoringTargets,
     load_targets,
     points_on,
@@ -10,6 +11,7 @@ from uqsonet_study.evaluation.scores import (
 )
 
 __all__ = [
+    "Expansion",
     "Scored",
     "ScoringTargets",
     "evaluate",

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from uqsonet.baselines import SensorFree, build_baseline
 from uqsonet.data import load_functions
+from uqsonet.devices import keep_freed_memory
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Observations
 from uqsonet.models.ensemble import load_ensemble
@@ -29,11 +30,13 @@ from uqsonet.seeds import torch_generator
 from uqsonet.storage.files import write_text
 from uqsonet_study.config import BASELINES, EvaluationConfig
 from uqsonet_study.evaluation.scores import (
+    Expansion,
     ScoringTargets,
     load_targets,
     score_reference,
     score_set,
 )
+from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.predictor import JointPredictor, Predictor
 
 LOG = logging.getLogger("uqsonet")
@@ -94,11 +97,13 @@ def evaluate(
     cut_lines : sequence of str
         Grid lines such as ``x=0.5`` with errors of their own.
     """
+    keep_freed_memory()
     targets = load_targets(functions, reference, config, cut_lines)
     rows: list[dict[str, Any]] = []
     for scored in models:
         if scored.method == "baselines":
             pairs = load_functions(functions, "training", scored.training)
+            pairs.keeper = Keeper(functions)
             bases = None  # of cokriging, which regression answers in, too
             for name in BASELINES:
                 if name == "sensor_free" and config.target == "input":
@@ -134,12 +139,12 @@ def _scored(
     """Return the rows of one predictor, `what` being method, trial and evaluation."""
     method, trial, label = what
     observations = targets.sets.observations
-    expansion: tuple[Tensor, Tensor] | None = None
+    expansion: Expansion | None = None
     rows: list[dict[str, Any]] = []
     start, size = time.monotonic(), len(observations.values)
     for s in range(size):
         posterior, more = _answer(model, targets, s, noise_std, method)
-        expansion = expansion or posterior.basis()
+        expansion = expansion or Expansion.of(posterior, targets)
         place = (targets.fields.name, "test", label, "model", method, trial, s)
         scores = score_set(posterior, expansion, targets, s, torch_generator(seed, *place))
         rows += _rows(_head(targets, what, s), scores | more)

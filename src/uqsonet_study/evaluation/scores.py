@@ -31,7 +31,7 @@ from uqsonet.metrics import (
     wasserstein2,
 )
 from uqsonet.operator_fields import OperatorFields
-from uqsonet.posterior import Posterior, spread
+from uqsonet.posterior import PointPosterior, Posterior, spread
 from uqsonet.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.config import EvaluationConfig
 
@@ -151,47 +151,100 @@ def narrower_share(predicted: Tensor, reference: Tensor) -> float:
     return float((predicted < reference)[uncertain].double().mean())
 
 
+@dataclass(frozen=True)
+class Expansion:
+    """What all posteriors of a model share: where they live, made ready for scores.
+
+    Attributes
+    ----------
+    offset, basis : Tensor, shape (n,) and (n, p)
+        As `Posterior.basis` returns them.
+    scored_offset, scored_basis : Tensor
+        The same at the points of distributional scores, float32.
+    frame, root : Tensor, shape (M, k) and (k, p)
+        Factors of the basis there, weighted for L2: ``root @ c`` has the norm of the function, and
+        columns of `frame` are orthonormal.
+    modes : (Tensor, Tensor), optional
+        Offset and basis in the reference's modes.
+    """
+
+    offset: Tensor
+    basis: Tensor
+    scored_offset: Tensor
+    scored_basis: Tensor
+    frame: Tensor
+    root: Tensor
+    modes: tuple[Tensor, Tensor] | None
+
+    @classmethod
+    def of(cls, posterior: Posterior, targets: ScoringTargets) -> Expansion:
+        """Return the expansion of a model whose posterior this is."""
+        (offset, basis), (grid, kept) = posterior.basis(), targets.scored_grid()
+        weights, ref = grid.quadrature().double().sqrt(), targets.reference
+        frame, root = torch.linalg.qr(weights[:, None] * basis[kept])
+        modes = None
+        if ref is not None:
+            modes = ref.mode_vectors.T @ offset, ref.mode_vectors.T @ basis
+        scored = offset[kept].float(), basis[kept].float()
+        return cls(offset, basis, *scored, weights[:, None] * frame, root, modes)
+
+    def energy(self, coefficients: Tensor, truth: Tensor, quadrature: Tensor) -> float:
+        """Return the energy score of samples (n, p) against a function (M,).
+
+        Distances are taken in p dimensions and one: what of the truth no sample can reach.
+        """
+        left = truth.double() - self.scored_offset.double()
+        within = left @ self.frame
+        beyond = (left.square() @ quadrature - within.square().sum()).clamp_min(0).sqrt()
+        samples = torch.nn.functional.pad(coefficients.double() @ self.root.T, (0, 1))
+        return energy_score(samples, torch.cat([within, beyond[None]]), torch.ones(len(within) + 1))
+
+
 def score_set(
     posterior: Posterior,
-    expansion: tuple[Tensor, Tensor],
+    expansion: Expansion,
     targets: ScoringTargets,
     s: int,
     generator: torch.Generator,
 ) -> dict[str, float]:
-    """Return the metrics of one posterior (a batch of one) against reference set `s`.
-
-    `expansion` is ``posterior.basis()``, the same for all posteriors of a model.
-    """
+    """Return the metrics of one posterior (a batch of one) against reference set `s`."""
     ref, config = targets.reference, targets.config
-    offset, basis = expansion
+    offset, basis = expansion.offset, expansion.basis
     try:
-        mean, covariance = posterior.coefficient_moments(config.model_samples, generator)
+        if config.estimator == "monte_carlo":  # plain on both sides, as the paper does
+            mean, covariance = posterior.coefficient_moments(config.model_samples, generator)
+        else:
+            mean, covariance = posterior.even_moments(config.model_samples)
     except NoUncertaintyError:
-        return _errors((posterior.mean()[0], None), targets, s)
+        assert isinstance(posterior, PointPosterior)
+        found = offset + posterior.coefficients.double() @ basis.T
+        return _errors((found[0], None), targets, s)
     predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
     grid, kept = targets.scored_grid()
     quantiles = None if ref is None else ref.quantiles
     size = config.model_samples if quantiles is not None else BAND_SAMPLES
     drawn = posterior.coefficient_samples(min(config.model_samples, size), generator)[0]
     # In single precision, whose rounding is far below what so few samples leave open.
-    samples = offset[kept].float() + drawn.float() @ basis[kept].float().T
+    samples = torch.addmm(expansion.scored_offset, drawn.float(), expansion.scored_basis.T)
     truth, ordered = targets.truth[s, kept].float(), ascending(samples)
     scores = {
         **_errors((predicted_mean, predicted_std), targets, s),
         "mean_std": float(predicted_std.mean()),
     }
     if ref is not None:
-        to_modes = ref.mode_vectors.T @ basis
+        assert expansion.modes is not None
+        at, to_modes = expansion.modes
         scores["narrower"] = narrower_share(predicted_std, ref.std[s])
         scores["w2_gaussian"] = float(
             bures_wasserstein2(
-                ref.mode_vectors.T @ offset + to_modes @ mean[0],
+                at + to_modes @ mean[0],
                 to_modes @ covariance[0] @ to_modes.T,
                 ref.mode_mean[s],
                 ref.mode_covariance[s],
             )
         )
-    scores |= _against_truth(samples, ordered, truth, grid)
+    energy = expansion.energy(drawn[:ENERGY_SAMPLES], truth, grid.quadrature())
+    scores |= _against_truth(ordered, truth, energy)
     if ref is not None and quantiles is not None:
         theirs = quantiles[s].double()
         ours = quantile_bins(ordered, len(theirs))
@@ -216,18 +269,13 @@ def _named(shares: Sequence[float]) -> dict[str, float]:
     return {f"within_{100 * v:.0f}": p for v, p in zip(LEVELS, shares, strict=True)}
 
 
-def _against_truth(
-    samples: Tensor, ordered: Tensor, truth: Tensor, grid: Domain
-) -> dict[str, float]:
+def _against_truth(ordered: Tensor, truth: Tensor, energy: float) -> dict[str, float]:
     """Return proper scores, the share of truths inside central bands, and the rank histogram."""
     found = coverage(ordered, truth, LEVELS)
     ranks = rank_shares(ordered, truth, RANK_BINS)
     return {
         "crps": crps(ordered, truth),
-        # Distances are taken from squares, which single precision would cancel.
-        "energy": energy_score(
-            samples[:ENERGY_SAMPLES].double(), truth.double(), grid.quadrature()
-        ),
+        "energy": energy,
         **{f"coverage_{100 * v:.0f}": share for v, share in zip(LEVELS, found, strict=True)},
         **{f"rank_{k + 1}": share for k, share in enumerate(ranks)},
     }
@@ -251,5 +299,8 @@ def score_reference(targets: ScoringTargets, s: int) -> dict[str, float]:
         grid, kept = targets.scored_grid()
         samples, truth = ref.samples[s], targets.truth[s, kept].float()
         scores["w2"] = float(ref.floor_w2[s])
-        scores |= _against_truth(samples, ascending(samples), truth, grid)
+        # Distances are taken from squares, which single precision would cancel.
+        some = samples[:ENERGY_SAMPLES].double()
+        energy = energy_score(some, truth.double(), grid.quadrature())
+        scores |= _against_truth(ascending(samples), truth, energy)
     return scores

@@ -1,0 +1,129 @@
+"""Modes of training data, fitted once and kept beside the file of functions.
+
+Every trial, and the linear baseline, needs the same Karhunen-Loeve bases of the same pairs. The
+first job that does writes them; others that start meanwhile wait for it. A file is named by what
+defines its content: the functions, how many of them, the numbers of modes, and the source.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from uqsonet import blocks, modes
+from uqsonet.data import Functions
+from uqsonet.errors import DataError
+from uqsonet.models import karhunen_loeve
+from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+from uqsonet.storage.files import file_digest
+from uqsonet.storage.weights import read_weights, write_weights
+
+LOG = logging.getLogger("uqsonet")
+
+SOURCES = blocks, modes, karhunen_loeve
+"""Modules whose source decides the numbers."""
+
+TARGETS = ("a", "c")
+"""Coefficients of inputs and outputs, which the pass that finds the operator makes."""
+
+
+class Keeper:
+    """Fits bases to the pairs of one file, or reads them where that is done.
+
+    Parameters
+    ----------
+    path : Path
+        File of functions.
+    digest : str, optional
+        Of the file, where it is known.
+    """
+
+    def __init__(self, path: Path, digest: str | None = None) -> None:
+        self._folder = path.with_name(f".{path.stem}.modes")
+        self._digest = digest or file_digest(path)
+
+    def __call__(self, bases: KarhunenLoeveBases, functions: Functions, linear: bool) -> None:
+        """Set bases as `KarhunenLoeveBases.fit` does."""
+        identity = {
+            "functions": self._digest,
+            "training": functions.size,
+            "input_modes": bases.input_factor.shape[1],
+            "output_modes": bases.output_modes.shape[1],
+            "linear": linear,
+            "code": [file_digest(Path(str(module.__file__))) for module in SOURCES],
+            "torch": torch.__version__,
+        }
+        name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        path = self._folder / f"{self._digest[:8]}-{name}.safetensors"
+        try:
+            self._folder.mkdir(exist_ok=True)
+            with _alone(path.with_suffix(".lock")):
+                if not self._read(path, bases, functions, identity):
+                    self._fit(bases, functions, linear)
+                    self._write(path, bases, functions, identity)
+        except OSError as error:
+            LOG.warning("modes are fitted and not kept: %s", error)
+            self._fit(bases, functions, linear)
+
+    def _fit(self, bases: KarhunenLoeveBases, functions: Functions, linear: bool) -> None:
+        functions.keeper, kept = None, functions.keeper
+        try:
+            bases.fit(functions, linear)
+        finally:
+            functions.keeper = kept
+
+    def _read(
+        self,
+        path: Path,
+        bases: KarhunenLoeveBases,
+        functions: Functions,
+        identity: dict[str, object],
+    ) -> bool:
+        """Return whether the modes were there."""
+        if not path.exists():
+            return False
+        try:
+            tensors, meta = read_weights(path)
+        except DataError as error:
+            LOG.warning("modes are fitted again: %s", error)
+            return False
+        if meta != identity:
+            return False
+        for key, value in bases.named_buffers():
+            value.copy_(tensors[key])
+        if identity["linear"]:
+            bases.ready = functions, {key: tensors[key] for key in TARGETS}
+        return True
+
+    def _write(
+        self,
+        path: Path,
+        bases: KarhunenLoeveBases,
+        functions: Functions,
+        identity: dict[str, object],
+    ) -> None:
+        for old in self._folder.glob("*.safetensors"):
+            if not old.name.startswith(self._digest[:8]):
+                old.unlink(missing_ok=True)
+        tensors = dict(bases.named_buffers())
+        if identity["linear"]:
+            tensors |= bases.targets(functions)
+        write_weights(path, tensors, identity)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let one process at a time work, where the file system has locks."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            LOG.info("%s: no locks here; others may do the same work", path)
+        yield
