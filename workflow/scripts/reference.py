@@ -9,6 +9,7 @@ from uqsonet_study.jobs import job
 from uqsonet_study.references import compute_reference
 
 with job(snakemake, threads=1) as spec:  # a process for each core instead
+    output_sensors = snakemake.input.get("output_sensors")
     compute_reference(
         Path(snakemake.input.functions),
         Path(snakemake.input.sensors),
@@ -20,7 +21,7 @@ with job(snakemake, threads=1) as spec:  # a process for each core instead
         Path(snakemake.output[0]),
         state=Path(snakemake.params.state),
         code=spec["code"],
-        output_sensors=next(iter(map(Path, snakemake.input.get("output_sensors", []))), None),
+        output_sensors=Path(output_sensors) if output_sensors else None,
         count_pairs=spec.get("count_pairs", []),
         output_noise=spec.get("output_noise", 0.0),
         workers=snakemake.threads,

@@ -35,6 +35,7 @@ from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.models.perceptrons import MLP
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
+from uqsonet.quasi_random import even_normals
 
 if TYPE_CHECKING:
     from uqsonet.data import Functions
@@ -197,7 +198,15 @@ class LearnedPosterior(InputPosterior):
         """Return coefficients (B, size, r), float32."""
         batch, r = self._mean.shape
         shape = batch, size, r
-        z = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+        return self._at(
+            torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+        )
+
+    def even(self, size: int) -> Tensor:
+        """Return coefficients from quasi-random normals, the same for every set."""
+        return self._at(even_normals(size, self._mean.shape[1]))
+
+    def _at(self, z: Tensor) -> Tensor:
         spread = self._spread.float().transpose(-1, -2)
         return self._mean.float()[:, None] + z.to(spread) @ spread
 
