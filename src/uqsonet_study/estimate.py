@@ -23,7 +23,7 @@ from uqsonet.models.base import OperatorModel, build_model
 from uqsonet.posterior import moments_of
 from uqsonet.problems import get_problem, problem_names
 from uqsonet.reference.directions import Directions
-from uqsonet.reference.sampling import SOLVE_DTYPE, control_samples
+from uqsonet.reference.sampling import control_samples
 from uqsonet.seeds import numpy_generator, torch_generator
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet.training.sampler import BatchSampler
@@ -186,9 +186,7 @@ def _fit_seconds(data: Functions) -> float:
 def _sources_seconds(problem_name: str) -> float:
     """Return seconds of the response to all leading sources, for one coefficient."""
     directions = Directions(get_problem(problem_name))
-    typical = directions.typical
-    other = typical if typical is None else typical.to(SOLVE_DTYPE)
-    return _timed(lambda: directions.responses(other))
+    return _timed(lambda: directions.responses(directions.typical))
 
 
 def _reference_seconds(problem_name: str, evaluation: EvaluationConfig, sets: int) -> float:

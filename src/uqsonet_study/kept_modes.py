@@ -11,24 +11,27 @@ import fcntl
 import hashlib
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from uqsonet import blocks, modes
 from uqsonet.data import Functions
 from uqsonet.errors import DataError
-from uqsonet.models import karhunen_loeve
-from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
 from uqsonet.storage.files import file_digest
 from uqsonet.storage.weights import read_weights, write_weights
 
+if TYPE_CHECKING:  # an edit of that model is none of other models' trainings
+    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+
 LOG = logging.getLogger("uqsonet")
 
-SOURCES = blocks, modes, karhunen_loeve
-"""Modules whose source decides the numbers."""
+SOURCES = blocks, modes
+"""Modules whose source decides the numbers, besides that of the bases."""
 
 TARGETS = ("a", "c")
 """Coefficients of inputs and outputs, which the pass that finds the operator makes."""
@@ -57,7 +60,7 @@ class Keeper:
             "input_modes": bases.input_factor.shape[1],
             "output_modes": bases.output_modes.shape[1],
             "linear": linear,
-            "code": [file_digest(Path(str(module.__file__))) for module in SOURCES],
+            "code": [file_digest(path) for path in self._sources(bases)],
             "torch": torch.__version__,
         }
         name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
@@ -71,6 +74,11 @@ class Keeper:
         except OSError as error:
             LOG.warning("modes are fitted and not kept: %s", error)
             self._fit(bases, functions, linear)
+
+    @staticmethod
+    def _sources(bases: KarhunenLoeveBases) -> list[Path]:
+        modules = *SOURCES, sys.modules[type(bases).__module__]
+        return [Path(str(module.__file__)) for module in modules]
 
     def _fit(self, bases: KarhunenLoeveBases, functions: Functions, linear: bool) -> None:
         functions.keeper, kept = None, functions.keeper

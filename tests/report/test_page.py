@@ -181,7 +181,7 @@ def test_cells_are_counted_all_run_and_below(
     assert "prints 142 errors. This run has 3 of them,\n1 below the paper" in text
     assert '5.35 ± 0.15</td><td class="number">2.67 ± 0.25</td>' in text
     last = text[: text.index("</details>")].rpartition("<tr>")[2]
-    assert last.count(">–</td>") == 6 and "± nan" not in text  # no cut line, and nothing was run
+    assert last.count(">–</td>") == 7 and "± nan" not in text  # no cut line, and nothing was run
 
 
 def test_a_foreign_scorecard_is_refused(scorecard: pd.DataFrame) -> None:

@@ -58,5 +58,4 @@ class Directions:
 
     def responses(self, other: Tensor | None) -> Tensor:
         """Return u for every source, (B, 1 + J, n), given B values of the other input (B, n)."""
-        sources = self.sources if other is None else self.sources.to(other.dtype)
-        return self._problem.solve_affine(other, sources)
+        return self._problem.solve_affine(other, self.sources)

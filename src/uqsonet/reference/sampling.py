@@ -34,9 +34,6 @@ CONTROL_SHARE = 4
 """It takes as many as a quarter of the posterior samples, within these bounds."""
 
 
-SOLVE_DTYPE = torch.float32
-"""Of responses to single sources: their rounding, 1e-6 of u, is far below the sampling error."""
-
 DRAWN_VALUES = 2**23
 """Values of inputs that are drawn together: 64 MiB."""
 
@@ -196,17 +193,17 @@ class ControlledSampler:
             return self._problem.pairs(xi, unobserved)[1], None
         problem = self._problem
         kappa = problem.transform.inverse(problem.gaussian_prior.field(xi))
-        responses = self._directions.responses(kappa.to(SOLVE_DTYPE))  # (B, 1 + J, n)
+        responses = self._directions.responses(kappa)  # (B, 1 + J, n)
         spread = responses[:, 1:]
-        modes = (spread @ self._vectors.to(SOLVE_DTYPE)).flatten(0, 1).double()
+        modes = (spread @ self._vectors).flatten(0, 1)
         n, k = self._vectors.shape
         within = Moments(
             torch.zeros(n).double(),
-            torch.linalg.vector_norm(spread, dim=(0, 1)).double().square() / len(kappa),
+            torch.linalg.vector_norm(spread, dim=(0, 1)).square() / len(kappa),
             torch.zeros(k).double(),
             modes.T @ modes / len(kappa),
         )
-        return responses[:, 0].double(), within
+        return responses[:, 0], within
 
     def _samples(
         self, generator: np.random.Generator, size: int

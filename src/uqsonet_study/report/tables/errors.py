@@ -39,9 +39,6 @@ from uqsonet_study.report.tables.records import (
 from uqsonet_study.report.tables.text import PERCENT
 
 UNTRAINED = (*BASELINES, FLOOR)
-INFORMED = tuple(method for method in BASELINES if method != "sensor_free")
-"""They stand beside learned methods, with intervals."""
-
 FULL_TITLES = {metric: METRICS[metric] for metric in ERRORS}
 SHORT_TITLES = {"err_mean": MEAN, "err_std": STD}
 """Where the title of the panel says that its numbers are errors."""
@@ -134,12 +131,12 @@ def _panels(
             *block(ours, "paper", UNTRAINED, SHORT_TITLES, below={"source": {"ours": ""}}),
         ],
         "precise": [
-            *block(records, "precise", [*learned, *INFORMED], FULL_TITLES, with_interval),
-            *block(records, "precise", ["sensor_free", FLOOR], SHORT_TITLES),
+            *block(records, "precise", [*learned, "cokriging"], FULL_TITLES, with_interval),
+            *block(records, "precise", ["sensor_free", "regression", FLOOR], SHORT_TITLES),
         ],
         "skill": [
-            *block(records, "precise", [*learned, *INFORMED], SKILL_TITLES, marked_interval),
-            *block(records, "precise", [FLOOR], SKILL_TITLES),
+            *block(records, "precise", [*learned, "cokriging"], SKILL_TITLES, marked_interval),
+            *block(records, "precise", ["regression", FLOOR], SKILL_TITLES),
         ],
     }
 
