@@ -19,7 +19,9 @@ from uqsonet_study.report.markers import markdown
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.paper import paper_cells
-from uqsonet_study.report.tables.errors import INFORMED
+
+INFORMED = tuple(name for name in BASELINES if name != "sensor_free")
+"""Baselines that see the sensors."""
 
 ERRORS = {"err_mean": "mean", "err_std": "std"}
 TITLES = {
