@@ -20,6 +20,7 @@ from uqsonet.storage.common import readable, require_solid
 from uqsonet.storage.reading import ArrayFile, array_kind
 from uqsonet.storage.weights import read_weights
 from uqsonet_study.config.loading import require_readable
+from uqsonet_study.kept_modes import MODES
 from uqsonet_study.layouts import load_layouts
 
 LARGEST_FIELD = 1 << 20
@@ -137,7 +138,7 @@ def check_path(path: Path) -> Iterator[tuple[Path, str | None]]:
 
     Files are arrays (``.h5``), weights and checkpoints (``.safetensors``), and tables of scores
     and results (``.csv``, ``.json``); others are not looked at, but a file of a configuration
-    (``.yaml``) that is named itself.
+    (``.yaml``) that is named itself, and modes, which a training makes again if they are damaged.
     """
     path = Path(path)
     unread: list[OSError] = []
@@ -146,6 +147,7 @@ def check_path(path: Path) -> Iterator[tuple[Path, str | None]]:
         Path(folder) / name
         for folder, _, names in os.walk(path, onerror=unread.append)
         for name in names
+        if not Path(folder).name.endswith(MODES)
     ]
     files = sorted(file for file in found if file.suffix in CHECKS)
     if len(unread) == 1 and isinstance(unread[0], NotADirectoryError | FileNotFoundError):

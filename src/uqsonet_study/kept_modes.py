@@ -33,6 +33,9 @@ LOG = logging.getLogger("uqsonet")
 SOURCES = blocks, modes
 """Modules whose source decides the numbers, besides that of the bases."""
 
+MODES = ".modes"
+"""End of the name of their folder."""
+
 TARGETS = ("a", "c")
 """Coefficients of inputs and outputs, which the pass that finds the operator makes."""
 
@@ -49,7 +52,7 @@ class Keeper:
     """
 
     def __init__(self, path: Path, digest: str | None = None) -> None:
-        self._folder = path.with_name(f".{path.stem}.modes")
+        self._folder = path.with_name(f".{path.stem}{MODES}")
         self._digest = digest or file_digest(path)
 
     def __call__(self, bases: KarhunenLoeveBases, functions: Functions, linear: bool) -> None:

@@ -8,6 +8,7 @@ import torch
 from uqsonet.data import load_functions
 from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
 from uqsonet_study import kept_modes
+from uqsonet_study.check import check_path
 from uqsonet_study.kept_modes import Keeper
 
 
@@ -101,3 +102,8 @@ def test_of_jobs_that_start_together_one_fits(path, tmp_path):
         job.join()
         assert job.exitcode == 0
     assert len(list(folder.iterdir())) == 1
+
+
+def test_check_passes_over_them(path):
+    fitted(path)
+    assert [(file.name, why) for file, why in check_path(path.parent)] == [(path.name, None)]
