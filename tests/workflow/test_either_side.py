@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
 FILES = "config/smoke.yaml", "config/either_side.yaml", "tiny.yaml"
 RESULTS = Path("results/smoke")
 SMALL: dict[str, Any] = {
+    "training": 500,
     "output_noise": [0.05],
     "sensors": {"counts": [1, 3], "pool": 100},
     "output_sensors": {"counts": [1, 3], "pool": 100},
