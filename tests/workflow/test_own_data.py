@@ -139,14 +139,15 @@ def test_own_data_are_scored_against_truths_and_close_to_the_exact_posterior(own
         assert scores["uqsonet", "err_mean", m] == pytest.approx(exact[m], rel=0.15, abs=0.5)
         assert scores["uqsonet", "crps", m] < 0.8 * scores["sensor_free", "crps", m]
         # With many sensors only the unseen load is left, which residuals alone put into the band.
-        assert 82 <= scores["uqsonet", "coverage_90", m] <= 97
+        # 30 functions: chance alone is worth some six points.
+        assert 78 <= scores["uqsonet", "coverage_90", m] <= 98
     assert exact[12] < 0.8 * exact[2]
 
 
 def test_no_score_needs_a_reference_and_the_page_says_so(own: Project) -> None:
     results = own.path / RESULTS
     summary = pd.read_csv(results / "summary/membrane.csv")
-    assert set(summary["method"]) == {"uqsonet", "cokriging", "sensor_free"}
+    assert set(summary["method"]) == {"uqsonet", "sensor_free", "cokriging", "regression"}
     unknown = {"err_std", "skill_std", "w2", "w2_gaussian", "narrower", "crps_expected"}
     assert not unknown & set(summary["metric"])
     assert {"rank_1", "energy", "coverage_50", "coverage_95", "mean_std", "skill_mean"} <= set(
