@@ -378,10 +378,7 @@ def _learned(
     if weights is not None:
         tried["operator"] = Learned(problem, weights)
     if one.correction is not None:
-
-        def layout(split: str, index: int) -> Tensor:
-            return places(problem, seed, split, index, config.sensors)
-
+        layout = partial(places, problem, seed, sensors=config.sensors)
         layouts = partial(layout, "training"), partial(layout, "validation")
         tried["correction"] = fit_correction(law, train, kept, layouts, one.correction, seed)
 

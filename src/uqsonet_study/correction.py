@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -247,7 +247,6 @@ def fit_correction(
             seconds = time.monotonic() - start
             LOG.info("iteration %d: score %.4f, %.0f s", iteration, total / every, seconds)
             total = 0.0
-    correction.network.eval()
     correction.length = _best_length(correction, grid, held, layouts[1])
     return correction
 
@@ -256,12 +255,14 @@ def _best_length(correction: Correction, grid: Grid, held: Functions, layout: La
     rows = range(min(TRIED, held.size))
     index = torch.stack([layout(i) for i in rows])
     known = correction.probability(index, held.u[: len(rows)].gather(1, index)).double()
+    truths = held.kappa[: len(rows)].double()
     weights = torch.full((grid.size,), 1 / grid.size, dtype=torch.float64)
     scores = {}
     for length in LENGTHS:
-        laws = [Corrected(one, grid, correction.values, length) for one in known]
-        pairs: Sequence[tuple[Corrected, Tensor]] = list(zip(laws, held.kappa, strict=False))
-        draws = [(law.sample("input", DRAWS, 0), truth.double()) for law, truth in pairs]
-        scores[length] = sum(energy_score(samples, truth, weights) for samples, truth in draws)
+        laws = (Corrected(one, grid, correction.values, length) for one in known)
+        scores[length] = sum(
+            energy_score(law.sample("input", DRAWS, 0), truth, weights)
+            for law, truth in zip(laws, truths, strict=True)
+        )
     LOG.info("energy scores by length: %s", scores)
     return min(scores, key=lambda length: scores[length])

@@ -242,7 +242,7 @@ class Meter:
         self.config = config
         self._steps: dict[str, float] = {}
         self._samples: dict[str, float] = {}
-        self._fitted: set[str] = set()
+        self._fitted: set[tuple[object, ...]] = set()
 
     def _key(self, case: str, method: str) -> str:
         chosen = self.config.cases[case]
@@ -270,13 +270,13 @@ class Meter:
         """Return seconds of some trials."""
         used = self.config.method_of(case, method)
         modes = (getattr(used.network, key, None) for key in ("input_modes", "output_modes"))
-        fitting = self._fitting(case, f"{[*modes]}")
+        fitting = self._fitting(case, tuple(modes))
         return trials * self.step(case, method) * used.training.iterations + fitting
 
-    def _fitting(self, case: str, modes: str) -> float:
+    def _fitting(self, case: str, modes: tuple[int | None, ...]) -> float:
         """Return seconds to fit modes, for the first that needs them: they are kept."""
         chosen = self.config.cases[case]
-        key = f"{chosen.problem} {chosen.training} {modes}"
+        key = chosen.problem, chosen.training, modes
         if key in self._fitted:
             return 0.0
         self._fitted.add(key)
@@ -298,7 +298,7 @@ class Meter:
             method = scored["method"]
             if method == UNTRAINED:
                 pairs = chosen.training
-                spent += self._fitting(case, f"{[INPUT_MODES, OUTPUT_MODES]}")
+                spent += self._fitting(case, (INPUT_MODES, OUTPUT_MODES))
                 spent += sets * (score + REGRESSION_SECONDS * pairs)
                 spent += FIT_SECONDS * data.u_rows.shape[1] * pairs  # of u alone
                 continue

@@ -13,7 +13,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,15 +68,13 @@ class Keeper:
         }
         name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         path = self._folder / f"{self._digest[:8]}-{name}.safetensors"
-        try:
-            self._folder.mkdir(exist_ok=True)
-            with _alone(path.with_suffix(".lock")):
-                if not self._read(path, bases, functions, identity):
-                    self._fit(bases, functions, linear)
+        with _alone(path.with_suffix(".lock")):
+            if not self._read(path, bases, functions, identity):
+                self._fit(bases, functions, linear)
+                try:
                     self._write(path, bases, functions, identity)
-        except OSError as error:
-            LOG.warning("modes are fitted and not kept: %s", error)
-            self._fit(bases, functions, linear)
+                except OSError as error:
+                    LOG.warning("modes are fitted and not kept: %s", error)
 
     @staticmethod
     def _sources(bases: KarhunenLoeveBases) -> list[Path]:
@@ -98,11 +96,11 @@ class Keeper:
         identity: dict[str, object],
     ) -> bool:
         """Return whether the modes were there."""
-        if not path.exists():
-            return False
         try:
+            if not path.exists():
+                return False
             tensors, meta = read_weights(path)
-        except DataError as error:
+        except (DataError, OSError) as error:
             LOG.warning("modes are fitted again: %s", error)
             return False
         if meta != identity:
@@ -132,9 +130,10 @@ class Keeper:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Let one process at a time work, where the file system has locks."""
-    with path.open("a") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            path.parent.mkdir(exist_ok=True)
+            fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX)
         except OSError:
             LOG.info("%s: no locks here; others may do the same work", path)
         yield

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import torch
@@ -203,11 +202,11 @@ def compute_reference(
 
 def for_sampling(problem: Problem) -> Problem:
     """Return the problem solved no more finely than sampling needs, where that can be chosen."""
-    if not hasattr(problem, "tolerance"):
+    if not problem.tolerance:
         return problem
-    found: Any = copy(problem)
-    found.tolerance = max(found.tolerance, TOLERANCE)
-    return cast(Problem, found)
+    found = copy(problem)
+    found.tolerance = max(problem.tolerance, TOLERANCE)
+    return found
 
 
 @dataclass(frozen=True)

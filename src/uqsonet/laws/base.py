@@ -25,6 +25,11 @@ MEAN_DRAWS = 2048
 """Samples behind a mean of coefficients that has no closed form."""
 
 
+def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Return standard normals, float32, where the generator is."""
+    return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+
+
 class InputPosterior(ABC):
     """The law of the input's coefficients given B observation sets."""
 
@@ -90,7 +95,7 @@ class ClosedForm(InputPosterior):
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
         batch, r = self.law.mean.shape
-        return self._single.coordinates(self._normals((batch, size, r), generator))
+        return self._single.coordinates(normals((batch, size, r), generator).to(self._single.mean))
 
     def even(self, size: int) -> Tensor:
         """Return coefficients from quasi-random normals, the same for every set."""
@@ -101,13 +106,8 @@ class ClosedForm(InputPosterior):
 
     def moved(self, a: Tensor, step: float, generator: torch.Generator) -> Tensor:
         """Return samples by preconditioned Crank-Nicolson moves."""
-        mean = self._single.mean[:, None, :]
-        z = self._single.spread(self._normals(a.shape, generator))
-        return mean + (1 - step**2) ** 0.5 * (a - mean) + step * z
-
-    def _normals(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-        z = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
-        return z.to(self._single.mean)
+        mean, z = self._single.mean[:, None, :], normals(a.shape, generator).to(a)
+        return mean + (1 - step**2) ** 0.5 * (a - mean) + step * self._single.spread(z)
 
     def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (B, p) and covariance (B, p, p) of ``weight a``, exactly."""

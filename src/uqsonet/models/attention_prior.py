@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from uqsonet.config import AttentionPriorNetwork
 from uqsonet.errors import ConfigError
 from uqsonet.fields import Observations, centred
-from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.base import InputLaw, InputPosterior, normals
 from uqsonet.models.base import Batch, register
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.models.perceptrons import MLP
@@ -197,10 +197,7 @@ class LearnedPosterior(InputPosterior):
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients (B, size, r), float32."""
         batch, r = self._mean.shape
-        shape = batch, size, r
-        return self._at(
-            torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
-        )
+        return self._at(normals((batch, size, r), generator))
 
     def even(self, size: int) -> Tensor:
         """Return coefficients from quasi-random normals, the same for every set."""

@@ -60,6 +60,8 @@ class Problem(ABC):
     Moments of u given the other are then known in closed form."""
     solve_dtype: torch.dtype = torch.float64
     """float32 only where docs/data.md states a measured bound of what that costs."""
+    tolerance: float = 0.0
+    """Relative error of solutions where the solver lets it be chosen, else zero."""
     output_stride: int = 1
     """Training sees every `output_stride`-th point of the output grid along each axis."""
     zero_boundary: bool = False
