@@ -127,6 +127,9 @@ def test_a_kernel_learns_what_a_linear_operator_leaves_over():
     found = fit_kernel_branch(a[:500], left[:500], held, torch.ones(5))
     off = found(a[500:600]) - left[500:600]
     assert off.square().mean() < 0.03 * left.square().mean()
+    at = a[500].double()
+    slope = torch.autograd.functional.jacobian(found, at)
+    torch.testing.assert_close(found.slope(at), slope, rtol=1e-4, atol=1e-4)
 
 
 def test_linearised_answers_are_the_closed_form_where_the_operator_is_linear():

@@ -68,7 +68,10 @@ MOST_SPLIT = 32
 """Readings of the output up to which what they see is solved for."""
 
 NEWTON = 5
-"""Steps of that."""
+"""Steps of that, at most."""
+
+CLOSE = 0.1
+"""Steps to one input end after a move of this share of its length: the next is far smaller."""
 
 
 @dataclass(frozen=True)
@@ -498,7 +501,7 @@ def condition_jointly(
     source = None
     if model.network is None:
         straight = _Straight.of_linear(model, readings)
-        source = _source(model, seen, noise, readings, straight)
+        source = _source(model, seen, model.bases.at_sensors(seen), noise, readings, straight)
         if source is not None:
             mean, covariance = straight.moments(given)
             tail = readings.tail(mean, covariance)
@@ -526,7 +529,7 @@ def condition_jointly(
 
 @torch.no_grad()
 def condition_linearised(
-    model: KarhunenLoeveModel, inputs: Readings, outputs: Readings, steps: int = NEWTON
+    model: KarhunenLoeveModel, inputs: Readings, outputs: Readings
 ) -> JointPosterior:
     """Return the law of both fields by Gauss and Newton's steps to the likeliest input.
 
@@ -537,9 +540,9 @@ def condition_linearised(
     Parameters
     ----------
     model : KarhunenLoeveModel
+        Its network, if it has one, has a method `slope` from coefficients (r,) to (p, r).
     inputs, outputs : tuple
         As `condition_jointly` takes them, in one set.
-    steps : int
 
     Raises
     ------
@@ -559,18 +562,20 @@ def condition_linearised(
     root = model.residual_root(given, 1)
     readings = OutputReadings(model, read, level, root)
     source: InputPosterior = given
-    tail = 1.0
-    for step in range(steps):
-        answer, slope = _slope(model, source.mean[0])
-        rows = readings.rows[0]
-        offset, weight = rows @ (answer - slope @ source.mean[0]), rows @ slope
+    tail, at_sensors = 1.0, model.bases.at_sensors(seen)
+    for step in range(NEWTON):
+        at, rows = source.mean[0].double(), readings.rows[0]
+        answer, slope = _slope(model, at)
+        offset, weight = rows @ (answer - slope @ at), rows @ slope
         found = _Straight(offset[None], weight[None], torch.zeros_like(readings.noise))
         if not step:
             tail = float(readings.tail(*found.moments(given)))
-        better = _source(model, seen, noise, readings, found)
+        better = _source(model, seen, at_sensors, noise, readings, found)
         if better is None:
             raise ObservationError("linearised answers need a law of the input in closed form")
         source = better
+        if (source.mean[0] - at).norm() <= CLOSE * at.norm():
+            break
     output = model.output_posterior(source, root, single, readings)
     ones = torch.ones(1, dtype=torch.float64)
     return JointPosterior(_of_inputs(model, single, source), output, math.inf * ones, tail * ones)
@@ -578,15 +583,11 @@ def condition_linearised(
 
 def _slope(model: KarhunenLoeveModel, a: Tensor) -> tuple[Tensor, Tensor]:
     """Return the branch's answer (p,) at one input (r,), and its slope (p, r), float64."""
-    with torch.enable_grad():
-        at = a.double().requires_grad_()
-        weight, offset = model.straight()
-        found = weight @ at + offset
-        if model.network is not None:
-            found = found + model.network(at.to(next(model.network.buffers(), weight)))
-        unit = torch.eye(len(found), dtype=found.dtype)
-        (slope,) = torch.autograd.grad(found, at, unit, is_grads_batched=True)
-    return found.detach(), slope
+    slope, offset = model.straight()
+    found = slope @ a + offset
+    if model.network is not None:
+        found, slope = found + model.network(a), slope + model.network.slope(a)  # pyright: ignore
+    return found, slope
 
 
 def _compact(observations: Observations, row: int) -> Observations:
@@ -619,13 +620,16 @@ class _OneSet:
         """Return samples given all readings."""
         generator = torch.Generator().manual_seed(MOMENT_SEED)
         source, straight = self._given, None
+        at_sensors = self._model.bases.at_sensors(self._seen)
         for _ in range(LINEARISED):
             a = source.sample(FITTED * source.mean.shape[1], generator)
             answers = self._answers(a[0])[None]
             if straight is None:
                 self.tail = float(self._readings.tail(*moments_of(answers)))
             found = _Straight.fitted(a, answers)
-            better = _source(self._model, self._seen, self._noise, self._readings, found)
+            better = _source(
+                self._model, self._seen, at_sensors, self._noise, self._readings, found
+            )
             if better is None:
                 break
             source, straight = better, found
@@ -710,6 +714,7 @@ class _Straight:
 def _source(
     model: KarhunenLoeveModel,
     seen: Observations,
+    at_sensors: tuple[Tensor, Tensor],
     noise_std: Tensor,
     readings: OutputReadings,
     straight: _Straight,
@@ -719,7 +724,7 @@ def _source(
     None where the law has no closed form for that.
     """
     bases = model.bases
-    rows, residual = (found.cpu() for found in bases.at_sensors(seen))
+    rows, residual = (found.cpu() for found in at_sensors)
     root = torch.linalg.cholesky(readings.noise + straight.left)
     off = readings.values - straight.offset
     lower = torch.linalg.solve_triangular(root, straight.weight, upper=False)

@@ -55,6 +55,12 @@ class KernelBranch(nn.Module):
         z = a.to(self.scale) * self.scale
         return (torch.exp(z @ self.centres.T / self.length) @ self.weights).to(a)
 
+    def slope(self, a: Tensor) -> Tensor:
+        """Return the slope (p, r) at coefficients (r,); its sum is made in single precision."""
+        kernel = torch.exp(self.centres @ (a.to(self.scale) * self.scale) / self.length)
+        left = (self.weights * kernel[:, None]).float()
+        return (left.T @ self.centres.float()).to(a) * (self.scale / self.length).to(a)
+
 
 def fit_kernel_branch(
     a: Tensor, left: Tensor, held: tuple[Tensor, Tensor], sizes: Tensor
