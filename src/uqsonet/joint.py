@@ -24,6 +24,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -352,7 +353,7 @@ class OutputReadings:
         self.gain = through.transpose(1, 2)
         """Maps a reading's distance from b to the mean of e, (B, p, m)."""
 
-    @property
+    @cached_property
     def noise(self) -> Tensor:
         """Covariance (B, m, m) of readings given the branch's answer."""
         seen = self.rows @ self.covariance @ self.rows.transpose(1, 2)

@@ -293,6 +293,31 @@ def law_tables(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {"laws": pd.DataFrame(errors), "law-details": pd.DataFrame(details)}
 
 
+def either_side_table(folder: Path) -> pd.DataFrame:
+    """Return errors of mean and std given sensors of both sides, and how many truths bands hold."""
+    rows = []
+    for name, field in {"either_side": "u", "either_side_input": "log k"}.items():
+        summary = pd.read_csv(folder / f"{name}.csv")
+        for case, part in summary.groupby("case", sort=False):
+            noise = float(str(case).rpartition("-out")[2])
+            found = {m: errors(part, m).to_dict("index") for m in set(part["method"])}
+            for m, ours in found["uqsonet"].items():
+                row: dict[str, Any] = {"field": field, "noise of u": f"{100 * noise:g} %", "m": m}
+                for column, method in EITHER_SIDE.items():
+                    row[column] = _joined(found[method][m], ["err_mean", "err_std"])
+                row["bands: ours"] = _joined(ours, [f"within_{level}" for level in (50, 90, 95)])
+                rows.append(row | {"effective size": round(ours["effective_size"] / 100)})
+    return pd.DataFrame(rows)
+
+
+EITHER_SIDE = {
+    "ours": "uqsonet",
+    "chains' own": "reference",
+    "cokriging": "cokriging",
+    "regression": "regression",
+    "no sensors": "sensor_free",
+}
+
 SHORT = ("mean", "std", "w1")
 
 
@@ -308,14 +333,16 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     scores = folder / "any_law/scores.csv"
     laws = law_tables(pd.read_csv(scores)) if scores.is_file() else {}
     compared = folder / "benchmark/table.csv"
-    benchmark = {"benchmark": as_markdown(pd.read_csv(compared))} if compared.is_file() else {}
+    inverse = {"benchmark": as_markdown(pd.read_csv(compared))} if compared.is_file() else {}
+    if (folder / "either_side").is_dir():
+        inverse["either-side"] = markdown(either_side_table(folder / "either_side"))
     run = list(json.loads((folder / "provenance.json").read_text())["runs"].values())[-1]
     return {
         "README.md": {
             "overview": markdown(overview_table(pd.read_csv(folder / "scorecard.csv"))),
             "results": markdown(first_table(first)),
         },
-        "docs/inverse.md": benchmark,
+        "docs/inverse.md": inverse,
         "docs/api.md": {"operators": markdown(operator_table())},
         "docs/own-data.md": {
             "scores": markdown(own_data_table(folder / "own_data/scores.csv")),
