@@ -49,6 +49,7 @@ class KernelBranch(nn.Module):
         self.register_buffer("scale", scale)
         self.register_buffer("centres", centres)
         self.register_buffer("weights", weights)
+        self._single = centres.float(), weights.float()
 
     def forward(self, a: Tensor) -> Tensor:
         """Map coefficients (..., r) to corrections (..., p), in the precision of `a`."""
@@ -58,8 +59,9 @@ class KernelBranch(nn.Module):
     def slope(self, a: Tensor) -> Tensor:
         """Return the slope (p, r) at coefficients (r,); its sum is made in single precision."""
         kernel = torch.exp(self.centres @ (a.to(self.scale) * self.scale) / self.length)
-        left = (self.weights * kernel[:, None]).float()
-        return (left.T @ self.centres.float()).to(a) * (self.scale / self.length).to(a)
+        centres, weights = self._single
+        found = (weights * kernel.float()[:, None]).T @ centres
+        return found.to(a) * (self.scale / self.length).to(a)
 
 
 def fit_kernel_branch(
