@@ -294,7 +294,7 @@ def law_tables(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def either_side_table(folder: Path) -> pd.DataFrame:
-    """Return errors of mean and std given sensors of both sides, and how many truths bands hold."""
+    """Return errors of mean and std given sensors of both sides, and what bands hold of the law."""
     rows = []
     for name, field in {"either_side": "u", "either_side_input": "log k"}.items():
         summary = pd.read_csv(folder / f"{name}.csv")
