@@ -15,7 +15,11 @@ from uqsonet.reference.files import Reference, load_sets
 from uqsonet_study.config import BASELINES
 from uqsonet_study.report.law_scores import COLUMNS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(0),
+    pytest.mark.xdist_group("any_law"),  # one worker makes what they share
+]
 
 RESULTS = Path("results/any_law")
 SHOWN = ["bounded1d", "mixture1d"]

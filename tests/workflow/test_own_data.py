@@ -15,7 +15,11 @@ import yaml
 from tests.workflow.conftest import Project, fresh_copy
 from uqsonet.reference.files import Reference, load_sets
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(0),
+    pytest.mark.xdist_group("own_data"),  # one worker makes what they share
+]
 
 POINTS, RUNS, COUNTS = 33, 400, [2, 4, 12]
 UNSEEN = 0.3

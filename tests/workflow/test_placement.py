@@ -10,7 +10,11 @@ import yaml
 from tests.workflow.conftest import Project, fresh_copy
 from uqsonet_study.report.place_scores import COLUMNS, STRATEGIES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(0),
+    pytest.mark.xdist_group("placement"),  # one worker makes what they share
+]
 
 FILES = "config/smoke.yaml", "config/placement.yaml", "tiny.yaml"
 RESULTS = Path("results/smoke")

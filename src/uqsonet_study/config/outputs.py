@@ -41,7 +41,7 @@ BY_REFERENCE: frozenset[ScoreMetric] = frozenset(
 """Scores of evaluation `paper`, whose references hold samples."""
 
 
-BY_LAW = "errors bands ablation laws placement compare calibration spectra".split()
+BY_LAW = "errors bands ablation laws placement compare calibration learning spectra".split()
 """Layouts that need reference posteriors."""
 
 
@@ -235,12 +235,32 @@ class PlacementFigure(Section):
     experiments: Experiments = Field(description="All in the table of this layout.")
 
 
+class LearningFigure(Section):
+    """Errors against training pairs and against core-minutes, a line for what was learned how.
+
+    Methods that share network and law share a line.
+    """
+
+    layout: Literal["learning"]
+    counts: Counts = Field(description="Sensor counts, a column each.")
+    sizes: Experiments = Field(description="Errors against N: experiments with sweep.training.")
+    budgets: Experiments = Field(
+        description="Errors against core-minutes: experiments of one case, by iterations."
+    )
+
+    @property
+    def experiments(self) -> list[str]:
+        """What it shows."""
+        return list(dict.fromkeys([*self.sizes, *self.budgets]))
+
+
 FigureConfig = Annotated[
     PosteriorFigure
     | CompareFigure
     | CalibrationFigure
     | SpectraFigure
     | LawFigure
+    | LearningFigure
     | PlacementFigure,
     Field(discriminator="layout"),
 ]

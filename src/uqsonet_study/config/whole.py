@@ -27,6 +27,7 @@ from uqsonet_study.config.outputs import (
     FigureConfig,
     LawFigure,
     LawTable,
+    LearningFigure,
     PlacementFigure,
     PlacementTable,
     PosteriorFigure,
@@ -409,6 +410,20 @@ class Config(Section):
                     f"{where}: {extra} not among experiments.{figure.experiment}.{key}"
                 )
 
+    def _check_learning(self, where: str, figure: LearningFigure) -> None:
+        for name in figure.sizes:
+            sweep = self.experiments[name].sweep
+            if sweep is None or sweep.training is None:
+                raise ValueError(f"{where}.sizes: experiments.{name} has no sweep.training")
+        for case in self.cases_of(figure.experiments):
+            extra = [m for m in figure.counts if m not in case.sensors.counts]
+            if extra:
+                raise ValueError(
+                    f"{where}: {extra} not among experiments.{case.experiment}.sensors.counts"
+                )
+            if case.experiment in figure.budgets and case.name != case.experiment:
+                raise ValueError(f"{where}.budgets: {case.experiment} has several cases")
+
     def _check_places(self, where: str, table: PlacementTable) -> None:
         for key in ("functions_of", "samples_of"):
             unknown = sorted(set(getattr(table, key)) - set(table.experiments))
@@ -485,6 +500,8 @@ class Config(Section):
                 raise ValueError(f"{where}: a problem has one panel, found {problems}")
             if isinstance(output, PlacementTable):
                 self._check_places(where, output)
+        elif isinstance(output, LearningFigure):
+            self._check_learning(where, output)
         elif isinstance(output, CompareFigure):
             for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):
                 sweep = None if name is None else self.experiments[name].sweep

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from uqsonet_study.config import Case, Config, LawFigure, PosteriorFigure, SpectraFigure
+from uqsonet_study.config import (
+    Case,
+    Config,
+    LawFigure,
+    LearningFigure,
+    PosteriorFigure,
+    SpectraFigure,
+)
 from uqsonet_study.config.benchmark import AUTO
 from uqsonet_study.pipeline.captions import figure_caption, picture_caption, table_caption
 from uqsonet_study.pipeline.files import Files, Headers
@@ -191,6 +198,21 @@ class Plan(Files):
         files = {kind: panel.get(kind, []) for kind in ("functions", "reference", "weights")}
         return self.headers(case.name, files, case.evaluations[0], methods)
 
+    def runs(self, figure: LearningFigure) -> list[dict[str, Any]]:
+        """Return what a figure of learning shows, with the logs of all that was fitted for it."""
+        return [
+            {
+                "case": case.name,
+                "method": method,
+                "network": self.config.method_of(case.name, base).network.architecture,
+                "training": self.trained(case.name, base, "csv"),
+                "laws": self.law_logs(case.name, method),
+            }
+            for case in self.config.cases_of(figure.experiments)
+            for method in case.methods
+            for base in [self.base(case.name, method)]
+        ]
+
     def first_cases(self) -> dict[str, str]:
         """Return experiment -> case that pictures of a problem show, one for each problem.
 
@@ -240,7 +262,11 @@ class Plan(Files):
             category = "Figures of the paper" if in_paper else "More figures"
             summaries = [f"{self.config.results}/summary/{e}.csv" for e in experiments]
             panelled = layout in ("posterior", "spectra", "laws")
-            files = {"panels": self.panels(name)} if panelled else {"summaries": summaries}
+            files: dict[str, list[Any]] = {"summaries": summaries}
+            if panelled:
+                files = {"panels": self.panels(name)}
+            if isinstance(declared, LearningFigure):
+                files["runs"] = self.runs(declared)
             if layout == "placement":
                 files = {"scores": [self.place_scores()]}
         module = f"uqsonet_study.report.figures.{layout}"
@@ -340,6 +366,12 @@ def _restricted(table: dict[str, Any], experiments: dict[str, Any]) -> dict[str,
 
 def _flat(files: dict[str, list[Any]]) -> dict[str, list[str]]:
     """Return the files of a figure by kind, those of its panels once each."""
+    if "runs" in files:
+        runs = files["runs"]
+        logs = {kind: [f for run in runs for f in run[kind]] for kind in ("training", "laws")}
+        return {"summaries": files["summaries"]} | {
+            kind: list(dict.fromkeys(found)) for kind, found in logs.items()
+        }
     if "panels" not in files:
         return files
     kinds = {"functions": [], "reference": [], "weights": []}
