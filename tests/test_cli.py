@@ -108,3 +108,8 @@ def test_an_unreadable_configuration_names_its_file(tmp_path: Path, text: str) -
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
         read_config([path])
+
+
+def test_a_step_of_groups_is_timed_in_whole_groups() -> None:
+    config = read_config([ROOT / "config.yaml", ROOT / "config" / "attention.yaml"])
+    assert estimate.Meter(config).step("diffusion1d", "uqsonet") > 0

@@ -118,7 +118,8 @@ def _training_step(model: OperatorModel, config: Config, case: str, method: str)
     chosen = config.cases[case]
     settings = config.method_of(case, method).training
     data = _functions_of(config, chosen.problem)
-    settings = settings.model_copy(update={"batch_size": min(settings.batch_size, data.size)})
+    size = min(settings.batch_size, data.size)
+    settings = settings.model_copy(update={"batch_size": size - size % model.group})
     if settings.protocol == "fixed_batches":
         settings = settings.model_copy(update={"protocol": "redraw"})
     bases: Any = getattr(model, "bases", None)

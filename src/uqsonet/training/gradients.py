@@ -108,9 +108,9 @@ def add_gradients(
     """Add the gradient of the batch's loss to `.grad`; return the loss and its terms, detached."""
     batch = without_padding(batch)
     size, blocks = len(normals), -(-len(normals) // model.block_rows(batch))
-    if "mask" in batch:
+    if "mask" in batch and model.group == 1:
         batch, normals = by_count(batch, normals)
-        blocks = max(blocks, MIXED_PARTS if model.group == 1 else GROUPS)  # fewer, of whole groups
+        blocks = max(blocks, MIXED_PARTS)
     if blocks > GROUPS:
         blocks += -blocks % GROUPS  # as many for each: no thread waits for another's last one
     rows = -(-size // blocks)
