@@ -114,7 +114,6 @@ def add_gradients(
     if blocks > GROUPS:
         blocks += -blocks % GROUPS  # as many for each: no thread waits for another's last one
     rows = -(-size // blocks)
-    rows += -rows % model.group  # functions that share their sensors stay together
     parts = workers.map(lambda part: part(), model.shared_parts(batch))
     shared = {name: values for part in parts for name, values in part.items()}
     if rows == size:
