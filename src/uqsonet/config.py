@@ -162,12 +162,21 @@ class AttentionPriorNetwork(KarhunenLoeveNetwork):
     )
     per_sensors: ClassVar[bool] = True
     architecture: Literal["attention_prior"] = "attention_prior"  # type: ignore[assignment]
-    width: int = Field(default=64, ge=4, le=1024, description="Features of a sensor.")
-    layers: int = Field(default=3, ge=0, le=24, description="Layers in which sensors see sensors.")
-    heads: int = Field(default=4, ge=1, le=64, description="Attention heads, of layers and of h.")
+    waves: int = Field(default=16, ge=1, le=256, description="Sines and cosines of a coordinate.")
+    width: int = Field(default=128, ge=4, le=1024, description="Features of a sensor.")
+    heads: int = Field(default=4, ge=1, le=64, description="Attention heads H.")
     head_width: int = Field(default=32, ge=1, le=1024, description="Output width q of a head.")
+    pooling: Literal["sum", "softmax"] = Field(
+        default="sum",
+        description="Weights of sensors: `softmax` as in eq:pooling, `sum` without its denominator.",
+    )
+    averages: bool = Field(
+        default=True,
+        description="The part of the law that is linear in the values is trained by its mean over "
+        "all pairs; otherwise by the pairs of a batch.",
+    )
     reading_heads: int = Field(default=64, ge=1, le=4096, description="Heads that read values.")
-    prior: Sizes = Field(default=[128] * 2, description="Hidden layers from h to the law of z.")
+    correction: Sizes = Field(default=[128] * 2, description="Hidden layers of what they correct.")
     group: int = Field(default=8, ge=1, le=1024, description="Functions with the same sensors.")
 
 

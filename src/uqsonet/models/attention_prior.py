@@ -1,26 +1,33 @@
 """UQ-SONet with a learned set embedding that works: architecture `attention_prior`.
 
-It is the conditional variational autoencoder of section 3, and no law of the input is assumed:
+It is the conditional variational autoencoder of section 3, and no law of the input is given:
 
 - latent variable z: coefficients of the input in the basis of `uqsonet.models.karhunen_loeve`. The
   encoder reads the whole input of a training pair, which fixes z, so q(z | k) is a point;
 - decoder: branch b(z) and trunk t of `uqsonet.models.karhunen_loeve`;
-- prior p(z | h(O)): a Gaussian whose mean and full covariance are networks of the set embedding
-  h(O), where the paper takes N(0, I) and lets the decoder read h. In the ELBO the KL term is then
-  -log p(z | h(O)), up to a constant, and trains embedding and prior alone; the reconstruction
-  trains branch and trunk alone.
+- prior p(z | h(O)), where the paper takes N(0, I) and lets the decoder read h. In the ELBO the KL
+  term is then -log p(z | h(O)), up to a constant, and trains embedding and prior alone; the
+  reconstruction trains branch and trunk alone.
 
-The embedding pools heads of attention over the sensors (eq:pooling), with two changes. Sensors
-see one another before they are pooled, in transformer layers (Lee et al. 2019, ICML; Nguyen and
-Grover 2022, ICML) whose scores know distances: a reading tells less where another sensor stands
-next to it. And the layers read locations alone, while values enter the heads linearly, so one
-pass through the layers serves all functions that are read by the same sensors. Whatever is not
-linear in the values is left to the networks behind h.
+The embedding is a deep set: each sensor is embedded by itself, and the set is pooled. What is
+pooled are natural parameters of a Gaussian (Volpp et al. 2021, ICLR). A sensor at x that reads v
+contributes a factor N(v; g(x) z, 1 / w(x)) with networks g and w, so
+
+    p(z | h(O)) = N(z; 0, I) prod_i N(v_i; g(x_i) z, 1 / w(x_i)),  normalised.
+
+The weights are those of eq:pooling without its denominator, because a softmax average cannot see
+how many sensors there are. What values change of this law beyond it, a perceptron adds: a shift
+and a stretch along each of its axes, from heads of attention over the sensors.
+
+The law without the correction is linear in the values. So the mean of its KL term over all
+training pairs is known for any layout from second moments of the pairs, and that mean is what
+trains it; a batch shows each layout to a few functions only.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,6 +40,7 @@ from uqsonet.laws.base import InputLaw, InputPosterior, normals
 from uqsonet.models.base import Batch, register
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.models.perceptrons import MLP
+from uqsonet.modes import empirical_modes
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
 from uqsonet.quasi_random import even_normals
@@ -40,52 +48,46 @@ from uqsonet.quasi_random import even_normals
 if TYPE_CHECKING:
     from uqsonet.data import Functions
 
-SCALES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0)
-"""Lengths of the bells by which scores see distances, in halves of the domain."""
-
-WAVES = 8
-"""Sines and cosines of a location, along each axis."""
-
-PAIRS = 32
-"""Features of a pair of sensors."""
-
 OUTSIDE = -1e9
 """Score of padding."""
 
+MOMENT_MODES = 512
+"""Modes of the input, at most, that second moments of readings are taken from."""
 
-class Layer(nn.Module):
-    """A transformer layer over sensors, whose scores have a part that pairs of places decide.
+LEFT_OUT = 1e-8
+"""Share of the input's variance that these modes may leave out: it counts as noise."""
 
-    Parameters
+
+@dataclass(frozen=True)
+class LinearLaw:
+    """The part of p(z | h(O)) that is linear in the values.
+
+    Attributes
     ----------
-    width, heads : int
-        Features of a sensor, and attention heads that share them.
+    response : Tensor, shape (B, m, r)
+        Of a sensor, w(x) g(x): sums over sensors of it times values are precision times mean. 0 on
+        padding.
+    root : Tensor, shape (B, r, r)
+        Lower triangular: the precision is ``root root^T``.
+    pooled : Tensor, shape (B, H q + 2)
+        What heads of attention say of the places, and how many they are.
+    reading : Tensor, shape (B, m, R)
+        Weight of a value in each head that the correction reads; 0 on padding.
     """
 
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self._heads = heads
-        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attend, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.pairs = nn.Linear(PAIRS, heads)
-        self.think = MLP(width, [2 * width], width, "silu")
+    response: Tensor
+    root: Tensor
+    pooled: Tensor
+    reading: Tensor
 
-    def forward(self, t: Tensor, pairs: Tensor, mask: Tensor | None) -> Tensor:
-        """Map features (B, m, width), of pairs (B, m, m, PAIRS), to features (B, m, width)."""
-        b, m, width = t.shape
-        size = width // self._heads
-        split = self.attend(self.before(t)).view(b, m, 3, self._heads, size)
-        query, key, value = split.permute(2, 0, 3, 1, 4)
-        scores = query @ key.transpose(-1, -2) * size**-0.5 + self.pairs(pairs).movedim(-1, 1)
-        if mask is not None:
-            scores = scores.masked_fill(~mask[:, None, None, :], OUTSIDE)
-        mixed = (scores.softmax(-1) @ value).transpose(1, 2).reshape(b, m, width)
-        t = t + self.join(mixed)
-        return t + self.think(self.between(t))
+    @property
+    def log_diagonal(self) -> Tensor:
+        """Logarithm of the root's diagonal, shape (B, r)."""
+        return self.root.diagonal(dim1=-2, dim2=-1).log()
 
 
 class ConditionalPrior(nn.Module):
-    """The Gaussian p(z | h(O)): set embedding, mean, and root of the precision.
+    """The prior p(z | h(O)): set embedding, Gaussian law, and what values change of it.
 
     Parameters
     ----------
@@ -95,83 +97,63 @@ class ConditionalPrior(nn.Module):
     """
 
     frequencies: Tensor
-    scales: Tensor
-    place: Tensor
 
     def __init__(self, dim: int, config: AttentionPriorNetwork) -> None:
         super().__init__()
-        width, self._modes = config.width, config.input_modes
-        kept = {"persistent": False}
-        waves = torch.arange(1, WAVES + 1) * (math.pi / 2)
-        self.register_buffer("frequencies", waves, **kept)
-        self.register_buffer("scales", torch.tensor(SCALES), **kept)
-        row, column = torch.tril_indices(self._modes, self._modes)
-        place = torch.full((self._modes, self._modes), len(row))  # zero above the diagonal
-        place[row, column] = torch.arange(len(row))
-        self.register_buffer("place", place.flatten(), **kept)
-        self.location = MLP(dim * (1 + 2 * WAVES), [width], width, "silu")
-        self.pair = MLP(dim + len(SCALES), [PAIRS], PAIRS, "silu")
-        self.layers = nn.ModuleList(Layer(width, config.heads) for _ in range(config.layers))
+        self.config, width, heads = config, config.width, config.heads
+        waves = torch.arange(1, config.waves + 1) * (math.pi / 2)
+        self.register_buffer("frequencies", waves, persistent=False)
+        self.location = MLP(dim * (1 + 2 * config.waves), [width], width, "silu")
+        self.factor = MLP(width, [2 * width], config.input_modes + 1, "silu")
+        self.score = nn.Linear(width, heads)
+        self.projection = nn.Linear(width, heads * config.head_width)
         self.reading = nn.Linear(width, config.reading_heads)
-        self.score = nn.Linear(width, config.heads)
-        self.projection = nn.Linear(width, config.heads * config.head_width)
-        first, *hidden = config.prior
-        self.of_places = nn.Linear(config.heads * config.head_width + 2, first)
-        self.of_values = nn.Linear(config.reading_heads, first, bias=False)
-        self.head = MLP(first, [*hidden], self._modes + len(row), "silu")
-        self.straight = nn.Linear(config.reading_heads, self._modes, bias=False)
+        inputs = heads * config.head_width + 2 + config.reading_heads
+        self.correction = MLP(inputs, config.correction, 2 * config.input_modes, "silu")
+        with torch.no_grad():
+            for last in list(self.correction.parameters())[-2:]:
+                last.zero_()
 
-    def forward(
-        self, locations: Tensor, values: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the law of z given sensors.
+    def forward(self, x: Tensor, mask: Tensor | None) -> LinearLaw:
+        """Return what sensors at x say.
 
         Parameters
         ----------
-        locations : Tensor, shape (B, m, d)
+        x : Tensor, shape (B, m, d)
             Within [-1, 1].
-        values : Tensor, shape (B, G, m)
-            Standardised readings of G functions by the sensors of a set.
         mask : Tensor of bool, shape (B, m), optional
             False on padding.
-
-        Returns
-        -------
-        mean : Tensor, shape (B, G, r)
-        root : Tensor, shape (B, G, r, r)
-            Lower triangular: the precision is ``root^T root``.
-        log_diagonal : Tensor, shape (B, G, r)
-            Logarithm of the root's diagonal.
         """
-        places, reading = self._embedded(locations, mask)
-        read = values @ reading
-        hidden = nn.functional.silu(self.of_places(places)[:, None] + self.of_values(read))
-        mean, entries = self.head(hidden).tensor_split([self._modes], dim=-1)
-        entries = nn.functional.pad(entries, (0, 1)).index_select(-1, self.place)
-        root = entries.unflatten(-1, (self._modes, self._modes))
-        log_diagonal = root.diagonal(dim1=-2, dim2=-1)
-        root = root + torch.diag_embed(log_diagonal.exp() - log_diagonal)
-        return mean + self.straight(read), root, log_diagonal
-
-    def _embedded(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return h of the places (B, H q + 2), and each value's weight in each head (B, m, R)."""
         b, m, _ = x.shape
-        gap = x[:, :, None] - x[:, None, :]
-        far = gap.square().sum(-1, keepdim=True)
-        pairs = self.pair(torch.cat([gap.abs(), torch.exp(-far / self.scales.square())], -1))
         waves = (x[..., None] * self.frequencies).flatten(2)
         t = self.location(torch.cat([x, waves.sin(), waves.cos()], -1))
-        for layer in self.layers:
-            t = layer(t, pairs, mask)
-        score, reading = self.score(t), self.reading(t)
-        count = x.new_full((b, 1), float(m))
+        gain, weight = self.factor(t).split([self.config.input_modes, 1], -1)
+        if self.config.averages:
+            t = t.detach()
+        score, reading, count = self.score(t), self.reading(t), x.new_full((b, 1), float(m))
         if mask is not None:
-            score = score.masked_fill(~mask[..., None], OUTSIDE)
-            reading = reading * mask[..., None]
-            count = mask.sum(1, keepdim=True).to(x)
+            outside = ~mask[..., None]
+            score, weight = (one.masked_fill(outside, OUTSIDE) for one in (score, weight))
+            reading, count = reading.masked_fill(outside, 0.0), mask.sum(1, keepdim=True).to(x)
+        weight = weight.softmax(1) if self.config.pooling == "softmax" else weight.exp()
+        response = weight * gain
+        one = torch.eye(gain.shape[-1], dtype=x.dtype, device=x.device)
+        root = torch.linalg.cholesky(one + response.mT @ gain)
         projected = self.projection(t).view(b, m, score.shape[-1], -1)
         pooled = (score.softmax(1)[..., None] * projected).sum(1).flatten(1)
-        return torch.cat([pooled, 1 / count, count / 10], 1), reading
+        pooled = torch.cat([pooled, 1 / count, count / 10], 1)
+        return LinearLaw(response, root, pooled, reading)
+
+    def corrected(self, law: LinearLaw, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what values (B, G, m) change of the law: shift and stretch, each (B, G, r).
+
+        Under the linear part ``root^T (z - mean)`` is N(0, I), with the correction
+        N(shift, exp(-2 stretch)).
+        """
+        pooled = law.pooled[:, None].expand(-1, values.shape[1], -1)
+        found = self.correction(torch.cat([pooled, values @ law.reading], -1))
+        shift, stretch = found.chunk(2, dim=-1)
+        return shift, stretch
 
 
 class LearnedPosterior(InputPosterior):
@@ -180,14 +162,12 @@ class LearnedPosterior(InputPosterior):
     Parameters
     ----------
     mean : Tensor, shape (B, r), float64
-    root : Tensor, shape (B, r, r), float64
-        Lower triangular root of the precision.
+    spread : Tensor, shape (B, r, r), float64
+        Root of the covariance, ``spread spread^T``.
     """
 
-    def __init__(self, mean: Tensor, root: Tensor) -> None:
-        self._mean = mean
-        one = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device)
-        self._spread = torch.linalg.solve_triangular(root, one.expand_as(root), upper=False)
+    def __init__(self, mean: Tensor, spread: Tensor) -> None:
+        self._mean, self._spread = mean, spread
 
     @property
     def mean(self) -> Tensor:  # type: ignore[override]
@@ -204,13 +184,13 @@ class LearnedPosterior(InputPosterior):
         return self._at(even_normals(size, self._mean.shape[1]))
 
     def _at(self, z: Tensor) -> Tensor:
-        spread = self._spread.float().transpose(-1, -2)
+        spread = self._spread.float().mT
         return self._mean.float()[:, None] + z.to(spread) @ spread
 
     def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (B, p) and covariance (B, p, p) of ``weight a``, exactly."""
         root = weight @ self._spread
-        return self._mean @ weight.T, root @ root.transpose(-1, -2)
+        return self._mean @ weight.T, root @ root.mT
 
 
 @register("attention_prior")
@@ -222,8 +202,10 @@ class AttentionPriorModel(KarhunenLoeveModel):
     reads_functionals = False
     condition_jointly = None  # type: ignore[assignment]  # it takes no sensors of its output
 
-    value_mean: Tensor
     value_std: Tensor
+    readings: Tensor
+    shared_modes: Tensor
+    noise: Tensor
 
     def __init__(
         self, fields: OperatorFields, config: AttentionPriorNetwork, noise_std: float
@@ -233,16 +215,12 @@ class AttentionPriorModel(KarhunenLoeveModel):
                 "network.architecture: attention_prior is for operators that the input decides; "
                 f"{fields.name} is random"
             )
-        if config.width % config.heads:
-            raise ConfigError(
-                f"network.width: {config.heads} heads share it; found {config.width}, which they "
-                "do not divide"
-            )
         super().__init__(fields, config, noise_std)
-        self.group = config.group
+        self.group, self.averages = config.group, config.averages
         self.prior = ConditionalPrior(fields.input.grid.dim, config)
-        self.register_buffer("value_mean", torch.zeros(()))
         self.register_buffer("value_std", torch.ones(()))
+        for name in ("readings", "shared_modes", "noise"):
+            self.register_buffer(name, torch.zeros(()), persistent=False)
 
     @torch.no_grad()
     def condition(
@@ -257,41 +235,87 @@ class AttentionPriorModel(KarhunenLoeveModel):
         self, observations: Observations, noise_std: float | Tensor
     ) -> InputPosterior:
         """Return the learned law of the coefficients given checked sensors."""
-        ready = observations.to(self.value_std.dtype, self.value_std.device)
-        places, values = self._ready(ready.locations, ready.values)
-        mean, root, _ = self.prior(places, values[:, None], ready.mask)
-        return LearnedPosterior(mean[:, 0].double(), root[:, 0].double())
+        grid, mean = self.fields.input.grid, self.bases.input_mean
+        ready = observations.to(torch.float64, mean.device)
+        values = self._standardised(ready.values, ready.read(grid, mean[:, None])[..., 0]).float()
+        law = self.prior(centred(grid, ready.locations).float(), ready.mask)
+        shift, stretch = self.prior.corrected(law, values[:, None])
+        root, (shift, stretch) = law.root.double(), (t[:, 0].double() for t in (shift, stretch))
+        pull = (values[:, None].double() @ law.response.double()).mT
+        at = torch.linalg.solve_triangular(root, pull, upper=False)[..., 0] + shift
+        one = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand_as(root)
+        back = torch.linalg.solve_triangular(root.mT, one, upper=True)
+        return LearnedPosterior((back @ at[..., None])[..., 0], back * (-stretch[:, None]).exp())
 
     def use_law(self, law: InputLaw | None) -> None:
         """Refuse: the law is what this model has learned (`OperatorModel.use_law`)."""
         raise ConfigError("the architecture attention_prior learns its law; it takes no other one")
 
     def fit_constants(self, functions: Functions) -> None:
-        """Set both bases, the linear branch, and the scale of values (training data only)."""
-        super().fit_constants(functions)
-        factor = self.bases.input_factor
-        self.value_mean.copy_(self.bases.input_mean.mean())
-        spread = self.bases.input_mean.var(unbiased=False) + factor.square().sum(1).mean()
-        self.value_std.copy_(spread.sqrt())
+        """Set both bases, the linear branch, and second moments of readings (training data only).
 
-    def _ready(self, locations: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return locations within [-1, 1] and standardised values."""
-        scaled = (self.fields.input.transform.forward(values) - self.value_mean) / self.value_std
-        return centred(self.fields.input.grid, locations), scaled
+        A reading less the input's mean there, over its typical size, is a row of `readings` times
+        independent coefficients of variance 1, plus noise of variance `noise`.
+        """
+        super().fit_constants(functions)
+        inputs = functions.transformed_inputs()
+        count = min(MOMENT_MODES, len(inputs) - 1, inputs.shape[1])
+        modes = empirical_modes(inputs, count, "input_modes")
+        points, variance = inputs.shape[1], modes.std.square()
+        whole = variance.sum() + points * modes.remainder**2
+        left = (whole - variance.cumsum(0)).clamp_min(0) / whole
+        kept = min(int((left > LEFT_OUT).sum()) + 1, count)
+        factor = (modes.vectors * modes.std)[:, :kept]
+        scale = (whole / points).sqrt()
+        self.value_std.copy_(scale)
+        found = {
+            "readings": factor / scale,
+            "shared_modes": self.bases.to_coefficients.T @ factor,
+            "noise": left[kept - 1] + self.noise_std**2 / scale.square(),
+        }
+        for name, value in found.items():
+            self.register_buffer(name, value.to(self.value_std), persistent=False)
+
+    def _standardised(self, values: Tensor, mean: Tensor) -> Tensor:
+        """Return what values say beyond the mean of the transformed input at their sensors."""
+        return (self.fields.input.transform.forward(values) - mean) / self.value_std
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the negative ELBO (eq:loss), up to a constant.
 
-        Its terms: minus log p(z | h(O)), and the squared error as a fraction of the variance of u.
-        No parameter is in both.
+        Its terms: minus log p(z | h(O)), once of the whole law on the batch and once of its linear
+        part on all pairs, and the squared error as a fraction of the variance of u. No parameter is
+        in two of them.
         """
-        locations, values = self._ready(batch["locations"][:: self.group], batch["values"])
-        mask = batch["mask"][:: self.group] if "mask" in batch else None
-        mean, root, log_diagonal = self.prior(
-            locations, values.unflatten(0, (-1, self.group)), mask
-        )
-        left = batch["a"].unflatten(0, (-1, self.group)) - mean
-        left = (root @ left[..., None])[..., 0]
-        surprise = (0.5 * left.square() - log_diagonal).sum(-1).mean()
+        first = slice(None, None, self.group)
+        mask = batch["mask"][first] if "mask" in batch else None
+        law = self.prior(centred(self.fields.input.grid, batch["locations"][first]), mask)
+        mean = self.bases.input_mean.to(batch["values"])[batch["index"]]
+        values = self._standardised(batch["values"], mean).unflatten(0, (-1, self.group))
+        pull = torch.linalg.solve_triangular(law.root, (values @ law.response).mT, upper=False)
+        left = batch["a"].unflatten(0, (-1, self.group)) @ law.root - pull.mT
+        size = law.log_diagonal.sum(-1)
+        if self.averages:
+            left, size = left.detach(), size.detach()
+        shift, stretch = self.prior.corrected(law, values)
+        surprise = 0.5 * ((left - shift) * stretch.exp()).square() - stretch
+        surprise = (surprise.sum(-1) - size[:, None]).mean()
         error, _ = super().loss(batch, normals)
-        return surprise + error, {"kl": surprise, "reconstruction": error}
+        terms = {"prior_nll": surprise, "reconstruction": error}
+        if self.averages:
+            terms["linear_prior_nll"] = self.averaged(law, batch["index"][first])
+        return torch.stack(list(terms.values())).sum(), terms
+
+    def averaged(self, law: LinearLaw, index: Tensor) -> Tensor:
+        """Return the mean of -log p(z | h(O)) of the linear part over all training pairs.
+
+        Parameters
+        ----------
+        law : LinearLaw
+        index : Tensor of int, shape (B, m)
+            Grid points of the sensors.
+        """
+        gain = torch.linalg.solve_triangular(law.root, law.response.mT, upper=False)
+        left = law.root.mT @ self.shared_modes - gain @ self.readings[index]
+        squares = left.square().sum((-2, -1)) + self.noise * gain.square().sum((-2, -1))
+        return (0.5 * squares - law.log_diagonal.sum(-1)).mean()
