@@ -168,7 +168,7 @@ class AttentionPriorNetwork(KarhunenLoeveNetwork):
     head_width: int = Field(default=32, ge=1, le=1024, description="Output width q of a head.")
     pooling: Literal["sum", "softmax"] = Field(
         default="sum",
-        description="Weights of sensors: `softmax` as in eq:pooling, `sum` without its denominator.",
+        description="Of sensors: `softmax` as in eq:pooling, `sum` without its denominator.",
     )
     averages: bool = Field(
         default=True,
