@@ -1,12 +1,12 @@
 """What the parts of the paper's network know of u: the latent variable z, the embedding h(O).
 
-    python -m benchmarks.mechanism results/readings/train/*/*/*.safetensors --out mechanism.csv
+    python -m benchmarks.mechanism letter=WEIGHTS.safetensors base=OTHERS.safetensors --out rows.csv
 
-Weights are of method `uqsonet`, architecture `attention` (others are passed over); a row is a trial
-at a number of sensors.
-Numbers belong to pairs that no training saw: fresh ones of the problem's law, or with
-``--functions`` the file's validation split. Regressions are fitted to other fresh pairs, or to the
-file's training pairs. Layouts are uniform, or with ``--sensors`` the file's own for training.
+Weights are of method `uqsonet`, architecture `attention` (others are passed over), each with a name
+for its rows; a row is a trial at a number of sensors. Numbers belong to pairs that no training saw:
+fresh ones of the problem's law, or with ``--functions`` the file's validation split. Regressions
+are fitted to other fresh pairs, or to the file's training pairs. Layouts are uniform, or with
+``--sensors`` the file's own for training.
 
 A share is ``1 - E|u - v|^2 / E|u - E u|^2``, means over the training grid and the pairs: 1 is
 perfect, 0 as good as the mean of u. Of the decoder's output v for
@@ -246,7 +246,7 @@ def measure(
 
 
 def main(
-    weights: Annotated[list[Path], typer.Argument(help="Weight files.")],
+    weights: Annotated[list[str], typer.Argument(help="Names and weight files, NAME=FILE.")],
     out: Annotated[Path, typer.Option(help="CSV.")],
     functions: Annotated[Path | None, typer.Option(help="A functions file of the study.")] = None,
     sensors: Annotated[Path | None, typer.Option(help="A file of layouts of the study.")] = None,
@@ -254,17 +254,17 @@ def main(
     """Measure what z, h and the branch know of u, and write a row for each trial and count."""
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
-    for path in weights:
-        for trial, model in load_trials([path]):
+    for label, _, path in (one.partition("=") for one in weights):
+        for trial, model in load_trials([Path(path)]):
             if not isinstance(model, AttentionModel):
                 print(f"{path}: passed over, not UQ-SONet of architecture attention", flush=True)
                 continue
-            name, label = model.fields.name, f"{path.parent.name}/{path.stem}"
+            name = model.fields.name
             for m in COUNTS:
                 given = sensors_of(name, functions, sensors, m, model.noise_std)
                 values = measure(model, pairs_of(name, functions), *given)
                 cells = {key: f"{value:.4g}" for key, value in values.items()}
-                row: dict[str, object] = {"weights": label, "trial": trial, "sensors": m}
+                row: dict[str, object] = {"recipe": label, "trial": trial, "sensors": m}
                 rows.append(row | cells)
                 print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     if not rows:

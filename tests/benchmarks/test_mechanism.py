@@ -102,8 +102,8 @@ def test_files_of_a_study_give_rows(toy_files, tmp_path, monkeypatch):
     meta = {"method": "uqsonet", "fields": model.fields.as_dict(), "noise_std": toy_files.noise_std}
     meta |= {"config": {"network": NETWORK.model_dump(mode="json")}, "trials": [0, 3]}
     write_weights(weights, tensors, meta)
-    mechanism.main([weights], out, toy_files.functions, toy_files.sensors)
+    mechanism.main([f"made={weights}"], out, toy_files.functions, toy_files.sensors)
     rows = read(out)
     assert [(r["trial"], r["sensors"]) for r in rows] == [(t, m) for t in "03" for m in "14"]
     assert 0 < float(rows[0]["share_cokriging"]) < float(rows[1]["share_cokriging"]) < 1
-    assert all(math.isfinite(float(v)) for row in rows for k, v in row.items() if k != "weights")
+    assert all(math.isfinite(float(v)) for row in rows for k, v in row.items() if k != "recipe")

@@ -192,24 +192,68 @@ def peer_table(benchmarks: pd.DataFrame) -> pd.DataFrame:
 
 
 def ablation_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return validation skills with their ± over trials, from the CSV of the table `ablation`."""
-    digits = table["metric"].map(lambda metric: 1 if metric == "minutes" else 3)
+    """Return validation skills with their ± over trials, from the CSV of a table of ablations."""
+    digits = table["metric"].map(lambda metric: 3 if metric.startswith("skill") else 1)
     cells = [
         f"{value:.{n}f}" + ("" if isnan(pm) else f" ± {pm:.{n}f}")
         for value, pm, n in zip(table["value"], table["pm"], digits, strict=True)
     ]
     found = _named(table).assign(cell=cells)
-    names = {
-        "skill_mean": "mean: average skill",
-        "skill_mean_worst": "mean: worst m",
-        "skill_std": "std: average skill",
-        "skill_std_worst": "std: worst m",
-        "minutes": "minutes",
-    }
+    names = {metric: _skill_title(metric) for metric in dict.fromkeys(table["metric"])}
     wide = found.pivot_table(
         index=["problem", "recipe"], columns="metric", values="cell", aggfunc="first", sort=False
     )
-    return wide.reindex(columns=list(names)).rename(columns=names).reset_index()
+    wide = wide.reindex(columns=list(names)).fillna("--").rename(columns=names)
+    return wide.reset_index()
+
+
+def _skill_title(metric: str) -> str:
+    """Return the heading of a column of an ablation."""
+    skill, _, count = metric.removeprefix("skill_").partition("_")
+    if not metric.startswith("skill_"):
+        return metric.replace("_", " ")
+    named = {"": "average skill", "worst": "worst m"}
+    return f"{skill}: {named.get(count, f'm = {count}')}"
+
+
+def learned_table(card: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each case of a scorecard: the paper, the learned embedding, and ours."""
+    found = card[card["precise"].notna()]
+    keys = ["table", "method", "sensors", "noise_std", "metric"]
+    found = found.merge(ours[[*keys, "precise"]], on=keys, suffixes=("", "_ours"))
+    places, values = ["table", "noise_std", "sensors"], ["paper", "precise", "precise_ours"]
+    rows = found.pivot_table(index=places, columns="metric", values=values)
+    order = {table: number for number, table in enumerate(TITLES)}
+    rows = rows.sort_index(key=lambda level: level.map(lambda value: order.get(value, value)))
+    names = {"paper": "paper", "precise": "learned", "precise_ours": "tuned"}
+    columns = {
+        f"{error}: {name}": rows[column, metric]
+        for metric, error in ERRORS.items()
+        for column, name in names.items()
+    }
+    table = pd.DataFrame(columns).reset_index().replace({"table": TITLES})
+    return table.rename(columns={"noise_std": "noise"})
+
+
+def mechanism_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what z and h tell of u, in percent of its variance, from `benchmarks.mechanism`."""
+    shares = {
+        "z of the encoder": "share_encoder",
+        "the same z, another h": "share_wrong_h",
+        "read off h": "share_features",
+        "cokriging": "share_cokriging",
+        "prediction": "share_prior",
+        "by h": "effect_h",
+        "by z": "effect_z",
+        "by both": "effect_both",
+    }
+    found = rows[["recipe", "sensors"]].assign(**{k: 100 * rows[v] for k, v in shares.items()})
+    more = {"active units": "active_units", "KL, nats": "kl", "sensors attended": "attended"}
+    found["nats in h (cokriging)"] = [
+        f"{own:.1f} ({best:.1f})"
+        for own, best in zip(rows["nats_features"], rows["nats_cokriging"], strict=True)
+    ]
+    return found.assign(**{name: rows[column] for name, column in more.items()})
 
 
 def part_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -336,6 +380,11 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     inverse = {"benchmark": as_markdown(pd.read_csv(compared))} if compared.is_file() else {}
     if (folder / "either_side").is_dir():
         inverse["either-side"] = markdown(either_side_table(folder / "either_side"))
+    steps, readings = (
+        markdown(ablation_table(pd.read_csv(folder / f"readings/tables/{name}.csv")))
+        for name in ("attention-steps", "readings")
+    )
+    learned, card = (pd.read_csv(f / "scorecard.csv") for f in (folder / "attention", folder))
     run = list(json.loads((folder / "provenance.json").read_text())["runs"].values())[-1]
     return {
         "README.md": {
@@ -357,6 +406,8 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
             "ablation": markdown(ablation_table(pd.read_csv(folder / "tables/ablation.csv"))),
             "parts": markdown(part_table(pd.read_csv(folder / "tables/parts.csv"))),
             **{name: markdown(table) for name, table in laws.items()},
+            "learned": markdown(learned_table(learned, card)),
+            "steps": steps,
         },
         "docs/performance.md": {
             "stages": markdown(stage_table(benchmarks, run)),
@@ -365,6 +416,8 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         "docs/reproduction.md": {
             "worst": markdown(worst_table(folder / "summary")),
             "share": markdown(share_table(share)),
+            "readings": readings,
+            "mechanism": markdown(mechanism_table(pd.read_csv(folder / "readings/mechanism.csv"))),
         },
         "docs/interpretations.md": {
             f"{kind}s": markdown(load_interpretations(kind).rename(columns=HEADINGS))
