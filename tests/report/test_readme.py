@@ -7,7 +7,13 @@ import pytest
 
 from uqsonet.errors import DataError
 from uqsonet_study.report.markers import markdown, replaced
-from uqsonet_study.report.readme import ablation_table, part_table, published_tables
+from uqsonet_study.report.readme import (
+    ablation_table,
+    learned_table,
+    mechanism_table,
+    part_table,
+    published_tables,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = published_tables(ROOT / "published")
@@ -45,6 +51,53 @@ def test_rows_of_an_ablation() -> None:
     assert row == ["d", "no skip", *skills, "4.5 ± 0.2"]
     alone = ablation_table(table.assign(pm=float("nan")))
     assert alone["mean: average skill"].tolist() == ["0.500"]
+
+
+def test_rows_of_an_ablation_at_some_counts() -> None:
+    rows = [
+        ("d_base", "base", "skill_mean_10", -0.5, 0.1),
+        ("d_base", "base", "active_units", 3, 0),
+    ]
+    table = pd.DataFrame(rows, columns=pd.Index(["experiment", "recipe", "metric", "value", "pm"]))
+    (row,) = ablation_table(table).to_dict("records")
+    assert row == {
+        "problem": "d",
+        "recipe": "base",
+        "mean: m = 10": "-0.500 ± 0.100",
+        "active units": "3.0 ± 0.0",
+    }
+
+
+def test_learned_rows_stand_beside_the_paper_and_ours_in_the_order_of_the_paper() -> None:
+    keys = ["table", "method", "sensors", "noise_std", "metric", "paper", "precise"]
+    first, noisy = "tab:1d-pde-error", "tab:1d-pde-addnoise-error"
+    rows = [
+        (table, "uqsonet", m, noise, metric, 5.0, value)
+        for table, m, noise, value in (
+            (noisy, 3, 0.1, 2.0),
+            (first, 10, 0.0, 3.0),
+            (first, 1, 0.0, 1.0),
+        )
+        for metric in ("err_mean", "err_std")
+    ]
+    card = pd.DataFrame(rows, columns=pd.Index(keys))
+    found = learned_table(card, card.assign(precise=card["precise"] / 2))
+    assert found["sensors"].tolist() == [1, 10, 3]
+    assert found["mean: paper"].tolist() == [5.0] * 3
+    assert found["std: learned"].tolist() == [1.0, 3.0, 2.0]
+    assert found["std: tuned"].tolist() == [0.5, 1.5, 1.0]
+
+
+def test_shares_of_the_mechanism_are_percentages() -> None:
+    shares = "encoder wrong_h features cokriging prior".split()
+    row = {f"share_{name}": 0.25 for name in shares} | dict.fromkeys(
+        ("effect_h", "effect_z", "effect_both"), 0.5
+    )
+    row |= {"nats_features": 1.26, "nats_cokriging": 1.7, "active_units": 4, "kl": 5.0}
+    found = mechanism_table(pd.DataFrame([row | {"recipe": "a", "sensors": 4, "attended": 3.0}]))
+    (first,) = found.to_dict("records")
+    assert first["prediction"] == 25 and first["by both"] == 50
+    assert first["nats in h (cokriging)"] == "1.3 (1.7)"
 
 
 def test_rows_of_parts_leave_the_baselines_out() -> None:
