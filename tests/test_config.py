@@ -300,6 +300,11 @@ def test_a_value_nested_too_deep_is_refused_without_another_word(levels, capfd):
     assert capfd.readouterr().err == ""  # pydantic would print a line for each repr that failed
 
 
+def test_an_integer_that_python_does_not_print_is_refused():
+    with pytest.raises(ConfigError, match=r"seed: .* \(found 20001 bits\)"):
+        load_config(BASE | {"seed": 16**5000})
+
+
 def test_a_value_that_is_named_many_times_counts_as_often():
     value: list = [1]
     for _ in range(20):

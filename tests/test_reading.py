@@ -264,6 +264,18 @@ def test_no_pickle_is_loaded(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
+@pytest.mark.parametrize("suffix", ["h5", "nc"])
+def test_an_array_that_was_never_written_is_not_made(tmp_path: Path, suffix: str) -> None:
+    if suffix == "nc":
+        pytest.importorskip("h5netcdf")
+    path = tmp_path / f"a.{suffix}"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("k", (1000, 1 << 30), "f8", chunks=(1, 1 << 16))
+        file.create_dataset("u", (1000, 5), "f8")
+    with pytest.raises(DataError, match=r"says it has \d+ bytes, which were never written"):
+        uqsonet.open_runs(path, "k", "u")
+
+
 def test_links_to_other_files_are_not_followed(tmp_path: Path) -> None:
     saved(tmp_path / "other.h5", k=K)
     file = saved(tmp_path / "a.h5", u=U)

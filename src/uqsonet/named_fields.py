@@ -78,6 +78,8 @@ class NamedField:
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"a named field cannot be read ({error!r})") from None
         scale, lowest, highest = numbers
+        if not (0 < scale < float("inf")) or not lowest <= highest:
+            raise DataError(f"field {name!r}: scale {scale:g}, values {lowest:g} to {highest:g}")
         return cls(name, domain, transform, scale, units, lowest, highest)
 
 

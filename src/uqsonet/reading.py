@@ -22,6 +22,7 @@ from uqsonet.fields import Domain
 from uqsonet.runs import FieldRuns, Runs
 from uqsonet.sensors import AXES
 from uqsonet.storage.arrays import text_of
+from uqsonet.storage.common import LARGE
 from uqsonet.storage.files import FORMAT
 
 Found = tuple[np.ndarray, object, str]
@@ -42,6 +43,9 @@ AXIS_NAMES = (
     ("z", "height", "depth", "level"),
 )
 """What coordinates are called there, in the order of a sensor's columns."""
+
+MOST_PACKED = 2000
+"""Bytes that compression makes of one at most (deflate: 1,032)."""
 
 SHOWN = 30
 """Names that a message lists."""
@@ -253,6 +257,7 @@ def _field(path: Path, arrays: Mapping[str, Any], name: str, wanted: Sequence[st
 
     def read(key: str) -> np.ndarray:
         try:
+            _require_stored(arrays[key])
             return np.asarray(arrays[key][()])
         except _UNREADABLE as error:
             raise DataError(f"{path}: array {key!r} is damaged ({_reason(error)})") from None
@@ -270,6 +275,13 @@ def _field(path: Path, arrays: Mapping[str, Any], name: str, wanted: Sequence[st
             values, points = placed(values, there, f"{path}, {name}")
             break
     return values, points, units
+
+
+def _require_stored(array: object) -> None:
+    """Refuse a large HDF5 array of which next to nothing was ever written."""
+    if isinstance(array, h5py.Dataset) and array.nbytes > LARGE:
+        if array.nbytes > MOST_PACKED * array.id.get_storage_size():
+            raise ValueError(f"says it has {array.nbytes} bytes, which were never written")
 
 
 def placed(values: np.ndarray, axes: Sequence[np.ndarray], where: str) -> tuple[np.ndarray, object]:
@@ -340,6 +352,9 @@ class _NetCDF:
             what = "a NetCDF file of the classic format" if classic else "NetCDF"
             raise MissingLibraryError(f"{path}: {what}: {error}") from None
         try:
+            if not classic:
+                with h5py.File(path, "r") as file:
+                    file.visititems(lambda _, item: _require_stored(item))
             with xarray.open_dataset(
                 path, engine=engine, decode_times=False, decode_timedelta=False
             ) as data:

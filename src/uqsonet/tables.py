@@ -22,6 +22,12 @@ from uqsonet.sensors import AXES, COLUMNS, SensorSets, field_number, noise_level
 MOST_ROWS = 5_000_000
 """Rows of a table of sensors."""
 
+MOST_CHARACTERS = 1 << 20
+"""Of a line: a file may be a single one of any length."""
+
+MOST_PLACES = 20_000_000
+"""Coordinates of sets of sensors that are padded to the largest set, and to the most points."""
+
 
 def read_csv(path: Path) -> dict[str, list[str]]:
     """Return the columns of a CSV file by name.
@@ -35,7 +41,8 @@ def read_csv(path: Path) -> dict[str, list[str]]:
         raise DataError(f"{path}: no such file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = (line for line in file if line.strip() and not line.startswith("#"))
+            pieces = iter(lambda: file.readline(MOST_CHARACTERS), "")
+            lines = (line for line in pieces if line.strip() and not line.startswith("#"))
             first = next(lines, "")
             if not first:
                 raise DataError(f"{path}: empty; a header such as x,y,value is needed")
@@ -125,8 +132,9 @@ def padded(
     dim = max(field.domain.dim for field in fields)
     most = max((sum(len(rows.values) for rows in one) for one in sets), default=0)
     shape = len(sets), most
-    field, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
     points = max((rows.weights.shape[1] for one in sets for rows in one), default=1)
+    _require_room(len(sets) * most * points * dim)
+    field, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
     x = torch.zeros(*shape, points, dim, dtype=torch.float64)
     weights = torch.zeros(*shape, points, dtype=torch.float64)
     y, noise = torch.ones(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
@@ -144,6 +152,14 @@ def padded(
     if bool((weights[mask] == 1).all()) and points == 1:
         return SensorSets(field, x[:, :, 0], y, noise, mask, labels, single, kind)
     return SensorSets(field, x, y, noise, mask, labels, single, kind, weights)
+
+
+def _require_room(places: int) -> None:
+    if places > MOST_PLACES:
+        raise ObservationError(
+            f"sensors padded to the largest set, and to the most points, have {places} "
+            f"coordinates, at most {MOST_PLACES}: ask about sets of other sizes one by one"
+        )
 
 
 def read_table(
@@ -221,6 +237,7 @@ def read_table(
         for number, groups in sets[label].items():
             axes = AXES[: fields[number].domain.dim]
             widest = max(map(len, groups))
+            _require_room(len(groups) * widest)
             index = torch.tensor([g + [g[0]] * (widest - len(g)) for g in groups])
             own = torch.arange(widest) < torch.tensor([[len(g)] for g in groups])
             x = torch.stack([columns[axis][index] for axis in axes], -1)

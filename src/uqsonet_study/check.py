@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from uqsonet import emulator
 from uqsonet.data import SPLITS, load_functions
 from uqsonet.errors import DataError, UQSONetError
 from uqsonet.models.base import OperatorModel
@@ -53,6 +54,8 @@ def _check_weights(path: Path) -> None:
         first = load(path)  # refuses a header that names no trials
         for index, trial in enumerate(meta["trials"]):
             _check_answer(load(path, trial) if index else first, f"{path}: trial {trial}")
+        if {"emulator", "card"} & set(meta):
+            str(emulator.load(path))
         return
     # A checkpoint has no model of its own to build.
     missing = [key for key in ("iteration", "seconds", "history") if key not in meta]
@@ -107,11 +110,13 @@ def _is_finite_or_text(field: str) -> bool:
 
 
 def _check_json(path: Path) -> None:
-    def refuse(constant: str) -> None:
-        raise DataError(f"{path}: holds {constant}, which is not a number")
+    def finite(number: str) -> float:
+        if math.isfinite(found := float(number)):
+            return found
+        raise DataError(f"{path}: holds {number:.80}, which is not finite")
 
     try:
-        json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+        json.loads(path.read_text(encoding="utf-8"), parse_constant=finite, parse_float=finite)
     except DataError:
         raise
     except (OSError, ValueError, RecursionError) as error:

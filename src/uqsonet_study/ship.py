@@ -23,6 +23,7 @@ from uqsonet.problems import Problem, get_problem
 from uqsonet.storage.files import file_digest
 from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet_study.config import Config
+from uqsonet_study.headers import require_header
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.cards import OPERATORS, card, is_published, rounded
 
@@ -70,13 +71,15 @@ def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) ->
     Raises
     ------
     DataError
-        If no scores of an operator are published, or its experiments do not share a training.
+        If no scores of an operator are published, its experiments do not share a training, or a
+        file is not that training's.
     """
     done = []
     for name in OPERATORS:
         file = training_of(name, config)
         there = [folder / file for folder in folders if (folder / file).is_file()]
         if there:
+            require_header(there[0], *_expected(file, name, config))
             tensors, meta = shrunk(there[0])
             meta["source"] = {"file": str(file), "sha256": file_digest(there[0])}
             about = card(name, config, published, meta)
@@ -89,6 +92,13 @@ def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) ->
             write_weights(out / f"{name}.safetensors", tensors, meta | {"card": about})
             done.append(name)
     return done
+
+
+def _expected(file: Path, name: str, config: Config) -> tuple[str, dict[str, Any]]:
+    """Return what the header of a training's file must say."""
+    case = config.cases_of(OPERATORS[name].experiments)[0].name
+    path = f"{config.results}/{file}"
+    return Plan(config).headers(case, {"weights": path}, methods=["uqsonet"])[path]
 
 
 def _skills(repeated: Path, first: Path) -> dict[str, list[float]]:

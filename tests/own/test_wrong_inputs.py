@@ -115,6 +115,9 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("noise twice", lambda w: w.csv("x,value,noise_std\n0,1,0\n", noise_std=1), "is given too"),
     ("unknown field", lambda w: w.csv("x,value,field\n0,1,forse\n", True), "'forse'.*mean 'force'"),
     ("which field", lambda w: w.csv("x,value\n0,1\n", True), "'field' must say which of k, force"),
+    ("one set far larger than others", lambda w: w.csv(
+        "x,value,set\n" + "".join(f"0,1,{max(0, k - 5000)}\n" for k in range(10_000))),
+     "at most 20000000: ask about sets of other sizes one by one"),
     ("empty frame", lambda w: w.frame(x=[], value=[]), "the DataFrame: no rows"),
     ("None in a frame", lambda w: w.frame(x=[0.1], value=[None]), "row 1: None is no number"),
     ("NaN in a frame", lambda w: w.frame(x=[0.1], value=[NAN]), "row 1: nan is not finite"),
@@ -144,6 +147,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
      r"points.detach\(\)"),
     ("complex values", lambda w: w.at([0.2], [1j]), "values must be real numbers, found complex"),
     ("words as places", lambda w: w.at(["a"], [1.0]), "locations must be a numeric array"),
+    ("a crowd of sensors", lambda w: w.at(np.zeros(20_001), np.ones(20_001)),
+     "a set has 20001 sensors, at most 20000"),
     ("coordinates", lambda w: w.at([[0.2, 0.3]], [1.0]), r"have 2 coordinates, k has 1 \(x\)"),
     ("lengths", lambda w: w.at([0.2, 0.3], [1.0]), "shapes do not fit"),
     ("no values", lambda w: w.model.condition([0.2]), "found float: are the values missing?"),
@@ -163,6 +168,10 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("level 90", lambda w: w.answer.band(90), r"must be numbers in \[0, 1\], found 90"),
     ("level too high", lambda w: w.answer.band(0.999), "needs 999 calibration runs, .* has 10"),
     ("unknown kind", lambda w: w.answer.band(0.5, kind="magic"), "there are conformal and plain"),
+    ("level of 400 digits", lambda w: w.answer.quantile(10**400), "levels must be a numeric array"),
+    ("complex level", lambda w: w.answer.band(torch.tensor(1j)), "level must be real numbers"),
+    ("gradients of a level", lambda w: w.answer.band(torch.tensor(0.5, requires_grad=True)),
+     r"level.detach\(\)"),
     ("uncalibrated", lambda w: w.bare.condition(*ONE).band(kind="conformal"),
      "no calibration runs"),
     ("plain and whole", lambda w: w.answer.band(0.5, None, "plain", whole=True), "leave out kind"),
@@ -287,3 +296,12 @@ def test_what_looks_wrong_and_is_not(world: World) -> None:
         "x\tvalue\n 0.25\t1.5 \n# the end\n",
     ):
         np.testing.assert_array_equal(world.csv(text).mean(), plain)  # type: ignore[attr-defined]
+
+
+def test_a_table_that_is_one_endless_line_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    with path.open("wb") as file:
+        file.write(b"x,value\n0.2,1\n")
+        file.truncate(1 << 30)
+    with pytest.raises(UQSONetError, match=r"a\.csv: cannot be read as CSV \(field larger"):
+        uqsonet.load("diffusion1d").condition(path)

@@ -177,14 +177,54 @@ WEIGHTS: dict[str, Callable[[Meta, Tensors], None]] = {
     "st:a_buffer_of_no_shape": _tensor(lambda t: torch.tensor(1.0), "buffer"),
 }
 
-ALL = {*THROUGH_H5, *REWRITTEN, *WEIGHTS}
+
+def _factored(meta: Meta, tensors: Tensors) -> None:
+    """Add tensors of 2^27 numbers, each from factors of 100 kB."""
+    meta["factored"] = {f"x{k}": [1 << 13, 1 << 14] for k in range(8)}
+    for name in meta["factored"]:
+        tensors[f"{name}/core"] = torch.ones(1, 1)
+        tensors |= {f"{name}/{k}": torch.ones(1 << 13 + k, 1) for k in range(2)}
+
+
+WEIGHTS["st:many_factored"] = _factored
+
+
+def _fitted(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable:
+    def changed(meta: Meta, tensors: Tensors) -> None:
+        tensors[f"emulator/{name}"] = change(tensors[f"emulator/{name}"])
+
+    return changed
+
+
+def _named(**values: object) -> Callable[[Meta, Tensors], None]:
+    return lambda meta, tensors: meta["emulator"]["inputs"][0].update(values)
+
+
+FITTED: dict[str, Callable[[Meta, Tensors], None]] = {
+    "em:columns_beyond": _fitted("calibration/columns", lambda t: t + 10_000),
+    "em:columns_below": _fitted("calibration/columns", lambda t: t - 10_000),
+    "em:no_columns": _fitted("calibration/columns", lambda t: t[:0].clone()),
+    "em:runs_twice": _fitted("calibration/outputs", lambda t: t.repeat(2, 1)),
+    "em:scalar_runs": _fitted("calibration/inputs", lambda t: torch.tensor(1.0)),
+    "em:remainder_is_short": _fitted("remainder", lambda t: t[:-1].clone()),
+    "em:cokriging_is_flat": _fitted("cokriging", lambda t: t.flatten()),
+    "em:other_points": _named(grid={"lower": [0], "upper": [1], "shape": [99], "periodic": False}),
+    "em:no_scale": _named(scale=0.0),
+    "em:scale_of_nan": _named(scale=float("nan")),
+    "em:no_outputs": lambda m, t: m["emulator"].update(outputs=[]),
+    "em:card_of_numbers": lambda m, t: m.update(card='{"scores": [1]}'),
+    "em:card_of_text": lambda m, t: m.update(card={"scores": "x"}),
+}
+
+ALL = {*THROUGH_H5, *REWRITTEN, *WEIGHTS, *FITTED}
 
 
 def forge(name: str, good: Path, folder: Path) -> Path:
     """Write a forged file from one of the sound ones in `good`; return its path."""
-    if name in WEIGHTS:
-        tensors, meta = read_weights(good / "w.safetensors")
-        WEIGHTS[name](meta, tensors)
+    if name in WEIGHTS or name in FITTED:
+        source = "w.safetensors" if name in WEIGHTS else "m.safetensors"
+        tensors, meta = read_weights(good / source)
+        (WEIGHTS | FITTED)[name](meta, tensors)
         path = folder / "forged.safetensors"
         try:
             write_weights(path, tensors, meta)

@@ -25,8 +25,10 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import torch
 
+import uqsonet
 from tests.reliability import forgeries, mutations
 from tests.watch import wait_for
 from uqsonet.errors import UQSONetError
@@ -88,6 +90,9 @@ def make_files(folder: Path) -> None:
     state = stacked | {f"adam/step/{n}": torch.tensor(2.0) for n in parameters}
     progress = Progress(1, 0.5, [{"trial": 0}])
     save_checkpoint(folder / "c.safetensors", meta, state, [torch.Generator()], progress)
+    pairs = [f.numpy() for f in problem.sample(np.random.default_rng(seed), 30)]
+    runs = uqsonet.Runs({"k": pairs[0]}, {"u": pairs[1]})
+    uqsonet.fit(runs, 0, sensors=[3], bar=False).save(folder / "m.safetensors")
 
 
 def content(path: Path) -> object:

@@ -24,7 +24,7 @@ def test_a_sound_tree_passes_file_by_file(files: Path) -> None:
     found = dict(check_path(files))
     assert {path.name for path in found} == {
         *("f.h5", "s.h5", "r.h5", "test_000000.h5", "w.safetensors", "c.safetensors"),
-        *("t.csv", "t.json"),
+        *("m.safetensors", "t.csv", "t.json"),
     }
     assert set(found.values()) == {None}
 
@@ -41,6 +41,7 @@ def test_a_sound_tree_passes_file_by_file(files: Path) -> None:
         ("a.csv", b'a\n"half', "not a readable CSV file"),
         ("a.json", b'{"a": ', "not a readable JSON file"),
         ("a.json", b'{"a": NaN}', "holds NaN"),
+        ("a.json", b"[1, -1e999]", "holds -1e999, which is not finite"),
         ("a.json", b"[" * 100_000, "not a readable JSON file"),
         ("a.json", b"\xff", "not a readable JSON file"),
     ],

@@ -20,10 +20,12 @@ from uqsonet import load
 from uqsonet.errors import DataError
 from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet_study.check import check_path
+from uqsonet_study.cli import read_config
 from uqsonet_study.config import BASELINES, SensorsConfig
 from uqsonet_study.headers import require_header, require_headers
 from uqsonet_study.jobs import job
 from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.pipeline import Plan
 from uqsonet_study.pipeline.files import Job
 from uqsonet_study.report.summary import read_case
 
@@ -151,6 +153,15 @@ def test_every_job_expects_a_header_of_each_file_that_has_one() -> None:
             assert header["problem"] in CONFIG.problems
             assert {"functions": 3, "sensors": 3, "reference": 6, "weights": 5}[kind] <= len(header)
     assert {one.rule for one in every_job() if one.headers} >= {"reference", "train", "evaluate"}
+
+
+def test_a_reference_given_sensors_of_the_output_has_their_noise() -> None:
+    root = Path(__file__).resolve().parents[2]
+    plan = Plan(read_config([root / "config.yaml", root / "config/either_side.yaml"]))
+    for case in plan.config.cases_of(["either_side"]):
+        for one in plan.evaluations(case.name, "precise"):
+            header = next(header for kind, header in one.headers.values() if kind == "reference")
+            assert header["output_noise"] == case.output_noise != 0
 
 
 def test_a_figure_expects_headers_too() -> None:

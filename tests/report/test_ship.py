@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,14 @@ def test_cards_hold_what_is_published_now(name: str) -> None:
     again = card(name, CONFIG, PUBLISHED, meta)
     assert {key: meta["card"][key] for key in again} == again
     assert meta["source"]["file"] == str(training_of(name, CONFIG))
+
+
+def test_another_training_in_its_place_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / training_of("diffusion1d", CONFIG)
+    file.parent.mkdir(parents=True)
+    shutil.copy(PUBLISHED / training_of("poisson2d", CONFIG), file)
+    with pytest.raises(DataError, match="its header has problem 'poisson2d', expected 'diff"):
+        ship(CONFIG, [tmp_path], PUBLISHED, tmp_path)
 
 
 def test_factors_leave_out_no_more_than_the_tolerance() -> None:

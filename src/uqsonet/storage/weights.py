@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor  # deferred: whoever reads no weights has no use for torch
 
 MOST_NUMBERS = 2**27
-"""Of a factored tensor: a short file must not ask for all of the memory."""
+"""Of the factored tensors of a file together: a short one must not ask for all of the memory."""
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
@@ -84,6 +84,8 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
         raise DataError(f"{path}: contents do not match their SHA-256 digest")
     factored = meta.pop("factored", {})
     with readable(path, "factored tensors do not fit together"):
+        if (numbers := sum(math.prod(shape) for shape in factored.values())) > MOST_NUMBERS:
+            raise ValueError(f"{numbers} numbers together, at most {MOST_NUMBERS}")
         for name, shape in factored.items():
             tensors[name] = _multiplied_out(tensors, name, shape)
     return tensors, meta
@@ -100,7 +102,7 @@ def _multiplied_out(tensors: dict[str, Tensor], name: str, shape: list[int]) -> 
     sizes = [k if f is None else len(f) for k, f in zip(core.shape, factors, strict=True)]
     # An axis never grows by its core, so no product on the way is larger than the last one.
     grown = any(n < k for n, k in zip(sizes, core.shape, strict=True))
-    if grown or math.prod(sizes) != math.prod(shape) or math.prod(sizes) > MOST_NUMBERS:
+    if grown or math.prod(sizes) != math.prod(shape):
         raise ValueError(f"{name}: {tuple(core.shape)} to {sizes}, shape {shape}")
     product = core.double()
     for factor in factors:  # each turn moves the first axis to the end: all of them, once round

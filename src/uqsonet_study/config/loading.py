@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,8 +23,19 @@ characters; the whole of `config.yaml` has 12 levels, 2,000 values and 13,000 ch
 CODE = "__use_yte__"
 """Key by which Snakemake takes a file for a program."""
 
-_SHORT = reprlib.Repr()
-"""Shows a value in part where it is long or nested deep: a file may hold anything."""
+DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
+"""Integers whose value is what they look like: ``010`` is 8 in YAML, ``1:30`` is 90."""
+
+
+class _Short(reprlib.Repr):
+    """Shows a value in part where it is long or nested deep: a file may hold anything."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Return the digits, or how many bits there are where Python prints none."""
+        return super().repr_int(x, level) if x.bit_length() < 1000 else f"{x.bit_length()} bits"
+
+
+_SHORT = _Short()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxother = 3, 12, 80, 80
 
 
@@ -67,7 +79,7 @@ def read_mapping(text: str, source: str) -> dict[str, Any]:
     ------
     ConfigError
         If it is no mapping, too large, nested too deep or holds itself; if a key stands twice in a
-        mapping, a number is written with colons, or Snakemake would run code in it.
+        mapping, an integer is written to another base, or Snakemake would run code in it.
     """
     try:
         if len(text) > CHARACTERS:
@@ -132,10 +144,12 @@ def _inner(value: object) -> list[Any]:
                 raise ValueError(f"{line}: {key.value[:80]} stands twice")
             seen.add(str(key.value) if isinstance(key.value, str) else "")
         return [one for _, one in value.value]
-    if isinstance(value, yaml.ScalarNode) and ":" in value.value:
-        if value.tag.endswith((":int", ":float")):
-            line = f"line {value.start_mark.line + 1}"
+    if isinstance(value, yaml.ScalarNode) and value.tag.endswith((":int", ":float")):
+        line = f"line {value.start_mark.line + 1}"
+        if ":" in value.value:
             raise ValueError(f"{line}: {value.value[:80]} would be read to the base of 60")
+        if value.tag.endswith(":int") and not DECIMAL.fullmatch(value.value):
+            raise ValueError(f"{line}: {value.value[:80]} is no integer in plain decimal digits")
     return []
 
 

@@ -52,13 +52,16 @@ KEPT = (
     "config",
     "docs",
     "explore",
+    "license",
+    "makefile",
     "profiles",
     "published",
+    "snakefile",
     "src",
     "tests",
     "workflow",
 )
-"""Folders of the project that no run may write to."""
+"""Folders and files of the project that no run may write to, in small letters."""
 
 
 class JobsConfig(Section):
@@ -119,7 +122,7 @@ class Config(Section):
     @classmethod
     def _no_folder_of_the_project(cls, results: str) -> str:
         if results.partition("/")[0].lower() in KEPT:
-            raise ValueError("is a folder of the project itself, which results would overwrite")
+            raise ValueError("is a part of the project itself, which results would overwrite")
         return results
 
     @cached_property

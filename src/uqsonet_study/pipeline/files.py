@@ -165,7 +165,8 @@ class Files(Specs):
             found[str(path)] = _known("sensors", self.output_sensors(case) or {}, "side")
         if evaluation is not None:
             told = {"problem": self.problem(case), **self.reference(case, evaluation)}
-            expected = _known("reference", told, "split", "noise_std")
+            more = {"split", "noise_std", "output_noise"} & told.keys()
+            expected = _known("reference", told, *more)
             expected[1]["evaluation"] = evaluation
             found[self.posteriors(case, evaluation)] = expected
         for method in methods:
