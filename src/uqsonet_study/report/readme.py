@@ -369,6 +369,25 @@ def _joined(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return " / ".join(f"{row[name]:.1f}" for name in names) if row else "-"
 
 
+def learned_tables(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the tables of the learned set embedding, and those of the paper's open choices."""
+    learned, readings = folder / "attention/scorecard.csv", folder / "readings"
+    models, choices = {}, {}
+    if learned.is_file():
+        ours = pd.read_csv(folder / "scorecard.csv")
+        models["learned"] = markdown(learned_table(pd.read_csv(learned), ours))
+    if readings.is_dir():
+        rows = {name: pd.read_csv(readings / f"tables/{name}.csv") for name in READINGS}
+        steps, choices["readings"] = (markdown(ablation_table(rows[name])) for name in READINGS)
+        models["steps"] = steps
+        mechanism = pd.read_csv(readings / "mechanism.csv")
+        choices["mechanism"] = markdown(mechanism_table(mechanism))
+    return models, choices
+
+
+READINGS = ("attention-steps", "readings")
+
+
 def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     """Return document -> marker -> table for all that is made by the program."""
     first = pd.read_csv(folder / "summary/diffusion1d.csv")
@@ -380,11 +399,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     inverse = {"benchmark": as_markdown(pd.read_csv(compared))} if compared.is_file() else {}
     if (folder / "either_side").is_dir():
         inverse["either-side"] = markdown(either_side_table(folder / "either_side"))
-    steps, readings = (
-        markdown(ablation_table(pd.read_csv(folder / f"readings/tables/{name}.csv")))
-        for name in ("attention-steps", "readings")
-    )
-    learned, card = (pd.read_csv(f / "scorecard.csv") for f in (folder / "attention", folder))
+    learned, readings = learned_tables(folder)
     run = list(json.loads((folder / "provenance.json").read_text())["runs"].values())[-1]
     return {
         "README.md": {
@@ -406,8 +421,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
             "ablation": markdown(ablation_table(pd.read_csv(folder / "tables/ablation.csv"))),
             "parts": markdown(part_table(pd.read_csv(folder / "tables/parts.csv"))),
             **{name: markdown(table) for name, table in laws.items()},
-            "learned": markdown(learned_table(learned, card)),
-            "steps": steps,
+            **learned,
         },
         "docs/performance.md": {
             "stages": markdown(stage_table(benchmarks, run)),
@@ -416,8 +430,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         "docs/reproduction.md": {
             "worst": markdown(worst_table(folder / "summary")),
             "share": markdown(share_table(share)),
-            "readings": readings,
-            "mechanism": markdown(mechanism_table(pd.read_csv(folder / "readings/mechanism.csv"))),
+            **readings,
         },
         "docs/interpretations.md": {
             f"{kind}s": markdown(load_interpretations(kind).rename(columns=HEADINGS))
