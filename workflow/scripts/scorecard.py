@@ -10,5 +10,8 @@ from uqsonet_study.jobs import job
 from uqsonet_study.report.scorecard import scorecard
 
 with job(snakemake) as spec:
-    summaries = pd.concat([pd.read_csv(path) for path in snakemake.input])
+    found = [pd.read_csv(path) for path in snakemake.input]
+    summaries = (
+        pd.concat(found) if found else pd.DataFrame()
+    )  # a run may score validation sets alone
     scorecard(summaries, load_config(spec["config"]), spec["code"], Path(snakemake.output[0]))

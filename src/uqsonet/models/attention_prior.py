@@ -219,8 +219,9 @@ class AttentionPriorModel(KarhunenLoeveModel):
         self.group, self.averages = config.group, config.averages
         self.prior = ConditionalPrior(fields.input.grid.dim, config)
         self.register_buffer("value_std", torch.ones(()))
-        for name in ("readings", "shared_modes", "noise"):
-            self.register_buffer(name, torch.zeros(()), persistent=False)
+        n, r = fields.input.grid.size, config.input_modes
+        for name, shape in (("readings", (n, 1)), ("shared_modes", (r, 1)), ("noise", ())):
+            self.register_buffer(name, torch.zeros(shape), persistent=False)
 
     @torch.no_grad()
     def condition(
