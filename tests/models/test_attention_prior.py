@@ -161,6 +161,16 @@ def test_a_sensor_adds_its_own_gaussian_factor(functions):
     assert torch.allclose(both.response, torch.cat([one.response, other.response], 1))
 
 
+def test_a_precision_beyond_rounding_is_no_number_and_no_crash(functions):
+    torch.manual_seed(0)
+    prior = build_model("uqsonet", functions.fields, NETWORK, 0.1).prior
+    with torch.no_grad():
+        prior.factor.layers[-1].bias[-1] = 60.0  # log w, where single precision has 7 digits
+        prior.factor.layers[-1].bias[:2] = 1.0
+    law = prior(torch.tensor([[[-0.6], [0.3], [0.4]]]), None)
+    assert bool(law.root.isnan().all())
+
+
 def test_samples_have_the_moments_of_the_law():
     generator = torch.Generator().manual_seed(1)
     root = torch.randn(2, 3, 3, generator=generator, dtype=torch.float64).tril()

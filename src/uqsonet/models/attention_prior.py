@@ -138,7 +138,9 @@ class ConditionalPrior(nn.Module):
         weight = weight.softmax(1) if self.config.pooling == "softmax" else weight.exp()
         response = weight * gain
         one = torch.eye(gain.shape[-1], dtype=x.dtype, device=x.device)
-        root = torch.linalg.cholesky(one + response.mT @ gain)
+        root, failed = torch.linalg.cholesky_ex(one + response.mT @ gain)
+        # A step too far ends in a loss that is not finite, which training answers in plain words.
+        root = root.masked_fill((failed != 0)[:, None, None], math.nan)
         projected = self.projection(t).view(b, m, score.shape[-1], -1)
         pooled = (score.softmax(1)[..., None] * projected).sum(1).flatten(1)
         pooled = torch.cat([pooled, 1 / count, count / 10], 1)
