@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from uqsonet.scores import table_lines
+from uqsonet.storage.common import readable
 
 if TYPE_CHECKING:
     from uqsonet.emulator import Emulator
@@ -38,7 +39,18 @@ def field_text(one: NamedField) -> str:
 
 
 def card_text(emulator: Emulator) -> str:
-    """Return fields and card as plain text."""
+    """Return fields and card as plain text.
+
+    Raises
+    ------
+    DataError
+        If a file's card holds what no card has.
+    """
+    with readable(emulator.fields.name, "the card of this model cannot be read"):
+        return _text(emulator)
+
+
+def _text(emulator: Emulator) -> str:
     card, lines = emulator.card, []
     if title := card.get("title"):
         lines.append(f"{'model':9}{title}")

@@ -166,15 +166,8 @@ class AttentionPriorNetwork(KarhunenLoeveNetwork):
     width: int = Field(default=128, ge=4, le=1024, description="Features of a sensor.")
     heads: int = Field(default=4, ge=1, le=64, description="Attention heads H.")
     head_width: int = Field(default=32, ge=1, le=1024, description="Output width q of a head.")
-    pooling: Literal["sum", "softmax"] = Field(
-        default="sum",
-        description="Of sensors: `softmax` as in eq:pooling, `sum` without its denominator.",
-    )
-    averages: bool = Field(
-        default=True,
-        description="The part of the law that is linear in the values is trained by its mean over "
-        "all pairs; otherwise by the pairs of a batch.",
-    )
+    pooling: Literal["sum", "softmax"] = Field(default="sum", description="softmax: eq:pooling.")
+    averages: bool = Field(default=True, description="The linear part is trained on all pairs.")
     reading_heads: int = Field(default=64, ge=1, le=4096, description="Heads that read values.")
     correction: Sizes = Field(default=[128] * 2, description="Hidden layers of what they correct.")
     group: int = Field(default=8, ge=1, le=1024, description="Functions with the same sensors.")

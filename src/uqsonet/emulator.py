@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from uqsonet.domains import PointCloud, join
-from uqsonet.errors import DataError, ObservationError, ObservationWarning, UQSONetError
+from uqsonet.domains import PointCloud
+from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.field_posterior import IMPROBABLE, SETS, FieldPosterior
 from uqsonet.fields import Domain, WeightedPoints, read_at, require_noise
 from uqsonet.named_fields import NamedField, part_columns
@@ -27,7 +27,6 @@ from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import Posterior
 from uqsonet.sensor_reading import read_sensors
 from uqsonet.sensors import SensorSets
-from uqsonet.storage.common import readable
 
 if TYPE_CHECKING:
     from uqsonet.calibration import Calibration
@@ -224,9 +223,7 @@ class Emulator:
         """Refuse sensors that no law can be conditioned on."""
         used = sets.mask
         if used.shape[1] > MOST_SENSORS:
-            raise ObservationError(
-                f"a set has {used.shape[1]} sensors, at most {MOST_SENSORS}: leave some out"
-            )
+            raise ObservationError(f"a set of {used.shape[1]} sensors; at most {MOST_SENSORS}")
         if sets.weights is not None:
             from uqsonet.functionals import require_readable
 
@@ -368,9 +365,8 @@ class Emulator:
         """Return squared Mahalanobis distances (B,) of sensors from the law of the input."""
         if getattr(self.operator, "bases", None) is None or sets.values.shape[1] == 0:
             return None
-        starts = range(
-            0, len(sets), step := max(1, min(SETS, TOGETHER // sets.values.shape[1] ** 2))
-        )
+        step = max(1, min(SETS, TOGETHER // sets.values.shape[1] ** 2))
+        starts = range(0, len(sets), step)
         return torch.cat([self._distances_of(sets[k : k + step]) for k in starts])
 
     def _distances_of(self, sets: SensorSets) -> Tensor:
@@ -496,8 +492,7 @@ class Emulator:
         """What `print` shows: fields, data, recipe, scores and limits."""
         from uqsonet.card import card_text
 
-        with readable(self.fields.name, "the card of this model cannot be read"):
-            return card_text(self)
+        return card_text(self)
 
     def __str__(self) -> str:
         return self.summary
@@ -518,38 +513,6 @@ def _locations(
     width = min(locations.shape[-1], joint.dim - 1)
     found[..., 1 : 1 + width] = locations[..., :width]
     return found
-
-
-def _require_fitting(
-    operator: Any,
-    inputs: list[NamedField],
-    outputs: list[NamedField],
-    calibration: Calibration | None,
-    others: Mapping[str, Tensor],
-) -> None:
-    """Refuse named fields and tensors of a file that do not belong to its operator."""
-    fields = operator.fields
-    for side, named in ((fields.input, inputs), (fields.output, outputs)):
-        if join([one.domain for one in named]) != side.grid:
-            raise DataError(f"its fields {[one.name for one in named]} have other points")
-    shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (fields.output.grid.size,)}
-    if "emulator/cokriging" in others:
-        shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
-    if calibration is not None:
-        n, k = len(calibration), len(calibration.columns)
-        sizes = (n, fields.input.grid.size), (n, k), (k,)
-        names = ("inputs", "outputs", "columns")
-        shapes |= {f"emulator/calibration/{name}": s for name, s in zip(names, sizes, strict=True)}
-        last = fields.output.grid.size - 1
-        if (
-            not k
-            or not 0 <= int(calibration.columns.min()) <= int(calibration.columns.max()) <= last
-        ):
-            raise DataError(f"emulator/calibration/columns are not from 0 to {last}")
-    for name in shapes:
-        if name in others and others[name].shape != shapes[name]:
-            found = tuple(others[name].shape)
-            raise DataError(f"{name} has shape {found}, expected {shapes[name]}")
 
 
 def load(path: Path | str, trial: int | None = None) -> Emulator:
@@ -577,25 +540,6 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
     card = card if isinstance(card, dict) else {}
     if "emulator" not in meta:
         return Emulator.around(operator, card)
-    from uqsonet.baselines import Cokriging
-    from uqsonet.calibration import Calibration
+    from uqsonet.exports import read_fitted
 
-    try:
-        extra = meta["emulator"]
-        inputs, outputs = (
-            [NamedField.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
-        )
-        noise_std = float(extra["noise_std"])
-        require_noise(torch.tensor(noise_std, dtype=torch.float64))
-        kept = [others.get(f"emulator/calibration/{n}") for n in ("inputs", "outputs", "columns")]
-        calibration = None if kept[0] is None else Calibration(*kept)  # type: ignore[arg-type]
-        _require_fitting(operator, inputs, outputs, calibration, others)
-    except (AttributeError, KeyError, TypeError, ValueError, UQSONetError) as error:
-        raise DataError(f"{path}: header cannot be read ({error})") from None
-    cokriging: Operator | None = None
-    if "emulator/cokriging" in others:
-        cokriging = Cokriging.on(operator.bases, others["emulator/cokriging"])  # type: ignore[union-attr]
-    return Emulator(
-        operator, inputs, outputs, noise_std=noise_std, card=card,
-        remainder=others.get("emulator/remainder"), calibration=calibration, cokriging=cokriging,
-    )  # fmt: skip
+    return read_fitted(path, operator, meta["emulator"], others, card)

@@ -5,21 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from uqsonet.errors import DataError, library
-from uqsonet.fields import Grid
+from uqsonet.domains import join
+from uqsonet.errors import DataError, UQSONetError, library
+from uqsonet.fields import Grid, require_noise
 from uqsonet.sensors import AXES
 from uqsonet.storage.files import atomic_path, write_text
 from uqsonet.storage.weights import write_weights
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from uqsonet.calibration import Calibration
     from uqsonet.emulator import Emulator
     from uqsonet.field_posterior import FieldPosterior
+    from uqsonet.named_fields import NamedField
     from uqsonet.placement import Placement
 
 FORMATS = (".csv", ".npz", ".nc")
@@ -214,3 +220,74 @@ def save_model(emulator: Emulator, path: Path) -> None:
         "card": json.dumps(emulator.card),  # text keeps the order of rows and columns
     }
     write_weights(path, tensors, meta)
+
+
+def read_fitted(
+    path: Path | str,
+    operator: Any,
+    extra: Any,
+    others: Mapping[str, Tensor],
+    card: dict[str, Any],
+) -> Emulator:
+    """Return what `save_model` wrote, from the parts that `uqsonet.load` has read.
+
+    Raises
+    ------
+    DataError
+        If the parts cannot be read, or do not belong to the operator.
+    """
+    from uqsonet.baselines import Cokriging
+    from uqsonet.calibration import Calibration
+    from uqsonet.emulator import Emulator
+    from uqsonet.named_fields import NamedField
+
+    try:
+        inputs, outputs = (
+            [NamedField.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
+        )
+        noise_std = float(extra["noise_std"])
+        require_noise(torch.tensor(noise_std, dtype=torch.float64))
+        kept = [others.get(f"emulator/calibration/{n}") for n in ("inputs", "outputs", "columns")]
+        calibration = None if kept[0] is None else Calibration(*kept)  # type: ignore[arg-type]
+        _require_fitting(operator, inputs, outputs, calibration, others)
+    except (AttributeError, KeyError, TypeError, ValueError, UQSONetError) as error:
+        raise DataError(f"{path}: header cannot be read ({error})") from None
+    cokriging = None
+    if "emulator/cokriging" in others:
+        cokriging = Cokriging.on(operator.bases, others["emulator/cokriging"])
+    return Emulator(
+        operator, inputs, outputs, noise_std=noise_std, card=card,
+        remainder=others.get("emulator/remainder"), calibration=calibration, cokriging=cokriging,
+    )  # fmt: skip
+
+
+def _require_fitting(
+    operator: Any,
+    inputs: list[NamedField],
+    outputs: list[NamedField],
+    calibration: Calibration | None,
+    others: Mapping[str, Tensor],
+) -> None:
+    """Refuse named fields and tensors of a file that do not belong to its operator."""
+    fields = operator.fields
+    for side, named in ((fields.input, inputs), (fields.output, outputs)):
+        if join([one.domain for one in named]) != side.grid:
+            raise DataError(f"its fields {[one.name for one in named]} have other points")
+    shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (fields.output.grid.size,)}
+    if "emulator/cokriging" in others:
+        shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
+    if calibration is not None:
+        n, k = len(calibration), len(calibration.columns)
+        sizes = (n, fields.input.grid.size), (n, k), (k,)
+        names = ("inputs", "outputs", "columns")
+        shapes |= {f"emulator/calibration/{name}": s for name, s in zip(names, sizes, strict=True)}
+        last = fields.output.grid.size - 1
+        if (
+            not k
+            or not 0 <= int(calibration.columns.min()) <= int(calibration.columns.max()) <= last
+        ):
+            raise DataError(f"emulator/calibration/columns are not from 0 to {last}")
+    for name in shapes:
+        if name in others and others[name].shape != shapes[name]:
+            found = tuple(others[name].shape)
+            raise DataError(f"{name} has shape {found}, expected {shapes[name]}")

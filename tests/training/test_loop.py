@@ -45,7 +45,7 @@ ATTENTION = AttentionNetwork(
 KRIGING = KarhunenLoeveNetwork(input_modes=2, output_modes=2, branch=[8])
 KRIGING_SET = KarhunenLoeveSetNetwork(input_modes=2, output_modes=2, branch=[8])
 PRIOR = AttentionPriorNetwork(
-    input_modes=2, output_modes=2, branch=[8], width=8, layers=1, heads=2, prior=[8], group=4
+    input_modes=2, output_modes=2, branch=[8], width=8, heads=2, correction=[8], group=4
 )
 NETWORKS = {
     "attention": ATTENTION,
