@@ -223,7 +223,7 @@ class Emulator:
         """Refuse sensors that no law can be conditioned on."""
         used = sets.mask
         if used.shape[1] > MOST_SENSORS:
-            raise ObservationError(f"a set of {used.shape[1]} sensors; at most {MOST_SENSORS}")
+            raise ObservationError(f"a set has {used.shape[1]} sensors, at most {MOST_SENSORS}")
         if sets.weights is not None:
             from uqsonet.functionals import require_readable
 
