@@ -22,6 +22,9 @@ from uqsonet_study.report.tables.records import shown_cases
 PARTS = {"skill_mean": "skill of the mean", "skill_std": "skill of the std"}
 
 
+FIRST = "The first row of a problem is the recipe, each other one changes one thing."
+
+
 def heads_of(counts: Sequence[int]) -> dict[str, tuple[str, str]]:
     """Return the metrics of a table with their heads: skill at some counts, or over all of them."""
     shown = {f"_{m}": f"m = {m}" for m in counts} or {"": "average", "_worst": "worst m"}
@@ -87,8 +90,8 @@ def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.Dat
     where = "at some" if output.counts else "averaged over"
     caption = (
         "Skill over the sensor-free predictor on validation sets at the end of training, "
-        f"{where} sensor counts; mean and standard deviation over {trials} trials. The first row "
-        "of a problem is the recipe, each other one changes one thing."
+        f"{where} sensor counts; mean and standard deviation over {trials} trials. "
+        f"{'Rows are recipes.' if output.counts else FIRST}"
     )
     return Table(name, "Ablation", "Ablation.", caption, tuple(panels)), found
 

@@ -30,9 +30,9 @@ Wanted = Callable[[Case], Iterable[tuple[TestEvaluation, str, str]]]
 
 
 def shown_cases(config: Config, table: str) -> list[Case]:
-    """Return the cases of those experiments of a table that are selected."""
-    experiments = config.tables[table].experiments
-    return config.cases_of([e for e in experiments if e in config.selected])
+    """Return the cases of those experiments of a table that are selected, in the table's order."""
+    experiments = [e for e in config.tables[table].experiments if e in config.selected]
+    return [case for experiment in experiments for case in config.cases_of([experiment])]
 
 
 def place(row: Any) -> str:
