@@ -68,7 +68,6 @@ class AttentionNetwork(Section):
     count_feature: bool = Field(
         default=False, description="Append 1/m to h(O): a pooled average cannot see m."
     )
-
     transform_inputs: bool = Field(
         default=False, description="Feed transformed kappa (log kappa), not standardised."
     )
@@ -88,7 +87,6 @@ class KarhunenLoeveNetwork(Section):
     later = ("held_out_residuals", "law")
     per_sensors: ClassVar[bool] = False
     """Sensors and noise enter when the model is conditioned: one training serves them all."""
-
     architecture: Literal["karhunen_loeve"] = "karhunen_loeve"
     input_modes: int = Field(default=56, ge=1, le=2000, description="d_z: KL modes of kappa.")
     output_modes: int = Field(default=40, ge=1, le=2000, description="p: empirical modes of u.")
@@ -103,13 +101,11 @@ class KarhunenLoeveNetwork(Section):
         "(cokriging); without it the perceptron learns all of the operator.",
     )
     activation: Literal["tanh", "silu", "gelu"] = Field(default="silu", description="Activation.")
-
     held_out_residuals: bool = Field(
         default=False,
         description="What the operator leaves over of held-out pairs is part of the law "
         "(`uqsonet.fit` sets it).",
     )
-
     law: Literal["gaussian", "mixture", "thresholded", "bounded", "analogue"] = Field(
         default="gaussian",
         description="Law of the input's coefficients (docs/model.md). The operator is trained "
@@ -131,7 +127,6 @@ class KarhunenLoeveSetNetwork(KarhunenLoeveNetwork):
     """VIDON on Karhunen-Loeve coefficients (docs/model.md): sensors are seen in training."""
 
     per_sensors: ClassVar[bool] = True
-
     architecture: Literal["karhunen_loeve_set"] = "karhunen_loeve_set"  # type: ignore[assignment]
 
 

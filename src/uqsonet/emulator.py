@@ -38,11 +38,8 @@ if TYPE_CHECKING:
 LEAST_LEVEL = 0.02
 """Noise, relative to a field's standard deviation, that the test of sensors allows at least."""
 
-MOST_SENSORS = 20_000
-"""Of a set: their law takes the square of their number in memory."""
-
-TOGETHER = 1 << 24
-"""Such squares, of all sets that are worked on at a time."""
+MOST_SENSORS, TOGETHER = 20_000, 1 << 24
+"""Of a set (their law takes the square of their number in memory), and such squares at a time."""
 
 FAR = 3.0
 """Distance to the nearest point, relative to the typical one, above which a warning is given."""
@@ -540,6 +537,14 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
     card = card if isinstance(card, dict) else {}
     if "emulator" not in meta:
         return Emulator.around(operator, card)
+    from uqsonet.baselines import Cokriging
+    from uqsonet.calibration import Calibration
     from uqsonet.exports import read_fitted
 
-    return read_fitted(path, operator, meta["emulator"], others, card)
+    inputs, outputs, noise_std, runs = read_fitted(path, operator, meta["emulator"], others)
+    best = others.get("emulator/cokriging")
+    return Emulator(
+        operator, inputs, outputs, calibration=Calibration(*runs) if runs else None, card=card,
+        noise_std=noise_std, remainder=others.get("emulator/remainder"),
+        cokriging=None if best is None else Cokriging.on(operator.bases, best),  # type: ignore[union-attr]
+    )  # fmt: skip

@@ -22,7 +22,6 @@ from uqsonet.storage.weights import write_weights
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from uqsonet.calibration import Calibration
     from uqsonet.emulator import Emulator
     from uqsonet.field_posterior import FieldPosterior
     from uqsonet.named_fields import NamedField
@@ -222,23 +221,19 @@ def save_model(emulator: Emulator, path: Path) -> None:
     write_weights(path, tensors, meta)
 
 
+CALIBRATION = ("inputs", "outputs", "columns")
+
+
 def read_fitted(
-    path: Path | str,
-    operator: Any,
-    extra: Any,
-    others: Mapping[str, Tensor],
-    card: dict[str, Any],
-) -> Emulator:
-    """Return what `save_model` wrote, from the parts that `uqsonet.load` has read.
+    path: Path | str, operator: Any, extra: Any, others: Mapping[str, Tensor]
+) -> tuple[list[NamedField], list[NamedField], float, list[Tensor]]:
+    """Return fields, noise and calibration runs that `save_model` wrote, checked.
 
     Raises
     ------
     DataError
-        If the parts cannot be read, or do not belong to the operator.
+        If they cannot be read, or do not belong to the operator.
     """
-    from uqsonet.baselines import Cokriging
-    from uqsonet.calibration import Calibration
-    from uqsonet.emulator import Emulator
     from uqsonet.named_fields import NamedField
 
     try:
@@ -247,25 +242,20 @@ def read_fitted(
         )
         noise_std = float(extra["noise_std"])
         require_noise(torch.tensor(noise_std, dtype=torch.float64))
-        kept = [others.get(f"emulator/calibration/{n}") for n in ("inputs", "outputs", "columns")]
-        calibration = None if kept[0] is None else Calibration(*kept)  # type: ignore[arg-type]
-        _require_fitting(operator, inputs, outputs, calibration, others)
+        calibrated = any(key.startswith("emulator/calibration/") for key in others)
+        names = CALIBRATION if calibrated else ()
+        runs = [others[f"emulator/calibration/{name}"] for name in names]
+        _require_fitting(operator, inputs, outputs, runs, others)
     except (AttributeError, KeyError, TypeError, ValueError, UQSONetError) as error:
         raise DataError(f"{path}: header cannot be read ({error})") from None
-    cokriging = None
-    if "emulator/cokriging" in others:
-        cokriging = Cokriging.on(operator.bases, others["emulator/cokriging"])
-    return Emulator(
-        operator, inputs, outputs, noise_std=noise_std, card=card,
-        remainder=others.get("emulator/remainder"), calibration=calibration, cokriging=cokriging,
-    )  # fmt: skip
+    return inputs, outputs, noise_std, runs
 
 
 def _require_fitting(
     operator: Any,
     inputs: list[NamedField],
     outputs: list[NamedField],
-    calibration: Calibration | None,
+    runs: list[Tensor],
     others: Mapping[str, Tensor],
 ) -> None:
     """Refuse named fields and tensors of a file that do not belong to its operator."""
@@ -273,19 +263,15 @@ def _require_fitting(
     for side, named in ((fields.input, inputs), (fields.output, outputs)):
         if join([one.domain for one in named]) != side.grid:
             raise DataError(f"its fields {[one.name for one in named]} have other points")
-    shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (fields.output.grid.size,)}
+    last = fields.output.grid.size - 1
+    shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (last + 1,)}
     if "emulator/cokriging" in others:
         shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
-    if calibration is not None:
-        n, k = len(calibration), len(calibration.columns)
+    if runs:
+        n, k = len(runs[0]), len(runs[2])
         sizes = (n, fields.input.grid.size), (n, k), (k,)
-        names = ("inputs", "outputs", "columns")
-        shapes |= {f"emulator/calibration/{name}": s for name, s in zip(names, sizes, strict=True)}
-        last = fields.output.grid.size - 1
-        if (
-            not k
-            or not 0 <= int(calibration.columns.min()) <= int(calibration.columns.max()) <= last
-        ):
+        shapes |= {f"emulator/calibration/{c}": s for c, s in zip(CALIBRATION, sizes, strict=True)}
+        if not k or not 0 <= int(runs[2].min()) <= int(runs[2].max()) <= last:
             raise DataError(f"emulator/calibration/columns are not from 0 to {last}")
     for name in shapes:
         if name in others and others[name].shape != shapes[name]:
