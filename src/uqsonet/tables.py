@@ -7,9 +7,10 @@ Rows of the same sensor are points whose values it adds up, by these weights.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import torch
@@ -41,8 +42,7 @@ def read_csv(path: Path) -> dict[str, list[str]]:
         raise DataError(f"{path}: no such file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            pieces = iter(lambda: file.readline(MOST_CHARACTERS), "")
-            lines = (line for line in pieces if line.strip() and not line.startswith("#"))
+            lines = (line for line in _lines(file) if line.strip() and not line.startswith("#"))
             first = next(lines, "")
             if not first:
                 raise DataError(f"{path}: empty; a header such as x,y,value is needed")
@@ -71,6 +71,13 @@ def read_csv(path: Path) -> dict[str, list[str]]:
     if not rows:
         raise DataError(f"{path}: a header and no rows")
     return {name: [row[k] for row in rows] for k, name in enumerate(names)}
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    while line := file.readline(MOST_CHARACTERS):
+        if len(line) == MOST_CHARACTERS:
+            raise csv.Error(f"a line of {MOST_CHARACTERS} characters or more")
+        yield line
 
 
 def _is_number(text: str) -> bool:
