@@ -7,24 +7,10 @@ import torch
 
 from benchmarks import mechanism
 from benchmarks.rows import read
+from tests.training.test_loop import ATTENTION
 from uqsonet.models.base import build_model
 from uqsonet.problems import get_problem
 from uqsonet.storage.weights import write_weights
-from uqsonet_study.config import AttentionNetwork
-
-NETWORK = AttentionNetwork(
-    embedding_dim=2,
-    heads=2,
-    head_width=4,
-    location_embedding=[6],
-    value_embedding=[6],
-    attention=[5],
-    branch=[8],
-    trunk=[8],
-    encoder=[8],
-    latent_dim=2,
-    truncation=4,
-)
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +24,7 @@ def small(monkeypatch):
 
 def build(problem):
     torch.manual_seed(0)
-    return build_model("uqsonet", get_problem(problem).fields, NETWORK, 0.0)
+    return build_model("uqsonet", get_problem(problem).fields, ATTENTION, 0.0)
 
 
 def normals(*shape):
@@ -100,7 +86,7 @@ def test_files_of_a_study_give_rows(toy_files, tmp_path, monkeypatch):
     tensors = {f"parameter/{k}": torch.stack([v, v]) for k, v in model.named_parameters()}
     tensors |= {f"buffer/{k}": getattr(model, k) for k in ("input_mean", "input_std")}
     meta = {"method": "uqsonet", "fields": model.fields.as_dict(), "noise_std": toy_files.noise_std}
-    meta |= {"config": {"network": NETWORK.model_dump(mode="json")}, "trials": [0, 3]}
+    meta |= {"config": {"network": ATTENTION.model_dump(mode="json")}, "trials": [0, 3]}
     write_weights(weights, tensors, meta)
     mechanism.main([f"made={weights}"], out, toy_files.functions, toy_files.sensors)
     rows = read(out)
