@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env docs tables test pytest test-fast test-slurm test-kill fuzz bench peers lint format lock explore pyemma clean
+.PHONY: help env docs tables test pytest test-fast test-slurm test-kill fuzz bench peers lint format lock explore pyemma published clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -89,6 +89,12 @@ BENCH ?= full
 bench: $(if $(filter quick,$(BENCH)),env,peers) ## speed against peers, memory, scaling: more than an hour; results/benchmarks/
 	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/python -W ignore -m benchmarks $(if $(filter quick,$(BENCH)),--quick) --out results/benchmarks
+
+# STEPS='--only attention --only learning' runs some of them; what is done is passed over.
+STEPS ?=
+published: peers ## all runs behind published/, README and docs, from one commit: a day of a core
+	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
+	  $(BIN)/python -W ignore -m benchmarks.published --cores $(CORES) $(STEPS)
 
 explore: env ## build the program of `uqsonet explore` (needs node), its pages in docs and their pictures
 	cd explore && npm ci --no-audit --no-fund && npm run build

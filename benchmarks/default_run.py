@@ -1,54 +1,56 @@
-"""What the default run takes on one core, stage by stage and for each kind of training."""
+"""What the default run took, stage by stage.
+
+    python -m benchmarks.default_run published/default_run.csv
+
+This reads the logs of a finished run in `results`, before other experiments use that folder.
+"""
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter
+import sys
 from pathlib import Path
+
+import pandas as pd
 
 from benchmarks.rows import Row
 from benchmarks.timing import hardware
-from benchmarks.workloads import configuration
-from uqsonet_study.estimate import Meter, estimate
-from uqsonet_study.pipeline import Plan
+from uqsonet.storage.files import write_text
+from uqsonet_study.report.provenance import stage_costs
+
+COSTS = Path("published/default_run.csv")
+"""Of the last default run: stage, jobs, core-minutes, and GiB of the largest job."""
+
+
+def record(results: Path, path: Path) -> None:
+    """Write what the stages of a run took: time of the processor, so other work does not count."""
+    rows = [
+        {
+            "stage": stage,
+            "jobs": cost["jobs"],
+            "core_minutes": round(60 * cost["processor_hours"], 1),
+            "gib": round(cost["peak_memory_mib"] / 1024, 1),
+        }
+        for stage, cost in stage_costs(results).items()
+    ]
+    write_text(path, pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"))
 
 
 def rows(quick: bool) -> list[Row]:
-    """Return the step times of all trainings, and the core-minutes of the stages with their sum.
-
-    Measured as `uqsonet estimate` does: a few units of each job, times their number.
-    """
-    config = configuration("tuned")
-    plan, meter = Plan(config), Meter(config)
-    steps: dict[tuple[str, int], float] = {}
-    trainings: Counter[tuple[str, int]] = Counter()
-    counted: set[str] = set()
-    for case in config.cases_of(config.selected)[: 1 if quick else None]:
-        for method in case.methods:
-            base = plan.base(case.name, method)
-            iterations = config.method_of(case.name, base).training.iterations
-            kind = f"{case.problem}, {base}", iterations
-            files = set(plan.trained(case.name, method, "safetensors")) - counted
-            counted |= files
-            if files:
-                stacks = plan.stacks(case.name, base)
-                trainings[kind] += sum(len(stack) for stack in stacks)
-                steps[kind] = meter.step(case.name, base)
+    """Return the core-minutes of the last default run, as they were recorded, and their sum."""
+    del quick
+    machine, unit = hardware(1), "core-min"
+    total = "default run, sum of the stages"
+    if not COSTS.is_file():
+        return [Row(total, machine, None, unit, f"{COSTS} is missing")]
+    table = pd.read_csv(COSTS)
     found = [
-        Row(
-            f"default run, training, {name}: {trainings[name, iterations]} of {iterations} steps",
-            hardware(1),
-            step,
-            "s/iteration",
+        Row(f"default run, {stage}: {jobs} jobs", machine, minutes, unit)
+        for stage, jobs, minutes in zip(
+            table["stage"], table["jobs"], table["core_minutes"], strict=True
         )
-        for (name, iterations), step in steps.items()
     ]
-    if quick:
-        return found
-    with tempfile.TemporaryDirectory() as folder:  # nothing is there, so all is left to do
-        costs = estimate(config, Path(folder))
-    for cost in costs:
-        name = f"default run, {cost.stage}: {cost.total} jobs"
-        found.append(Row(name, hardware(1), cost.seconds / 60, "core-min"))
-    total = sum(cost.seconds for cost in costs) / 60
-    return [*found, Row("default run, sum of the stages", hardware(1), total, "core-min")]
+    return [*found, Row(total, machine, float(table["core_minutes"].sum()), unit)]
+
+
+if __name__ == "__main__":
+    record(Path("results"), Path(sys.argv[1]))

@@ -127,12 +127,12 @@ def ship(
     published: Annotated[Path, typer.Option(help="Where the scores are.")] = Path("published"),
     out: Annotated[Path, typer.Option(help="The library's weights.")] = Path("src/uqsonet/weights"),
 ) -> None:
-    """Write small weights with cards, for the library, of the operators trained in some folders."""
+    """Write small weights of trained operators: the library's, with cards, and other trials."""
     from uqsonet_study.ship import ship as write
 
     with clear_errors():
         done = write(read_config([config]), folders, published, out)
-    print("\n".join(f"{out / name}.safetensors" for name in done))
+    print("\n".join(map(str, done)))
 
 
 @app.command()

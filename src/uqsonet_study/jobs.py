@@ -59,9 +59,16 @@ def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
         for path in snakemake.output:  # no other job writes them, so what is there is of the dead
             remove_debris(Path(path))
         yield
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        seconds = time.monotonic() - start
-        LOG.info("%s done in %.1f s, peak memory %.0f MiB", snakemake.rule, seconds, peak)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        helpers = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processor = sum(part.ru_utime + part.ru_stime for part in (used, helpers))
+        LOG.info(
+            "%s done in %.1f s, processor %.1f s, peak memory %.0f MiB",
+            snakemake.rule,
+            time.monotonic() - start,
+            processor,
+            used.ru_maxrss / 1024,
+        )
     except Exception as error:
         message = _explained(error)
         if message is None:

@@ -35,8 +35,9 @@ KEPT = (
 """Files of a results folder that are published as they are, besides logs and weights. The weights
 of laws are not: they hold the operator once more."""
 
-MOST_BYTES = 40_000_000
-"""Of the folder: it is kept in git. Weights that would exceed it are left out, and named."""
+MOST_BYTES = 60_000_000
+"""Of a run: it is kept in git. Weights that would exceed it are left out, and named. `uqsonet ship`
+keeps all trials of the paper's operators in a smaller form."""
 
 LARGE_BYTES = 4_000_000
 """Weights above are those of two-dimensional problems, which hold modes on 10,201 points."""
@@ -69,7 +70,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     asked = config.cases_of(config.selected)
     files += _trained(results, config, asked, "csv")
     files += _law_logs(results, config, asked)
-    weights, left_out = _fitting(results, folder, config, files)
+    weights, left_out = _fitting(results, config, files)
     files += weights
     for name in left_out:  # those of an earlier run would not belong to the scores
         (folder / name).unlink(missing_ok=True)
@@ -92,9 +93,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         "weights_left_out": left_out,
         "sha256": {str(f.relative_to(results)): file_digest(f) for f in files},
     }
-    there = _earlier(folder / "provenance.json")
-    used = [name for name in there if name in set(card["run"].dropna()) - {run}]
-    runs = {name: there[name] for name in used} | {run: record}
+    runs = _remaining(folder, set(card["run"].dropna()), record) | {run: record}
     write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
 
 
@@ -126,10 +125,8 @@ def _law_logs(results: Path, config: Config, cases: Iterable[Case]) -> list[Path
     return sorted(path for path in found if path.is_file())
 
 
-def _fitting(
-    results: Path, folder: Path, config: Config, files: list[Path]
-) -> tuple[list[Path], list[str]]:
-    """Return the first trials' weights that leave the folder below `MOST_BYTES`, and the rest.
+def _fitting(results: Path, config: Config, files: list[Path]) -> tuple[list[Path], list[str]]:
+    """Return the first trials' weights that leave the run below `MOST_BYTES`, and the rest.
 
     Small ones come first. Of large ones (two variables) only UQ-SONet's are taken. Sweeps and
     experiments with a recipe of their own are there to compare with: none of theirs are.
@@ -143,9 +140,7 @@ def _fitting(
         and not config.experiments[case.experiment].sweep
     ]
     wanted = _trained(results, config, plain, "safetensors", 1)
-    replaced = {folder / path.relative_to(results) for path in (*files, *found)}
-    others = [path for path in folder.rglob("*") if path.is_file() and path not in replaced]
-    size = sum(path.stat().st_size for path in (*files, *others))
+    size = sum(path.stat().st_size for path in files)
     kept, left_out = [], []
     for path in found:
         own = path.stat().st_size
@@ -170,6 +165,25 @@ def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
     filled = card["run"].notna()
     card.loc[filled, "run"] = run
     return card.where(filled, earlier)
+
+
+def _remaining(folder: Path, scored: set[str], new: dict[str, Any]) -> dict[str, Any]:
+    """Return earlier runs that a row of the scorecard or a file still comes from.
+
+    Of their files, those are named that are there as they left them.
+    """
+    found = {}
+    for name, run in _earlier(folder / "provenance.json").items():
+        files = {
+            file: digest
+            for file, digest in run["sha256"].items()
+            if file not in new["sha256"]
+            and (folder / file).is_file()
+            and file_digest(folder / file) == digest
+        }
+        if files or name in scored:
+            found[name] = run | {"sha256": files}
+    return found
 
 
 def _earlier(path: Path) -> dict[str, Any]:

@@ -49,8 +49,10 @@ SEEN = 0.01
 """Points whose std is below this share of the largest one are not compared: u is fixed there."""
 
 
-def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) -> list[str]:
+def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) -> list[Path]:
     """Write the small weights of all operators whose full ones are in some folders.
+
+    Those of the first trial come with the library, those of the others with what is published.
 
     Parameters
     ----------
@@ -59,14 +61,14 @@ def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) ->
     folders : iterable of Path
         Results or `published`: each has ``train/<problem>/<method>-<digest>/...``.
     published : Path
-        Its summaries are behind the cards.
+        Its summaries are behind the cards; other trials go to its folder ``weights``.
     out : Path
         The library's folder of weights.
 
     Returns
     -------
-    list of str
-        The operators written. Those whose full weights are in no folder stay as they are.
+    list of Path
+        The files written. Those whose full weights are in no folder stay as they are.
 
     Raises
     ------
@@ -74,24 +76,38 @@ def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) ->
         If no scores of an operator are published, its experiments do not share a training, or a
         file is not that training's.
     """
-    done = []
+    done, folders = [], list(folders)
     for name in OPERATORS:
-        file = training_of(name, config)
-        there = [folder / file for folder in folders if (folder / file).is_file()]
-        if there:
-            require_header(there[0], *_expected(file, name, config))
-            tensors, meta = shrunk(there[0])
-            meta["source"] = {"file": str(file), "sha256": file_digest(there[0])}
-            about = card(name, config, published, meta)
-            if not is_published(meta["source"], published):
-                about["repeated"] = _skills(there[0], published / file)
-            with tempfile.TemporaryDirectory() as folder:
-                small = Path(folder) / "small.safetensors"
-                write_weights(small, tensors, meta)
-                about |= compared(load(there[0]), load(small), get_problem(name))
-            write_weights(out / f"{name}.safetensors", tensors, meta | {"card": about})
-            done.append(name)
+        for trial, file in enumerate(trainings_of(name, config)):
+            full = next((f / file for f in folders if (f / file).is_file()), None)
+            if full is None:
+                continue
+            require_header(full, *_expected(file, name, config))
+            tensors, meta = shrunk(full)
+            meta["source"] = {"file": str(file), "sha256": file_digest(full)}
+            if trial:
+                path = published / "weights" / name / f"trial_{trial}.safetensors"
+                write_weights(path, tensors, meta)
+            else:
+                path = out / f"{name}.safetensors"
+                about = _card(name, config, published, full, (tensors, meta))
+                write_weights(path, tensors, meta | {"card": about})
+            done.append(path)
     return done
+
+
+def _card(
+    name: str, config: Config, published: Path, full: Path, small: tuple[dict[str, Tensor], Any]
+) -> dict[str, Any]:
+    """Return the card of an operator, with what its small form changes in answers."""
+    tensors, meta = small
+    about, file = card(name, config, published, meta), meta["source"]["file"]
+    if not is_published(meta["source"], published):
+        about["repeated"] = _skills(full, published / file)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "small.safetensors"
+        write_weights(path, tensors, meta)
+        return about | compared(load(full), load(path), get_problem(name))
 
 
 def _expected(file: Path, name: str, config: Config) -> tuple[str, dict[str, Any]]:
@@ -108,14 +124,14 @@ def _skills(repeated: Path, first: Path) -> dict[str, list[float]]:
     return {name: [rounded(log[name], 4) for log in logs] for name in names}
 
 
-def training_of(name: str, config: Config) -> Path:
-    """Return where a folder of results has the first training behind an operator."""
+def trainings_of(name: str, config: Config) -> list[Path]:
+    """Return where a folder of results has the trainings behind an operator, trial by trial."""
     plan, experiments = Plan(config), OPERATORS[name].experiments
     cases = config.cases_of(experiments)
-    found = {plan.trained(case.name, "uqsonet", "safetensors")[0] for case in cases}
-    if len(found) != 1:
-        raise DataError(f"{', '.join(experiments)}: {len(found)} trainings of UQ-SONet, not one")
-    return Path(found.pop()).relative_to(config.results)
+    found = {tuple(plan.trained(case.name, "uqsonet", "safetensors")) for case in cases}
+    if len({files[0] for files in found}) != 1:
+        raise DataError(f"{', '.join(experiments)}: several trainings of UQ-SONet, not one")
+    return [Path(file).relative_to(config.results) for file in max(found, key=len)]
 
 
 def shrunk(source: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -9,7 +9,8 @@ from uqsonet.errors import DataError
 from uqsonet.storage.files import file_digest
 from uqsonet_study.report.provenance import provenance_of, stage_costs
 
-DONE = "2026-01-01 INFO {rule} done in {seconds} s, peak memory {memory} MiB\n"
+DONE = "2026-01-01 INFO {rule} done in {seconds} s, processor 900.0 s, peak memory {memory} MiB\n"
+OLD = "2026-01-01 INFO {rule} done in {seconds} s, peak memory {memory} MiB\n"
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def results(tmp_path: Path) -> Path:
         + DONE.format(rule="train", seconds="1800.0", memory=300)
     )
     (logs / "train" / "e_1" / "1.log").write_text(
-        DONE.format(rule="train", seconds="3600.0", memory=200)
+        OLD.format(rule="train", seconds="3600.0", memory=200)
     )
     (logs / "sensors.log").write_text("2026-01-01 INFO started\n")
     (logs / "page.log").write_text(DONE.format(rule="page", seconds="1.0", memory=10))
@@ -31,7 +32,12 @@ def results(tmp_path: Path) -> Path:
 
 
 def test_costs_are_those_of_the_last_run_of_each_job(results: Path) -> None:
-    assert stage_costs(results)["train"] == {"jobs": 2, "hours": 1.5, "peak_memory_mib": 300}
+    assert stage_costs(results)["train"] == {
+        "jobs": 2,
+        "hours": 1.5,
+        "processor_hours": 1.25,
+        "peak_memory_mib": 300,
+    }
 
 
 def test_provenance_names_configuration_seed_recipe_and_machine(results: Path) -> None:

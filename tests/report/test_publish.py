@@ -51,6 +51,21 @@ def test_a_later_run_fills_its_own_cells_and_leaves_the_others(
     assert {run["command"] for run in runs.values()} == {"snakemake one", "snakemake two"}
 
 
+def test_an_earlier_run_stays_as_long_as_a_file_of_its_does(
+    summary: pd.DataFrame, config: Config, tmp_path: Path
+) -> None:
+    out = tmp_path / "published"
+    for name in ("first", "second"):
+        run = finished(tmp_path / name, summary, config)
+        if name == "first":
+            (run / "tables/parts.tex").write_text("of an ablation")
+        publish(run, out, name[0] * 40, "x")
+    runs = json.loads((out / "provenance.json").read_text())["runs"]
+    digests = {run["commit"][0]: run["sha256"] for run in runs.values()}
+    assert set(digests["f"]) == {"tables/parts.tex"}
+    assert set(digests["s"]) == {"config.json", "tables/all.tex"}
+
+
 def trained(run: Path, config: Config, case: str, method: str, suffix: str) -> Path:
     """Return where a run keeps the first trial of a method."""
     return run / Path(Plan(config).trained(case, method, suffix)[0]).relative_to(config.results)

@@ -9,18 +9,26 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import uqsonet
 from uqsonet.errors import DataError
 from uqsonet.models.weights import shipped
 from uqsonet.storage.weights import read_weights
 from uqsonet_study import ship as shipping
 from uqsonet_study.cli import app, read_config
 from uqsonet_study.report.cards import OPERATORS, card
-from uqsonet_study.ship import ship, training_of
+from uqsonet_study.ship import ship, trainings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = read_config([ROOT / "config.yaml"])
 PUBLISHED = ROOT / "published"
-FULL = [name for name in OPERATORS if (PUBLISHED / training_of(name, CONFIG)).is_file()]
+
+
+def training_of(name: str) -> Path:
+    """Where a folder of results has the first training behind an operator."""
+    return trainings_of(name, CONFIG)[0]
+
+
+FULL = [name for name in OPERATORS if (PUBLISHED / training_of(name)).is_file()]
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +72,31 @@ def test_cards_hold_what_is_published_now(name: str) -> None:
     _, meta = read_weights(shipped()[name])
     again = card(name, CONFIG, PUBLISHED, meta)
     assert {key: meta["card"][key] for key in again} == again
-    assert meta["source"]["file"] == str(training_of(name, CONFIG))
+    assert meta["source"]["file"] == str(training_of(name))
+
+
+def test_other_trials_are_kept_with_what_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a card: their scores are part of the mean over trials."""
+    first, second, *_ = trainings_of("diffusion1d", CONFIG)
+    full = tmp_path / second
+    full.parent.mkdir(parents=True)
+    shutil.copy(PUBLISHED / first, full)
+    monkeypatch.setattr(shipping, "require_header", lambda *_: None)
+    (made,) = ship(CONFIG, [tmp_path], tmp_path, tmp_path)
+    assert made == tmp_path / "weights/diffusion1d/trial_1.safetensors"
+    header = read_weights(made)[1]
+    assert header["source"]["file"] == str(second) and "card" not in header
+    x, y = torch.tensor([[0.3]]), torch.tensor([1.2])
+    ours, theirs = (uqsonet.load(path).condition(x, y) for path in (made, full))
+    torch.testing.assert_close(ours.std(), theirs.std(), rtol=0, atol=1e-4)
 
 
 def test_another_training_in_its_place_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / training_of("diffusion1d", CONFIG)
+    file = tmp_path / training_of("diffusion1d")
     file.parent.mkdir(parents=True)
-    shutil.copy(PUBLISHED / training_of("poisson2d", CONFIG), file)
+    shutil.copy(PUBLISHED / training_of("poisson2d"), file)
     with pytest.raises(DataError, match="its header has problem 'poisson2d', expected 'diff"):
         ship(CONFIG, [tmp_path], PUBLISHED, tmp_path)
 

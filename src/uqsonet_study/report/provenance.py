@@ -14,7 +14,8 @@ from uqsonet.errors import DataError
 from uqsonet.storage.files import file_digest, provenance
 from uqsonet_study.config import Config
 
-FINISHED = re.compile(r"(\w+) done in ([\d.]+) s, peak memory (\d+) MiB")
+FINISHED = re.compile(r"(\w+) done in ([\d.]+) s,(?: processor ([\d.]+) s,)? peak memory (\d+) MiB")
+"""Older logs have no time of the processor."""
 
 PAGE_RULE = "page"
 """The rule that makes the page of a run. Its log comes after the page, so a page that is made again
@@ -22,18 +23,25 @@ would differ from the first one if it were counted."""
 
 
 def stage_costs(results: Path) -> dict[str, dict[str, float]]:
-    """Return jobs, hours and peak memory of each stage, read from the logs of the run.
+    """Return jobs, hours, hours of the processor and peak memory of each stage, from the logs.
 
     A job that ran twice has two such lines in its log. The last one is of the run that counts.
     """
     logs = sorted((results / "logs").rglob("*.log"))
     lines = [FINISHED.findall(log.read_text(encoding="utf-8"))[-1:] for log in logs]
-    rows = [(rule, float(s) / 3600, int(memory)) for found in lines for rule, s, memory in found]
-    table = pd.DataFrame(rows, columns=pd.Index(["rule", "hours", "memory"]))
+    rows = [
+        (rule, float(wall) / 3600, float(processor or wall) / 3600, int(memory))
+        for found in lines
+        for rule, wall, processor, memory in found
+    ]
+    table = pd.DataFrame(rows, columns=pd.Index(["rule", "wall", "processor", "memory"]))
     costs = table.groupby("rule", sort=False).agg(
-        jobs=("rule", "size"), hours=("hours", "sum"), peak_memory_mib=("memory", "max")
+        jobs=("rule", "size"),
+        hours=("wall", "sum"),
+        processor_hours=("processor", "sum"),
+        peak_memory_mib=("memory", "max"),
     )
-    return costs.round({"hours": 5}).to_dict("index")
+    return costs.round({"hours": 5, "processor_hours": 5}).to_dict("index")
 
 
 def provenance_of(results: Path, config: Config) -> dict[str, Any]:

@@ -1,0 +1,222 @@
+"""All that `published/`, README and docs show, made again from one commit: `make published`.
+
+    python -m benchmarks.published --list
+    python -m benchmarks.published --only attention --only learning
+
+Each step is recorded in `published/steps.csv` when it is done, with its commands and commit, and is
+passed over from then on. A step that was stopped goes on where it was. The commit is the last that
+changed anything but what is written here, so steps may be run on several days.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from benchmarks.default_run import COSTS
+from uqsonet.storage.files import write_text
+from uqsonet_study.cli import read_config
+from uqsonet_study.pipeline import Plan
+from uqsonet_study.publish import publish
+
+ROOT = Path(__file__).parents[1]
+FOLDER = Path("published")
+RECORD = FOLDER / "steps.csv"
+WRITTEN = ("published", "docs", "README.md", "CHANGELOG.md", "src/uqsonet/weights")
+"""What steps write, and texts around it: no number depends on them."""
+
+READINGS = ("letter", "base", "many_heads", "redraw", "inputs")
+"""Networks that `benchmarks.mechanism` looks into, besides the one with the whole budget."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One part of what is published.
+
+    Attributes
+    ----------
+    commands : tuple of str
+        Run one after the other, from the root of the project.
+    run : tuple of (Path, Path), optional
+        A folder of results, and where `uqsonet publish` puts it.
+    copies : dict
+        Files, or patterns of them, and the folders that they are copied to.
+    """
+
+    commands: tuple[str, ...]
+    run: tuple[Path, Path] | None = None
+    copies: dict[str, Path] = field(default_factory=dict)
+
+
+def pipeline(overlay: str, *targets: str) -> str:
+    """Return the command that makes targets, by default all."""
+    wanted = "".join(f" {target}" for target in ("--", *targets)) if targets else ""
+    return f"snakemake --cores {{cores}} --configfile {overlay}{wanted}"
+
+
+def steps() -> dict[str, Step]:
+    """Return the steps in order."""
+    default = f"python -m benchmarks.default_run {COSTS}"
+    more = pipeline("config/ablation.yaml published/selection.yaml")
+    found = {
+        "default": Step(("snakemake --cores {cores}", default)),
+        "ablation": Step((more,), (Path("results"), FOLDER)),
+    }
+    for name in ("any_law", "attention", "learning", "readings"):
+        command = pipeline(f"config/{name}.yaml")
+        found[name] = Step((command,), (Path("results", name), FOLDER / name))
+    share = Path("results/paper_share")
+    table = f"{share}/tables/all.tex {share}/scorecard.csv"
+    command = pipeline("config/paper.yaml config/paper_share.yaml", table)
+    found["paper_share"] = Step((command,), (share, FOLDER / "paper_share"))
+    found["mechanism"] = Step((_mechanism(),))
+    place, either = "results/places", "results/either_side/summary"
+    places = [f"{place}/{kind}/placement" for kind in ("tables", "figures")]
+    found["placement"] = Step(
+        (pipeline("config/placement.yaml", f"{places[0]}.tex", f"{places[1]}.pdf"),),
+        copies={
+            **{f"{name}.*": FOLDER / "placement" for name in places},
+            f"{place}/placement/scores.csv": FOLDER / "placement",
+            f"{place}/placement/[!s]*.csv": FOLDER / "placement/layouts",
+        },
+    )
+    sides = [f"{either}/either_side{more}.csv" for more in ("", "_input")]
+    found["either_side"] = Step(
+        (pipeline("config/either_side.yaml", *sides),),
+        copies=dict.fromkeys(sides, FOLDER / "either_side"),
+    )
+    compared = "results/benchmark/benchmark/table"
+    found["benchmark"] = Step(
+        (pipeline("config/benchmark.yaml", f"{compared}.tex"),),
+        copies={f"{compared}.*": FOLDER / "benchmark"},
+    )
+    found["own_data"] = Step(_own_data())
+    flow = (
+        "python -m benchmarks.flow_law binary1d --minutes 10 --laws gaussian,thresholded,analogue"
+    )
+    found["laws"] = Step(
+        (
+            f"{flow} --out {FOLDER}/any_law/flow.csv",
+            f"python -m benchmarks.paper_laws {FOLDER}/any_law/paper.csv",
+        )
+    )
+    bench = "results/benchmarks"
+    found["bench"] = Step(
+        (f"python -W ignore -m benchmarks --out {bench}",),
+        copies={f"{bench}/benchmarks.csv": FOLDER},
+    )
+    found["documents"] = Step((f"uqsonet ship {FOLDER} results", f"uqsonet readme {FOLDER} ."))
+    return found
+
+
+def _mechanism() -> str:
+    """Return the command that looks into the paper's network and its readings."""
+    whole = "published/paper_share/train/diffusion1d/uqsonet-47de45d0/trial_0.safetensors"
+    plan = Plan(read_config([Path("config.yaml"), Path("config/readings.yaml")]))
+    networks = [f"whole-budget={whole}"]
+    for name in READINGS:
+        weights = plan.trained(f"diffusion1d_{name}", "uqsonet", "safetensors")
+        networks.append(f"{name}={weights[0]}")
+    out = FOLDER / "readings/mechanism.csv"
+    return f"python -m benchmarks.mechanism --out {out} {' '.join(networks)}"
+
+
+def _own_data() -> tuple[str, ...]:
+    """Return the commands of docs/own-data.md, and the paper's problems as own data."""
+    data, out, model = "docs/own-data", FOLDER / "own_data", "results/darcy.safetensors"
+    given = f"{data}/darcy_16.npz --input a --output p --sensors 5,12,50 --minutes 2"
+    validate = f"uqsonet validate {model}"
+    plan = Plan(read_config([Path("config.yaml")]))
+    commands = [
+        f"uqsonet fit {given} -o {model}",
+        f"{validate} {data}/darcy_test_16.npz --sensors 5,12,50 --csv {out}/scores.csv",
+        f"{validate} {data}/darcy_test_32.npz --sensors 5,12,50 --csv {out}/scores_32.csv",
+    ]
+    for name, more in {"diffusion1d": "", "poisson2d": " --stride 2"}.items():
+        files = plan.functions(name), plan.posteriors(name, "precise")
+        commands.append(f"snakemake --cores {{cores}} -- {' '.join(files)}")
+        fit = f"python -m benchmarks.own_runs {' '.join(files)}{more}"
+        commands.append(f"{fit} --csv {out}/{name}.csv")
+    return tuple(commands)
+
+
+def commit() -> str:
+    """Return the last commit that changed anything but texts and what steps write.
+
+    Raises
+    ------
+    SystemExit
+        If other files differ from it.
+    """
+    others = [".", *(f":(exclude){path}" for path in WRITTEN)]
+    changed = _git("status", "--porcelain", "--", *others)
+    if changed:
+        raise SystemExit(f"commit these first, or put them away:\n{changed}")
+    return _git("log", "-1", "--format=%H", "--", *others)
+
+
+def _git(*arguments: str) -> str:
+    found = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True)
+    return found.stdout.decode().rstrip()
+
+
+def perform(name: str, step: Step, cores: int, version: str) -> None:
+    """Run a step, publish what it made, and record it."""
+    commands = [command.format(cores=cores) for command in step.commands]
+    tools = str(Path(sys.executable).parent)
+    environment = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    start = time.monotonic()
+    for command in commands:
+        print(f"{name}: {command}", flush=True)
+        subprocess.run(shlex.split(command), check=True, cwd=ROOT, env=environment)
+    if step.run is not None:
+        publish(*step.run, version, commands[0])
+    for pattern, folder in step.copies.items():
+        for path in sorted(Path().glob(pattern)):
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, folder / path.name)
+    row = {"step": name, "commit": version, "minutes": round((time.monotonic() - start) / 60, 1)}
+    rows = [kept for kept in recorded() if kept["step"] != name]
+    table = pd.DataFrame([*rows, row | {"commands": " && ".join(commands)}])
+    write_text(RECORD, table.to_csv(index=False, lineterminator="\n"))
+
+
+def recorded() -> list[dict[str, object]]:
+    """Return the steps that are done."""
+    return pd.read_csv(RECORD).to_dict("records") if RECORD.is_file() else []
+
+
+def main(
+    cores: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 2,
+    only: Annotated[list[str] | None, typer.Option(help="Some steps.")] = None,
+    show: Annotated[bool, typer.Option("--list", help="Print the steps, and run none.")] = False,
+) -> None:
+    """Run the steps that this commit has not seen yet."""
+    os.chdir(ROOT)
+    known = steps()
+    unknown = sorted(set(only or ()) - set(known))
+    if unknown:
+        raise SystemExit(f"no step {', '.join(unknown)}: there are {', '.join(known)}")
+    version = "" if show else commit()
+    done = {row["step"] for row in recorded() if row["commit"] == version}
+    for name in only or known:
+        if show:
+            print(name, *known[name].commands, sep="\n    ")
+        elif name in done:
+            print(f"{name}: done")
+        else:
+            perform(name, known[name], cores, version)
+
+
+if __name__ == "__main__":
+    typer.run(main)
