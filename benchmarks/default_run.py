@@ -42,14 +42,13 @@ def rows(quick: bool) -> list[Row]:
     total = "default run, sum of the stages"
     if not COSTS.is_file():
         return [Row(total, machine, None, unit, f"{COSTS} is missing")]
-    table = pd.read_csv(COSTS)
+    costs = pd.read_csv(COSTS).to_dict("records")
+    minutes = [float(cost["core_minutes"]) for cost in costs]
     found = [
-        Row(f"default run, {stage}: {jobs} jobs", machine, minutes, unit)
-        for stage, jobs, minutes in zip(
-            table["stage"], table["jobs"], table["core_minutes"], strict=True
-        )
+        Row(f"default run, {cost['stage']}: {cost['jobs']} jobs", machine, each, unit)
+        for cost, each in zip(costs, minutes, strict=True)
     ]
-    return [*found, Row(total, machine, float(table["core_minutes"].sum()), unit)]
+    return [*found, Row(total, machine, sum(minutes), unit)]
 
 
 if __name__ == "__main__":
