@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from tests.test_packaging import LIBRARY, ROOT
 from uqsonet.models.weights import shipped
 
-WEIGHTS = ROOT / "published/train/diffusion1d/uqsonet-71864dbb/trial_0.safetensors"
+(WEIGHTS,) = ROOT.glob("published/train/diffusion1d/uqsonet-*/trial_0.safetensors")
 ABSENT = ("snakemake", "pandas", "matplotlib", "scipy", "ot", "deeptime", "yaml", "xarray")
 PROGRAM = """
 import json, sys, time
