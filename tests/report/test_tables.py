@@ -256,6 +256,12 @@ def test_cases_of_two_experiments_stand_side_by_side(tmp_path: Path) -> None:
     assert len(table[table["paper"].notna()]) == 28
 
 
+def test_a_run_without_tables_has_a_document_that_says_so(tmp_path: Path) -> None:
+    all_tables([], tmp_path / "all.tex", make_config(tables={}))
+    assert "asks for no tables" in (tmp_path / "all.tex").read_text(encoding="utf-8")
+    assert pd.read_csv(tmp_path / "all.csv").empty
+
+
 def test_experiments_that_are_not_selected_are_left_out(tmp_path: Path) -> None:
     text = write(whole_config(select=["poisson2d"]), tmp_path, "2d-pde-error")
     assert "VIDON" in text and r"\sigma$ $=$" not in text and "noiseless" not in text

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, StrMethodFormatter
+from matplotlib.ticker import EngFormatter
 
 from uqsonet.errors import DataError
 from uqsonet_study.config import Config, LearningFigure
@@ -125,6 +125,9 @@ def _draw_panel(axes: Axes, table: pd.DataFrame, x: str, looks: Mapping[str, Any
     ticks = log_ticks(low, high, most=5)
     axes.set(xscale="log", yscale="log", ylim=(low, high))
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    many = EngFormatter(sep="") if x == "training" else StrMethodFormatter("{x:g}")
-    axes.xaxis.set_major_formatter(many)
+    if x == "training":
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    else:
+        ticks = log_ticks(min(table[x]), max(table[x]), most=5)
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()

@@ -155,8 +155,12 @@ def all_tables(tables: Sequence[Path], out: Path, config: Config) -> None:
             found.append(pd.read_csv(path.with_suffix(".csv"), dtype=str))
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: table or its CSV cannot be read ({error})") from None
-    records = pd.concat(found, ignore_index=True)
-    require_finite(records)
-    require_distinct(records, config)
+    if found:
+        records = pd.concat(found, ignore_index=True)
+        require_finite(records)
+        require_distinct(records, config)
+    else:
+        records = pd.DataFrame(columns=pd.Index(["table", "metric", "value"]))
+        bodies = ["The configuration asks for no tables."]
     write_text(out, document(bodies))
     write_text(out.with_suffix(".csv"), records.to_csv(index=False, lineterminator="\n"))
