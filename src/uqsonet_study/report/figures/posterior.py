@@ -205,7 +205,7 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
     """
     fields, (kappa, u) = panel.fields, panel.truth
     wanted_mean, wanted_std = panel.target
-    figure = new_figure(4.7)
+    figure = new_figure(4.95)
     grid = figure.subplots(2, 4 if panel.reference else 3)
     mesh = draw_map(grid[0, 0], fields.input.grid, kappa, input_scale(fields, kappa), FIELD_MAP)
     draw_sensors(grid[0, 0], panel.sensors)
