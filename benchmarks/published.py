@@ -72,11 +72,9 @@ def steps() -> dict[str, Step]:
         "default": Step(("snakemake --cores {cores}", default)),
         "ablation": Step((more,), (Path("results"), FOLDER)),
     }
-    for name in ("any_law", "attention", "learning", "readings"):
+    for name in ("any_law", "attention", "attention_laws", "learning", "readings"):
         command = pipeline(f"config/{name}.yaml")
         found[name] = Step((command,), (Path("results", name), FOLDER / name))
-    overlays, folder = "config/any_law.yaml config/attention_laws.yaml", "attention_laws"
-    found[folder] = Step((pipeline(overlays),), (Path("results", folder), FOLDER / folder))
     share = Path("results/paper_share")
     table = f"{share}/tables/all.tex {share}/scorecard.csv"
     command = pipeline("config/paper.yaml config/paper_share.yaml", table)
