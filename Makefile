@@ -93,8 +93,8 @@ bench: $(if $(filter quick,$(BENCH)),env,peers) ## speed against peers, memory, 
 # STEPS='--only attention --only learning' runs some of them; what is done is passed over.
 STEPS ?=
 published: peers ## all runs behind published/, README and docs, from one commit: a day of a core
-	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
-	  $(BIN)/python -W ignore -m benchmarks.published --cores $(CORES) $(STEPS)
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg \
+	  $(BIN)/python -m benchmarks.published --cores $(CORES) $(STEPS)
 
 explore: env ## build the program of `uqsonet explore` (needs node), its pages in docs and their pictures
 	cd explore && npm ci --no-audit --no-fund && npm run build

@@ -76,8 +76,8 @@ def steps() -> dict[str, Step]:
         command = pipeline(f"config/{name}.yaml")
         found[name] = Step((command,), (Path("results", name), FOLDER / name))
     share = Path("results/paper_share")
-    table = f"{share}/tables/all.tex {share}/scorecard.csv"
-    command = pipeline("config/paper.yaml config/paper_share.yaml", table)
+    targets = f"{share}/tables/all.tex", f"{share}/scorecard.csv"
+    command = pipeline("config/paper.yaml config/paper_share.yaml", *targets)
     found["paper_share"] = Step((command,), (share, FOLDER / "paper_share"))
     found["mechanism"] = Step((_mechanism(),))
     place, either = "results/places", "results/either_side/summary"
@@ -122,7 +122,7 @@ def steps() -> dict[str, Step]:
 def _mechanism() -> str:
     """Return the command that looks into the paper's network and its readings."""
     whole = "published/paper_share/train/diffusion1d/uqsonet-47de45d0/trial_0.safetensors"
-    plan = Plan(read_config([Path("config.yaml"), Path("config/readings.yaml")]))
+    plan = Plan(read_config([ROOT / "config.yaml", ROOT / "config/readings.yaml"]))
     networks = [f"whole-budget={whole}"]
     for name in READINGS:
         weights = plan.trained(f"diffusion1d_{name}", "uqsonet", "safetensors")
@@ -136,7 +136,7 @@ def _own_data() -> tuple[str, ...]:
     data, out, model = "docs/own-data", FOLDER / "own_data", "results/darcy.safetensors"
     given = f"{data}/darcy_16.npz --input a --output p --sensors 5,12,50 --minutes 2"
     validate = f"uqsonet validate {model}"
-    plan = Plan(read_config([Path("config.yaml")]))
+    plan = Plan(read_config([ROOT / "config.yaml"]))
     commands = [
         f"uqsonet fit {given} -o {model}",
         f"{validate} {data}/darcy_test_16.npz --sensors 5,12,50 --csv {out}/scores.csv",
@@ -178,7 +178,7 @@ def perform(name: str, step: Step, cores: int, version: str) -> None:
     start = time.monotonic()
     for command in commands:
         print(f"{name}: {command}", flush=True)
-        subprocess.run(shlex.split(command), check=True, cwd=ROOT, env=environment)
+        subprocess.run(shlex.split(command), check=True, env=environment)
     if step.run is not None:
         publish(*step.run, version, commands[0])
     for pattern, folder in step.copies.items():

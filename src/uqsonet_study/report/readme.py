@@ -353,6 +353,21 @@ def either_side_table(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def learned_law_table(summaries: Path) -> pd.DataFrame:
+    """Return errors of the learned set embedding on inputs that are not Gaussian."""
+    rows = []
+    methods = {"learned": "uqsonet", "regression": "regression", "no sensors": "sensor_free"}
+    for path in sorted(summaries.glob("*_learned.csv")):
+        summary, problem = pd.read_csv(path), path.stem.removesuffix("_learned")
+        found = {m: errors(summary, m).to_dict("index") for m in set(summary["method"])}
+        for m, ours in found["uqsonet"].items():
+            row: dict[str, Any] = {"problem": f"`{problem}`", "m": m}
+            row |= {title: _joined(found[name][m], PARTS) for title, name in methods.items()}
+            row["floor"] = _joined(found["reference"][m], PARTS)
+            rows.append(row | {"bands": _joined(ours, [f"within_{v}" for v in (50, 90, 95)])})
+    return pd.DataFrame(rows)
+
+
 EITHER_SIDE = {
     "ours": "uqsonet",
     "chains' own": "reference",
@@ -375,6 +390,9 @@ def learned_tables(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
     if learned.is_file():
         ours = pd.read_csv(folder / "scorecard.csv")
         models["learned"] = markdown(learned_table(pd.read_csv(learned), ours))
+    if (folder / "attention_laws").is_dir():
+        table = learned_law_table(folder / "attention_laws/summary")
+        models["learned-laws"] = markdown(table)
     if readings.is_dir():
         rows = {name: pd.read_csv(readings / f"tables/{name}.csv") for name in READINGS}
         steps, choices["readings"] = (markdown(ablation_table(rows[name])) for name in READINGS)
