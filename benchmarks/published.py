@@ -32,8 +32,8 @@ from uqsonet_study.publish import publish
 ROOT = Path(__file__).parents[1]
 FOLDER = Path("published")
 RECORD = FOLDER / "steps.csv"
-WRITTEN = ("published", "docs", "README.md", "CHANGELOG.md", "src/uqsonet/weights")
-"""What steps write, and texts around it: no number depends on them."""
+WRITTEN = ("published", "docs", "README.md", "CHANGELOG.md", "src/uqsonet/weights", "tests")
+"""What steps write, texts around it, and tests: no number depends on them."""
 
 READINGS = ("letter", "base", "many_heads", "redraw", "inputs")
 """Networks that `benchmarks.mechanism` looks into, besides the one with the whole budget."""

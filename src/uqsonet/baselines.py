@@ -62,6 +62,7 @@ class SensorFree:
         """Return the prior law, once per observation set."""
         given = self.fields.input
         observations, single = given.observations(locations, values, mask, empty=True)
+        given.noise(noise_std, observations, 0.0)  # without influence, but refused if it is wrong
         size = len(observations.values)
         mean = torch.zeros(size, len(self._root), dtype=torch.float64)
         root = self._root.expand(size, -1, -1)
