@@ -13,6 +13,9 @@ from uqsonet.errors import ConfigError
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in malloc.h
 
+KEPT_BYTES = 2**25
+"""Larger blocks go back to the system as soon as they are free."""
+
 
 def require_device(name: str) -> str:
     """Return `name` if torch can use that device.
@@ -39,13 +42,15 @@ def keep_freed_memory() -> None:
 
     A training step frees and asks for the same few MiB again and again; fresh pages from the system
     have to be filled with zeros and mapped each time, which can take longer than the mathematics.
-    Only glibc has this setting; elsewhere nothing happens.
+    Blocks of more than KEPT_BYTES are still given back: small tensors that outlive them would take
+    a piece of each, and the memory of a process would grow with every one. Only glibc has this
+    setting; elsewhere nothing happens.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return
-    mallopt(_MMAP_THRESHOLD, 1 << 30)
+    mallopt(_MMAP_THRESHOLD, KEPT_BYTES)
     mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 

@@ -160,6 +160,25 @@ with frame(job):
         assert "lower batch_size" in (tmp_path / "job.log").read_text()
 
 
+def test_small_results_do_not_make_a_process_grow_by_large_ones() -> None:
+    """A reference once took 22 GiB: each result lay at the start of a large block that was free."""
+    code = """
+import resource
+import torch
+from uqsonet.devices import keep_freed_memory
+keep_freed_memory()
+before, kept = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []
+for _ in range(30):
+    large = torch.ones(36 << 18)
+    del large
+    kept.append(torch.ones(20_000))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(result.stdout) < 150
+
+
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "cuda:", "", "cpu:0", "cuda:99999999999999999"])
 def test_a_wrong_device_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"jobs\.device = "):
