@@ -65,6 +65,9 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     if not (results / "tables" / "all.tex").is_file():
         raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
     config = _configuration(results / "config.json")
+    configuration = file_digest(results / "config.json")
+    run = f"{commit[:10]}-{configuration[:6]}"
+    card = _merged(results / "scorecard.csv", folder / "scorecard.csv", run)
     files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
     # A folder of results may hold trainings that this run did not ask for, finished or not.
     asked = config.cases_of(config.selected)
@@ -78,9 +81,6 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         target = folder / source.relative_to(results)
         with atomic_path(target) as temporary:
             shutil.copyfile(source, temporary)
-    configuration = file_digest(results / "config.json")
-    run = f"{commit[:10]}-{configuration[:6]}"
-    card = _merged(results / "scorecard.csv", folder / "scorecard.csv", run)
     write_text(folder / "scorecard.csv", card.to_csv(index=False, lineterminator="\n"))
     record: dict[str, Any] = {
         "commit": commit,
@@ -157,12 +157,13 @@ def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
     """Return the new scorecard, with the rows of the old one where it is empty."""
     try:
         card = pd.read_csv(new, dtype=str)
-        earlier = pd.read_csv(old, dtype=str) if old.is_file() else card
+        filled = card["run"].notna()
+        merges = old.is_file() and not filled.all()
+        earlier = pd.read_csv(old, dtype=str) if merges else card
         if list(earlier.columns) != list(card.columns) or len(earlier) != len(card):
             raise ValueError("columns or rows are not those of this version")
     except (OSError, ValueError) as error:
         raise DataError(f"{old}: cannot be merged with {new} ({error})") from None
-    filled = card["run"].notna()
     card.loc[filled, "run"] = run
     return card.where(filled, earlier)
 

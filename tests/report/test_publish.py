@@ -156,6 +156,19 @@ def test_no_finished_run_and_foreign_files_are_refused(
         publish(run, tmp_path / "out", "a" * 40, "x")
 
 
+def test_a_run_of_all_cells_replaces_the_scorecard_of_an_older_version(
+    summary: pd.DataFrame, config: Config, tmp_path: Path
+) -> None:
+    run, out = finished(tmp_path / "run", summary, config), tmp_path / "out"
+    card = pd.read_csv(run / "scorecard.csv").assign(run="code")
+    card.to_csv(run / "scorecard.csv", index=False)
+    out.mkdir()
+    card.drop(columns="precise_regression").to_csv(out / "scorecard.csv", index=False)
+    publish(run, out, "a" * 40, "x")
+    published = pd.read_csv(out / "scorecard.csv")
+    assert [*published] == [*card] and published["run"].str.startswith("a" * 10).all()
+
+
 def test_every_published_row_names_a_published_run() -> None:
     folder = Path(__file__).parents[2] / "published"
     runs = json.loads((folder / "provenance.json").read_text())["runs"]
