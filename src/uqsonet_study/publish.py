@@ -93,6 +93,10 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         "weights_left_out": left_out,
         "sha256": {str(f.relative_to(results)): file_digest(f) for f in files},
     }
+    for earlier in _earlier(folder / "provenance.json").values():
+        if earlier["command"] == command:  # which this run replaces
+            for name in set(earlier["sha256"]) - set(record["sha256"]):
+                (folder / name).unlink(missing_ok=True)
     runs = _remaining(folder, set(card["run"].dropna()), record) | {run: record}
     write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
 

@@ -54,12 +54,16 @@ def test_a_later_run_fills_its_own_cells_and_leaves_the_others(
 def test_an_earlier_run_stays_as_long_as_a_file_of_its_does(
     summary: pd.DataFrame, config: Config, tmp_path: Path
 ) -> None:
+    """And is replaced altogether by one of the same command."""
     out = tmp_path / "published"
-    for name in ("first", "second"):
+    for name in ("before", "first", "second"):
         run = finished(tmp_path / name, summary, config)
+        if name == "before":
+            (run / "tables/old.tex").write_text("of an old recipe")
         if name == "first":
             (run / "tables/parts.tex").write_text("of an ablation")
-        publish(run, out, name[0] * 40, "x")
+        publish(run, out, name[0] * 40, "y" if name == "second" else "x")
+    assert not (out / "tables/old.tex").exists()
     runs = json.loads((out / "provenance.json").read_text())["runs"]
     digests = {run["commit"][0]: run["sha256"] for run in runs.values()}
     assert set(digests["f"]) == {"tables/parts.tex"}
