@@ -40,6 +40,18 @@ def test_costs_are_those_of_the_last_run_of_each_job(results: Path) -> None:
     }
 
 
+def test_costs_leave_out_jobs_of_earlier_configurations(results: Path) -> None:
+    log = (results / "logs/train/e_1/1.log").read_text()
+    for name in ("uqsonet-1/trial_0", "uqsonet-1/trial_1", "uqsonet-2/trial_0", "laws-3"):
+        path = results / "logs/train/p" / f"{name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(log)
+    files = "train/p/uqsonet-1/trial_0.csv", "train/p/laws-3.json", "simulate/p.h5"
+    (results / "jobs.csv").write_text("rule,file\n" + "".join(f"r,{file}\n" for file in files))
+    costs = stage_costs(results)
+    assert costs["train"]["jobs"] == 3 and costs["page"]["jobs"] == 1
+
+
 def test_provenance_names_configuration_seed_recipe_and_machine(results: Path) -> None:
     found = provenance_of(results, make_config(seed=5))
     assert found["configuration_sha256"] == file_digest(results / "config.json")

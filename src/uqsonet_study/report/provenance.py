@@ -25,9 +25,15 @@ would differ from the first one if it were counted."""
 def stage_costs(results: Path) -> dict[str, dict[str, float]]:
     """Return jobs, hours, hours of the processor and peak memory of each stage, from the logs.
 
-    A job that ran twice has two such lines in its log. The last one is of the run that counts.
+    A job that ran twice has two such lines in its log. The last one is of the run that counts. Logs
+    of jobs that `jobs.csv` does not list, of earlier configurations, do not count.
     """
     logs = sorted((results / "logs").rglob("*.log"))
+    if (results / "jobs.csv").is_file():
+        listed = {_job(Path(file)) for file in pd.read_csv(results / "jobs.csv")["file"]}
+        rules = {job.parts[0] for job in listed}
+        of = {log: _job(log.relative_to(results / "logs")) for log in logs}
+        logs = [log for log, job in of.items() if job.parts[0] not in rules or job in listed]
     lines = [FINISHED.findall(log.read_text(encoding="utf-8"))[-1:] for log in logs]
     rows = [
         (rule, float(wall) / 3600, float(processor or wall) / 3600, int(memory))
@@ -42,6 +48,11 @@ def stage_costs(results: Path) -> dict[str, dict[str, float]]:
         peak_memory_mib=("memory", "max"),
     )
     return costs.round({"hours": 5, "processor_hours": 5}).to_dict("index")
+
+
+def _job(path: Path) -> Path:
+    """Return what a file or log belongs to: trials of one model are one."""
+    return path.parent if path.name.startswith("trial") else path.with_suffix("")
 
 
 def provenance_of(results: Path, config: Config) -> dict[str, Any]:
