@@ -16,7 +16,7 @@ rule evaluate:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=growing(6000),
+        mem_mb=growing(8000),
         runtime=growing(60),
     params:
         spec=spec_of("evaluate"),
