@@ -85,6 +85,22 @@ def test_w2_gaussian_equals_the_distance_of_shifted_laws(targets, toy_files):
     assert found == pytest.approx(expected, rel=0.05)
 
 
+def test_distances_in_coordinates_are_those_of_functions(targets, toy_files):
+    law = exact_law(targets, 3, toy_files.noise_std)
+    grid, kept = targets.scored_grid()
+    weights, generator = grid.quadrature(), torch_generator(1, "coordinates")
+    drawn = law.coefficient_samples(20, generator)[0]
+    shape = 2, 5, len(kept)  # of no law that the basis could follow
+    others = torch.randn(shape, generator=generator, dtype=torch.float64)
+    samples, points, ones = Expansion.of(law, targets).coordinates(drawn, others, weights)
+    offset, basis = (part[kept] for part in law.basis())
+    functions = (offset + drawn @ basis.T) * weights.sqrt()
+    assert points.shape == (2, 5, samples.shape[1]) and torch.equal(ones, torch.ones(len(ones)))
+    for ours, theirs in ((samples, functions), (points[1], others[1] * weights.sqrt())):
+        expected = torch.cdist(functions, theirs)
+        torch.testing.assert_close(torch.cdist(samples, ours), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_the_reference_scores_itself_by_its_repetition(targets):
     ref = targets.reference
     found = score_reference(targets, 3)

@@ -189,16 +189,20 @@ class Expansion:
         scored = offset[kept].float(), basis[kept].float()
         return cls(offset, basis, *scored, weights[:, None] * frame, root, modes)
 
-    def energy(self, coefficients: Tensor, truth: Tensor, quadrature: Tensor) -> float:
-        """Return the energy score of samples (n, p) against a function (M,).
+    def coordinates(
+        self, coefficients: Tensor, functions: Tensor, quadrature: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return samples (n, p) and functions (..., M) as points, and weights of one.
 
-        Distances are taken in p dimensions and one: what of the truth no sample can reach.
+        Distances of samples to samples and to functions are those of L2, in p dimensions and one:
+        what of a function no sample can reach.
         """
-        left = truth.double() - self.scored_offset.double()
+        left = functions.double() - self.scored_offset.double()
         within = left @ self.frame
-        beyond = (left.square() @ quadrature - within.square().sum()).clamp_min(0).sqrt()
+        beyond = (left.square() @ quadrature - within.square().sum(-1)).clamp_min(0).sqrt()
         samples = torch.nn.functional.pad(coefficients.double() @ self.root.T, (0, 1))
-        return energy_score(samples, torch.cat([within, beyond[None]]), torch.ones(len(within) + 1))
+        points = torch.cat([within, beyond[..., None]], -1)
+        return samples, points, torch.ones(points.shape[-1])
 
 
 def score_set(
@@ -244,22 +248,24 @@ def score_set(
                 ref.mode_covariance[s],
             )
         )
-    energy = expansion.energy(drawn[:ENERGY_SAMPLES], truth, grid.quadrature())
-    scores |= _against_truth(ordered, truth, energy)
+    near = expansion.coordinates(drawn[:ENERGY_SAMPLES], truth, grid.quadrature())
+    scores |= _against_truth(ordered, truth, energy_score(*near))
     if ref is not None and quantiles is not None:
         theirs = quantiles[s].double()
         ours = quantile_bins(ordered, len(theirs))
         scores["w1"] = marginal_w1(ours, theirs, ref.std[s, kept])
         scores |= _named(mass_within(ordered, theirs, LEVELS))
     if ref is not None and ref.samples is not None:
-        scores["w2"] = wasserstein2(samples, ref.samples[s], grid.quadrature())
-        outcomes = ref.samples[s].double()
+        outcomes, weights = ref.samples[s].double(), grid.quadrature()
+        scores["w2"] = wasserstein2(*expansion.coordinates(drawn, outcomes, weights))
         scores |= _named(coverage(ordered, outcomes.float(), LEVELS))
         size = EXPECTED * config.model_samples
-        more = offset[kept] + posterior.coefficient_samples(size, generator)[0] @ basis[kept].T
-        scores["crps_expected"] = expected_crps(ascending(more), ascending(outcomes))
+        more = posterior.coefficient_samples(size, generator)[0]
+        expected = ascending(offset[kept] + more @ basis[kept].T)
+        scores["crps_expected"] = expected_crps(expected, ascending(outcomes))
         some = more[: EXPECTED_ENERGY * config.model_samples]
-        scores["energy_expected"] = energy_score(some, outcomes, grid.quadrature())
+        near = expansion.coordinates(some, outcomes, weights)
+        scores["energy_expected"] = energy_score(*near)
     return scores
 
 
