@@ -170,10 +170,11 @@ def baseline_table(folder: Path) -> pd.DataFrame:
 
 
 def stage_table(benchmarks: pd.DataFrame) -> pd.DataFrame:
-    """Return what each stage of the default run takes."""
+    """Return what the stages of the default run take, those of half a minute or more."""
     pattern = r"default run, (?:estimated, )?(?P<stage>\w+): (?P<jobs>\d+) jobs"
     table = benchmarks["name"].str.extract(pattern).assign(minutes=benchmarks["value"]).dropna()
     table = table.astype({"jobs": int, "minutes": float})
+    table = table[table["minutes"] >= 0.5].sort_values("minutes", ascending=False)
     return table.rename(columns={"minutes": "core-minutes"})
 
 
