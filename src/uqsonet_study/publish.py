@@ -162,7 +162,7 @@ def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
     try:
         card = pd.read_csv(new, dtype=str)
         filled = card["run"].notna()
-        merges = old.is_file() and not filled.all()
+        merges = old.is_file() and not bool(filled.all())
         earlier = pd.read_csv(old, dtype=str) if merges else card
         if list(earlier.columns) != list(card.columns) or len(earlier) != len(card):
             raise ValueError("columns or rows are not those of this version")
