@@ -26,6 +26,9 @@ COSTS = Path("published/default_run.csv")
 
 def record(results: Path, path: Path) -> None:
     """Write what the stages of a run took: time of the processor, so other work does not count."""
+    found = stage_costs(results)
+    if "evaluate" not in found:
+        raise SystemExit(f"{results}: no finished default run")
     rows = [
         {
             "stage": stage,
@@ -33,7 +36,7 @@ def record(results: Path, path: Path) -> None:
             "core_minutes": round(60 * cost["processor_hours"], 1),
             "gib": round(cost["peak_memory_mib"] / 1024, 1),
         }
-        for stage, cost in stage_costs(results).items()
+        for stage, cost in found.items()
     ]
     write_text(path, pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"))
 
@@ -55,7 +58,7 @@ def rows(quick: bool) -> list[Row]:
             found = estimate(configuration("tuned"), Path(folder))
         costs = [(c.stage, c.total, c.seconds / 60) for c in found]
     machine, unit = hardware(1), "core-min"
-    lines = [Row(f"{how}, {stage}: {jobs} jobs", machine, m, unit) for stage, jobs, m in costs]
+    lines = [Row(f"{how}, {stage}: {jobs} jobs", machine, m, unit) for stage, jobs, m in costs if m]
     return [*lines, Row(f"{how}, sum of the stages", machine, sum(c[2] for c in costs), unit)]
 
 
