@@ -132,10 +132,11 @@ class OperatorMoments:
         sources = [self._source_law(law) for law in laws]
         means = self._expectation(self._first, [b for b, _ in sources])
         squares = self._expectation(self._second, [second for _, second in sources])
+        q, k = len(self._sources), self._vectors.shape[1]
+        by_source = self._modes.view(q, k, q, k).permute(1, 3, 0, 2).reshape(k * k, q * q)
         found = []
         for mean, square, (_, second) in zip(means, squares, sources, strict=True):
-            q, k = len(second), self._vectors.shape[1]
-            cross = torch.einsum("pkql,pq->kl", self._modes.view(q, k, q, k), second)
+            cross = (by_source @ second.flatten()).view(k, k)
             mode_mean = self._vectors.T @ mean
             covariance = cross - torch.outer(mode_mean, mode_mean)
             found.append(Moments(mean, square - mean**2, mode_mean, covariance))
