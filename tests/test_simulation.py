@@ -268,8 +268,9 @@ def test_cokriging_from_many_blocks_is_that_from_one(monkeypatch):
     torch.testing.assert_close(many.std(), one.std(), rtol=0, atol=1e-6)
 
 
-def child(code: str, *arguments: object) -> subprocess.Popen[str]:
-    environment = os.environ | {"PYTHONPATH": str(Path(uqsonet.__file__).parents[1])}
+def child(code: str, *arguments: object, **more: str) -> subprocess.Popen[str]:
+    """Start Python with code, its arguments and more of an environment."""
+    environment = os.environ | {"PYTHONPATH": str(Path(uqsonet.__file__).parents[1])} | more
     environment["OMP_NUM_THREADS"] = "1"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -370,8 +371,13 @@ print(*run(20_000, "large"), flush=True)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_memory_grows_by_much_less_than_the_data(tmp_path):
-    """Twenty times the data of first, small runs; what those took is there already."""
-    with child(MEMORY, tmp_path) as process:
+    """Twenty times the data of first, small runs; what those took is there already.
+
+    The allocator gives freed blocks back at once here. By default it learns to keep them, by chance
+    up to half of the data.
+    """
+    kept = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**18))
+    with child(MEMORY, tmp_path, **kept) as process:
         output, _ = process.communicate()
     assert process.returncode == 0
     *_, (_, small), (made, fitted) = (
@@ -379,7 +385,7 @@ def test_memory_grows_by_much_less_than_the_data(tmp_path):
     )
     data = (tmp_path / "large.h5").stat().st_size / 2**20
     assert data > 155  # MiB: 20,000 rows of 4 KiB, kappa and u
-    # Holding kappa or u whole takes half of the data; allocators were seen to vary by a fifth.
-    assert made - small < 0.35 * data, f"generation: {small:.0f} to {made:.0f} MiB"
+    # Holding kappa or u whole takes half of the data.
+    assert made - small < 0.1 * data, f"generation: {small:.0f} to {made:.0f} MiB"
     # Coefficients of all pairs, 120 numbers each, are kept: 9 MiB, and some room for the allocator.
-    assert fitted - small < 0.5 * data, f"cokriging: {small:.0f} to {fitted:.0f} MiB"
+    assert fitted - small < 0.3 * data, f"cokriging: {small:.0f} to {fitted:.0f} MiB"

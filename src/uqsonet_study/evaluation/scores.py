@@ -6,6 +6,7 @@ the reference's spread is left out.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,9 @@ from uqsonet.operator_fields import OperatorFields
 from uqsonet.posterior import PointPosterior, Posterior, spread
 from uqsonet.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.config import EvaluationConfig
+
+# POT is given numpy arrays. It would import jax, where that is installed, for a second in every job.
+os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
 
 BAND_SAMPLES = 1000
 """Samples behind CRPS and coverage, on the training grid; all of them where W1 needs many."""
