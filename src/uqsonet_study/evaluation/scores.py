@@ -36,7 +36,7 @@ from uqsonet.posterior import PointPosterior, Posterior, spread
 from uqsonet.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.config import EvaluationConfig
 
-# POT is given numpy arrays. It would import jax, where that is installed, for a second in every job.
+# POT is given numpy arrays here. It would import jax, a second in every job, if it is there.
 os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
 
 BAND_SAMPLES = 1000
