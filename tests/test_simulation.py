@@ -376,8 +376,8 @@ def test_memory_grows_by_much_less_than_the_data(tmp_path):
     The allocator gives freed blocks back at once here. By default it learns to keep them, by chance
     up to half of the data.
     """
-    kept = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**18))
-    with child(MEMORY, tmp_path, **kept) as process:
+    at_once = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**18))
+    with child(MEMORY, tmp_path, **at_once) as process:
         output, _ = process.communicate()
     assert process.returncode == 0
     *_, (_, small), (made, fitted) = (
