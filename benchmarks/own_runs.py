@@ -24,16 +24,15 @@ from uqsonet.metrics import relative_error
 from uqsonet.reference.files import load_reference
 
 
-def as_runs(path: Path, size: int, stride: int) -> uqsonet.Runs:
-    """Return the first training pairs of a functions file, the input on every stride-th point."""
+def as_runs(path: Path, size: int) -> uqsonet.Runs:
+    """Return the first training pairs of a functions file."""
     data = load_functions(path, "training", size)
     given = data.fields.input
-    grid, kept = given.uniform_grid.subgrid(stride)
-    kappa = torch.cat([block[:, kept] for block in data.kappa_rows.blocks(2000)])
+    kappa = torch.cat(list(data.kappa_rows.blocks(2000)))
     u = torch.cat(list(data.u_rows.blocks(2000)))
     outputs = data.fields.training_grid()[0]
     return uqsonet.Runs(
-        {given.symbol: uqsonet.FieldRuns.of(kappa.numpy(), grid)},
+        {given.symbol: uqsonet.FieldRuns.of(kappa.numpy(), given.uniform_grid)},
         {data.fields.output.symbol: uqsonet.FieldRuns.of(u.numpy(), outputs)},
         name=data.fields.name,
     )
@@ -51,7 +50,7 @@ def scores(model: uqsonet.Emulator, path: Path) -> Any:
         row["err_std"] = 100 * float(relative_error(answer.std(points), reference.std[s]))
         rows.append(row)
     table: Any = pd.DataFrame(rows)
-    return table.groupby("sensors").mean().round(3).reset_index()
+    return table.groupby("sensors").mean().reset_index()
 
 
 def main() -> None:
@@ -60,19 +59,19 @@ def main() -> None:
     parser.add_argument("functions", type=Path)
     parser.add_argument("reference", type=Path)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--stride", type=int, default=1, help="Of the input's grid.")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore", uqsonet.ObservationWarning)
-    runs = as_runs(options.functions, options.runs, options.stride)
+    runs = as_runs(options.functions, options.runs)
     start = time.process_time()
     model = uqsonet.fit(runs, minutes=options.minutes)
     seconds = time.process_time() - start
     found = scores(model, options.reference)
-    print(model, f"\nfitted in {seconds:.0f} s of a core\n", found.to_string(index=False), sep="\n")
+    table = found.to_string(index=False, float_format="%.3f")
+    print(model, f"\nfitted in {seconds:.0f} s of a core\n", table, sep="\n")
     if options.csv:
-        found.to_csv(options.csv, index=False, lineterminator="\n")
+        found.to_csv(options.csv, index=False, lineterminator="\n", float_format="%.3f")
 
 
 if __name__ == "__main__":

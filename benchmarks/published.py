@@ -142,10 +142,10 @@ def _own_data() -> tuple[str, ...]:
         f"{validate} {data}/darcy_test_16.npz --sensors 5,12,50 --csv {out}/scores.csv",
         f"{validate} {data}/darcy_test_32.npz --sensors 5,12,50 --csv {out}/scores_32.csv",
     ]
-    for name, more in {"diffusion1d": "", "poisson2d": " --stride 2"}.items():
+    for name in ("diffusion1d", "poisson2d"):
         files = plan.functions(name), plan.posteriors(name, "precise")
         commands.append(f"snakemake --cores {{cores}} -- {' '.join(files)}")
-        fit = f"python -m benchmarks.own_runs {' '.join(files)}{more}"
+        fit = f"python -m benchmarks.own_runs {' '.join(files)}"
         commands.append(f"{fit} --csv {out}/{name}.csv")
     return tuple(commands)
 

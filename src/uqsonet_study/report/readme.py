@@ -337,6 +337,15 @@ def law_tables(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {"laws": pd.DataFrame(errors), "law-details": pd.DataFrame(details)}
 
 
+def flow_table(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return errors of the flow that was left out, beside other laws (`benchmarks/flow_law.py`)."""
+    rows = []
+    for m, group in scores.groupby("sensors"):
+        laws = group.set_index("law").to_dict("index")
+        rows.append({"m": m} | {str(law): _joined(laws[law], PARTS) for law in laws})
+    return pd.DataFrame(rows)
+
+
 def either_side_table(folder: Path) -> pd.DataFrame:
     """Return errors of mean and std given sensors of both sides, and what bands hold of the law."""
     rows = []
@@ -413,6 +422,9 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     benchmarks = pd.read_csv(folder / "benchmarks.csv")
     scores = folder / "any_law/scores.csv"
     laws = law_tables(pd.read_csv(scores)) if scores.is_file() else {}
+    flow = folder / "any_law/flow.csv"
+    if flow.is_file():
+        laws["flow"] = flow_table(pd.read_csv(flow))
     compared = folder / "benchmark/table.csv"
     inverse = {"benchmark": as_markdown(pd.read_csv(compared))} if compared.is_file() else {}
     if (folder / "either_side").is_dir():
