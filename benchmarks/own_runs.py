@@ -24,15 +24,16 @@ from uqsonet.metrics import relative_error
 from uqsonet.reference.files import load_reference
 
 
-def as_runs(path: Path, size: int) -> uqsonet.Runs:
-    """Return the first training pairs of a functions file."""
+def as_runs(path: Path, size: int, stride: int) -> uqsonet.Runs:
+    """Return the first training pairs of a functions file, the input on every stride-th point."""
     data = load_functions(path, "training", size)
     given = data.fields.input
-    kappa = torch.cat(list(data.kappa_rows.blocks(2000)))
+    grid, kept = given.uniform_grid.subgrid(stride)
+    kappa = torch.cat([block[:, kept] for block in data.kappa_rows.blocks(2000)])
     u = torch.cat(list(data.u_rows.blocks(2000)))
     outputs = data.fields.training_grid()[0]
     return uqsonet.Runs(
-        {given.symbol: uqsonet.FieldRuns.of(kappa.numpy(), given.uniform_grid)},
+        {given.symbol: uqsonet.FieldRuns.of(kappa.numpy(), grid)},
         {data.fields.output.symbol: uqsonet.FieldRuns.of(u.numpy(), outputs)},
         name=data.fields.name,
     )
@@ -59,11 +60,12 @@ def main() -> None:
     parser.add_argument("functions", type=Path)
     parser.add_argument("reference", type=Path)
     parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--stride", type=int, default=1, help="Of the input's grid.")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore", uqsonet.ObservationWarning)
-    runs = as_runs(options.functions, options.runs)
+    runs = as_runs(options.functions, options.runs, options.stride)
     start = time.process_time()
     model = uqsonet.fit(runs, minutes=options.minutes)
     seconds = time.process_time() - start
