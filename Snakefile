@@ -19,6 +19,9 @@ from uqsonet_study.pipeline import Plan, Text
 min_version("9.0")
 # One thread a job and jobs in parallel: faster on shared machines, and the same bytes everywhere.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Large tensors on large pages (Linux): the system clears 512 small ones at a time otherwise, up to
+# a third of a job in two dimensions.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 if workflow.is_main_process:
     if not os.access(".snakemake" if os.path.exists(".snakemake") else ".", os.W_OK):
         raise WorkflowError(

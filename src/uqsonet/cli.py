@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
@@ -50,6 +51,7 @@ def lower_rate(
 
 def main() -> None:
     """Run the command line, with the commands of every package that offers ``uqsonet.commands``."""
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch: large tensors on large pages
     for point in entry_points(group="uqsonet.commands"):
         try:
             app.registered_commands += point.load().registered_commands
