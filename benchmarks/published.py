@@ -32,6 +32,9 @@ from uqsonet_study.publish import publish
 ROOT = Path(__file__).parents[1]
 FOLDER = Path("published")
 RECORD = FOLDER / "steps.csv"
+DRAFTS = Path("results/published")
+"""Where benchmarks write. A step that is stopped leaves what is published as it was."""
+
 WRITTEN = ("published", "docs", "README.md", "CHANGELOG.md", "src/uqsonet/weights", "tests")
 """What steps write, texts around it, and tests: no number depends on them."""
 
@@ -79,7 +82,7 @@ def steps() -> dict[str, Step]:
     targets = f"{share}/tables/all.tex", f"{share}/scorecard.csv"
     command = pipeline("config/paper.yaml config/paper_share.yaml", *targets)
     found["paper_share"] = Step((command,), (share, FOLDER / "paper_share"))
-    found["mechanism"] = Step((_mechanism(),))
+    found["mechanism"] = Step((_mechanism(),), copies=drafts("readings"))
     place, either = "results/places", "results/either_side/summary"
     places = [f"{place}/{kind}/placement" for kind in ("tables", "figures")]
     found["placement"] = Step(
@@ -100,15 +103,16 @@ def steps() -> dict[str, Step]:
         (pipeline("config/benchmark.yaml", f"{compared}.tex"),),
         copies={f"{compared}.*": FOLDER / "benchmark"},
     )
-    found["own_data"] = Step(_own_data())
+    found["own_data"] = Step(_own_data(), copies=drafts("own_data"))
     flow = (
         "python -m benchmarks.flow_law binary1d --minutes 10 --laws gaussian,thresholded,analogue"
     )
     found["laws"] = Step(
         (
-            f"{flow} --out {FOLDER}/any_law/flow.csv",
-            f"python -m benchmarks.paper_laws {FOLDER}/any_law/paper.csv",
-        )
+            f"{flow} --out {DRAFTS}/any_law/flow.csv",
+            f"python -m benchmarks.paper_laws {DRAFTS}/any_law/paper.csv",
+        ),
+        copies=drafts("any_law"),
     )
     bench = "results/benchmarks"
     found["bench"] = Step(
@@ -119,6 +123,11 @@ def steps() -> dict[str, Step]:
     return found
 
 
+def drafts(name: str) -> dict[str, Path]:
+    """Return the copies of a step whose benchmarks write to a folder of drafts."""
+    return {f"{DRAFTS / name}/*.csv": FOLDER / name}
+
+
 def _mechanism() -> str:
     """Return the command that looks into the paper's network and its readings."""
     whole = "published/paper_share/train/diffusion1d/uqsonet-47de45d0/trial_0.safetensors"
@@ -127,13 +136,13 @@ def _mechanism() -> str:
     for name in READINGS:
         weights = plan.trained(f"diffusion1d_{name}", "uqsonet", "safetensors")
         networks.append(f"{name}={weights[0]}")
-    out = FOLDER / "readings/mechanism.csv"
+    out = DRAFTS / "readings/mechanism.csv"
     return f"python -m benchmarks.mechanism --out {out} {' '.join(networks)}"
 
 
 def _own_data() -> tuple[str, ...]:
     """Return the commands of docs/own-data.md, and the paper's problems as own data."""
-    data, out, model = "docs/own-data", FOLDER / "own_data", "results/darcy.safetensors"
+    data, out, model = "docs/own-data", DRAFTS / "own_data", "results/darcy.safetensors"
     given = f"{data}/darcy_16.npz --input a --output p --sensors 5,12,50 --minutes 2"
     validate = f"uqsonet validate {model}"
     plan = Plan(read_config([ROOT / "config.yaml"]))

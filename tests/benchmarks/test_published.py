@@ -39,6 +39,17 @@ def test_runs_write_where_they_are_published_from(name: str) -> None:
     assert Path(config.results) == step.run[0]
 
 
+@pytest.mark.parametrize("name", ["mechanism", "own_data", "laws"])
+def test_a_benchmark_that_is_stopped_leaves_what_is_published(name: str) -> None:
+    """Its files are copied when all its commands are done."""
+    step = steps()[name]
+    words = [word for command in step.commands for word in command.split()]
+    written = [word for word in words if word.endswith(".csv")]
+    assert written
+    assert not [word for word in written if word.startswith("published")]
+    assert all(any(Path(word).match(pattern) for pattern in step.copies) for word in written)
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with one source file, and steps that copy it."""
