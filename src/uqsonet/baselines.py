@@ -142,7 +142,6 @@ class Cokriging:
 def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
     """Return a root (p, p) of the covariance that the linear operator leaves of training pairs."""
     targets = bases.targets(functions)
-    bases.forget()
     weight = bases.linear_weight.double()
     return covariance_root(residual_covariance(targets["a"], targets["c"], weight))
 

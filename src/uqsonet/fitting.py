@@ -408,7 +408,9 @@ class _Trainings:
 
 
 def _cokriging(model: KarhunenLoeveModel, functions: Functions) -> Cokriging:
-    return Cokriging.on(model.bases, unexplained_root(model.bases, functions))
+    remainder = unexplained_root(model.bases, functions)
+    model.bases.forget()
+    return Cokriging.on(model.bases, remainder)
 
 
 def _finished(

@@ -35,6 +35,9 @@ SUMMED = 1e-4
 """Share of each pair that a prediction of it may leave open at least, for errors to be taken from
 sums over pairs: below it what these cancel would show."""
 
+COMPARED = 48
+"""Ridges times sensors that are compared in one product: few sensors alone make thin ones."""
+
 ROWS = 4096
 """Pairs that are taken at a time where all of them need room."""
 
@@ -240,7 +243,7 @@ class _Fitted:
 
 def _fitted(one: _Set, targets: _Targets) -> _Fitted:
     """Regress targets on readings, by the ridge of least error."""
-    n = len(targets.left)
+    n, m = one.pairs.shape
     at = one.pairs.mean(0)
     rows = one.pairs - at
     penalty = n * one.noise_std.square()
@@ -250,26 +253,32 @@ def _fitted(one: _Set, targets: _Targets) -> _Fitted:
     through = turned.T @ targets.some
     squared = turned.square()
 
-    def shrink(ridge: float) -> tuple[Tensor, Tensor]:
-        shrunk = 1 / (values + ridge * values[-1:]).clamp_min(1e-300)
-        return shrunk[:, None], (1 - squared @ shrunk - 1 / n).clamp_min(1e-9)
+    def shrink(ridges: Tensor) -> tuple[Tensor, Tensor]:
+        shrunk = 1 / (values + ridges[:, None] * values[-1:]).clamp_min(1e-300)
+        return shrunk, (1 - squared @ shrunk.T - 1 / n).clamp_min(1e-9)
 
-    def error(ridge: float) -> float:
-        shrunk, kept = shrink(ridge)
-        slopes, weights = shrunk * through, kept**-2
-        noise = (one.noise_std[:, None] * (vectors @ slopes)).square().sum()
+    def errors(ridges: Tensor) -> Tensor:
+        shrunk, kept = shrink(ridges)
+        slopes, weights = shrunk[:, :, None] * through, kept.T**-2
+        noise = (one.noise_std[:, None] * (vectors @ slopes)).square().sum((1, 2))
         if float(kept.amin()) < SUMMED:
-            left = torch.addmm(targets.some, turned, slopes, alpha=-1)
-            return float(weights @ left.square().sum(1) / n + noise)
-        weighted = (weights[:, None] * turned).T
-        crossed = (weighted @ turned) @ slopes - 2 * weighted @ targets.some
-        return float((weights @ targets.squares + (slopes * crossed).sum()) / n + noise)
+            left = (torch.addmm(targets.some, turned, each, alpha=-1) for each in slopes)
+            squares = torch.stack([each.square().sum(1) for each in left])
+            return (weights * squares).sum(1) / n + noise
+        weighted = (weights[:, None] * turned.T).flatten(0, 1)
+        sums = weighted @ turned, weighted @ targets.some
+        own, crossed = (part.view(len(ridges), m, part.shape[1]) for part in sums)
+        crossed = own @ slopes - 2 * crossed
+        return (weights @ targets.squares + (slopes * crossed).sum((1, 2))) / n + noise
 
-    shrunk, kept = shrink(min(RIDGES, key=error))
-    through = torch.zeros(len(values), len(targets.mean), dtype=torch.float64)
+    ridges = torch.tensor(RIDGES, dtype=torch.float64)
+    together = max(1, COMPARED // max(m, 1))
+    found = torch.cat([errors(some) for some in ridges.split(together)])
+    shrunk, kept = (each.ravel() for each in shrink(ridges[found.argmin(), None]))
+    through = torch.zeros(m, len(targets.mean), dtype=torch.float64)
     for some, left in zip(turned.split(ROWS), targets.left.split(ROWS), strict=True):
         through += some.T @ left.double()
-    gain = vectors @ (shrunk * through)
+    gain = vectors @ (shrunk[:, None] * through)
     mean = targets.mean + (one.values - at) @ gain
     noise = one.noise_std[:, None] * gain
     return _Fitted(mean, noise, targets.left, rows.float(), gain.float(), kept.float())

@@ -1,5 +1,5 @@
-# Scores against the references: learned methods by stack, baselines and the reference itself once,
-# or all that a case asks for in one job.
+# Scores against the references: all trials of a learned method in one job, baselines and the
+# reference itself in another, or all that a case asks for in one.
 # And the time of one answer, measured.
 
 

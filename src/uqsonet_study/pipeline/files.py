@@ -336,8 +336,9 @@ class Files(Specs):
     def evaluations(self, case: str, evaluation: Evaluation) -> list[Job]:
         """Return the jobs that score the methods of a case.
 
-        They are as many as stacks of trials, and one for what is not trained; or one for all of
-        it, where the configuration asks for that (`jobs.methods_together`).
+        There is one for each method, whatever the stacks of its trials, and one for what is not
+        trained; or one for all of it, where the configuration asks for that
+        (`jobs.methods_together`).
         """
         problem, shared = self.problem(case), self.evaluation(case, evaluation)
         reference = self.reference_job(case, evaluation).name
@@ -360,9 +361,7 @@ class Files(Specs):
             identity = shared | scored | {"reference": reference, "trained": trained}
             del identity["weights"], identity["predictors"]  # how trials are cut into jobs
             name = named(f"{problem}/{evaluation}", scored["method"], **identity)
-            single = scored["training"] is not None or scored["ensemble"]
-            stack = "" if single else "/" + weights[0].rpartition("/")[2].partition(".")[0]
-            found.append((name + stack, scored, weights))
+            found.append((name, scored, weights))
         if self.config.jobs.methods_together:
             name = named(f"{problem}/{evaluation}", "all", parts=[part[0] for part in found])
             return [job(name, [s for _, s, _ in found], [w for *_, ws in found for w in ws])]
@@ -382,12 +381,9 @@ class Files(Specs):
                 name = self.training_name(case, self.base(case, method))
                 jobs = self.trainings(case, method)
                 members = [len(job.parameters["trials"]) for job in jobs]
-            if ensemble:
-                counts = {"weights": len(weights), "predictors": 1}
-                yield head | counts, [name, str(sum(members))], weights
-                continue
-            for file, size in zip(weights, members, strict=True):
-                yield head | {"weights": 1, "predictors": size}, [name], [file]
+            trials = sum(members)
+            counts = {"weights": len(weights), "predictors": 1 if ensemble else trials}
+            yield head | counts, [name, str(trials)], weights
 
     def inference_job(self, case: str) -> Job:
         """Return the job that times an answer of each method of a case."""
