@@ -11,6 +11,7 @@ changed anything but what is written here, so steps may be run on several days.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -35,8 +36,12 @@ RECORD = FOLDER / "steps.csv"
 DRAFTS = Path("results/published")
 """Where benchmarks write. A step that is stopped leaves what is published as it was."""
 
-WRITTEN = ("published", "docs", "README.md", "CHANGELOG.md", "src/uqsonet/weights", "tests")
-"""What steps write, texts around it, and tests: no number depends on them."""
+APART = (
+    *("published", "docs", "README.md", "CHANGELOG.md", "src/uqsonet/weights", "tests"),
+    *("config/smoke.yaml", "benchmarks/published.py"),
+)
+"""No number depends on these: what steps write, texts around it, tests, the run in small, and this
+file. What it decides is the commands, and a step is due when its commands change."""
 
 READINGS = ("letter", "base", "many_heads", "redraw", "inputs")
 """Networks that `benchmarks.mechanism` looks into, besides the one with the whole budget."""
@@ -167,7 +172,7 @@ def commit() -> str:
     SystemExit
         If other files differ from it.
     """
-    others = [".", *(f":(exclude){path}" for path in WRITTEN)]
+    others = [".", *(f":(exclude){path}" for path in APART)]
     changed = _git("status", "--porcelain", "--", *others)
     if changed:
         raise SystemExit(f"commit these first, or put them away:\n{changed}")
@@ -181,7 +186,7 @@ def _git(*arguments: str) -> str:
 
 def perform(name: str, step: Step, cores: int, version: str) -> None:
     """Run a step, publish what it made, and record it."""
-    commands = [command.format(cores=cores) for command in step.commands]
+    commands = commands_of(step, cores)
     tools = str(Path(sys.executable).parent)
     environment = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
     start = time.monotonic()
@@ -198,6 +203,17 @@ def perform(name: str, step: Step, cores: int, version: str) -> None:
     rows = [kept for kept in recorded() if kept["step"] != name]
     table = pd.DataFrame([*rows, row | {"commands": " && ".join(commands)}])
     write_text(RECORD, table.to_csv(index=False, lineterminator="\n"))
+
+
+def commands_of(step: Step, cores: int) -> list[str]:
+    """Return the commands of a step on so many cores."""
+    return [command.format(cores=cores) for command in step.commands]
+
+
+def is_done(row: dict[str, object], step: Step, version: str) -> bool:
+    """Return whether a record is of this commit and these commands, on any number of cores."""
+    then = re.sub(r"--cores \d+", "--cores {cores}", str(row["commands"]))
+    return row["commit"] == version and then == " && ".join(step.commands)
 
 
 def recorded() -> list[dict[str, object]]:
@@ -217,11 +233,11 @@ def main(
     if unknown:
         raise SystemExit(f"no step {', '.join(unknown)}: there are {', '.join(known)}")
     version = "" if show else commit()
-    done = {row["step"] for row in recorded() if row["commit"] == version}
+    rows = {str(row["step"]): row for row in recorded()}
     for name in only or known:
         if show:
             print(name, *known[name].commands, sep="\n    ")
-        elif name in done:
+        elif name in rows and is_done(rows[name], known[name], version):
             print(f"{name}: done")
         else:
             perform(name, known[name], cores, version)

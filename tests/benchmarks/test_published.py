@@ -81,6 +81,22 @@ def test_steps_are_recorded_and_done_once_a_commit(
     assert (project / "published/two.txt").read_text() == "1"
 
 
+def test_a_step_is_due_when_its_commands_change_and_on_more_cores_it_is_not(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Step(("snakemake --cores {cores} a && b --cores {cores}",))
+    row = {"commit": "a", "commands": "snakemake --cores 8 a && b --cores 8"}
+    assert published.is_done(row, run, "a")
+    assert not published.is_done(row, run, "b")
+    assert not published.is_done(row, Step(("snakemake --cores {cores} b",)), "a")
+    main(only=["one"])
+    changed = {"one": Step(("cp source.txt published/other.txt",))}
+    monkeypatch.setattr(published, "steps", lambda: changed)
+    main()
+    assert "one: done" not in capsys.readouterr().out
+    assert (project / "published/other.txt").read_text() == "1"
+
+
 def test_sources_that_are_not_committed_are_refused(project: Path) -> None:
     (project / "published").mkdir()
     (project / "published/old.txt").write_text("what steps write is no source")
