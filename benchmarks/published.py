@@ -186,7 +186,7 @@ def _git(*arguments: str) -> str:
 
 def perform(name: str, step: Step, cores: int, version: str) -> None:
     """Run a step, publish what it made, and record it."""
-    commands = commands_of(step, cores)
+    commands = [command.format(cores=cores) for command in step.commands]
     tools = str(Path(sys.executable).parent)
     environment = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
     start = time.monotonic()
@@ -203,11 +203,6 @@ def perform(name: str, step: Step, cores: int, version: str) -> None:
     rows = [kept for kept in recorded() if kept["step"] != name]
     table = pd.DataFrame([*rows, row | {"commands": " && ".join(commands)}])
     write_text(RECORD, table.to_csv(index=False, lineterminator="\n"))
-
-
-def commands_of(step: Step, cores: int) -> list[str]:
-    """Return the commands of a step on so many cores."""
-    return [command.format(cores=cores) for command in step.commands]
 
 
 def is_done(row: dict[str, object], step: Step, version: str) -> bool:
