@@ -106,7 +106,7 @@ def steps() -> dict[str, Step]:
     compared = "results/benchmark/benchmark/table"
     found["benchmark"] = Step(
         (pipeline("config/benchmark.yaml", f"{compared}.tex"),),
-        copies={f"{compared}.*": FOLDER / "benchmark"},
+        copies=dict.fromkeys((f"{compared}.csv", f"{compared}.tex"), FOLDER / "benchmark"),
     )
     found["own_data"] = Step(_own_data(), copies=drafts("own_data"))
     flow = (
