@@ -5,8 +5,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 UV ?= uv
-# In the order of tests/conftest.py: long ones first, one at a time, then files.
-PYTEST_ARGS ?= -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+# A worker takes one file of tests after another, in the order of tests/conftest.py.
+PYTEST_ARGS ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 BIN := .venv/bin
 # The lock is the only place that names torch's version; `make lock TORCH=...` changes it.
@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env docs tables test pytest test-fast test-slurm test-kill fuzz bench peers lint format lock explore pyemma published clean
+.PHONY: help env docs tables test test-all test-kill fuzz bench peers lint format lock explore pyemma published clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -59,19 +59,14 @@ tables: env ## the whole pipeline in small: data, training, every table and figu
 	  'Full scale:' \
 	  '  source $(BIN)/activate && snakemake --cores 8 results/tables/all.tex'
 
-test: lint pytest ## all checks: lint, then the tests
+# Two suites (tests/suites.py): docs/contributing.md says which test belongs to which.
+test: lint ## lint, types, layers and the first suite: a test of every idea and every road
+	$(PYTEST) $(PYTEST_ARGS) --first
 
-PYTEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
-pytest: env ## the tests alone
+test-all: lint ## both suites: LaTeX, browser, SLURM, PyEMMA, kills, fuzzing, all examples too
 	$(PYTEST) $(PYTEST_ARGS)
 
-test-fast: env ## minutes: without tests that train long, run the pipeline or kill it
-	$(PYTEST) $(PYTEST_ARGS) -m "not slow"
-
-# One test of a cluster is among those of `make test`, if SLURM is installed; the others wait for time
-# limits and cancelled jobs, and are left out there with that reason.
-test-slurm: env ## all tests that submit to a SLURM (tests/slurm/cluster.sh install)
-	UQSONET_REQUIRE_SLURM=1 $(PYTEST) tests/slurm -m "slurm or not slurm" -n 0 --durations=0
+PYTEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
 
 KILLS ?= 204
 test-kill: env ## kill the pipeline KILLS times at any moment; resumes, log in results/kills.csv

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from jaxtyping import install_import_hook
@@ -29,6 +32,7 @@ from uqsonet_study.layouts import generate_layouts
 from uqsonet.problems.base import Problem
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate
+from tests import suites
 
 # The same examples in every run, as many as were seen to be enough, however slow the machine is.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -38,27 +42,34 @@ SEED = 11
 NOISE = 0.5
 
 
-def turn(item: pytest.Item) -> int:
-    """Return when a test's turn comes: first what takes long, last what waits for it.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of the first suite."""
+    text = "leave out the tests whose mark puts them into the second suite (tests/suites.py)"
+    parser.addoption("--first", action="store_true", help=text)
 
-    The parts of the whole DAG, other slow tests, the report of the whole, all files, and the tests
-    of the whole.
-    """
-    whole = "complete" in getattr(item, "fixturenames", ())
-    if item.path.name == "test_parts.py":
-        return 2 if whole else 0
-    if whole:
-        return 4
-    return 1 if item.get_closest_marker("slow") else 3
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch what tests cost."""
+    config.pluginmanager.register(suites.Budget())
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the tests; a worker takes a slow test at a time, and of the others a file at a time."""
-    for item in items:
-        if not item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-    items.sort(key=turn)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `--first` leaves out; begin with the files that have long tests."""
+    if config.getoption("first"):
+        later = [item for item in items if suites.is_later(item)]
+        items[:] = [item for item in items if not suites.is_later(item)]
+        config.hook.pytest_deselected(items=later)
+    long = {item.path for item in items if suites.is_later(item)}
+    items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the tests that cost most."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)]
+    terminalreporter.section("most processor time")
+    for seconds, name in suites.dearest(reports):
+        terminalreporter.write_line(f"{seconds:6.1f} s  {name}")
 
 
 class ToyLinear(Problem):
@@ -141,43 +152,75 @@ register(ToyPlane)
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Functions, layouts and references of a small problem on disk."""
+    """Functions, layouts and references of a small problem in a folder."""
 
+    folder: Path
     problem: str
-    functions: Path
-    sensors: Path
-    validation: Path
-    test: Path
     noise_std: float
-    evaluation: EvaluationConfig
     seed: int = SEED
+    evaluation = EvaluationConfig(sets=4, reference_samples=3000, model_samples=2000)
+
+    @property
+    def functions(self) -> Path:
+        return self.folder / "functions.h5"
+
+    @property
+    def sensors(self) -> Path:
+        return self.folder / "sensors.h5"
+
+    @property
+    def validation(self) -> Path:
+        return self.folder / "validation.h5"
+
+    @property
+    def test(self) -> Path:
+        return self.folder / "test.h5"
+
+    def make(self) -> None:
+        """Write all files that training and evaluation read."""
+        data = ProblemConfig(training=400, validation=5, test=6, shard=100)
+        simulate(self.problem, data, self.seed, self.functions)
+        sensors = SensorsConfig(counts=[1, 2, 4], pool=300)
+        generate_layouts(self.problem, sensors, self.seed, 5, 6, self.sensors)
+        for split, target in (("validation", self.validation), ("test", self.test)):
+            source = self.functions, self.sensors, split, "precise", self.evaluation
+            compute_reference(*source, self.noise_std, self.seed, target)
 
 
-def make_data(folder: Path, problem: str, noise_std: float, training: int = 400) -> DataFiles:
-    """Write all files that training and evaluation read."""
-    files = DataFiles(
-        problem,
-        *(folder / f"{name}.h5" for name in ("functions", "sensors", "validation", "test")),
-        noise_std,
-        EvaluationConfig(sets=4, reference_samples=3000, model_samples=2000),
-    )
-    data = ProblemConfig(training=training, validation=5, test=6, shard=100)
-    simulate(problem, data, SEED, files.functions)
-    sensors = SensorsConfig(counts=[1, 2, 4], pool=300)
-    generate_layouts(problem, sensors, SEED, 5, 6, files.sensors)
-    for split, target in (("validation", files.validation), ("test", files.test)):
-        source = files.functions, files.sensors, split, "precise", files.evaluation
-        compute_reference(*source, noise_std, SEED, target)
-    return files
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder of a session that is filled once, whatever the number of workers.
+
+    Parameters
+    ----------
+    factory : TempPathFactory
+    name : str
+        Name of the folder.
+    make : callable
+        Fills the folder; called by the first worker that needs it, while the others wait.
+    """
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            folder.mkdir()
+            make(folder)
+    return folder
+
+
+def data_once(factory: pytest.TempPathFactory, problem: str, noise_std: float) -> DataFiles:
+    def make(folder: Path) -> None:
+        DataFiles(folder, problem, noise_std).make()
+
+    return DataFiles(make_once(factory, problem, make), problem, noise_std)
 
 
 @pytest.fixture(scope="session")
 def toy_files(tmp_path_factory: pytest.TempPathFactory) -> DataFiles:
     """The linear-Gaussian toy with observation noise."""
-    return make_data(tmp_path_factory.mktemp("toy"), "toy_linear", NOISE)
+    return data_once(tmp_path_factory, "toy_linear", NOISE)
 
 
 @pytest.fixture(scope="session")
 def diffusion_files(tmp_path_factory: pytest.TempPathFactory) -> DataFiles:
     """A few pairs of the paper's diffusion problem, without noise."""
-    return make_data(tmp_path_factory.mktemp("diffusion"), "diffusion1d", 0.0)
+    return data_once(tmp_path_factory, "diffusion1d", 0.0)

@@ -84,7 +84,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_package_alone_loads_conditions_samples_and_solves(python: Path) -> None:
     command = [str(python), "-I", "-c", PROGRAM, str(WEIGHTS), *ABSENT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -105,7 +105,7 @@ def test_the_package_alone_loads_conditions_samples_and_solves(python: Path) -> 
     assert not [name for name in found["names"] if name.startswith("uqsonet_study")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_commands_of_the_study_are_missing_and_said_to_be(python: Path) -> None:
     command = [str(python), "-m", "uqsonet"]
     known, usage = (
@@ -116,7 +116,7 @@ def test_commands_of_the_study_are_missing_and_said_to_be(python: Path) -> None:
     assert "uqsonet[study]" in usage and "estimate" not in usage
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_answers_are_printed_and_pictures_name_their_extra(python: Path, tmp_path: Path) -> None:
     (tmp_path / "sensors.csv").write_text("x,value\n-0.4,0.9\n0.1,1.3\n")
     command = [str(python), "-m", "uqsonet", "predict", str(WEIGHTS), str(tmp_path / "sensors.csv")]

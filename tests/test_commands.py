@@ -260,7 +260,7 @@ def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes
     return out.read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_fit_goes_on_with_the_same_command(
     folder: Path, tmp_path: Path, number: signal.Signals, undisturbed: bytes

@@ -172,7 +172,7 @@ def run_line(line: str, checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, blocks in FENCES.items() if blocks])
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::uqsonet.ObservationWarning")
 def test_examples_run(
     name: str, tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch

@@ -47,7 +47,7 @@ def test_six_commands_lead_to_the_first_picture() -> None:
     assert all(re.match(a, b) for a, b in zip(SETUP, lines[:3], strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_commands_run_and_write_what_they_name(folder: Path) -> None:
     pytest.importorskip("h5netcdf")
     for line in blocks("commands")[len(SETUP) :]:
@@ -63,7 +63,7 @@ def test_the_commands_run_and_write_what_they_name(folder: Path) -> None:
         assert (folder / "".join(name)).stat().st_size > 1000 or name[2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_python_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     names: dict[str, object] = {}

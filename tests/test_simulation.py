@@ -295,7 +295,7 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kill_dash_nine_at_random_moments_changes_no_byte(tmp_path):
     config = ProblemConfig(training=90, validation=7, test=11, shard=6)
     simulate("diffusion1d", config, 3, tmp_path / "whole.h5")
@@ -368,7 +368,7 @@ print(*run(20_000, "large"), flush=True)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_memory_grows_by_much_less_than_the_data(tmp_path):
     """Twenty times the data of first, small runs; what those took is there already.

@@ -17,7 +17,7 @@ from uqsonet.devices import keep_freed_memory
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_quick_run_writes_every_row_with_finite_values(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "--quick", "--out", str(tmp_path)]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])

@@ -203,7 +203,7 @@ def refused(project: Project, *arguments: str) -> str:
     return output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_workflow_says_what_is_refused(project: Project) -> None:
     place = project.path / "results/tiny"
     for options, message in (

@@ -113,7 +113,7 @@ def stop(process: BaseProcess, signum: int) -> None:
     process.join()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", ["attention", "karhunen_loeve"])
 def test_killed_again_and_again_it_ends_with_the_same_bytes(
     architecture: str, diffusion_files: DataFiles, tmp_path: Path
@@ -138,7 +138,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
     assert bytes_ == whole
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sigterm_saves_at_once_though_no_checkpoint_is_due(
     diffusion_files: DataFiles, tmp_path: Path
 ) -> None:

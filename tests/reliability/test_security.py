@@ -155,7 +155,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return fresh_copy(tmp_path_factory.mktemp("safe") / "project")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_workflow_reads_tags_as_little(project: Project, tmp_path: Path) -> None:
     file = project.path / "config/evil.yaml"
     file.write_text(CODE.format(tmp_path / "made"))
@@ -163,7 +163,7 @@ def test_the_workflow_reads_tags_as_little(project: Project, tmp_path: Path) -> 
     assert result.returncode != 0 and not (tmp_path / "made").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -179,7 +179,7 @@ def test_the_workflow_refuses_a_file_before_it_plans(
     assert result.returncode != 0 and message in result.stdout + result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_workflow_runs_no_code_of_its_own_configuration(project: Project) -> None:
     """A file of --configfile is read by Snakemake before the Snakefile; see docs/reliability.md."""
     file = project.path / "config.yaml"
@@ -191,7 +191,7 @@ def test_the_workflow_runs_no_code_of_its_own_configuration(project: Project) ->
     assert "__use_yte__ makes Snakemake run code" in result.stdout + result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "target",
     [

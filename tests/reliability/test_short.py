@@ -16,7 +16,7 @@ from uqsonet_study import locks
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(0)  # what takes time is watched
 def test_a_kill_in_every_stage_changes_no_byte(tmp_path: Path) -> None:
     log = tmp_path / "kills.csv"
@@ -27,7 +27,7 @@ def test_a_kill_in_every_stage_changes_no_byte(tmp_path: Path) -> None:
     assert all(row["same"] == "True" for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_damaged_file_gets_through(tmp_path: Path) -> None:
     rows = fuzz_files.run(tmp_path / "files", 500)
     assert len(rows) == 500
@@ -35,7 +35,7 @@ def test_no_damaged_file_gets_through(tmp_path: Path) -> None:
     assert Counter(row[3] for row in rows)["refused"] > 330  # forged files may be sound
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_configuration_raises_anything_but_its_error() -> None:
     counts = fuzz_config.run(400)
     assert {outcome for _, outcome in counts} == {"refused", "accepted"}

@@ -27,7 +27,7 @@ from tests.slurm.conftest import (
 from tests.watch import wait_for
 from tests.workflow.conftest import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]  # what takes time is watched
+pytestmark = [pytest.mark.long, pytest.mark.timeout(0)]  # what takes time is watched
 DATA = RESULTS / "simulate/diffusion1d.h5"
 
 

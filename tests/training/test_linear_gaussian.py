@@ -82,7 +82,7 @@ def random_layouts(m: int) -> torch.Tensor:
     return torch.from_numpy(uniform_layouts(np.random.default_rng(m), 33, m, 50)).long()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_papers_model_recovers_the_exact_posterior():
     """Attention, ELBO, everything trained end to end; the set of sensors has one or two members."""
     network = AttentionNetwork(

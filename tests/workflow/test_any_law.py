@@ -16,7 +16,7 @@ from uqsonet_study.config import BASELINES
 from uqsonet_study.report.law_scores import COLUMNS
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(0),
     pytest.mark.xdist_group("any_law"),  # one worker makes what they share
 ]

@@ -18,7 +18,7 @@ from uqsonet.errors import ConfigError
 from uqsonet_study.cli import read_config
 from uqsonet_study.pipeline import Plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]  # what takes time is watched
+pytestmark = [pytest.mark.long, pytest.mark.timeout(0)]  # what takes time is watched
 SINGLE = "config/single.yaml"
 """One trial of one method a job, as in the full run."""
 

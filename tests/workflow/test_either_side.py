@@ -9,7 +9,7 @@ import yaml
 
 from tests.workflow.conftest import fresh_copy
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(0)]
 
 FILES = "config/smoke.yaml", "config/either_side.yaml", "tiny.yaml"
 RESULTS = Path("results/smoke")

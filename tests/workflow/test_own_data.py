@@ -16,7 +16,7 @@ from tests.workflow.conftest import Project, fresh_copy
 from uqsonet.reference.files import Reference, load_sets
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(0),
     pytest.mark.xdist_group("own_data"),  # one worker makes what they share
 ]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.workflow.conftest import SMOKE, Parts, Project, targets_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]  # Snakemake is watched
+pytestmark = [pytest.mark.long, pytest.mark.timeout(0)]  # Snakemake is watched
 
 
 @pytest.mark.parametrize("name", Parts.NAMES)

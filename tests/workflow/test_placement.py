@@ -11,7 +11,7 @@ from tests.workflow.conftest import Project, fresh_copy
 from uqsonet_study.report.place_scores import COLUMNS, STRATEGIES
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(0),
     pytest.mark.xdist_group("placement"),  # one worker makes what they share
 ]

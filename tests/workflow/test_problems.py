@@ -13,7 +13,7 @@ from tests.workflow.conftest import CONFIG, PLAN, ROOT, SMOKE, Project
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import BASELINES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0)]  # what takes time is watched
+pytestmark = [pytest.mark.long, pytest.mark.timeout(0)]  # what takes time is watched
 # The paper's labels without "tab:" and "fig:", and the deep ensemble's.
 TABLES = (
     "1d-pde-error 1d-pde-addnoise-error 1d-pde-ensemble 2d-pde-error 1d-sde-error 2d-sde-error \
