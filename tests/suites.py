@@ -75,8 +75,8 @@ class Budget:
             if report.passed and seconds > BUDGET and not is_later(item):
                 report.outcome = "failed"
                 report.longrepr = (
-                    f"{item.nodeid} took {seconds:.1f} s of processor time and may take {BUDGET:g}: "
-                    f"make it cheaper, or mark it with one of {', '.join(LATER)}"
+                    f"{seconds:.1f} s of processor time, {BUDGET:g} s are allowed: "
+                    f"make the test cheaper, or mark it with one of {', '.join(LATER)}"
                 )
         return report
 
