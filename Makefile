@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env docs tables test test-all test-kill fuzz bench peers lint format lock explore pyemma published clean
+.PHONY: help env docs tables test test-all coverage test-kill fuzz bench peers lint format lock explore pyemma published clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -63,8 +63,11 @@ tables: env ## the whole pipeline in small: data, training, every table and figu
 test: lint ## lint, types, layers and the first suite: a test of every idea and every road
 	$(PYTEST) $(PYTEST_ARGS) --first
 
-test-all: lint ## both suites: LaTeX, browser, SLURM, PyEMMA, kills, fuzzing, all examples too
+test-all: lint ## both suites: also LaTeX, browser, SLURM, PyEMMA, kills, fuzzing, all examples
 	$(PYTEST) $(PYTEST_ARGS)
+
+coverage: env ## which lines and branches of the sources both suites reach: build/coverage/index.html
+	$(PYTEST) $(PYTEST_ARGS) --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 PYTEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
 
