@@ -76,7 +76,7 @@ class Budget:
                 report.outcome = "failed"
                 report.longrepr = (
                     f"{seconds:.1f} s of processor time, {BUDGET:g} s are allowed: "
-                    f"make the test cheaper, or mark it with one of {', '.join(LATER)}"
+                    f"mark it (one of {', '.join(LATER)}), or make it cheaper"
                 )
         return report
 
