@@ -93,7 +93,9 @@ def steps() -> dict[str, Step]:
     found["placement"] = Step(
         (pipeline("config/placement.yaml", f"{places[0]}.tex", f"{places[1]}.pdf"),),
         copies={
-            **{f"{name}.*": FOLDER / "placement" for name in places},
+            f"{places[0]}.csv": FOLDER / "placement",
+            f"{places[0]}.tex": FOLDER / "placement",
+            f"{places[1]}.png": FOLDER / "placement",
             f"{place}/placement/scores.csv": FOLDER / "placement",
             f"{place}/placement/[!s]*.csv": FOLDER / "placement/layouts",
         },
@@ -124,7 +126,7 @@ def steps() -> dict[str, Step]:
         (f"python -W ignore -m benchmarks --out {bench}",),
         copies={f"{bench}/benchmarks.csv": FOLDER},
     )
-    found["documents"] = Step((f"uqsonet ship {FOLDER} results", f"uqsonet readme {FOLDER} ."))
+    found["documents"] = Step(("uqsonet ship results", f"uqsonet readme {FOLDER} ."))
     return found
 
 
@@ -135,9 +137,10 @@ def drafts(name: str) -> dict[str, Path]:
 
 def _mechanism() -> str:
     """Return the command that looks into the paper's network and its readings."""
-    whole = "published/paper_share/train/diffusion1d/uqsonet-47de45d0/trial_0.safetensors"
+    share = "config/paper.yaml", "config/paper_share.yaml"
+    plan = Plan(read_config([ROOT / name for name in ("config.yaml", *share)]))
+    networks = [f"whole-budget={plan.trained('diffusion1d', 'uqsonet', 'safetensors')[0]}"]
     plan = Plan(read_config([ROOT / "config.yaml", ROOT / "config/readings.yaml"]))
-    networks = [f"whole-budget={whole}"]
     for name in READINGS:
         weights = plan.trained(f"diffusion1d_{name}", "uqsonet", "safetensors")
         networks.append(f"{name}={weights[0]}")

@@ -22,10 +22,12 @@ def test_schema_prints_what_is_committed() -> None:
     assert result.stdout == json_schema()
 
 
-def test_published_weights_pass_the_check() -> None:
-    result = runner.invoke(app, ["check", str(ROOT / "published")])
+def test_weights_and_published_files_pass_the_check() -> None:
+    files = [ROOT / "src/uqsonet/weights/diffusion1d.safetensors", ROOT / "published/config.json"]
+    files += (ROOT / "published").glob("*.csv")
+    result = runner.invoke(app, ["check", *map(str, files)])
     assert result.exit_code == 0, result.stdout
-    assert result.stdout.count("ok ") >= 2
+    assert result.stdout.count("ok ") == len(files) > 5
 
 
 @pytest.mark.parametrize(

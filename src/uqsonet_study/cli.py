@@ -111,7 +111,7 @@ def publish(
     commit: Annotated[str, typer.Option(help="Version of the sources behind the results.")],
     command: Annotated[str, typer.Option(help="The command that made them.")],
 ) -> None:
-    """Copy tables, figures, logs and weights of a run, with provenance."""
+    """Copy tables, logs and the pictures of pages from a run, with provenance."""
     from uqsonet_study.publish import publish as copy
 
     with clear_errors():
@@ -120,18 +120,16 @@ def publish(
 
 @app.command()
 def ship(
-    folders: Annotated[
-        list[Path], typer.Argument(help="Folders with trainings: results, published.")
-    ],
+    results: Annotated[Path, typer.Argument(help="A results folder with trainings.")],
     config: Annotated[Path, typer.Option(help="Their experiments.")] = Path("config.yaml"),
     published: Annotated[Path, typer.Option(help="Where the scores are.")] = Path("published"),
     out: Annotated[Path, typer.Option(help="The library's weights.")] = Path("src/uqsonet/weights"),
 ) -> None:
-    """Write small weights of trained operators: the library's, with cards, and other trials."""
+    """Write the library's weights anew: trained operators in a small form, with cards."""
     from uqsonet_study.ship import ship as write
 
     with clear_errors():
-        done = write(read_config([config]), folders, published, out)
+        done = write(read_config([config]), results, published, out)
     print("\n".join(map(str, done)))
 
 

@@ -1,5 +1,8 @@
 """From a results folder to `published/`: what is kept in git, with how it came about.
 
+Kept are numbers, tables, logs and the pictures that a page shows. Of weights there is the digest:
+the command that made them makes them again, to the rounding of the processor.
+
 A run may hold some of the experiments only (`select`). What it lacks stays as an earlier one left
 it, and every filled row of the scorecard names the run that it comes from.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,23 +32,22 @@ KEPT = (
     "scores.csv",
     "placement/scores.csv",
     "simulate/*.json",
-    "tables/*",
-    "figures/*",
+    "tables/*.csv",
+    "tables/*.tex",
     "summary/*.csv",
 )
-"""Files of a results folder that are published as they are, besides logs and weights. The weights
-of laws are not: they hold the operator once more."""
+"""Files of a results folder that are published as they are, besides logs and pictures."""
 
-MOST_BYTES = 60_000_000
-"""Of a run: it is kept in git. Weights that would exceed it are left out, and named. `uqsonet ship`
-keeps all trials of the paper's operators in a smaller form."""
+WHOLE = ("all.csv", "all.tex")
+"""All tables once more, in one file."""
 
-LARGE_BYTES = 4_000_000
-"""Weights above are those of two-dimensional problems, which hold modes on 10,201 points."""
+PAGES = ("README.md", "docs/*.md")
 
 
 def publish(results: Path, folder: Path, commit: str, command: str) -> None:
-    """Copy tables, figures, logs and the first trial's weights; merge scorecard and provenance.
+    """Copy tables, logs and the pictures that a page shows; merge scorecard and provenance.
+
+    The pages are those of the working folder.
 
     Parameters
     ----------
@@ -69,14 +72,15 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     run = f"{commit[:10]}-{configuration[:6]}"
     card = _merged(results / "scorecard.csv", folder / "scorecard.csv", run)
     files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
+    files = [path for path in files if path.name not in WHOLE]
+    pictures = shown(Path())
+    for path in sorted(results.glob("figures/*.png")):
+        if (folder / path.relative_to(results)).resolve() in pictures:
+            files.append(path)
     # A folder of results may hold trainings that this run did not ask for, finished or not.
     asked = config.cases_of(config.selected)
     files += _trained(results, config, asked, "csv")
     files += _law_logs(results, config, asked)
-    weights, left_out = _fitting(results, config, files)
-    files += weights
-    for name in left_out:  # those of an earlier run would not belong to the scores
-        (folder / name).unlink(missing_ok=True)
     for source in files:
         target = folder / source.relative_to(results)
         with atomic_path(target) as temporary:
@@ -90,8 +94,8 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         "processor": f"{processor()}, {os.cpu_count()} cores",
         **provenance(),
         "stages": stage_costs(results),
-        "weights_left_out": left_out,
-        "sha256": {str(f.relative_to(results)): file_digest(f) for f in files},
+        "sha256": _digests(results, files),
+        "weights_sha256": _digests(results, _trained(results, config, asked, "safetensors")),
     }
     for earlier in _earlier(folder / "provenance.json").values():
         if earlier["command"] == command:  # which this run replaces
@@ -99,6 +103,20 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
                 (folder / name).unlink(missing_ok=True)
     runs = _remaining(folder, set(card["run"].dropna()), record) | {run: record}
     write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
+
+
+def shown(root: Path) -> set[Path]:
+    """Return the pictures that README and docs of a project show."""
+    found = set[Path]()
+    for page in (page for pattern in PAGES for page in root.glob(pattern)):
+        links = re.findall(r"\]\(([^)\s]+\.png)\)", page.read_text(encoding="utf-8"))
+        found |= {(page.parent / link).resolve() for link in links}
+    return found
+
+
+def _digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
+    """Return the SHA-256 of files, by their names within a folder."""
+    return {str(file.relative_to(folder)): file_digest(file) for file in files}
 
 
 def _configuration(path: Path) -> Config:
@@ -109,15 +127,11 @@ def _configuration(path: Path) -> Config:
         raise DataError(f"{path}: not the configuration of a run ({error})") from None
 
 
-def _trained(
-    results: Path, config: Config, cases: Iterable[Case], suffix: str, first: int | None = None
-) -> list[Path]:
+def _trained(results: Path, config: Config, cases: Iterable[Case], suffix: str) -> list[Path]:
     """Return the training logs (`csv`) or weights (`safetensors`) that cases have in a folder."""
     plan = Plan(config)
     trainings = (plan.trained(c.name, method, suffix) for c in cases for method in c.methods)
-    found = {
-        Path(file).relative_to(config.results) for files in trainings for file in files[:first]
-    }
+    found = {Path(file).relative_to(config.results) for files in trainings for file in files}
     return sorted(results / path for path in found if (results / path).is_file())
 
 
@@ -127,34 +141,6 @@ def _law_logs(results: Path, config: Config, cases: Iterable[Case]) -> list[Path
     logs = {Path(f) for c in cases for m in c.methods for f in plan.law_logs(c.name, m)}
     found = (results / path.relative_to(config.results) for path in logs)
     return sorted(path for path in found if path.is_file())
-
-
-def _fitting(results: Path, config: Config, files: list[Path]) -> tuple[list[Path], list[str]]:
-    """Return the first trials' weights that leave the run below `MOST_BYTES`, and the rest.
-
-    Small ones come first. Of large ones (two variables) only UQ-SONet's are taken. Sweeps and
-    experiments with a recipe of their own are there to compare with: none of theirs are.
-    """
-    found = _trained(results, config, config.cases.values(), "safetensors", 1)
-    found.sort(key=lambda path: path.stat().st_size)
-    plain = [
-        case
-        for case in config.cases_of(config.selected)
-        if config.recipe_of(case.experiment) == config.recipe
-        and not config.experiments[case.experiment].sweep
-    ]
-    wanted = _trained(results, config, plain, "safetensors", 1)
-    size = sum(path.stat().st_size for path in files)
-    kept, left_out = [], []
-    for path in found:
-        own = path.stat().st_size
-        small = own < LARGE_BYTES or path.parent.name.startswith("uqsonet")
-        if path in wanted and small and size + own <= MOST_BYTES:
-            size += own
-            kept.append(path)
-        else:
-            left_out.append(str(path.relative_to(results)))
-    return kept, left_out
 
 
 def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
@@ -175,7 +161,8 @@ def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
 def _remaining(folder: Path, scored: set[str], new: dict[str, Any]) -> dict[str, Any]:
     """Return earlier runs that a row of the scorecard or a file still comes from.
 
-    Of their files, those are named that are there as they left them.
+    Of their files, those are named that are there as they left them; of their weights, those that
+    the new run did not train.
     """
     found = {}
     for name, run in _earlier(folder / "provenance.json").items():
@@ -187,7 +174,12 @@ def _remaining(folder: Path, scored: set[str], new: dict[str, Any]) -> dict[str,
             and file_digest(folder / file) == digest
         }
         if files or name in scored:
-            found[name] = run | {"sha256": files}
+            weights = {
+                file: digest
+                for file, digest in run["weights_sha256"].items()
+                if file not in new["weights_sha256"]
+            }
+            found[name] = run | {"sha256": files, "weights_sha256": weights}
     return found
 
 

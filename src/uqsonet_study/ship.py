@@ -8,7 +8,6 @@ this changes in answers is measured and stands in the card.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,26 +48,24 @@ SEEN = 0.01
 """Points whose std is below this share of the largest one are not compared: u is fixed there."""
 
 
-def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) -> list[Path]:
-    """Write the small weights of all operators whose full ones are in some folders.
-
-    Those of the first trial come with the library, those of the others with what is published.
+def ship(config: Config, results: Path, published: Path, out: Path) -> list[Path]:
+    """Write the small weights of all operators whose full ones are in a folder of results.
 
     Parameters
     ----------
     config : Config
         Its experiments are those of the trainings and scores.
-    folders : iterable of Path
-        Results or `published`: each has ``train/<problem>/<method>-<digest>/...``.
+    results : Path
+        Has ``train/<problem>/<method>-<digest>/...``.
     published : Path
-        Its summaries are behind the cards; other trials go to its folder ``weights``.
+        Its summaries are behind the cards.
     out : Path
         The library's folder of weights.
 
     Returns
     -------
     list of Path
-        The files written. Those whose full weights are in no folder stay as they are.
+        The files written. Those whose full weights are missing stay as they are.
 
     Raises
     ------
@@ -76,23 +73,19 @@ def ship(config: Config, folders: Iterable[Path], published: Path, out: Path) ->
         If no scores of an operator are published, its experiments do not share a training, or a
         file is not that training's.
     """
-    done, folders = [], list(folders)
+    done = []
     for name in OPERATORS:
-        for trial, file in enumerate(trainings_of(name, config)):
-            full = next((f / file for f in folders if (f / file).is_file()), None)
-            if full is None:
-                continue
-            require_header(full, *_expected(file, name, config))
-            tensors, meta = shrunk(full)
-            meta["source"] = {"file": str(file), "sha256": file_digest(full)}
-            if trial:
-                path = published / "weights" / name / f"trial_{trial}.safetensors"
-                write_weights(path, tensors, meta)
-            else:
-                path = out / f"{name}.safetensors"
-                about = _card(name, config, published, full, (tensors, meta))
-                write_weights(path, tensors, meta | {"card": about})
-            done.append(path)
+        file = training_of(name, config)
+        full = results / file
+        if not full.is_file():
+            continue
+        require_header(full, *_expected(file, name, config))
+        tensors, meta = shrunk(full)
+        meta["source"] = {"file": str(file), "sha256": file_digest(full)}
+        path = out / f"{name}.safetensors"
+        about = _card(name, config, published, full, (tensors, meta))
+        write_weights(path, tensors, meta | {"card": about})
+        done.append(path)
     return done
 
 
@@ -124,14 +117,14 @@ def _skills(repeated: Path, first: Path) -> dict[str, list[float]]:
     return {name: [rounded(log[name], 4) for log in logs] for name in names}
 
 
-def trainings_of(name: str, config: Config) -> list[Path]:
-    """Return where a folder of results has the trainings behind an operator, trial by trial."""
+def training_of(name: str, config: Config) -> Path:
+    """Return where a folder of results has the first training behind an operator."""
     plan, experiments = Plan(config), OPERATORS[name].experiments
     cases = config.cases_of(experiments)
-    found = {tuple(plan.trained(case.name, "uqsonet", "safetensors")) for case in cases}
-    if len({files[0] for files in found}) != 1:
+    found = {plan.trained(case.name, "uqsonet", "safetensors")[0] for case in cases}
+    if len(found) != 1:
         raise DataError(f"{', '.join(experiments)}: several trainings of UQ-SONet, not one")
-    return [Path(file).relative_to(config.results) for file in max(found, key=len)]
+    return Path(found.pop()).relative_to(config.results)
 
 
 def shrunk(source: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
