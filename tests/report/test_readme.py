@@ -9,7 +9,6 @@ from uqsonet.errors import DataError
 from uqsonet_study.report.markers import markdown, replaced
 from uqsonet_study.report.readme import (
     ablation_table,
-    learned_table,
     part_table,
     published_tables,
 )
@@ -58,26 +57,6 @@ def test_an_ablation_has_skills_with_their_spread_of_all_counts_or_of_some() -> 
     }
     alone = ablation_table(table.assign(pm=float("nan")))
     assert alone["mean: average skill"].tolist() == ["-0.500"]
-
-
-def test_learned_rows_stand_beside_the_paper_and_ours_in_the_order_of_the_paper() -> None:
-    keys = ["table", "method", "sensors", "noise_std", "metric", "paper", "precise"]
-    first, noisy = "tab:1d-pde-error", "tab:1d-pde-addnoise-error"
-    rows = [
-        (table, "uqsonet", m, noise, metric, 5.0, value)
-        for table, m, noise, value in (
-            (noisy, 3, 0.1, 2.0),
-            (first, 10, 0, 3.0),
-            (first, 1, 0, 1.0),
-        )
-        for metric in ("err_mean", "err_std")
-    ]
-    card = pd.DataFrame(rows, columns=pd.Index(keys))
-    found = learned_table(card, card.assign(precise=card["precise"] / 2))
-    assert found["sensors"].tolist() == [1, 10, 3]
-    assert found["mean: paper"].tolist() == [5.0] * 3
-    assert found["std: learned"].tolist() == [1.0, 3.0, 2.0]
-    assert found["std: tuned"].tolist() == [0.5, 1.5, 1.0]
 
 
 def test_rows_of_parts_leave_the_baselines_out() -> None:
