@@ -1,215 +1,354 @@
+"""Figures of functions: what is drawn is what was given; and equal figures are equal files."""
+
 from __future__ import annotations
 
-from colorsys import rgb_to_hsv
-from dataclasses import replace
+import dataclasses
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.collections import QuadMesh
-from matplotlib.colors import to_rgb
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from scipy.stats import wasserstein_distance
 
+from tests.report import test_score_figures as scored
 from tests.report.conftest import COUNTS, make_config
-from tests.report.fields import (
-    NOISE,
-    Inputs,
-    change_fields,
-    make_inputs,
-    panel_files,
-    posterior_config,
-    saved,
-)
-from tests.report.inside import require_tidy
-from uqsonet.data import load_functions
-from uqsonet.errors import DataError
-from uqsonet.fields import Field, Grid
+from tests.report.fields import LOUD, NOISE, Inputs, make_inputs
+from uqsonet.errors import ConfigError, DataError
+from uqsonet.fields import Field, Grid, Transform
+from uqsonet.gaussian_process import GaussianField
+from uqsonet.models.weights import load
 from uqsonet.problems import get_problem
-from uqsonet_study.report.figures import posterior, training
-from uqsonet_study.report.figures.colours import WORDS
+from uqsonet.storage.reading import ArrayFile
+from uqsonet_study.config import LawFigure, PosteriorFigure, SensorsConfig
+from uqsonet_study.layouts import candidates, generate_layouts
+from uqsonet_study.report.figures import data, laws, layouts, posterior, spectra
 from uqsonet_study.report.figures.maps import draw_map, input_scale, log_ticks, scale
+from uqsonet_study.report.figures.panels import Panel, read_panels
 from uqsonet_study.report.figures.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
 
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
-    """A linear-Gaussian problem."""
-    return make_inputs("toy_linear", tmp_path_factory.mktemp("figure"))
+M = COUNTS[-1]
 
 
 @pytest.fixture(scope="module")
-def planes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inputs]:
-    """Problems of two variables."""
-    names = ("toy_field", "toy_torus")
-    return {name: make_inputs(name, tmp_path_factory.mktemp(name)) for name in names}
+def line(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return make_inputs("toy_linear", tmp_path_factory.mktemp("line"))
 
 
-def show(inputs: Inputs, counts: list[int] = COUNTS) -> Figure:
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return make_inputs("toy_field", tmp_path_factory.mktemp("plane"))
+
+
+def show(kind: Any, panels: list[dict[str, Any]], method: str = "uqsonet") -> Figure:
+    """Draw a figure `f` of some panels."""
+    declared: Any = PosteriorFigure.model_construct(experiment="e_1", method=method)
+    if kind is laws:
+        methods = ["uqsonet"] * len(panels[0]["weights"])
+        declared = LawFigure.model_construct(experiment="e_1", count=M, methods=methods)
+    config = make_config(experiment={"methods": ["uqsonet"]})
     with styled():
-        return posterior.draw(posterior_config(), "f", {"panels": panel_files(inputs, counts)})
+        config = config.model_copy(update={"figures": {"f": declared}})
+        return kind.draw(config, "f", {"panels": panels})
 
 
-def show_training(logs: list[Path]) -> Figure:
+def of_noise(inputs: Inputs) -> list[dict[str, Any]]:
+    """Rows are numbers of sensors, columns levels of noise."""
+    return [inputs.panel(m, noise_std) for m in COUNTS for noise_std in (NOISE, LOUD)]
+
+
+def words(figure: Figure) -> str:
+    return " ".join(t.get_text() for t in figure.findobj(Text) if isinstance(t, Text))
+
+
+def lines(axes: Axes) -> list[np.ndarray]:
+    return [np.asarray(line.get_ydata()) for line in axes.lines]
+
+
+def meshes(axes: list[Axes]) -> list[np.ndarray]:
+    """Return the values of maps, as functions on the grid of the plane."""
+    found = [np.asarray(one.collections[0].get_array()) for one in axes if one.collections]
+    return [values.T.ravel() for values in found if values.shape == (9, 9)]
+
+
+def moments(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
+    assert panel.reference is not None
+    return panel.reference
+
+
+def test_posteriors_are_those_of_the_panels(line: Inputs) -> None:
+    figure = show(posterior, of_noise(line), "deep_ensemble")
+    shown = [axes for axes in figure.axes if axes.get_title()]
+    twins = [axes for axes in figure.axes if axes not in shown and axes.axison]
+    for axes, twin, panel in zip(shown, twins, read_panels(of_noise(line)), strict=True):
+        head = axes.get_title().split("\n")[0]
+        assert head == rf"$m = {len(panel.values)}$, $\sigma = {panel.noise_std:g}$"
+        o, expected = panel.observations, []
+        law = load(line.weights).condition(o.locations, o.values, o.mask, panel.noise_std)
+        for mean, std in (moments(panel), (law.mean()[0].numpy(), law.std()[0].numpy())):
+            expected += [mean - 2 * std, mean + 2 * std, mean]
+        expected.append(panel.data.u[0].numpy())
+        np.testing.assert_allclose(lines(axes), expected, rtol=1e-5, atol=1e-6)
+        truth, dots = twin.lines
+        np.testing.assert_allclose(truth.get_ydata(), panel.data.kappa[0].numpy())
+        np.testing.assert_allclose(dots.get_xdata(), panel.sensors[:, 0])
+        np.testing.assert_allclose(dots.get_ydata(), panel.values)
+    assert "Deep ensemble, mean" in words(figure) and "noisy observations" in words(figure)
+
+
+def test_noise_on_a_logarithm_is_shown_on_a_logarithmic_axis(
+    line: Inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panels, law = read_panels(of_noise(line)[:3]), (np.full(33, 0.5), np.full(33, 0.25))
+    low, high = data.noise_bars(panels[0])
+    np.testing.assert_allclose([panels[0].values - low, high - panels[0].values], 2 * NOISE)
+    for panel in panels:
+        field = dataclasses.replace(panel.fields.input, transform=Transform("log"))
+        changed = dataclasses.replace(panel.fields, input=field)
+        monkeypatch.setattr(panel.data, "fields", changed)
+        panel.data.kappa.clamp_(min=0.2)
+        panel.observations.values.abs_().mul_(50)
+    low, high = data.noise_bars(panels[0])
+    np.testing.assert_allclose(high / panels[0].values, np.exp(2 * NOISE))
     with styled():
-        files = {"logs": [str(log) for log in logs]}
-        return training.draw(make_config(), "e_1_training", files)
+        figure = posterior.draw_lines(panels, [law] * 3, "A")
+        quiet = dataclasses.replace(panels[0], noise_std=0.0)
+        plain = posterior.draw_lines([quiet], [law], "A")
+    logarithmic = [axes for axes in figure.axes if axes.get_yscale() == "log"]
+    assert len(logarithmic) == 3 and "log. right axis" in words(figure)
+    for axes in logarithmic:
+        low, high = axes.get_ylim()
+        assert all(low < min(y) and max(y) < high for y in lines(axes))
+    assert {axes.get_yscale() for axes in plain.axes} == {"linear"} and "noisy" not in words(plain)
 
 
-def write_log(path: Path, trial: int, text: str = "0.5") -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(
-        "trial,iteration,seconds,learning_rate,loss,reconstruction,kl,skill_mean_1,skill_std_1\n"
-        f"{trial},100,1,0.1,20,12,8,-3,0.1\n{trial},200,2,0,1,0.6,0.4,{text},0.2\n"
-    )
-    return path
+def test_posteriors_in_the_plane(plane: Inputs) -> None:
+    figure, (panel,) = show(posterior, [plane.panel(M)]), read_panels([plane.panel(M)])
+    maps = [axes for axes in figure.axes if axes.get_title()]
+    assert maps[0].get_title().endswith(rf"$m = {M}$ sensors, noise $\sigma = {NOISE:g}$")
+    kappa, mean, ours, error, u, std, _, _ = meshes(maps)
+    for found, given in zip((kappa, u, mean, std), (*panel.truth, *moments(panel)), strict=True):
+        np.testing.assert_allclose(found, given)
+    np.testing.assert_allclose(error, np.abs(ours - mean))
+    norms = [axes.collections[0].norm for axes in maps]
+    assert norms[1] is norms[2] is norms[4] and norms[5] is norms[6]
 
 
-def test_posterior_figure_repeats_byte_by_byte(inputs: Inputs, tmp_path: Path) -> None:
-    first = saved(show(inputs), tmp_path)
-    assert saved(show(inputs), tmp_path) == first
+def change_fields(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """Let files of arrays describe other fields than they do."""
+    plain = ArrayFile.fields
+    monkeypatch.setattr(ArrayFile, "fields", lambda f: dataclasses.replace(plain(f), **changes))
 
 
-def test_the_readers_own_settings_change_nothing(inputs: Inputs, tmp_path: Path) -> None:
-    first = saved(show(inputs), tmp_path)
-    with mpl.rc_context({"font.size": 30, "lines.linewidth": 9, "pdf.fonttype": 3}):
-        assert saved(show(inputs), tmp_path) == first
-
-
-@pytest.mark.parametrize("counts", [[1], [1, 3]])
-def test_any_number_of_panels(inputs: Inputs, counts: list[int]) -> None:
-    require_tidy(show(inputs, counts))
-
-
-def test_a_missing_set_is_named(inputs: Inputs) -> None:
-    with pytest.raises(DataError, match="0 observation sets with 2 sensors"):
-        show(inputs, [2])
-
-
-@pytest.mark.parametrize("problem", ["toy_field", "toy_torus"])
-def test_posteriors_in_the_plane(planes: dict[str, Inputs], problem: str) -> None:
-    figure, found = show(planes[problem], [3]), get_problem(problem)
-    titles = [a.get_title() for a in figure.axes if a.get_title()]
-    assert titles[0].startswith(f"true input ${found.input_symbol}$\n$m = 3$ sensors")
-    assert titles[0].endswith(rf"noise $\sigma = {NOISE:g}$")
-    assert titles[4] == f"true output ${found.output_symbol}$"
-    assert titles[1:3] + titles[5:7] == [
-        f"{who} {what}" for what in ("mean", "std") for who in ("reference", "UQ-SONet")
-    ]
-    assert titles[3].startswith("absolute error") and titles[7].startswith("absolute error")
-    assert len(titles) == 8 and len(figure.axes) == 8 + 6  # maps and colour bars
-    meshes = [a.collections[0] for a in figure.axes if a.get_title()]
-    assert all(isinstance(mesh, QuadMesh) and mesh.get_rasterized() for mesh in meshes)
-    assert meshes[1].norm is meshes[2].norm is meshes[4].norm and meshes[5].norm is meshes[6].norm
-    data = load_functions(planes[problem].functions, "test")
-    for k, field in ((0, data.kappa[0]), (4, data.u[0])):
-        values = np.asarray(meshes[k].get_array())
-        assert values.max() == pytest.approx(float(field.max()))
-    require_tidy(figure)
-
-
-def test_posteriors_in_the_plane_repeat_byte_by_byte(
-    planes: dict[str, Inputs], tmp_path: Path
+def test_panels_that_do_not_belong_together_are_refused(
+    line: Inputs, plane: Inputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = saved(show(planes["toy_torus"], [3]), tmp_path)
-    assert saved(show(planes["toy_torus"], [3]), tmp_path) == first
-
-
-def test_three_dimensions_are_refused(
-    planes: dict[str, Inputs], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    for panels, message in (
+        ([line.panel(M, noise_std=0.3)], r"of noise 1, asked for 0\.3"),
+        ([line.panel(2)], "0 observation sets with 2 sensors"),
+        ([], "found 0 data sets"),
+        ([line.panel(M), plane.panel(M)], "found 2 data sets"),
+        ([plane.panel(M), plane.panel(M)], "a figure of maps has one panel, not 2"),
+        ([plane.panel(M, reference=str(line.reference))], r"of toy_linear, but .*of toy_field"),
+    ):
+        with pytest.raises(DataError, match=message):
+            show(posterior, panels)
     cube = Field("f", Grid((0.0,) * 3, (1.0,) * 3, (3, 3, 9)))
-    change_fields(monkeypatch, lambda fields: replace(fields, input=cube, output=cube))
+    change_fields(monkeypatch, input=cube, output=cube)
     with pytest.raises(DataError, match="one or two dimensions"):
-        show(planes["toy_field"], [3])
+        show(data, [plane.panel(M)])
+
+
+def test_data_are_the_first_of_the_test_split(
+    line: Inputs, plane: Inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure, (panel,) = show(data, [line.panel(m) for m in COUNTS]), read_panels([line.panel(M)])
+    for axes, functions in zip(figure.axes, (panel.data.kappa, panel.data.u), strict=False):
+        np.testing.assert_allclose(lines(axes), functions[:4].numpy())
+    assert any(np.array_equal(moments(panel)[0], y) for y in lines(figure.axes[5]))
+    assert "$m = 1$" in words(figure) and "noise" in words(figure)
+    change_fields(monkeypatch, random_operator=True)
+    figure, (panel,) = show(data, [plane.panel(m) for m in COUNTS]), read_panels([plane.panel(M)])
+    # Two rows of four maps and a bar, then a row of four maps a count and three bars.
+    assert len(figure.findobj(Axes)) == 8 + 2 + 8 + 3 and "random operator" in words(figure)
+    shown = [*panel.data.kappa[:4], *panel.data.u[:4], *panel.truth, *moments(panel)]
+    found = meshes(figure.axes)
+    np.testing.assert_allclose([*found[:8], *found[-4:]], np.stack([np.asarray(f) for f in shown]))
+
+
+def test_laws_stand_below_the_reference(
+    line: Inputs, plane: Inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for inputs in (line, plane):
+        figure = show(laws, [inputs.panel(M, weights=[str(inputs.weights)] * 2)])
+        found = [axes.get_title() + axes.get_ylabel() for axes in figure.axes]
+        assert sum(word.startswith("reference") for word in found) == 1
+        assert sum("Gaussian" in word for word in found) == 2
+        (panel,) = read_panels([inputs.panel(M)])
+        row = laws._reference(panel, 4000)
+        other = laws._law(panel, "gaussian", inputs.weights, 4000)
+        mean, std = moments(panel)
+        inside = std > 0.1 * std.max()
+        error = std.max() * (1 / 4000 + 1 / 200) ** 0.5  # the stored reference has 200 samples
+        assert np.abs(row.samples.mean(0) - mean).max() < 4 * error
+        assert np.abs(row.samples.std(0)[inside] / std[inside] - 1).max() < 0.25
+        if inputs is line:  # whose law the model's two modes hold
+            k = int(np.argmax(std))
+            apart = wasserstein_distance(row.samples[:, k], other.samples[:, k])
+            assert apart < 0.2 * std[k]
+    monkeypatch.setattr(GaussianField, "posterior", lambda *_: None)
+    with pytest.raises(DataError, match="nobody knows the posterior"):
+        show(laws, [line.panel(M)])
+
+
+def test_powers_of_a_cosine_and_of_white_noise() -> None:
+    x = (np.arange(16) + 0.5) / 16
+    found = spectra.power(3 * np.cos(np.pi * 5 * x)[None], Grid((0.0,), (1.0,), (16,)))
+    assert found[4] == pytest.approx(9 * 8) and np.delete(found, 4).max() < 1e-25
+    noise = np.random.default_rng(0).standard_normal((4000, 12 * 16))
+    found = spectra.power(noise, Grid((0.0, 0.0), (1.0, 1.0), (12, 16)))
+    lengths = np.sqrt(np.add.outer(np.arange(12.0) ** 2, np.arange(16.0) ** 2))
+    counts = [np.sum(np.rint(lengths) == k) for k in range(1, 12)]
+    assert found == pytest.approx(counts, rel=0.05)
+
+
+def test_spectra_of_an_exact_linear_law_agree(line: Inputs, plane: Inputs) -> None:
+    """The toys' models are close to exact before training, in two modes of two or more."""
+    figure = show(spectra, [line.panel(M), plane.panel(M)])
+    for column, points in zip(np.reshape(figure.axes, (3, 2)).T, (17, 9), strict=True):
+        for axes in column[:2]:
+            assert [len(y) for y in lines(axes)] == [points] * 5
+        theirs, ours = lines(column[2])
+        assert 0.2 < ours[0] / theirs[0] < 5
+    with pytest.raises(DataError, match=r"loud\.h5: holds no samples"):
+        show(spectra, [line.panel(M, LOUD)])
+    with pytest.raises(DataError, match="no observation set with 2 sensors"):
+        show(spectra, [line.panel(2)])
+    with pytest.raises(ConfigError, match=r"figures\.s: e_1 needs .*evaluations\.paper\.wasserst"):
+        make_config(figures={"s": {"layout": "spectra", "experiments": ["e_1"]}})
+
+
+def draw_layouts(folder: Path, problem: str) -> Figure:
+    rule: dict[str, Any] = {"layout": "regular_space", "distances": {2: 0.5, 3: 0.3}}
+    config = SensorsConfig(counts=[1, 2, 3, 4, 5], pool=40, margin=0.1, **rule)
+    generate_layouts(problem, config, 0, 2, 2, folder / "sensors.h5")
+    with styled():
+        files = {"sensors": [str(folder / "sensors.h5")]}
+        return layouts.draw(make_config(), "e_1_layouts", files)
+
+
+@pytest.mark.parametrize("problem", ["toy_linear", "toy_plane"])
+def test_layouts_keep_their_distance(tmp_path: Path, problem: str) -> None:
+    figure = draw_layouts(tmp_path, problem)
+    (axes,) = (axes for axes in figure.axes if axes.get_title().startswith("$m = 2$"))
+    assert "$d > 0.5$" in axes.get_title() and "40 layouts" in axes.get_title()
+    below = figure.axes[figure.axes.index(axes) + 4]
+    for line in below.lines:
+        places = np.unique(line.get_xydata(), axis=0)
+        assert np.linalg.norm(places[0] - places[1]) > 0.5
+
+
+def test_layouts_of_more_than_two_dimensions_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cube = Grid((0.0,) * 3, (1.0,) * 3, (7, 9, 7))
+    monkeypatch.setitem(vars(get_problem("toy_plane")), "grid", cube)
+    with pytest.raises(DataError, match=r"sensors\.h5: .*one or two dimensions"):
+        draw_layouts(tmp_path, "toy_plane")
+
+
+@pytest.mark.parametrize("shape", [(40, 101), (57,)])
+def test_the_density_of_every_candidate_once_is_one(shape: tuple[int, ...]) -> None:
+    # Also in last bins that hold fewer grid points than the others.
+    grid = Grid((0.0,) * len(shape), (1.0,) * len(shape), shape)
+    places, config = candidates(grid, 0.1), SensorsConfig(counts=[1], margin=0.1)
+    pool = layouts.Pool(grid, config, places, {1: places[:, None]})
+    density = layouts._relative_density(pool, 1, layouts._edges(pool))
+    np.testing.assert_allclose(density, 1.0)
 
 
 def test_maps_of_periodic_functions_reach_the_end() -> None:
     grid = Grid((0.0, 0.0), (1.0, 2.0), (3, 4), periodic=True)
     values = np.arange(12.0)
-    axes = Figure().subplots()
-    mesh = draw_map(axes, grid, values, scale(values), FIELD_MAP)
+    mesh = draw_map(Figure().subplots(), grid, values, scale(values), FIELD_MAP)
     corners = mesh.get_coordinates()  # last axis: x, y
     assert corners.shape == (5, 4, 2) and corners[-1, -1].tolist() == [1.0, 2.0]
     shown = np.asarray(mesh.get_array()).reshape(5, 4)
-    np.testing.assert_array_equal(shown[:-1, :-1].T, values.reshape(3, 4))
-    np.testing.assert_array_equal(shown[-1], shown[0])
-    np.testing.assert_array_equal(shown[:, -1], shown[:, 0])
-    assert axes.get_aspect() == 1.0
+    wrapped = np.pad(values.reshape(3, 4), ((0, 1), (0, 1)), mode="wrap")
+    np.testing.assert_array_equal(shown.T, wrapped)
 
 
-def test_colour_scales() -> None:
+def test_scales_and_their_ticks() -> None:
     fields = np.array([-1.0, 2.0]), np.array([0.5, 3.0])
     assert (scale(*fields).vmin, scale(*fields).vmax) == (-1.0, 3.0)
     assert scale(fields[1], positive=True).vmin == 0.0
-    flat = scale(np.zeros(3), positive=True)
-    assert flat.vmax is not None and flat.vmax > 0
+    assert (scale(np.zeros(3), positive=True).vmax or 0) > 0
     positive = input_scale(get_problem("diffusion1d").fields, fields[1])
     assert type(positive).__name__ == "LogNorm" and positive.vmin == 0.5
-
-
-def test_ticks_of_logarithmic_scales() -> None:
     assert log_ticks(0.25, 2.5) == [0.5, 1.0, 2.0]
     assert log_ticks(0.05, 20.0) == pytest.approx([0.1, 1.0, 10.0])
-    assert log_ticks(0.9, 20.0) == pytest.approx([1.0, 3.0, 10.0])
     assert log_ticks(0.9, 20.0, most=7) == pytest.approx([1.0, 2.0, 5.0, 10.0, 20.0])
-    assert log_ticks(1.2, 4.0) == pytest.approx([1.5, 2.0, 3.0])
 
 
-def height(png: bytes) -> int:
-    return int.from_bytes(png[20:24], "big")
+def saved(figure: Figure, folder: Path, scale: str = "full") -> tuple[bytes, bytes]:
+    """Save a figure and return its PDF and its PNG, which must be what they are called."""
+    pdf, png = folder / "figure.pdf", folder / "figure.png"
+    save(figure, scale, pdf, png)
+    assert not list(folder.glob(".*"))
+    found = pdf.read_bytes(), png.read_bytes()
+    assert found[0].startswith(b"%PDF") and found[1].startswith(b"\x89PNG")
+    assert b"/Type3" not in found[0] and b"CreationDate" not in found[0]
+    return found
 
 
-def test_smoke_scale_is_said_in_a_strip_of_its_own(inputs: Inputs, tmp_path: Path) -> None:
-    _, plain = saved(show(inputs), tmp_path)
-    _, noted = saved(show(inputs), tmp_path, "smoke")
-    assert height(noted) == pytest.approx(height(plain) + STRIP * STYLE["savefig.dpi"], abs=1)
-
-
-def test_training_figure_repeats_byte_by_byte(tmp_path: Path) -> None:
-    logs = [write_log(tmp_path / "uqsonet" / f"stack_{k}.csv", k) for k in range(2)]
-    plain = tmp_path / "vidon" / "stack_0.csv"
-    plain.parent.mkdir()
-    plain.write_text(
-        "trial,iteration,seconds,learning_rate,loss,reconstruction,skill_mean_1,skill_mean_2\n"
-        "0,10,1,0,-2,-2,0.1,0.3\n"
-    )
-    first = saved(show_training([*logs, plain]), tmp_path)
-    assert saved(show_training([*logs, plain]), tmp_path) == first
-    require_tidy(show_training([*logs, plain]))
-
-
-def test_training_figure_refuses_nan(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "uqsonet" / "stack_0.csv", 0, "nan")
-    with pytest.raises(DataError, match=r"stack_0\.csv: row 2 .*skill_mean_1"):
-        show_training([log])
-
-
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n"])
-def test_training_figure_refuses_foreign_files(tmp_path: Path, text: str) -> None:
-    (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(DataError, match=r"x\.csv"):
-        show_training([tmp_path / "x.csv"])
-
-
-def test_style_does_not_leak(tmp_path: Path) -> None:
-    before = mpl.rcParams["font.size"]
+def draw_simple(_folder: Path) -> Figure:
     with styled():
-        assert mpl.rcParams["font.size"] == STYLE["font.size"]
         figure = new_figure(1.0)
-    save(figure, "full", tmp_path / "a.pdf", tmp_path / "a.png")
-    assert not figure.texts
-    save(figure, "smoke", tmp_path / "a.pdf", tmp_path / "a.png")
-    assert [text.get_text() for text in figure.texts] == ["smoke scale"]
+        figure.subplots().plot([0, 1])
+    return figure
+
+
+def test_style_neither_leaks_nor_takes_the_readers_settings(tmp_path: Path) -> None:
+    before, plain = mpl.rcParams["font.size"], saved(draw_simple(tmp_path), tmp_path)
     assert mpl.rcParams["font.size"] == before
+    with mpl.rc_context({"font.size": 30, "lines.linewidth": 9, "pdf.fonttype": 3}):
+        assert saved(draw_simple(tmp_path), tmp_path) == plain
+    figure = draw_simple(tmp_path)
+    _, noted = saved(figure, tmp_path, "smoke")
+    assert [text.get_text() for text in figure.texts] == ["smoke scale"]
+    heights = [int.from_bytes(png[20:24], "big") for png in (plain[1], noted)]
+    assert heights[1] == pytest.approx(heights[0] + STRIP * STYLE["savefig.dpi"], abs=1)
 
 
-def test_captions_call_colours_what_they_look_like() -> None:
-    hues = {"orange": (15, 45), "blue": (190, 250)}
-    for color, word in WORDS.items():
-        hue, _, brightness = rgb_to_hsv(*to_rgb(color))
-        if word == "black":
-            assert brightness == 0
-        else:
-            low, high = hues[word]
-            assert brightness > 0.5 and low < 360 * hue < high, (color, word)
+def draw_panels(folder: Path, kind: Any, problem: str) -> Figure:
+    inputs = make_inputs(problem, folder)
+    return show(kind, [inputs.panel(m) for m in (COUNTS if kind is data else [M])])
+
+
+FIGURES: dict[str, Callable[[Path], Figure]] = {
+    f"{kind.__name__.rpartition('.')[2]} of {problem}": partial(
+        draw_panels, kind=kind, problem=problem
+    )
+    for kind in (posterior, data, laws, spectra)
+    for problem in ("toy_linear", "toy_field")
+} | {
+    "layouts of a line": partial(draw_layouts, problem="toy_linear"),
+    "layouts of a plane": partial(draw_layouts, problem="toy_plane"),
+    "sweeps": scored.draw_sweeps,
+    "calibration": scored.draw_calibration,
+    "learning": scored.draw_learning,
+    "places": scored.draw_places,
+    "training": scored.draw_training,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FIGURES)
+def test_equal_figures_are_equal_files(tmp_path: Path, name: str) -> None:
+    first = saved(FIGURES[name](tmp_path), tmp_path, "smoke")
+    assert saved(FIGURES[name](tmp_path), tmp_path, "smoke") == first

@@ -1,7 +1,8 @@
-"""The page of a run, as text and in a browser."""
+"""The page of a run: as text, in a browser, and which table and figure stands where."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,16 +11,15 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.browser import inspect
+from tests.report.conftest import whole_config
 from uqsonet.errors import DataError
-from uqsonet_study.config import BASELINES
-from uqsonet_study.report.page.html_page import (
-    FigureView,
-    Section,
-    TableView,
-    scorecard_cells,
-    scorecard_counts,
-    write_page,
-)
+from uqsonet_study.config import BASELINES, Config
+from uqsonet_study.pipeline import Plan
+from uqsonet_study.report.page import html_page, interpretations
+from uqsonet_study.report.page import sections as page_sections
+from uqsonet_study.report.page.html_page import FigureView, Section, TableView, write_page
+from uqsonet_study.report.page.interpretations import KINDS, load_interpretations
+from uqsonet_study.report.page.sections import build_page
 from uqsonet_study.report.paper import paper_cells
 
 HOSTILE = '<script>alert(1)</script> & "quotes" <img src=x onerror=alert(2)>'
@@ -48,9 +48,8 @@ def picture(path: Path, width: float = 3) -> Path:
 
 @pytest.fixture
 def sections(tmp_path: Path) -> list[Section]:
-    table = TableView(
-        "1d-pde-error", f"Table 1 {HOSTILE}", "<strong>Errors</strong>", [("(a) <i>m</i>", WIDE)]
-    )
+    panels = [("(a) <i>m</i>", WIDE)]
+    table = TableView("1d-pde-error", f"Table 1 {HOSTILE}", "<strong>Errors</strong>", panels)
     figures = [
         FigureView(
             f"f_{k}", f"Figure {k} {HOSTILE}", f"Caption {HOSTILE}", picture(path, 3 + 5 * k)
@@ -82,7 +81,8 @@ def write(sections: list[Section], scorecard: pd.DataFrame, out: Path, scale: st
 
 
 def test_in_a_browser(sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path) -> None:
-    write(sections, scorecard, tmp_path / "report.html", "smoke")
+    text = write(sections, scorecard, tmp_path / "report.html", "smoke")
+    assert text == write(sections, scorecard, tmp_path / "again.html", "smoke")
     seen = inspect(tmp_path / "report.html")
     assert seen.faults == []
     assert len(seen.pictures) == 3 and {p["scheme"] for p in seen.pictures} == {"data:"}
@@ -91,92 +91,29 @@ def test_in_a_browser(sections: list[Section], scorecard: pd.DataFrame, tmp_path
     assert seen.title.startswith("Smoke scale")
 
 
-def test_the_browser_sees_what_is_wrong(tmp_path: Path) -> None:
-    page = tmp_path / "bad.html"
-    page.write_text(
-        '<!doctype html><link rel="icon" href="data:,"><a href="#gone">x</a><p id="a"><p id="a">'
-        '<img src="gone.png" alt="lost"><div style="width: 900px">wide</div>'
-        "<script>console.warn('careful'); throw new Error('broken')</script>",
-        encoding="utf-8",
-    )
-    faults = "\n".join(inspect(page).faults)
-    for words in ("careful", "broken", "gone.png", "'lost'", "#gone", "#a is there", "at 360 px"):
-        assert words in faults
-    assert "at 1600 px" not in faults
-
-
-def test_text_is_escaped_and_our_html_is_not(
+def test_text_is_escaped_and_nothing_outside_is_named(
     sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
 ) -> None:
     text = write(sections, scorecard, tmp_path / "report.html")
     assert "<script" not in text and "<img src=x" not in text
     assert "<strong>Errors</strong>" in text and WIDE in text
-
-
-def test_nothing_outside_is_named(
-    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
-) -> None:
-    text = write(sections, scorecard, tmp_path / "report.html")
     for words in ("http://", "https://", "url(", "@import", str(tmp_path)):
         assert words not in text
     assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
-
-
-def test_the_same_run_gives_the_same_bytes(
-    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
-) -> None:
-    texts = [write(sections, scorecard, tmp_path / name) for name in ("a.html", "b.html")]
-    assert texts[0] == texts[1]
-
-
-def test_the_banner_stands_at_smoke_scale_only(
-    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
-) -> None:
-    assert "Smoke scale." in write(sections, scorecard, tmp_path / "a.html", "smoke")
-    assert "Smoke scale" not in write(sections, scorecard, tmp_path / "b.html", "full")
-
-
-def test_provenance_interpretations_and_differences_are_there(
-    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
-) -> None:
-    text = write(sections, scorecard, tmp_path / "report.html")
+    assert "Smoke scale" not in text
     for words in ("c0ffee", "torch 2.0, numpy 1.0", "A processor", "1.750", "regular-space"):
         assert words in text
     assert text.index('row">train</th>') < text.index('row">sensors</th>')
     assert "<code>network.heads</code>" in text and "can explain u by z alone" in text
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not a picture", "half"])
-def test_a_broken_picture_is_named(
-    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path, content: bytes | str | None
-) -> None:
-    path = tmp_path / "1.png"
-    if content is None:
-        path.unlink()
-    else:
-        whole = path.read_bytes()
-        path.write_bytes(content if isinstance(content, bytes) else whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"1\.png: not a readable PNG"):
-        write(sections, scorecard, tmp_path / "report.html")
-    assert not (tmp_path / "report.html").exists()
-
-
-def test_two_parts_with_one_place_are_refused(
-    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
-) -> None:
-    with pytest.raises(DataError, match="same place #section-costs"):
-        write([*sections, Section("Costs", "")], scorecard, tmp_path / "report.html")
-
-
 def test_cells_are_counted_all_run_and_below(
     sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
 ) -> None:
-    cells = scorecard_cells(scorecard)
+    cells = html_page.scorecard_cells(scorecard)
     assert cells["ratio"].head(4).tolist() == pytest.approx([0.5, 2, 1, float("nan")], nan_ok=True)
-    assert cells["below"].sum() == 1
-    counts = scorecard_counts(cells)
+    counts = html_page.scorecard_counts(cells)
     assert (counts["cells"].sum(), counts["run"].sum(), counts["below"].sum()) == (142, 3, 1)
-    assert set(counts["method"]) == {"vidon", "uqsonet"}
     text = write(sections, scorecard, tmp_path / "report.html")
     assert "prints 142 errors. This run has 3 of them,\n1 below the paper" in text
     assert '5.35 ± 0.15</td><td class="number">2.67 ± 0.25</td>' in text
@@ -184,10 +121,90 @@ def test_cells_are_counted_all_run_and_below(
     assert last.count(">–</td>") == 7 and "± nan" not in text  # no cut line, and nothing was run
 
 
-def test_a_foreign_scorecard_is_refused(scorecard: pd.DataFrame) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"not a picture", "half"])
+def test_a_broken_picture_is_named(
+    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path, content: bytes | str | None
+) -> None:
+    path = tmp_path / "1.png"
+    whole = path.read_bytes()
+    path.write_bytes(content if isinstance(content, bytes) else whole[: len(whole) // 2])
+    if content is None:
+        path.unlink()
+    with pytest.raises(DataError, match=r"1\.png: not a readable PNG"):
+        write(sections, scorecard, tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_what_makes_no_page_is_refused(
+    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="same place #section-costs"):
+        write([*sections, Section("Costs", "")], scorecard, tmp_path / "report.html")
     with pytest.raises(DataError, match="mc_floor"):
-        scorecard_cells(scorecard.drop(columns="mc_floor"))
+        html_page.scorecard_cells(scorecard.drop(columns="mc_floor"))
     with pytest.raises(DataError, match="poem"):
-        scorecard_cells(
-            scorecard.astype({"ours": object}).replace({"ours": {float("nan"): "poem"}})
-        )
+        html_page.scorecard_cells(scorecard.assign(ours="poem"))
+    (tmp_path / "t.json").write_text("[]")
+    arguments = [tmp_path / "t.json"], [], tmp_path / "scorecard.csv", tmp_path / "report.html"
+    with pytest.raises(DataError, match=r"t\.json: not a table for the page"):
+        build_page(whole_config(), {}, tmp_path, *arguments)
+
+
+def build(
+    config: Config, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[Section], dict[str, tuple[str, str]]]:
+    """Return the sections of a run's page and the captions given to it."""
+    plan = Plan(config)
+    tables = [folder / f"{name}.json" for name in plan.tables()]
+    for path in tables:
+        content = {"name": path.stem, "title": "t", "caption_html": "c", "panels": [["a", "b"]]}
+        path.write_text(json.dumps(content))
+    captions = {name: plan.caption(name) for name in (*plan.figures(), *plan.pictures())}
+    (folder / "config.json").write_text("{}")
+    paper_cells().assign(ours=float("nan")).to_csv(folder / "scorecard.csv")
+    found: list[list[Section]] = []
+    monkeypatch.setattr(page_sections, "write_page", lambda sections, *_: found.append(sections))
+    pictures = [folder / f"{name}.png" for name in captions]
+    out = folder / "report.html"
+    build_page(config, captions, folder, tables, pictures, folder / "scorecard.csv", out)
+    return found[0], captions
+
+
+def test_every_table_and_figure_stands_once_in_its_section(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = whole_config()
+    sections, captions = build(config, tmp_path, monkeypatch)
+    titles = [section.title.split(":")[0] for section in sections]
+    assert titles == [*(f"Section 4.{k}" for k in range(1, 6)), "All problems"]
+    tables = [view.name for section in sections for view in section.tables]
+    figures = [view.name for section in sections for view in section.figures]
+    assert sorted(tables) == sorted(config.tables) and sorted(figures) == sorted(captions)
+    poisson = sections[1]
+    assert [view.name for view in poisson.tables] == ["2d-pde-error"]
+    shown = {view.name for view in poisson.figures}
+    assert {"2d-pde-plot", "poisson2d_data", "poisson2d_layouts"} <= shown
+    assert "poisson2d_noise" in poisson.intro
+    # Captions say what is shown.
+    title, text = captions["1d-pde-addnoise"]
+    assert "m = 3, 7" in title and "noise 0.5, 1" in title and "SMOKE" not in text
+    _, text = captions["1d-pde-compare"]
+    assert text.startswith("(a) W2 distance") and "; (b) " in text and "; (c) " in text
+    assert "(a)" not in captions["1d-sde-compare"][1]
+    assert "deep_ensemble" in captions["1d-pde-ensemble-plot"][1]
+    some = whole_config(select=["diffusion1d_noise"], scale="smoke")
+    sections, captions = build(some, tmp_path, monkeypatch)
+    assert len(sections) == 1 and sections[0].title.startswith("Section 4.1")
+    assert [view.name for view in sections[0].tables] == ["1d-pde-addnoise-error"]
+    assert all(text.startswith("SMOKE SCALE: ") for _, text in captions.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interpretations_are_complete(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = load_interpretations(kind)
+    assert table["number"].tolist() == [str(k) for k in range(1, len(table) + 1)] != []
+    needed = ["paper", "here", "why"] if kind == "difference" else ["paper", "here"]
+    assert table[needed].map(len).gt(0).all(axis=None)
+    monkeypatch.setattr(interpretations.pd, "read_csv", lambda *_, **__: table.assign(kind="poem"))
+    with pytest.raises(DataError, match=r"interpretations\.csv.*poem"):
+        load_interpretations(kind)

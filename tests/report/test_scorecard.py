@@ -1,3 +1,5 @@
+"""Ours beside the paper's 142 error cells: the right number in each, none where nothing was run."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.report.conftest import COUNTS, make_config, summary_of, whole_config
+from tests.report.conftest import COUNTS, make_config, make_summary, whole_config
 from uqsonet.errors import DataError
-from uqsonet_study.config import Config
+from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.report.paper import paper_cells
 from uqsonet_study.report.scorecard import scorecard
 
@@ -37,45 +39,44 @@ def test_the_paper_has_142_cells() -> None:
     assert set(cells["cut_line"]) == {"", "x=0.5", "x=0.7", "y=0.5", "y=0.7"}
 
 
-def test_rows_and_columns(summary: pd.DataFrame, config: Config, tmp_path: Path) -> None:
+def test_the_default_run_fills_every_cell_with_its_own_numbers(tmp_path: Path) -> None:
+    config = whole_config()
+    summary = make_summary(config)
+    card = write(summary, config, tmp_path).fillna({"cut_line": ""})
+    assert len(card) == 142 and not card["ours"].duplicated().any()
+    tables = [table for table in config.tables.values() if table.layout == "errors"]
+    shown = [e for table in tables for e in table.experiments]
+    numbers = summary[summary["experiment"].isin(shown)]
+    metric = numbers["metric"].str.partition("@")
+    problem = numbers["experiment"].map(lambda e: config.experiments[e].problem)
+    numbers = numbers.assign(problem=problem, metric=metric[0], cut_line=metric[2])
+    keys = ["problem", "noise_std", "sensors", "metric", "cut_line"]
+    for label, method, columns in (
+        ("paper", "", {"ours": "value", "ours_pm": "pm"}),
+        ("precise", "", {"precise": "value", "precise_low": "low", "precise_high": "high"}),
+        *(("paper", name, {name: "value"}) for name in BASELINES),
+        *(("precise", name, {f"precise_{name}": "value"}) for name in BASELINES),
+        ("paper", "reference", {"mc_floor": "value"}),
+    ):
+        here = numbers[numbers["evaluation"].eq(label)]
+        if method:
+            here = here[here["method"].eq(method)]
+        beside = card.merge(here, on=[*keys, *([] if method else ["method"])])
+        assert len(beside) == 142
+        for column, number in columns.items():
+            np.testing.assert_allclose(beside[column], 100 * beside[number], rtol=1e-9)
+
+
+def test_what_was_not_run_stays_empty(
+    summary: pd.DataFrame, config: Config, tmp_path: Path
+) -> None:
     card = write(summary, config, tmp_path)
     assert (tmp_path / "scorecard.csv").read_text().splitlines()[0] == COLUMNS
-    assert len(card) == 142
     filled = card[card["ours"].notna()]
-    assert len(filled) == 3 * len(COUNTS)
-    assert set(filled["table"]) == {"tab:1d-pde-error"}
-    assert (filled["run"] == "run7").all() and (filled["recipe"] == "my_recipe").all()
-    assert (filled["trials"] == 2).all()
-    # What was not run stays empty.
+    assert len(card) == 142 and len(filled) == 3 * len(COUNTS)
+    assert set(filled["table"]) == {"tab:1d-pde-error"} and (filled["trials"] == 2).all()
+    assert (filled["recipe"] == "my_recipe").all()
     assert card.loc[card["ours"].isna(), COLUMNS.split(",")[9:]].isna().all(axis=None)
-
-
-def test_numbers_are_percent_of_the_paper_evaluation(
-    summary: pd.DataFrame, config: Config, tmp_path: Path
-) -> None:
-    card = write(summary, config, tmp_path).set_index(["table", "method", "metric", "sensors"])
-    rows = summary[summary["evaluation"] == "paper"].set_index(["method", "metric", "sensors"])
-    cell = card.loc[("tab:1d-pde-error", "uqsonet", "err_std", 3)]
-    for column, method in (("ours", "uqsonet"), ("sensor_free",) * 2, ("mc_floor", "reference")):
-        expected = 100 * rows.loc[(method, "err_std", 3), "value"]
-        assert cell[column] == pytest.approx(expected, rel=1e-9)
-
-
-def test_the_precise_evaluation_stands_beside_it(
-    summary: pd.DataFrame, config: Config, tmp_path: Path
-) -> None:
-    card = write(summary, config, tmp_path).set_index(["table", "method", "metric", "sensors"])
-    rows = summary[summary["evaluation"] == "precise"].set_index(["method", "metric", "sensors"])
-    cell = card.loc[("tab:1d-pde-error", "uqsonet", "err_std", 3)]
-    ours, linear = (rows.loc[(name, "err_std", 3)] for name in ("uqsonet", "cokriging"))
-    found = cell[["precise", "precise_low", "precise_high", "precise_cokriging"]].tolist()
-    expected = [ours["value"], ours["low"], ours["high"], linear["value"]]
-    assert found == pytest.approx([100 * value for value in expected], rel=1e-9)
-
-
-def test_a_method_that_is_not_trained_stays_empty(
-    summary: pd.DataFrame, config: Config, tmp_path: Path
-) -> None:
     only = make_config(experiment={"methods": ["uqsonet"]})
     card = write(summary, only, tmp_path)
     vidon = card[(card["method"] == "vidon") & card["sensor_free"].notna()]
@@ -97,54 +98,39 @@ def test_other_noise_or_table_fills_nothing(
     assert write(summary, make_config(**change), tmp_path)["ours"].isna().all()
 
 
-def test_the_default_run_fills_every_cell(tmp_path: Path) -> None:
-    config = whole_config()
-    card = write(summary_of(config, tmp_path / "scores"), config, tmp_path)
-    assert card["ours"].notna().all() and (card["ours_pm"] > 0).all()
-    assert not card["ours"].duplicated().any()
-
-
 def test_one_trial_leaves_the_spread_empty(tmp_path: Path) -> None:
     config = make_config(experiment={"trials": 1})
-    card = write(summary_of(config, tmp_path / "scores"), config, tmp_path)
+    summary = make_summary(config)
+    summary.loc[summary["method"].eq("cokriging"), "value"] = 0.25  # equal baselines may be
+    card = write(summary, config, tmp_path)
     assert card["ours"].notna().sum() == 6 and card["ours_pm"].isna().all()
-
-
-def test_identical_cells_are_refused(summary: pd.DataFrame, config: Config, tmp_path: Path) -> None:
-    trained = summary["method"].eq("uqsonet") & summary["evaluation"].eq("paper")
-    where = trained & summary["metric"].eq("err_mean")
-    summary.loc[where, "value"] = summary.loc[where, "value"].iloc[0]
-    with pytest.raises(DataError, match="same scores were used twice"):
-        write(summary, config, tmp_path)
-    assert not (tmp_path / "scorecard.csv").exists()
-
-
-def test_equal_baselines_are_no_offence(
-    summary: pd.DataFrame, config: Config, tmp_path: Path
-) -> None:
-    summary.loc[summary["method"].eq("cokriging"), "value"] = 0.25
-    assert (write(summary, config, tmp_path)["cokriging"].dropna() == 25).all()
+    assert (card["cokriging"].dropna() == 25).all()
 
 
 @pytest.mark.parametrize(
-    ("method", "column"), [("uqsonet", "value"), ("uqsonet", "pm"), ("cokriging", "value")]
+    ("rows", "column", "value", "message"),
+    [
+        ("method == 'uqsonet' and metric == 'err_mean'", "value", 0.05, "same scores were used"),
+        ("method == 'uqsonet'", "value", np.nan, "NaN"),
+        ("method == 'uqsonet'", "pm", np.nan, "NaN"),
+        ("method == 'cokriging'", "value", np.nan, "NaN"),
+        ("sensors == 3", "sensors", 4, "not in the summary"),
+        ("method == 'uqsonet'", "trials", 5, "5 trials .* configuration says 2"),
+    ],
 )
-def test_nan_is_refused(
-    summary: pd.DataFrame, config: Config, tmp_path: Path, method: str, column: str
+def test_mixed_up_or_missing_numbers_are_refused(
+    summary: pd.DataFrame,
+    config: Config,
+    tmp_path: Path,
+    rows: str,
+    column: str,
+    value: Any,
+    message: str,
 ) -> None:
-    summary.loc[summary["method"].eq(method), column] = np.nan
-    with pytest.raises(DataError, match="NaN"):
+    summary.loc[summary.query(rows).index, column] = value
+    with pytest.raises(DataError, match=message):
         write(summary, config, tmp_path)
-
-
-def test_a_missing_number_is_refused(summary: pd.DataFrame, config: Config, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="not in the summary"):
-        write(summary[summary["sensors"] != 3], config, tmp_path)
-
-
-def test_other_trials_than_configured_are_refused(summary: pd.DataFrame, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="2 trials"):
-        write(summary, make_config(experiment={"trials": 5}), tmp_path)
+    assert not (tmp_path / "scorecard.csv").exists()
 
 
 def test_two_claims_on_a_cell_are_refused(tmp_path: Path) -> None:
@@ -152,4 +138,4 @@ def test_two_claims_on_a_cell_are_refused(tmp_path: Path) -> None:
     tables = {"1d-pde-error": {"layout": "errors", "experiments": ["e_1", "e_2"]}}
     config = make_config(experiments={"e_1": one, "e_2": one}, tables=tables)
     with pytest.raises(DataError, match="e_1 and e_2 both claim"):
-        write(summary_of(config, tmp_path / "scores"), config, tmp_path)
+        write(make_summary(config), config, tmp_path)

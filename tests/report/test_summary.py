@@ -1,3 +1,5 @@
+"""Averages by hand, intervals that cover, and files of scores that are refused."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,6 +19,7 @@ from uqsonet_study.report.summary import summarise as summarise_cases
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 8))
 SCORES = SHAPES.flatmap(lambda s: arrays(float, s, elements=st.floats(0.01, 1)))
+HEAD = "method,trial,evaluation,sensors,set,metric,value\n"
 
 
 def summarise(files: list[Path], **changes: object) -> pd.DataFrame:
@@ -30,16 +33,15 @@ def hand_config(trials: int = 2, sets: int = 2) -> dict[str, object]:
     return {"experiment": experiment | {"trials": trials, "sets": {"paper": sets}}}
 
 
-def pick(table: pd.DataFrame, **where: object) -> pd.Series:
-    for key, value in where.items():
-        table = table[table[key] == value]
-    assert len(table) == 1
-    return table.iloc[0]
+def pick(table: pd.DataFrame, method: str, metric: str) -> pd.Series:
+    found = table[(table["method"] == method) & (table["metric"] == metric)]
+    assert len(found) == 1
+    return found.iloc[0]
 
 
-def by_hand(folder: Path) -> list[Path]:
+@pytest.fixture
+def by_hand(tmp_path: Path) -> list[Path]:
     """Two trials on two sets, with round numbers."""
-    head = "method,trial,evaluation,sensors,set,metric,value\n"
     lines = {
         "a": "net,0,paper,3,0,err_mean,0.1\nnet,0,paper,3,1,err_mean,0.3\n",
         "b": "net,1,paper,3,1,err_mean,0.6\nnet,1,paper,3,0,err_mean,0.2\n",
@@ -50,24 +52,25 @@ def by_hand(folder: Path) -> list[Path]:
             for s, value in enumerate((0.5, 1.1))
         ),
     }
-    files = [folder / f"{name}.csv" for name in lines]
+    files = [tmp_path / f"{name}.csv" for name in lines]
     for path, text in zip(files, lines.values(), strict=True):
-        path.write_text(head + text)
+        path.write_text(HEAD + text)
     return files
 
 
-def test_averages_by_hand(tmp_path: Path) -> None:
-    table = summarise(by_hand(tmp_path), **hand_config())
+def test_averages_by_hand(by_hand: list[Path]) -> None:
+    table = summarise(by_hand, **hand_config())
     assert list(table.columns) == COLUMNS
-    error = pick(table, method="net", metric="err_mean")
+    error = pick(table, "net", "err_mean")
     assert error["value"] == pytest.approx(0.3)  # mean of 0.2 and 0.4
     assert error["pm"] == pytest.approx(0.2 / np.sqrt(2))
     assert (error["trials"], error["sets"]) == (2, 2)
     assert 0.1 <= error["low"] < 0.3 < error["high"] <= 0.6
     # 1 - 0.3 / 0.8, a ratio of means and no mean of ratios.
-    found = pick(table, method="net", metric="skill_mean")
+    found = pick(table, "net", "skill_mean")
     assert found["value"] == pytest.approx(1 - 0.3 / 0.8)
     assert found["pm"] == pytest.approx(0.2 / np.sqrt(2) / 0.8)
+    assert np.isnan(pick(table, "sensor_free", "err_std")["pm"])  # one trial has no spread
 
 
 def test_gains_are_over_cokriging_on_the_same_sets(tmp_path: Path) -> None:
@@ -79,38 +82,31 @@ def test_gains_are_over_cokriging_on_the_same_sets(tmp_path: Path) -> None:
         for metric in ("err_mean", "err_std", "crps")
         for s, value in enumerate(values)
     ]
-    path.write_text("method,trial,evaluation,sensors,set,metric,value\n" + "".join(rows))
+    path.write_text(HEAD + "".join(rows))
     table = summarise([path], **hand_config(trials=1, sets=3))
     for method, gained in (("net", 0.2), ("regression", 0.1)):
-        gain = pick(table, method=method, metric="gain_crps")
+        gain = pick(table, method, "gain_crps")
         assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((gained,) * 3)
     assert (table["metric"] == "gain_crps").sum() == 2
     assert not (table["metric"] == "gain_energy").any()
 
 
-def test_one_trial_has_no_spread(tmp_path: Path) -> None:
-    table = summarise(by_hand(tmp_path), **hand_config())
-    assert np.isnan(pick(table, method="sensor_free", metric="err_std")["pm"])
-
-
 def test_files_in_any_order_give_the_same_table(tmp_path: Path) -> None:
     files = write_scores(make_scores(), tmp_path)
-    pd.testing.assert_frame_equal(summarise(files), summarise(files[::-1]))
+    table = summarise(files)
+    pd.testing.assert_frame_equal(table, summarise(files[::-1]))
+    # The baseline has no skill over itself, and VIDON predicts no spread.
+    assert not ((table["method"] == "sensor_free") & table["metric"].str.startswith("skill")).any()
+    assert "skill_std" not in set(table.loc[table["method"] == "vidon", "metric"])
 
 
 def test_skill_is_paired() -> None:
-    """An error proportional to the targets's, set by set, has a skill without uncertainty."""
-    targets = np.random.default_rng(1).uniform(0.1, 1, (1, 20))
-    of, over = estimate(0.25 * targets), estimate(targets)
+    """An error proportional to the baseline's, set by set, has a skill without uncertainty."""
+    baseline = np.random.default_rng(1).uniform(0.1, 1, (1, 20))
+    of, over = estimate(0.25 * baseline), estimate(baseline)
     row = skill(of, over).row()
     assert row["low"] == pytest.approx(0.75) and row["high"] == pytest.approx(0.75)
     assert of.row()["high"] - of.row()["low"] > 0.01
-
-
-def test_no_skill_for_the_targets_itself(tmp_path: Path) -> None:
-    table = summarise(write_scores(make_scores(), tmp_path))
-    assert not ((table["method"] == "sensor_free") & table["metric"].str.startswith("skill")).any()
-    assert "skill_std" not in set(table.loc[table["method"] == "vidon", "metric"])
 
 
 @pytest.mark.parametrize(("trials", "sets"), [(1, 40), (40, 40)])
@@ -124,62 +120,46 @@ def test_intervals_cover(trials: int, sets: int) -> None:
     assert 0.90 <= covered <= 0.98
 
 
-@settings(max_examples=50)
-@given(SCORES)
-def test_estimates_stay_within_the_scores(scores: np.ndarray) -> None:
-    found = estimate(scores)
-    assert found.copies.shape == (RESAMPLES,)
-    row = found.row()
-    assert row["value"] == pytest.approx(scores.mean())
-    slack = 1e-9
-    assert scores.min() - slack <= row["low"] <= row["high"] <= scores.max() + slack
-
-
 @settings(max_examples=25)
 @given(SCORES, st.floats(0.1, 10))
-def test_skill_has_no_unit(scores: np.ndarray, factor: float) -> None:
+def test_estimates_stay_within_the_scores_and_skill_has_no_unit(
+    scores: np.ndarray, factor: float
+) -> None:
+    found = estimate(scores)
+    assert found.copies.shape == (RESAMPLES,)
+    row, slack = found.row(), 1e-9
+    assert row["value"] == pytest.approx(scores.mean())
+    assert scores.min() - slack <= row["low"] <= row["high"] <= scores.max() + slack
     over = np.full((1, scores.shape[1]), 0.7)
-    one = skill(estimate(scores), estimate(over)).row()
+    one = skill(found, estimate(over)).row()
     other = skill(estimate(factor * scores), estimate(factor * over)).row()
-    assert [one[k] for k in ("value", "low", "high")] == pytest.approx(
-        [other[k] for k in ("value", "low", "high")]
-    )
+    for key in ("value", "low", "high"):
+        assert one[key] == pytest.approx(other[key])
 
 
-@pytest.mark.parametrize("bad", ["nan", "", "inf", "many"])
-def test_what_is_no_number_is_refused(tmp_path: Path, bad: str) -> None:
-    files = by_hand(tmp_path)
-    files[1].write_text(files[1].read_text().replace("0.2", bad))
-    with pytest.raises(DataError, match=r"b\.csv: row 2 .*err_mean of method 'net'"):
-        summarise(files)
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        *(("0.2", bad, r"b\.csv: row 2 .*err_mean of method 'net'") for bad in ("nan", "", "many")),
+        ("3,0,err", "3,1,err", "given twice"),
+        ("3,0,err", "3,5,err", "sets: unknown 5"),
+        ("net", "sensor_free", "methods|trials|twice"),
+        (HEAD, "experiment,method\n", r"b\.csv: lacks columns"),
+    ],
+)
+def test_what_cannot_be_averaged_is_refused(
+    by_hand: list[Path], old: str, new: str, message: str
+) -> None:
+    by_hand[1].write_text(by_hand[1].read_text().replace(old, new))
+    with pytest.raises(DataError, match=message):
+        summarise(by_hand, **hand_config())
 
 
-def test_a_score_given_twice_is_refused(tmp_path: Path) -> None:
-    files = by_hand(tmp_path)
-    with pytest.raises(DataError, match="given twice"):
-        summarise([*files, files[0]])
-
-
-def test_other_sets_are_refused(tmp_path: Path) -> None:
-    files = by_hand(tmp_path)
-    files[1].write_text(files[1].read_text().replace("3,0,err", "3,5,err"))
-    with pytest.raises(DataError, match="sets: unknown 5"):
-        summarise(files, **hand_config())
-
-
-def test_skill_needs_the_targets(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="sensor_free"):
-        summarise(by_hand(tmp_path)[:2], **hand_config())
-
-
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "experiment,method\n"])
-def test_foreign_files_are_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text(text)
-    with pytest.raises(DataError, match=r"x\.csv"):
-        summarise([path])
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_absent_or_empty_are_refused(by_hand: list[Path]) -> None:
+    with pytest.raises(DataError, match="sensor_free"):  # skill needs the baseline
+        summarise(by_hand[:2], **hand_config())
     with pytest.raises(DataError, match=r"nothing\.csv"):
-        summarise([tmp_path / "nothing.csv"])
+        summarise([by_hand[0].with_name("nothing.csv")])
+    by_hand[0].write_text("")
+    with pytest.raises(DataError, match=r"a\.csv"):
+        summarise(by_hand)

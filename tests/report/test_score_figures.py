@@ -1,0 +1,219 @@
+"""Figures of scores and logs: every point is where the numbers say."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+from tests.report.conftest import make_config, make_summary, overlay, whole_config
+from uqsonet.errors import ConfigError, DataError
+from uqsonet_study.config import BASELINES
+from uqsonet_study.pipeline import Plan
+from uqsonet_study.report.figures import calibration, compare, learning, placement, training
+from uqsonet_study.report.figures.style import styled
+from uqsonet_study.report.place_scores import STRATEGIES
+
+METRICS = ("err_mean", "err_std")
+
+
+def require_line(axes: Axes, x: Any, y: Any) -> None:
+    """One line of a panel goes through these points."""
+    lines = [np.asarray(line.get_xydata(), float) for line in axes.lines]
+    wanted = np.stack([np.asarray(x, float), np.asarray(y, float)], axis=1)
+    assert any(line.shape == wanted.shape and np.allclose(line, wanted) for line in lines)
+
+
+def of(summary: pd.DataFrame, experiment: str, method: str, metric: str, m: int | None = None):
+    """Return the numbers of the evaluation with most sets."""
+    found = summary[summary["experiment"].eq(experiment) & summary["method"].eq(method)]
+    found = found[found["metric"].eq(metric) & (m is None or found["sensors"].eq(m))]
+    return found[found["evaluation"].eq(found["evaluation"].max())]
+
+
+def whole_summary() -> pd.DataFrame:
+    """The default run with distances, and with shares of truths at ten ranks."""
+    summary = make_summary(whole_config())
+    spread = summary[summary["metric"].eq("mean_std")]
+    learned = spread[spread["method"].ne("reference")]
+    ranks = [learned.assign(metric=f"rank_{k + 1}", value=0.055 + 0.01 * k) for k in range(10)]
+    distances = spread.assign(metric="w2"), learned.assign(metric="w2_gaussian")
+    return pd.concat([summary, *distances, *ranks], ignore_index=True)
+
+
+def draw_sweeps(folder: Path, name: str = "1d-pde-compare") -> Figure:
+    whole_summary().to_csv(folder / "summary.csv", index=False)
+    with styled():
+        files = {"summaries": [str(folder / "summary.csv")]}
+        return compare.draw(whole_config(), name, files)
+
+
+def test_sweeps_are_those_of_the_summary(tmp_path: Path) -> None:
+    summary = whole_summary()
+    distance, errors, (spread,) = (row.axes for row in draw_sweeps(tmp_path).subfigs)
+    for axes, metric in product(distance, ("w2", "w2_gaussian")):
+        m = 3 if axes is distance[0] else 5
+        found = of(summary, "diffusion1d_latent", "uqsonet", metric, m)
+        assert found["latent_dim"].tolist() == [1, 2, 5, 10, 15, 20]
+        require_line(axes, found["latent_dim"], found["value"])
+    for axes, m in zip(errors, (3, 5), strict=True):
+        for method, metric in product(("uqsonet", *BASELINES, "reference"), METRICS):
+            found = of(summary, "diffusion1d_size", method, metric, m).sort_values("training")
+            require_line(axes, found["training"], 100 * found["value"])
+        bars = [b for b in axes.collections if isinstance(b, LineCollection)]
+        lengths = np.concatenate([np.ptp(b.get_segments(), axis=1)[:, 1] for b in bars])
+        errors_of = (of(summary, "diffusion1d_size", "uqsonet", e, m) for e in METRICS)
+        pm = pd.concat([found["pm"].dropna() for found in errors_of])  # the largest: one trial
+        np.testing.assert_allclose(sorted(lengths), sorted(200 * pm))
+    heights = [bar.get_height() for bar in spread.patches]
+    found = [of(summary, "diffusion1d", m, "mean_std") for m in ("reference", "uqsonet")]
+    assert heights == pytest.approx(pd.concat(found)["value"].tolist())
+    assert len(draw_sweeps(tmp_path, "1d-sde-compare").subfigs) == 1
+    with pytest.raises(DataError, match="_latent: the summary holds no w2 or w2_gaussian of uqson"):
+        others = summary[summary["method"].ne("uqsonet")]
+        compare.sweep(others, "distance", "diffusion1d_latent")
+    with pytest.raises(DataError, match="diffusion1d: a value of mean_std is not finite"):
+        compare.sweep(summary.assign(value=np.nan), "spread", "diffusion1d")
+
+
+def draw_calibration(folder: Path, without: str = "") -> Figure:
+    summary = whole_summary()
+    summary[summary["metric"].ne(without)].to_csv(folder / "summary.csv", index=False)
+    with styled():
+        files = {"summaries": [str(folder / "summary.csv")]}
+        return calibration.draw(whole_config(), "calibration", files)
+
+
+def test_calibration_shows_shares_and_misses(tmp_path: Path) -> None:
+    figure, summary = draw_calibration(tmp_path), whole_summary()
+    shown = whole_config().figures["calibration"].experiments
+    for experiment, ranks, bands in zip(shown, figure.axes[:5], figure.axes[5:], strict=True):
+        bars = [bar.get_height() for bar in ranks.containers[0]]
+        assert bars == pytest.approx([0.055 + 0.01 * k for k in range(10)])
+        paper = summary[summary["evaluation"].eq("paper")]  # whose references hold samples
+        for level in (50, 90, 95):
+            found = of(paper, experiment, "uqsonet", f"within_{level}")
+            require_line(bands, found["sensors"], 100 * found["value"] - level)
+    for metric in ("within_50", "rank_1"):
+        with pytest.raises(DataError, match=f"no {metric}"):
+            draw_calibration(tmp_path, without=metric)
+
+
+def draw_learning(folder: Path) -> Figure:
+    """Draw the costs of learning; an iteration of any training takes 6 ms, a law 30 s."""
+    config = overlay("learning")
+    make_summary(config).to_csv(folder / "summary.csv", index=False)
+    runs = Plan(config).runs(config.figures["learning"])  # type: ignore[arg-type]
+    for run in runs:
+        steps = config.method_of(run["case"], "uqsonet").training.iterations
+        for kind, seconds in (("training", [0.003 * steps, 0.006 * steps]), ("laws", [0.0, 30.0])):
+            run[kind] = [str(folder / log.replace("/", "_")) for log in run[kind]]
+            for log in run[kind]:
+                pd.DataFrame({"trial": 0, "seconds": seconds}).to_csv(log, index=False)
+    with styled():
+        files = {"summaries": [str(folder / "summary.csv")], "runs": runs}
+        return learning.draw(config, "learning", files)
+
+
+def test_learning_holds_the_errors_of_its_rows_and_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure, summary = draw_learning(tmp_path), make_summary(overlay("learning"))
+    places = product(("sizes", "budgets"), METRICS, (1, 4, 10))
+    lines = ("learned", "uqsonet", (1, 2, 4, 8, 16), 0), ("known", "mixture", (1, 2, 6), 30)
+    for axes, (row, metric, m) in zip(figure.axes, places, strict=True):
+        for kind, method, thousands, seconds in lines:
+            if row == "sizes":
+                found = of(summary, f"diffusion1d_sizes_{kind}", method, metric, m)
+                assert found["training"].tolist() == [1000, 3000, 10000, 30000, 100000]
+                require_line(axes, found["training"], 100 * found["value"])
+                continue
+            names = [f"diffusion1d_{kind}_{k}" for k in thousands]
+            values = [of(summary, name, method, metric, m)["value"].item() for name in names]
+            minutes = [(6 * k + seconds) / 60 for k in thousands]
+            require_line(axes, minutes, 100 * np.array(values))
+    made = Plan(overlay("learning")).figure("learning")
+    assert len(made.inputs["training"]) == len(set(made.inputs["training"])) == 18 - 2
+    assert len(made.inputs["summaries"]) == 10 and made.inputs["laws"]
+    monkeypatch.setattr(learning, "LOOKS", learning.LOOKS[:3])
+    with pytest.raises(DataError, match="4 lines, at most 3"):
+        draw_learning(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("sizes: [diffusion1d_learned_2]", "diffusion1d_learned_2 has no sweep.training"),
+        ("budgets: [diffusion1d_sizes_known]", "diffusion1d_sizes_known has several cases"),
+        ("counts: [1, 11]", r"\[11\] not among experiments"),
+    ],
+)
+def test_a_wrong_declaration_of_learning_is_refused(
+    tmp_path: Path, change: str, words: str
+) -> None:
+    path = tmp_path / "extra.yaml"
+    path.write_text(f"figures: {{learning: {{{change}}}}}\n")
+    with pytest.raises(ConfigError, match=words):
+        overlay("learning", path)
+
+
+def draw_places(folder: Path, but: str = "") -> Figure:
+    """Draw places by synthetic scores of all problems but one."""
+    config = overlay("placement")
+    cases = config.cases_of(config.figures["placement"].experiments)
+    places = product([case.problem for case in cases if case.problem != but], STRATEGIES, (1, 4))
+    scores = pd.DataFrame(places, columns=pd.Index(["problem", "strategy", "sensors"]))
+    scores = scores.assign(std=1 / (1.0 + np.arange(len(scores))))
+    scores.to_csv(folder / "scores.csv", index=False)
+    with styled():
+        files = {"scores": [str(folder / "scores.csv")]}
+        return placement.draw(config, "placement", files)
+
+
+def test_places_are_drawn_by_strategy(tmp_path: Path) -> None:
+    figure = draw_places(tmp_path)
+    scores = pd.read_csv(tmp_path / "scores.csv").set_index(["problem", "strategy"])
+    for axes, problem in zip(figure.axes, scores.index.unique("problem"), strict=False):
+        for strategy in ("greedy", "random", "space_filling", "worst"):
+            line = scores.loc[(problem, strategy)]
+            require_line(axes, line["sensors"], line["std"])
+    with pytest.raises(DataError, match="has no navier_stokes"):
+        draw_places(tmp_path, but="navier_stokes")
+
+
+HEAD = "trial,iteration,seconds,learning_rate,loss,reconstruction,"
+
+
+def draw_training(folder: Path, skill: str = "0.5") -> Figure:
+    """Draw the losses and skills of two trials of one method and of a single row of another."""
+    logs = [folder / name for name in ("uqsonet/0.csv", "uqsonet/1.csv", "vidon/0.csv")]
+    for trial, log in enumerate(logs):
+        log.parent.mkdir(exist_ok=True)
+        rows = f"{trial},100,1,0.1,20,12,8,-3,0.1\n{trial},200,2,0,1,0.6,0.4,{skill},0.2\n"
+        log.write_text(f"{HEAD}kl,skill_mean_1,skill_std_1\n{rows}")
+    logs[-1].write_text(f"{HEAD}skill_mean_1,skill_mean_2\n0,10,1,0,-2,-2,0.1,0.3\n")
+    with styled():
+        return training.draw(make_config(), "e_1_training", {"logs": [str(log) for log in logs]})
+
+
+def test_training_shows_losses_and_skills(tmp_path: Path) -> None:
+    loss, mean, std, other = draw_training(tmp_path).axes[:4]
+    for terms in ((20, 1), (12, 0.6), (8, 0.4)):
+        require_line(loss, (100, 200), terms)
+    require_line(mean, (100, 200), (-3, 0.5))
+    require_line(std, (100, 200), (0.1, 0.2))
+    require_line(other, [10], [-2])
+    assert len(loss.lines) == 6  # two trials
+    with pytest.raises(DataError, match=r"0\.csv: row 2 .*skill_mean_1"):
+        draw_training(tmp_path, "nan")
+    for text in ("", "a,b\n1,2\n"):
+        (tmp_path / "x.csv").write_text(text)
+        with pytest.raises(DataError, match=r"x\.csv"):
+            training.draw(make_config(), "e_1_training", {"logs": [str(tmp_path / "x.csv")]})
