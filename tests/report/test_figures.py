@@ -4,44 +4,111 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from scipy.stats import wasserstein_distance
+from torch import Tensor
 
+from tests.conftest import ToyPlane, register
 from tests.report import test_score_figures as scored
 from tests.report.conftest import COUNTS, make_config
-from tests.report.fields import LOUD, NOISE, Inputs, make_inputs
+from uqsonet.data import load_functions
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Field, Grid, Transform
-from uqsonet.gaussian_process import GaussianField
+from uqsonet.gaussian_process import GaussianField, squared_exponential
+from uqsonet.models.base import build_model
 from uqsonet.models.weights import load
 from uqsonet.problems import get_problem
 from uqsonet.storage.reading import ArrayFile
-from uqsonet_study.config import LawFigure, PosteriorFigure, SensorsConfig
+from uqsonet.storage.weights import write_weights
+from uqsonet_study.config import (
+    LawFigure,
+    PosteriorFigure,
+    ProblemConfig,
+    ReferenceConfig,
+    SensorsConfig,
+)
 from uqsonet_study.layouts import candidates, generate_layouts
+from uqsonet_study.references import compute_reference
 from uqsonet_study.report.figures import data, laws, layouts, posterior, spectra
-from uqsonet_study.report.figures.maps import draw_map, input_scale, log_ticks, scale
+from uqsonet_study.report.figures.maps import draw_map, scale
 from uqsonet_study.report.figures.panels import Panel, read_panels
 from uqsonet_study.report.figures.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
+from uqsonet_study.simulation import simulate
 
 M = COUNTS[-1]
+NOISE, LOUD = 0.1, 1.0
+
+
+class ToyField(ToyPlane):
+    """A smooth field in the plane that maps to its double."""
+
+    name = "toy_field"
+    input_symbol = "f"
+
+    @cached_property
+    def prior(self) -> GaussianField:
+        kernel = squared_exponential(std=1.0, length=0.5)
+        return GaussianField(self.grid.points(), lambda x: x[:, 0], kernel)
+
+    def solve(self, kappa: Tensor) -> Tensor:
+        return 2 * kappa
+
+
+register(ToyField)
+
+
+def make_inputs(problem: str, folder: Path) -> Path:
+    """Fill a folder for `files_of`, with an untrained model, which is already close to exact."""
+    functions, sensors = folder / "functions.h5", folder / "sensors.h5"
+    simulate(problem, ProblemConfig(training=50, validation=2, test=4, shard=50), 0, functions)
+    generate_layouts(problem, SensorsConfig(counts=COUNTS, pool=5), 0, 2, 4, sensors)
+    for noise_std in (NOISE, LOUD):
+        used = ReferenceConfig(sets=3, reference_samples=200, wasserstein=noise_std == NOISE)
+        out = folder / f"{noise_std}.h5"
+        compute_reference(functions, sensors, "test", "paper", used, noise_std, 0, out)
+    method, fields = make_config().method_of("e_1", "uqsonet"), get_problem(problem).fields
+    torch.manual_seed(0)
+    model = build_model("uqsonet", fields, method.network, NOISE)
+    with torch.no_grad():
+        model.fit_constants(load_functions(functions, "training"))
+    trained = dict(model.named_parameters())
+    tensors = {
+        f"parameter/{k}" if k in trained else f"buffer/{k}": v[None] if k in trained else v
+        for k, v in model.state_dict().items()
+    }
+    meta = {"method": "uqsonet", "noise_std": NOISE, "trials": [0], "fields": fields.as_dict()}
+    meta["config"] = method.model_dump(mode="json")
+    write_weights(folder / "weights.safetensors", tensors, meta)
+    return folder
+
+
+def files_of(folder: Path, count: int, noise_std: float = NOISE, **changes: Any) -> dict[str, Any]:
+    """Return a panel that shows a sensor count, as the plan declares it.
+
+    References under `LOUD` noise hold no samples.
+    """
+    found = {"functions": f"{folder}/functions.h5", "reference": f"{folder}/{noise_std}.h5"}
+    found |= {"weights": [f"{folder}/weights.safetensors"], "ensemble": False}
+    return found | {"sensors": count, "noise_std": noise_std} | changes
 
 
 @pytest.fixture(scope="module")
-def line(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+def line(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_inputs("toy_linear", tmp_path_factory.mktemp("line"))
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_inputs("toy_field", tmp_path_factory.mktemp("plane"))
 
 
@@ -57,9 +124,9 @@ def show(kind: Any, panels: list[dict[str, Any]], method: str = "uqsonet") -> Fi
         return kind.draw(config, "f", {"panels": panels})
 
 
-def of_noise(inputs: Inputs) -> list[dict[str, Any]]:
+def of_noise(inputs: Path) -> list[dict[str, Any]]:
     """Rows are numbers of sensors, columns levels of noise."""
-    return [inputs.panel(m, noise_std) for m in COUNTS for noise_std in (NOISE, LOUD)]
+    return [files_of(inputs, m, noise_std) for m in COUNTS for noise_std in (NOISE, LOUD)]
 
 
 def words(figure: Figure) -> str:
@@ -73,24 +140,28 @@ def lines(axes: Axes) -> list[np.ndarray]:
 def meshes(axes: list[Axes]) -> list[np.ndarray]:
     """Return the values of maps, as functions on the grid of the plane."""
     found = [np.asarray(one.collections[0].get_array()) for one in axes if one.collections]
-    return [values.T.ravel() for values in found if values.shape == (9, 9)]
+    return [values.T.ravel() for values in found if values.shape == (21, 21)]
 
 
-def moments(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
+def read(folder: Path) -> tuple[Panel, np.ndarray, np.ndarray]:
+    """Return a panel with the mean and the standard deviation of its reference."""
+    (panel,) = read_panels([files_of(folder, M)])
     assert panel.reference is not None
-    return panel.reference
+    return panel, *panel.reference
 
 
-def test_posteriors_are_those_of_the_panels(line: Inputs) -> None:
+def test_posteriors_are_those_of_the_panels(line: Path) -> None:
     figure = show(posterior, of_noise(line), "deep_ensemble")
     shown = [axes for axes in figure.axes if axes.get_title()]
     twins = [axes for axes in figure.axes if axes not in shown and axes.axison]
+    model = load(line / "weights.safetensors")
     for axes, twin, panel in zip(shown, twins, read_panels(of_noise(line)), strict=True):
         head = axes.get_title().split("\n")[0]
         assert head == rf"$m = {len(panel.values)}$, $\sigma = {panel.noise_std:g}$"
         o, expected = panel.observations, []
-        law = load(line.weights).condition(o.locations, o.values, o.mask, panel.noise_std)
-        for mean, std in (moments(panel), (law.mean()[0].numpy(), law.std()[0].numpy())):
+        law = model.condition(o.locations, o.values, o.mask, panel.noise_std)
+        assert panel.reference is not None
+        for mean, std in (panel.reference, (law.mean()[0].numpy(), law.std()[0].numpy())):
             expected += [mean - 2 * std, mean + 2 * std, mean]
         expected.append(panel.data.u[0].numpy())
         np.testing.assert_allclose(lines(axes), expected, rtol=1e-5, atol=1e-6)
@@ -102,7 +173,7 @@ def test_posteriors_are_those_of_the_panels(line: Inputs) -> None:
 
 
 def test_noise_on_a_logarithm_is_shown_on_a_logarithmic_axis(
-    line: Inputs, monkeypatch: pytest.MonkeyPatch
+    line: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     panels, law = read_panels(of_noise(line)[:3]), (np.full(33, 0.5), np.full(33, 0.25))
     low, high = data.noise_bars(panels[0])
@@ -115,24 +186,22 @@ def test_noise_on_a_logarithm_is_shown_on_a_logarithmic_axis(
         panel.observations.values.abs_().mul_(50)
     low, high = data.noise_bars(panels[0])
     np.testing.assert_allclose(high / panels[0].values, np.exp(2 * NOISE))
+    quiet = dataclasses.replace(panels[0], noise_std=0.0)
     with styled():
-        figure = posterior.draw_lines(panels, [law] * 3, "A")
-        quiet = dataclasses.replace(panels[0], noise_std=0.0)
-        plain = posterior.draw_lines([quiet], [law], "A")
+        figure, plain = (posterior.draw_lines(p, [law] * len(p), "A") for p in (panels, [quiet]))
     logarithmic = [axes for axes in figure.axes if axes.get_yscale() == "log"]
     assert len(logarithmic) == 3 and "log. right axis" in words(figure)
-    for axes in logarithmic:
-        low, high = axes.get_ylim()
-        assert all(low < min(y) and max(y) < high for y in lines(axes))
+    low, high = logarithmic[0].get_ylim()
+    assert all(low < min(y) and max(y) < high for axes in logarithmic for y in lines(axes))
     assert {axes.get_yscale() for axes in plain.axes} == {"linear"} and "noisy" not in words(plain)
 
 
-def test_posteriors_in_the_plane(plane: Inputs) -> None:
-    figure, (panel,) = show(posterior, [plane.panel(M)]), read_panels([plane.panel(M)])
+def test_posteriors_in_the_plane(plane: Path) -> None:
+    figure, (panel, *reference) = show(posterior, [files_of(plane, M)]), read(plane)
     maps = [axes for axes in figure.axes if axes.get_title()]
     assert maps[0].get_title().endswith(rf"$m = {M}$ sensors, noise $\sigma = {NOISE:g}$")
     kappa, mean, ours, error, u, std, _, _ = meshes(maps)
-    for found, given in zip((kappa, u, mean, std), (*panel.truth, *moments(panel)), strict=True):
+    for found, given in zip((kappa, u, mean, std), (*panel.truth, *reference), strict=True):
         np.testing.assert_allclose(found, given)
     np.testing.assert_allclose(error, np.abs(ours - mean))
     norms = [axes.collections[0].norm for axes in maps]
@@ -146,53 +215,57 @@ def change_fields(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
 
 
 def test_panels_that_do_not_belong_together_are_refused(
-    line: Inputs, plane: Inputs, monkeypatch: pytest.MonkeyPatch
+    line: Path, plane: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    mixed = files_of(plane, M, reference=f"{line}/{NOISE}.h5")
     for panels, message in (
-        ([line.panel(M, noise_std=0.3)], r"of noise 1, asked for 0\.3"),
-        ([line.panel(2)], "0 observation sets with 2 sensors"),
+        ([files_of(line, M) | {"noise_std": 0.3}], r"of noise 0\.1, asked for 0\.3"),
+        ([files_of(line, 2)], "0 observation sets with 2 sensors"),
         ([], "found 0 data sets"),
-        ([line.panel(M), plane.panel(M)], "found 2 data sets"),
-        ([plane.panel(M), plane.panel(M)], "a figure of maps has one panel, not 2"),
-        ([plane.panel(M, reference=str(line.reference))], r"of toy_linear, but .*of toy_field"),
+        ([files_of(line, M), files_of(plane, M)], "found 2 data sets"),
+        ([files_of(plane, M), files_of(plane, M)], "a figure of maps has one panel, not 2"),
+        ([mixed], r"of toy_linear, but .*of toy_field"),
     ):
         with pytest.raises(DataError, match=message):
             show(posterior, panels)
-    cube = Field("f", Grid((0.0,) * 3, (1.0,) * 3, (3, 3, 9)))
+    cube = Field("f", Grid((0.0,) * 3, (1.0,) * 3, (3, 3, 49)))
     change_fields(monkeypatch, input=cube, output=cube)
     with pytest.raises(DataError, match="one or two dimensions"):
-        show(data, [plane.panel(M)])
+        show(data, [files_of(plane, M)])
 
 
 def test_data_are_the_first_of_the_test_split(
-    line: Inputs, plane: Inputs, monkeypatch: pytest.MonkeyPatch
+    line: Path, plane: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figure, (panel,) = show(data, [line.panel(m) for m in COUNTS]), read_panels([line.panel(M)])
+    figure, (panel, mean, _) = show(data, [files_of(line, m) for m in COUNTS]), read(line)
     for axes, functions in zip(figure.axes, (panel.data.kappa, panel.data.u), strict=False):
         np.testing.assert_allclose(lines(axes), functions[:4].numpy())
-    assert any(np.array_equal(moments(panel)[0], y) for y in lines(figure.axes[5]))
+    assert any(np.array_equal(mean, y) for y in lines(figure.axes[5]))
     assert "$m = 1$" in words(figure) and "noise" in words(figure)
     change_fields(monkeypatch, random_operator=True)
-    figure, (panel,) = show(data, [plane.panel(m) for m in COUNTS]), read_panels([plane.panel(M)])
+    figure, (panel, *reference) = show(data, [files_of(plane, m) for m in COUNTS]), read(plane)
     # Two rows of four maps and a bar, then a row of four maps a count and three bars.
     assert len(figure.findobj(Axes)) == 8 + 2 + 8 + 3 and "random operator" in words(figure)
-    shown = [*panel.data.kappa[:4], *panel.data.u[:4], *panel.truth, *moments(panel)]
+    shown = [*panel.data.kappa[:4], *panel.data.u[:4], *panel.truth, *reference]
     found = meshes(figure.axes)
     np.testing.assert_allclose([*found[:8], *found[-4:]], np.stack([np.asarray(f) for f in shown]))
 
 
 def test_laws_stand_below_the_reference(
-    line: Inputs, plane: Inputs, monkeypatch: pytest.MonkeyPatch
+    line: Path, plane: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for inputs in (line, plane):
-        figure = show(laws, [inputs.panel(M, weights=[str(inputs.weights)] * 2)])
+        weights = inputs / "weights.safetensors"
+        figure = show(laws, [files_of(inputs, M, weights=[str(weights)] * 2)])
         found = [axes.get_title() + axes.get_ylabel() for axes in figure.axes]
         assert sum(word.startswith("reference") for word in found) == 1
         assert sum("Gaussian" in word for word in found) == 2
-        (panel,) = read_panels([inputs.panel(M)])
+        panel, mean, std = read(inputs)
+        if inputs is plane:
+            maps = meshes(figure.axes)
+            assert np.allclose(maps[2], mean) and np.allclose(maps[3], std)
         row = laws._reference(panel, 4000)
-        other = laws._law(panel, "gaussian", inputs.weights, 4000)
-        mean, std = moments(panel)
+        other = laws._law(panel, "gaussian", weights, 4000)
         inside = std > 0.1 * std.max()
         error = std.max() * (1 / 4000 + 1 / 200) ** 0.5  # the stored reference has 200 samples
         assert np.abs(row.samples.mean(0) - mean).max() < 4 * error
@@ -203,7 +276,7 @@ def test_laws_stand_below_the_reference(
             assert apart < 0.2 * std[k]
     monkeypatch.setattr(GaussianField, "posterior", lambda *_: None)
     with pytest.raises(DataError, match="nobody knows the posterior"):
-        show(laws, [line.panel(M)])
+        show(laws, [files_of(line, M)])
 
 
 def test_powers_of_a_cosine_and_of_white_noise() -> None:
@@ -217,18 +290,18 @@ def test_powers_of_a_cosine_and_of_white_noise() -> None:
     assert found == pytest.approx(counts, rel=0.05)
 
 
-def test_spectra_of_an_exact_linear_law_agree(line: Inputs, plane: Inputs) -> None:
+def test_spectra_of_an_exact_linear_law_agree(line: Path, plane: Path) -> None:
     """The toys' models are close to exact before training, in two modes of two or more."""
-    figure = show(spectra, [line.panel(M), plane.panel(M)])
-    for column, points in zip(np.reshape(figure.axes, (3, 2)).T, (17, 9), strict=True):
+    figure = show(spectra, [files_of(line, M), files_of(plane, M)])
+    for column, points in zip(np.reshape(figure.axes, (3, 2)).T, (17, 21), strict=True):
         for axes in column[:2]:
             assert [len(y) for y in lines(axes)] == [points] * 5
         theirs, ours = lines(column[2])
         assert 0.2 < ours[0] / theirs[0] < 5
-    with pytest.raises(DataError, match=r"loud\.h5: holds no samples"):
-        show(spectra, [line.panel(M, LOUD)])
+    with pytest.raises(DataError, match=r"1\.0\.h5: holds no samples"):
+        show(spectra, [files_of(line, M, LOUD)])
     with pytest.raises(DataError, match="no observation set with 2 sensors"):
-        show(spectra, [line.panel(2)])
+        show(spectra, [files_of(line, 2)])
     with pytest.raises(ConfigError, match=r"figures\.s: e_1 needs .*evaluations\.paper\.wasserst"):
         make_config(figures={"s": {"layout": "spectra", "experiments": ["e_1"]}})
 
@@ -242,20 +315,15 @@ def draw_layouts(folder: Path, problem: str) -> Figure:
         return layouts.draw(make_config(), "e_1_layouts", files)
 
 
-@pytest.mark.parametrize("problem", ["toy_linear", "toy_plane"])
-def test_layouts_keep_their_distance(tmp_path: Path, problem: str) -> None:
-    figure = draw_layouts(tmp_path, problem)
-    (axes,) = (axes for axes in figure.axes if axes.get_title().startswith("$m = 2$"))
-    assert "$d > 0.5$" in axes.get_title() and "40 layouts" in axes.get_title()
-    below = figure.axes[figure.axes.index(axes) + 4]
-    for line in below.lines:
-        places = np.unique(line.get_xydata(), axis=0)
-        assert np.linalg.norm(places[0] - places[1]) > 0.5
-
-
-def test_layouts_of_more_than_two_dimensions_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layouts_keep_their_distance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for problem in ("toy_linear", "toy_plane"):
+        figure = draw_layouts(tmp_path, problem)
+        (axes,) = (axes for axes in figure.axes if axes.get_title().startswith("$m = 2$"))
+        assert "$d > 0.5$" in axes.get_title() and "40 layouts" in axes.get_title()
+        below = figure.axes[figure.axes.index(axes) + 4]
+        for line in below.lines:
+            places = np.unique(line.get_xydata(), axis=0)
+            assert np.linalg.norm(places[0] - places[1]) > 0.5
     cube = Grid((0.0,) * 3, (1.0,) * 3, (7, 9, 7))
     monkeypatch.setitem(vars(get_problem("toy_plane")), "grid", cube)
     with pytest.raises(DataError, match=r"sensors\.h5: .*one or two dimensions"):
@@ -283,18 +351,6 @@ def test_maps_of_periodic_functions_reach_the_end() -> None:
     np.testing.assert_array_equal(shown.T, wrapped)
 
 
-def test_scales_and_their_ticks() -> None:
-    fields = np.array([-1.0, 2.0]), np.array([0.5, 3.0])
-    assert (scale(*fields).vmin, scale(*fields).vmax) == (-1.0, 3.0)
-    assert scale(fields[1], positive=True).vmin == 0.0
-    assert (scale(np.zeros(3), positive=True).vmax or 0) > 0
-    positive = input_scale(get_problem("diffusion1d").fields, fields[1])
-    assert type(positive).__name__ == "LogNorm" and positive.vmin == 0.5
-    assert log_ticks(0.25, 2.5) == [0.5, 1.0, 2.0]
-    assert log_ticks(0.05, 20.0) == pytest.approx([0.1, 1.0, 10.0])
-    assert log_ticks(0.9, 20.0, most=7) == pytest.approx([1.0, 2.0, 5.0, 10.0, 20.0])
-
-
 def saved(figure: Figure, folder: Path, scale: str = "full") -> tuple[bytes, bytes]:
     """Save a figure and return its PDF and its PNG, which must be what they are called."""
     pdf, png = folder / "figure.pdf", folder / "figure.png"
@@ -306,28 +362,25 @@ def saved(figure: Figure, folder: Path, scale: str = "full") -> tuple[bytes, byt
     return found
 
 
-def draw_simple(_folder: Path) -> Figure:
-    with styled():
-        figure = new_figure(1.0)
-        figure.subplots().plot([0, 1])
-    return figure
-
-
 def test_style_neither_leaks_nor_takes_the_readers_settings(tmp_path: Path) -> None:
-    before, plain = mpl.rcParams["font.size"], saved(draw_simple(tmp_path), tmp_path)
+    def simple(scale: str = "full") -> tuple[bytes, bytes]:
+        with styled():
+            figure = new_figure(1.0)
+            figure.subplots().plot([0, 1])
+        return saved(figure, tmp_path, scale)
+
+    before, plain = mpl.rcParams["font.size"], simple()
     assert mpl.rcParams["font.size"] == before
     with mpl.rc_context({"font.size": 30, "lines.linewidth": 9, "pdf.fonttype": 3}):
-        assert saved(draw_simple(tmp_path), tmp_path) == plain
-    figure = draw_simple(tmp_path)
-    _, noted = saved(figure, tmp_path, "smoke")
-    assert [text.get_text() for text in figure.texts] == ["smoke scale"]
-    heights = [int.from_bytes(png[20:24], "big") for png in (plain[1], noted)]
+        assert simple() == plain
+    # The note of smoke scale stands in a strip of its own.
+    heights = [int.from_bytes(png[20:24], "big") for _, png in (plain, simple("smoke"))]
     assert heights[1] == pytest.approx(heights[0] + STRIP * STYLE["savefig.dpi"], abs=1)
 
 
 def draw_panels(folder: Path, kind: Any, problem: str) -> Figure:
     inputs = make_inputs(problem, folder)
-    return show(kind, [inputs.panel(m) for m in (COUNTS if kind is data else [M])])
+    return show(kind, [files_of(inputs, m) for m in (COUNTS if kind is data else [M])])
 
 
 FIGURES: dict[str, Callable[[Path], Figure]] = {

@@ -25,13 +25,8 @@ from uqsonet_study.report.paper import paper_cells
 HOSTILE = '<script>alert(1)</script> & "quotes" <img src=x onerror=alert(2)>'
 WIDE = "<table class='scores'><tbody><tr>" + "<td>12.34 ± 0.56</td>" * 60 + "</tr></tbody></table>"
 PROVENANCE = {
-    "configuration_sha256": "c0ffee" * 10,
-    "seed": 7,
-    "recipe": HOSTILE,
-    "processor": "A processor",
-    "cores": 2,
-    "versions": {"torch": "2.0", "numpy": "1.0"},
-    "python": "3.11.0",
+    **{"configuration_sha256": "c0ffee" * 10, "seed": 7, "recipe": HOSTILE, "cores": 2},
+    **{"processor": "A processor", "versions": {"torch": "2.0", "numpy": "1.0"}, "python": "3.11"},
     "stages": {
         "sensors": {"jobs": 1, "hours": 0.25, "peak_memory_mib": 100},
         "train": {"jobs": 3, "hours": 1.5, "peak_memory_mib": 900},
@@ -39,23 +34,14 @@ PROVENANCE = {
 }
 
 
-def picture(path: Path, width: float = 3) -> Path:
-    figure = Figure(figsize=(width, 2))
-    figure.subplots().plot([0, 1, 0])
-    figure.savefig(path, dpi=100)
-    return path
-
-
 @pytest.fixture
 def sections(tmp_path: Path) -> list[Section]:
-    panels = [("(a) <i>m</i>", WIDE)]
+    panels, figures = [("(a) <i>m</i>", WIDE)], []
     table = TableView("1d-pde-error", f"Table 1 {HOSTILE}", "<strong>Errors</strong>", panels)
-    figures = [
-        FigureView(
-            f"f_{k}", f"Figure {k} {HOSTILE}", f"Caption {HOSTILE}", picture(path, 3 + 5 * k)
-        )
-        for k, path in enumerate(tmp_path / f"{k}.png" for k in range(3))
-    ]
+    for k in range(3):
+        path = tmp_path / f"{k}.png"
+        Figure(figsize=(3 + 5 * k, 2)).savefig(path)
+        figures.append(FigureView(f"f_{k}", f"Figure {k} {HOSTILE}", f"Caption {HOSTILE}", path))
     return [
         Section(f"4.1 {HOSTILE}", HOSTILE, [table], figures[:2]),
         Section("Costs", "", [replace(table, name="costs")]),
@@ -68,9 +54,8 @@ def scorecard() -> pd.DataFrame:
     """The first three cells were run: one below the paper, one above, one equal."""
     empty = dict.fromkeys(("ours", "ours_pm", *BASELINES, "mc_floor"), float("nan"))
     table = paper_cells().assign(**empty)
-    for row, factor in enumerate((0.5, 2.0, 1.0)):
-        table.loc[row, "ours"] = factor * table.loc[row, "paper"]
-        table.loc[row, [*BASELINES, "mc_floor"]] = (40.0, 9.0, 8.0, 1.5)
+    table.loc[:2, "ours"] = table.loc[:2, "paper"] * [0.5, 2.0, 1.0]
+    table.loc[:2, [*BASELINES, "mc_floor"]] = (40.0, 9.0, 8.0, 1.5)
     table.loc[0, "ours_pm"] = 0.25
     return table
 
@@ -121,20 +106,6 @@ def test_cells_are_counted_all_run_and_below(
     assert last.count(">–</td>") == 7 and "± nan" not in text  # no cut line, and nothing was run
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not a picture", "half"])
-def test_a_broken_picture_is_named(
-    sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path, content: bytes | str | None
-) -> None:
-    path = tmp_path / "1.png"
-    whole = path.read_bytes()
-    path.write_bytes(content if isinstance(content, bytes) else whole[: len(whole) // 2])
-    if content is None:
-        path.unlink()
-    with pytest.raises(DataError, match=r"1\.png: not a readable PNG"):
-        write(sections, scorecard, tmp_path / "report.html")
-    assert not (tmp_path / "report.html").exists()
-
-
 def test_what_makes_no_page_is_refused(
     sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -144,10 +115,16 @@ def test_what_makes_no_page_is_refused(
         html_page.scorecard_cells(scorecard.drop(columns="mc_floor"))
     with pytest.raises(DataError, match="poem"):
         html_page.scorecard_cells(scorecard.assign(ours="poem"))
-    (tmp_path / "t.json").write_text("[]")
-    arguments = [tmp_path / "t.json"], [], tmp_path / "scorecard.csv", tmp_path / "report.html"
-    with pytest.raises(DataError, match=r"t\.json: not a table for the page"):
-        build_page(whole_config(), {}, tmp_path, *arguments)
+    path = tmp_path / "1.png"
+    half = path.read_bytes()[:500]
+    for content in (b"", b"not a picture", half, None):
+        path.unlink() if content is None else path.write_bytes(content)
+        with pytest.raises(DataError, match=r"1\.png: not a readable PNG"):
+            write(sections, scorecard, tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+    path.write_text("[]")
+    with pytest.raises(DataError, match=r"1\.png: not a table for the page"):
+        build_page(whole_config(), {}, tmp_path, [path], [], path, tmp_path / "report.html")
 
 
 def build(
@@ -164,9 +141,8 @@ def build(
     paper_cells().assign(ours=float("nan")).to_csv(folder / "scorecard.csv")
     found: list[list[Section]] = []
     monkeypatch.setattr(page_sections, "write_page", lambda sections, *_: found.append(sections))
-    pictures = [folder / f"{name}.png" for name in captions]
-    out = folder / "report.html"
-    build_page(config, captions, folder, tables, pictures, folder / "scorecard.csv", out)
+    pictures, card = [folder / f"{name}.png" for name in captions], folder / "scorecard.csv"
+    build_page(config, captions, folder, tables, pictures, card, folder / "report.html")
     return found[0], captions
 
 
@@ -180,11 +156,10 @@ def test_every_table_and_figure_stands_once_in_its_section(
     tables = [view.name for section in sections for view in section.tables]
     figures = [view.name for section in sections for view in section.figures]
     assert sorted(tables) == sorted(config.tables) and sorted(figures) == sorted(captions)
-    poisson = sections[1]
-    assert [view.name for view in poisson.tables] == ["2d-pde-error"]
-    shown = {view.name for view in poisson.figures}
+    assert [view.name for view in sections[1].tables] == ["2d-pde-error"]
+    shown = {view.name for view in sections[1].figures}
     assert {"2d-pde-plot", "poisson2d_data", "poisson2d_layouts"} <= shown
-    assert "poisson2d_noise" in poisson.intro
+    assert "poisson2d_noise" in sections[1].intro
     # Captions say what is shown.
     title, text = captions["1d-pde-addnoise"]
     assert "m = 3, 7" in title and "noise 0.5, 1" in title and "SMOKE" not in text

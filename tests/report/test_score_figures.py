@@ -48,11 +48,15 @@ def whole_summary() -> pd.DataFrame:
     return pd.concat([summary, *distances, *ranks], ignore_index=True)
 
 
-def draw_sweeps(folder: Path, name: str = "1d-pde-compare") -> Figure:
-    whole_summary().to_csv(folder / "summary.csv", index=False)
+def drawn(kind: Any, name: str, path: Path, summary: pd.DataFrame, **more: Any) -> Figure:
+    config = overlay("learning") if kind is learning else whole_config()
+    summary.to_csv(path / "summary.csv", index=False)
     with styled():
-        files = {"summaries": [str(folder / "summary.csv")]}
-        return compare.draw(whole_config(), name, files)
+        return kind.draw(config, name, {"summaries": [str(path / "summary.csv")]} | more)
+
+
+def draw_sweeps(folder: Path, name: str = "1d-pde-compare") -> Figure:
+    return drawn(compare, name, folder, whole_summary())
 
 
 def test_sweeps_are_those_of_the_summary(tmp_path: Path) -> None:
@@ -85,10 +89,7 @@ def test_sweeps_are_those_of_the_summary(tmp_path: Path) -> None:
 
 def draw_calibration(folder: Path, without: str = "") -> Figure:
     summary = whole_summary()
-    summary[summary["metric"].ne(without)].to_csv(folder / "summary.csv", index=False)
-    with styled():
-        files = {"summaries": [str(folder / "summary.csv")]}
-        return calibration.draw(whole_config(), "calibration", files)
+    return drawn(calibration, "calibration", folder, summary[summary["metric"].ne(without)])
 
 
 def test_calibration_shows_shares_and_misses(tmp_path: Path) -> None:
@@ -109,7 +110,6 @@ def test_calibration_shows_shares_and_misses(tmp_path: Path) -> None:
 def draw_learning(folder: Path) -> Figure:
     """Draw the costs of learning; an iteration of any training takes 6 ms, a law 30 s."""
     config = overlay("learning")
-    make_summary(config).to_csv(folder / "summary.csv", index=False)
     runs = Plan(config).runs(config.figures["learning"])  # type: ignore[arg-type]
     for run in runs:
         steps = config.method_of(run["case"], "uqsonet").training.iterations
@@ -117,9 +117,7 @@ def draw_learning(folder: Path) -> Figure:
             run[kind] = [str(folder / log.replace("/", "_")) for log in run[kind]]
             for log in run[kind]:
                 pd.DataFrame({"trial": 0, "seconds": seconds}).to_csv(log, index=False)
-    with styled():
-        files = {"summaries": [str(folder / "summary.csv")], "runs": runs}
-        return learning.draw(config, "learning", files)
+    return drawn(learning, "learning", folder, make_summary(config), runs=runs)
 
 
 def test_learning_holds_the_errors_of_its_rows_and_columns(
@@ -147,21 +145,16 @@ def test_learning_holds_the_errors_of_its_rows_and_columns(
         draw_learning(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+def test_a_wrong_declaration_of_learning_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "extra.yaml"
+    for change, words in (
         ("sizes: [diffusion1d_learned_2]", "diffusion1d_learned_2 has no sweep.training"),
         ("budgets: [diffusion1d_sizes_known]", "diffusion1d_sizes_known has several cases"),
         ("counts: [1, 11]", r"\[11\] not among experiments"),
-    ],
-)
-def test_a_wrong_declaration_of_learning_is_refused(
-    tmp_path: Path, change: str, words: str
-) -> None:
-    path = tmp_path / "extra.yaml"
-    path.write_text(f"figures: {{learning: {{{change}}}}}\n")
-    with pytest.raises(ConfigError, match=words):
-        overlay("learning", path)
+    ):
+        path.write_text(f"figures: {{learning: {{{change}}}}}\n")
+        with pytest.raises(ConfigError, match=words):
+            overlay("learning", path)
 
 
 def draw_places(folder: Path, but: str = "") -> Figure:

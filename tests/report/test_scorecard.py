@@ -1,4 +1,4 @@
-"""Ours beside the paper's 142 error cells: the right number in each, none where nothing was run."""
+"""Numbers before they are printed: the scorecard of 142 cells, guards against mixed-up files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.report.conftest import COUNTS, make_config, make_summary, whole_config
+from tests.report.conftest import make_config, make_scores, make_summary, whole_config
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.report.paper import paper_cells
 from uqsonet_study.report.scorecard import scorecard
+from uqsonet_study.report.summary import summarise
+from uqsonet_study.report.tables.errors import errors_table
+from uqsonet_study.report.tables.guards import check_cells, require_distinct
 
-COLUMNS = (
-    "table,problem,method,sensors,noise_std,cut_line,metric,paper,paper_pm,ours,ours_pm,trials,"
-    "sensor_free,cokriging,regression,mc_floor,precise,precise_low,precise_high,"
-    "precise_sensor_free,precise_cokriging,precise_regression,recipe,run"
-)
+NAME = "1d-pde-error"
 
 
 def write(summary: pd.DataFrame, config: Config, folder: Path) -> pd.DataFrame:
@@ -71,34 +70,21 @@ def test_what_was_not_run_stays_empty(
     summary: pd.DataFrame, config: Config, tmp_path: Path
 ) -> None:
     card = write(summary, config, tmp_path)
-    assert (tmp_path / "scorecard.csv").read_text().splitlines()[0] == COLUMNS
     filled = card[card["ours"].notna()]
-    assert len(card) == 142 and len(filled) == 3 * len(COUNTS)
+    assert len(card) == 142 and len(filled) == 6
     assert set(filled["table"]) == {"tab:1d-pde-error"} and (filled["trials"] == 2).all()
-    assert (filled["recipe"] == "my_recipe").all()
-    assert card.loc[card["ours"].isna(), COLUMNS.split(",")[9:]].isna().all(axis=None)
-    only = make_config(experiment={"methods": ["uqsonet"]})
-    card = write(summary, only, tmp_path)
+    assert (filled["recipe"] == "my_recipe").all() and (filled["run"] == "run7").all()
+    assert card.loc[card["ours"].isna(), "ours":].isna().all(axis=None)
+    card = write(summary, make_config(experiment={"methods": ["uqsonet"]}), tmp_path)
     vidon = card[(card["method"] == "vidon") & card["sensor_free"].notna()]
-    assert len(vidon) == len(COUNTS) and vidon["ours"].isna().all()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
+    assert len(vidon) == 2 and vidon["ours"].isna().all()
+    for change in (
         {"experiment": {"noise_std": 0.2}},
+        {"experiment": {"evaluations": ["precise"]}},
         {"tables": {"other": {"layout": "errors", "experiments": ["e_1"]}}},
         {"tables": {"1d-pde-error": {"layout": "bands", "experiments": ["e_1"]}}},
-        {"experiment": {"evaluations": ["precise"]}},
-    ],
-)
-def test_other_noise_or_table_fills_nothing(
-    summary: pd.DataFrame, tmp_path: Path, change: dict[str, Any]
-) -> None:
-    assert write(summary, make_config(**change), tmp_path)["ours"].isna().all()
-
-
-def test_one_trial_leaves_the_spread_empty(tmp_path: Path) -> None:
+    ):
+        assert write(summary, make_config(**change), tmp_path)["ours"].isna().all()
     config = make_config(experiment={"trials": 1})
     summary = make_summary(config)
     summary.loc[summary["method"].eq("cokriging"), "value"] = 0.25  # equal baselines may be
@@ -119,17 +105,11 @@ def test_one_trial_leaves_the_spread_empty(tmp_path: Path) -> None:
     ],
 )
 def test_mixed_up_or_missing_numbers_are_refused(
-    summary: pd.DataFrame,
-    config: Config,
-    tmp_path: Path,
-    rows: str,
-    column: str,
-    value: Any,
-    message: str,
+    summary: pd.DataFrame, tmp_path: Path, rows: str, column: str, value: Any, message: str
 ) -> None:
     summary.loc[summary.query(rows).index, column] = value
     with pytest.raises(DataError, match=message):
-        write(summary, config, tmp_path)
+        write(summary, make_config(), tmp_path)
     assert not (tmp_path / "scorecard.csv").exists()
 
 
@@ -139,3 +119,101 @@ def test_two_claims_on_a_cell_are_refused(tmp_path: Path) -> None:
     config = make_config(experiments={"e_1": one, "e_2": one}, tables=tables)
     with pytest.raises(DataError, match="e_1 and e_2 both claim"):
         write(make_summary(config), config, tmp_path)
+
+
+Sound = tuple[pd.DataFrame, Config, pd.DataFrame]
+
+
+@pytest.fixture
+def sound(config: Config, summary: pd.DataFrame) -> Sound:
+    """Records of a table, with the configuration and the summary behind them."""
+    return errors_table(NAME, config, summary)[1], config, summary
+
+
+def ours(records: pd.DataFrame) -> pd.Series:
+    trained = records["method"].eq("uqsonet") & records["metric"].eq("err_mean")
+    return trained & records["evaluation"].eq("paper")
+
+
+def test_sound_tables_pass(sound: Sound) -> None:
+    check_cells(*sound)
+    records, config, _ = sound
+    records.loc[records["method"] == "cokriging", "value"] = 25.0  # equal baselines and shares
+    shares = records[ours(records)].assign(metric="narrower", value=100.0)
+    require_distinct(pd.concat([records, shares]), config)
+    alone = make_config(experiment={"trials": 1})  # a single trial has no spread
+    summary = make_summary(alone)
+    records = errors_table(NAME, alone, summary)[1]
+    assert records["pm"].isna().all()
+    check_cells(records, alone, summary)
+
+
+@pytest.mark.parametrize(
+    ("change", "allowed"),
+    [
+        ({"evaluations": ["paper"]}, True),
+        ({"recipe": "other"}, True),  # its settings are the same
+        ({"sensors": {"counts": [1, 2, 3]}}, True),  # trained without sensors
+        ({"noise_std": 0.5}, False),
+        ({"training": 1000}, False),
+        ({"trials": 3}, False),
+        ({"sensors": {"counts": [1, 3], "pool": 7}}, False),
+        ({"reference_samples": {"paper": 60}}, False),
+    ],
+)
+def test_sharing_needs_equal_inputs(sound: Sound, change: dict[str, Any], allowed: bool) -> None:
+    one = make_config().experiments["e_1"].model_dump()
+    config = make_config(experiments={"e_1": one, "e_2": one | change})
+    found = sound[0][ours(sound[0])]
+    both = pd.concat([found, found.assign(case="e_2")])
+    if allowed:
+        return require_distinct(both, config)
+    with pytest.raises(DataError, match=r"e_1: .* and e_2: .* same scores were used twice"):
+        require_distinct(both, config)
+
+
+NO_NUMBER = r"'uqsonet' with 1 sensors \(paper\): {} is {}, which no table may print"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"case": "e_9"}, "the configuration runs no case 'e_9'"),
+        ({"method": "other"}, "e_1 declares no method 'other'"),
+        ({"evaluation": "validation"}, "e_1 declares no evaluation 'validation'"),
+        ({"sensors": 2}, "e_1 declares no sensor count 2"),
+        ({"metric": "err_mean@x=0.5"}, "e_1 declares no cut line 'x=0.5'"),
+        ({"metric": "err_max"}, "e_1 declares no metric 'err_max'"),
+        ({"metric": "narrower", "method": "reference"}, "no summary that it reads has it"),
+        ({"value": 3.5}, r"is 3\.5 in a table and [45]\.\d+ in its summary"),
+        *(({c: np.nan}, NO_NUMBER.format(c, "nan")) for c in ("value", "pm", "low", "high")),
+        ({"value": np.inf}, NO_NUMBER.format("value", "inf")),
+    ],
+)
+def test_numbers_from_nowhere(sound: Sound, change: dict[str, object], message: str) -> None:
+    records, config, summary = sound
+    row = records[ours(records)].iloc[[0]].assign(**change)
+    with pytest.raises(DataError, match=message):
+        check_cells(row, config, summary)
+
+
+def test_numbers_of_what_does_not_run(sound: Sound) -> None:
+    records, config, summary = sound
+    costs = pd.DataFrame([{"method": "uqsonet", "metric": "train_hours", "value": np.inf}])
+    with pytest.raises(DataError, match="train_hours of 'uqsonet': value is inf"):
+        check_cells(costs, config, summary)
+    one = make_config().experiments["e_1"].model_dump()
+    config = make_config(experiments={"e_1": one, "e_2": one}, select=["e_2"])
+    with pytest.raises(DataError, match="runs no case 'e_1'"):
+        check_cells(records, config, summary)
+
+
+def test_files_mixed_up(tmp_path: Path) -> None:
+    """The mistake that this is for: a case averages the scores of another one."""
+    tables = {NAME: {"layout": "errors", "experiments": ["e_1"], "rows": "noise_std"}}
+    config = make_config(experiment={"noise_std": [0.1, 0.5]}, tables=tables)
+    path = tmp_path / "scores.csv"
+    make_scores().to_csv(path, index=False)
+    summary = summarise({case: [path] for case in config.cases}, config)
+    with pytest.raises(DataError, match=r"e_1-noise0\.1: .* and e_1-noise0\.5: .* used twice"):
+        check_cells(errors_table(NAME, config, summary)[1], config, summary)

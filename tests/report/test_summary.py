@@ -1,4 +1,4 @@
-"""Averages by hand, intervals that cover, and files of scores that are refused."""
+"""Averages of scores: summaries with intervals, scores of laws, and files that are refused."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tests.report.conftest import make_config, make_scores, write_scores
+from tests.report.conftest import COUNTS, SETS, make_config, make_scores, write_scores
 from uqsonet.errors import DataError
-from uqsonet_study.config import BASELINES
-from uqsonet_study.report.summary import COLUMNS, RESAMPLES, estimate, skill
-from uqsonet_study.report.summary import summarise as summarise_cases
+from uqsonet_study.config import BASELINES, Config, load_config
+from uqsonet_study.pipeline import Plan
+from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
+from uqsonet_study.report.law_scores import law_scores
+from uqsonet_study.report.summary import COLUMNS, RESAMPLES, estimate, skill, summarise
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 8))
 SCORES = SHAPES.flatmap(lambda s: arrays(float, s, elements=st.floats(0.01, 1)))
 HEAD = "method,trial,evaluation,sensors,set,metric,value\n"
 
 
-def summarise(files: list[Path], **changes: object) -> pd.DataFrame:
-    """Summarise files of the one case of a small configuration."""
-    return summarise_cases({"e_1": files}, make_config(**changes))
-
-
-def hand_config(trials: int = 2, sets: int = 2) -> dict[str, object]:
-    """What `by_hand` and others say they are scores of."""
+def summary_of_net(files: list[Path], trials: int = 2, sets: int = 2) -> pd.DataFrame:
+    """Summarise files of method `net` with three sensors."""
     experiment = {"methods": ["net"], "sensors": {"counts": [3]}, "evaluations": ["paper"]}
-    return {"experiment": experiment | {"trials": trials, "sets": {"paper": sets}}}
+    changes = experiment | {"trials": trials, "sets": {"paper": sets}}
+    return summarise({"e_1": files}, make_config(experiment=changes))
+
+
+def scores_of(method: str, metric: str, *values: float, trial: int = 0) -> str:
+    """Return the lines of a trial, a set each."""
+    rows = (f"{method},{trial},paper,3,{s},{metric},{value}\n" for s, value in enumerate(values))
+    return "".join(rows)
 
 
 def pick(table: pd.DataFrame, method: str, metric: str) -> pd.Series:
@@ -42,15 +46,11 @@ def pick(table: pd.DataFrame, method: str, metric: str) -> pd.Series:
 @pytest.fixture
 def by_hand(tmp_path: Path) -> list[Path]:
     """Two trials on two sets, with round numbers."""
+    baselines = [scores_of(b, e, 0.5, 1.1) for b in BASELINES for e in ("err_mean", "err_std")]
     lines = {
-        "a": "net,0,paper,3,0,err_mean,0.1\nnet,0,paper,3,1,err_mean,0.3\n",
-        "b": "net,1,paper,3,1,err_mean,0.6\nnet,1,paper,3,0,err_mean,0.2\n",
-        "c": "".join(
-            f"{method},0,paper,3,{s},{metric},{value}\n"
-            for method in BASELINES
-            for metric in ("err_mean", "err_std")
-            for s, value in enumerate((0.5, 1.1))
-        ),
+        "a": scores_of("net", "err_mean", 0.1, 0.3),
+        "b": scores_of("net", "err_mean", 0.2, 0.6, trial=1),
+        "c": "".join(baselines),
     }
     files = [tmp_path / f"{name}.csv" for name in lines]
     for path, text in zip(files, lines.values(), strict=True):
@@ -59,7 +59,7 @@ def by_hand(tmp_path: Path) -> list[Path]:
 
 
 def test_averages_by_hand(by_hand: list[Path]) -> None:
-    table = summarise(by_hand, **hand_config())
+    table = summary_of_net(by_hand)
     assert list(table.columns) == COLUMNS
     error = pick(table, "net", "err_mean")
     assert error["value"] == pytest.approx(0.3)  # mean of 0.2 and 0.4
@@ -75,15 +75,13 @@ def test_averages_by_hand(by_hand: list[Path]) -> None:
 
 def test_gains_are_over_cokriging_on_the_same_sets(tmp_path: Path) -> None:
     """Every set's score is 0.8 of cokriging's, so there is no doubt about a gain of 0.2."""
-    path, values = tmp_path / "scores.csv", (0.5, 1.0, 4.0)
-    rows = [
-        f"{method},0,paper,3,{s},{metric},{factor * value if metric == 'crps' else 1}\n"
-        for method, factor in zip(("net", *BASELINES), (0.8, 2.0, 1.0, 0.9), strict=True)
-        for metric in ("err_mean", "err_std", "crps")
-        for s, value in enumerate(values)
-    ]
-    path.write_text(HEAD + "".join(rows))
-    table = summarise([path], **hand_config(trials=1, sets=3))
+    path, text = tmp_path / "scores.csv", HEAD
+    factors = {"net": 0.8, "sensor_free": 2.0, "cokriging": 1.0, "regression": 0.9}
+    for method, factor in factors.items():
+        text += scores_of(method, "crps", 0.5 * factor, 1.0 * factor, 4.0 * factor)
+        text += scores_of(method, "err_mean", 1, 1, 1) + scores_of(method, "err_std", 1, 1, 1)
+    path.write_text(text)
+    table = summary_of_net([path], trials=1, sets=3)
     for method, gained in (("net", 0.2), ("regression", 0.1)):
         gain = pick(table, method, "gain_crps")
         assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((gained,) * 3)
@@ -91,22 +89,13 @@ def test_gains_are_over_cokriging_on_the_same_sets(tmp_path: Path) -> None:
     assert not (table["metric"] == "gain_energy").any()
 
 
-def test_files_in_any_order_give_the_same_table(tmp_path: Path) -> None:
+def test_files_in_any_order_give_the_same_table(tmp_path: Path, config: Config) -> None:
     files = write_scores(make_scores(), tmp_path)
-    table = summarise(files)
-    pd.testing.assert_frame_equal(table, summarise(files[::-1]))
+    table = summarise({"e_1": files}, config)
+    pd.testing.assert_frame_equal(table, summarise({"e_1": files[::-1]}, config))
     # The baseline has no skill over itself, and VIDON predicts no spread.
     assert not ((table["method"] == "sensor_free") & table["metric"].str.startswith("skill")).any()
     assert "skill_std" not in set(table.loc[table["method"] == "vidon", "metric"])
-
-
-def test_skill_is_paired() -> None:
-    """An error proportional to the baseline's, set by set, has a skill without uncertainty."""
-    baseline = np.random.default_rng(1).uniform(0.1, 1, (1, 20))
-    of, over = estimate(0.25 * baseline), estimate(baseline)
-    row = skill(of, over).row()
-    assert row["low"] == pytest.approx(0.75) and row["high"] == pytest.approx(0.75)
-    assert of.row()["high"] - of.row()["low"] > 0.01
 
 
 @pytest.mark.parametrize(("trials", "sets"), [(1, 40), (40, 40)])
@@ -137,29 +126,79 @@ def test_estimates_stay_within_the_scores_and_skill_has_no_unit(
         assert one[key] == pytest.approx(other[key])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        *(("0.2", bad, r"b\.csv: row 2 .*err_mean of method 'net'") for bad in ("nan", "", "many")),
+def test_what_cannot_be_averaged_is_refused(by_hand: list[Path]) -> None:
+    sound = by_hand[1].read_text()
+    for old, new, message in (
+        *(("0.2", bad, r"b\.csv: row 1 .*err_mean of method 'net'") for bad in ("nan", "", "x")),
         ("3,0,err", "3,1,err", "given twice"),
         ("3,0,err", "3,5,err", "sets: unknown 5"),
-        ("net", "sensor_free", "methods|trials|twice"),
         (HEAD, "experiment,method\n", r"b\.csv: lacks columns"),
-    ],
-)
-def test_what_cannot_be_averaged_is_refused(
-    by_hand: list[Path], old: str, new: str, message: str
-) -> None:
-    by_hand[1].write_text(by_hand[1].read_text().replace(old, new))
-    with pytest.raises(DataError, match=message):
-        summarise(by_hand, **hand_config())
-
-
-def test_files_that_are_absent_or_empty_are_refused(by_hand: list[Path]) -> None:
+        (sound, "", r"b\.csv"),
+    ):
+        by_hand[1].write_text(sound.replace(old, new))
+        with pytest.raises(DataError, match=message):
+            summary_of_net(by_hand)
+    by_hand[1].write_text(sound)
     with pytest.raises(DataError, match="sensor_free"):  # skill needs the baseline
-        summarise(by_hand[:2], **hand_config())
+        summary_of_net(by_hand[:2])
     with pytest.raises(DataError, match=r"nothing\.csv"):
-        summarise([by_hand[0].with_name("nothing.csv")])
-    by_hand[0].write_text("")
-    with pytest.raises(DataError, match=r"a\.csv"):
-        summarise(by_hand)
+        summary_of_net([by_hand[0].with_name("nothing.csv")])
+
+
+LAWS = {**{name: name for name in BASELINES}, "gaussian": "uqsonet", "auto": "chosen"}
+"""Law -> method, where `chosen` is law `auto` of the operator of `uqsonet`."""
+
+
+@pytest.fixture
+def of_laws() -> Config:
+    raw = make_config(
+        experiment={"methods": ["uqsonet", "chosen"]},
+        tables={"any-law": {"layout": "laws", "experiments": ["e_1"]}},
+    ).model_dump(mode="json")
+    for problems in raw["recipes"].values():
+        problems["diffusion1d"]["chosen"] = {"law_of": "uqsonet", "law": "auto"}
+    return load_config(raw)
+
+
+def test_means_medians_and_floors_of_laws(of_laws: Config, tmp_path: Path) -> None:
+    """W1 is there, and one set is so bad that means are not medians."""
+    scores = make_scores(("uqsonet", "chosen"), seed=3)
+    w1 = scores[scores["metric"] == "err_mean"].assign(metric="w1")
+    scores.loc[(scores["metric"] == "err_std") & (scores["set"] == 0), "value"] *= 100
+    scores = pd.concat([scores, w1.assign(value=2 * w1["value"])], ignore_index=True)
+    found = law_scores({"e_1": write_scores(scores, tmp_path)}, of_laws)
+    assert list(found.columns) == LAW_COLUMNS
+    assert list(found["law"]) == [law for law in LAWS for _ in COUNTS]
+    precise = scores[scores["evaluation"] == "precise"]
+    sets = precise.groupby(["method", "sensors", "metric", "set"])["value"].mean()
+    for row in found.to_dict("records"):
+        own, floor = sets[LAWS[row["law"]], row["sensors"]], sets["reference", row["sensors"]]
+        for part, metric in (("mean", "err_mean"), ("std", "err_std"), ("w1", "w1")):
+            assert len(own[metric]) == SETS["precise"]
+            assert row[metric] == pytest.approx(100 * own[metric].mean())
+            assert row[f"median_{part}"] == pytest.approx(100 * own[metric].median())
+            assert row[f"floor_{part}"] == pytest.approx(100 * floor[metric].mean())
+        assert row["median_std"] < row["err_std"] / 5
+        assert row["crps"] == pytest.approx(own["crps"].mean())
+        # The reference's mass in a band is free of the chance of single truths.
+        assert row["cover_90"] == pytest.approx(100 * own["within_90"].mean())
+    # Without quantiles truths are counted, and W1 is absent.
+    some = scores[~scores["metric"].str.startswith(("w1", "within"))]
+    found = law_scores({"e_1": write_scores(some, tmp_path)}, of_laws)
+    assert found[["w1", "median_w1", "floor_w1"]].isna().to_numpy().all()
+    counted = 100 * sets["chosen", 3, "coverage_50"].mean()
+    assert found.query("law == 'auto' and sensors == 3")["cover_50"].item() == pytest.approx(
+        counted
+    )
+    fewer = write_scores(scores[scores["method"] != "chosen"], tmp_path / "fewer")
+    with pytest.raises(DataError, match="methods: lacks 'chosen'"):
+        law_scores({"e_1": fewer}, of_laws)
+
+
+def test_the_plan_makes_the_scores_of_the_shown_laws(of_laws: Config) -> None:
+    plan = Plan(of_laws)
+    assert plan.of_laws() == ["e_1"]
+    assert plan.table_inputs("any-law") == {"scores": ["results/scores.csv"]}
+    assert plan.law_files() == {"e_1": plan.scores("e_1")}
+    assert any("/chosen-" in file for file in plan.scores("e_1"))
+    assert Plan(of_laws.model_copy(update={"tables": {}})).of_laws() == []

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from itertools import count, product
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,8 @@ from uqsonet_study.report.place_scores import STRATEGIES
 from uqsonet_study.report.tables.write import OF_SCORES, all_tables, write_table
 
 NAME = "1d-pde-error"
-OVERLAYS = {"ablation": "ablation", "any-law": "any_law", "placement": "placement"}
-"""Table that the default run does not have -> the file that declares it."""
+OVERLAYS = "ablation", "any-law", "placement"
+"""Tables that the default run does not have, but a file of `config/`."""
 
 ERRORS = {
     "1d-pde-error": (30, "10", "UQ-SONet", "errσ[u]", "8.35 ± 0.38"),
@@ -40,10 +39,22 @@ ERRORS = {
 }
 """Table of errors -> how many numbers the paper prints beside ours, and one of them."""
 
+BANDS = {"methods": ["deep_ensemble", "uqsonet"], "noise_std": 0.3, "recipe": "other"}
+ERROR = {"methods": ["vidon"], "sensors": {"counts": [1, 11]}}
+SNAPSHOTS = {
+    NAME: make_config(scale="smoke", experiment=ERROR),
+    "bands": make_config(
+        experiment=BANDS, tables={"bands": {"layout": "bands", "experiments": ["e_1"]}}
+    ),
+    "s": make_config(tables={"s": {"layout": "scores", "experiments": ["e_1"]}}),
+    "costs": make_config(tables={"costs": {"layout": "costs", "experiments": ["e_1"]}}),
+}
+"""Tables that are compared as a whole -> their configurations."""
+
 
 def config_of(name: str) -> Config:
     """Return a configuration that declares a table."""
-    return overlay(OVERLAYS[name]) if name in OVERLAYS else whole_config()
+    return overlay(name.replace("-", "_")) if name in OVERLAYS else whole_config()
 
 
 def write(config: Config, folder: Path, name: str = NAME, **given: Any) -> pd.DataFrame:
@@ -105,21 +116,21 @@ def scored(config: Config, name: str, folder: Path) -> dict[str, Any]:
     """Scores of laws or of places."""
     table, number, rows = config.tables[name], count(1), []
     for case in config.cases_of(table.experiments):
-        if table.layout == "placement":
-            places = product([case.problem], table.counts, STRATEGIES)
-            rows += [(*place, 1 / next(number), 0.01) for place in places]
-            continue
         laws = [*BASELINES, *(law_name(config, case.experiment, m) for m in case.methods)]
-        for law, m in product(laws, case.counts):
-            rows.append((case.problem, law, m, *(1.1 * next(number) for _ in LAW_COLUMNS[3:])))
-    columns = PLACE_COLUMNS if table.layout == "placement" else LAW_COLUMNS
+        if table.layout == "laws":
+            for law, m in product(laws, case.counts):
+                rows.append((case.problem, law, m, *(1.1 * next(number) for _ in LAW_COLUMNS[3:])))
+        else:
+            for place in product([case.problem], table.counts, STRATEGIES):
+                rows.append((*place, 1 / next(number), 0.01))
+    columns = LAW_COLUMNS if table.layout == "laws" else PLACE_COLUMNS
     return {"scores": [write_log(folder / f"{name}-scores.csv", " ".join(columns), rows)]}
 
 
 def cells_of(folder: Path, name: str) -> dict[tuple[str, ...], str]:
-    """Return the text of each cell of a page's table by panel, row labels and headings.
+    """Return what stands in each cell of a page's table by panel, row labels and headings.
 
-    Every row of a panel has to span the same columns, headings with their spans included.
+    Bold text is between asterisks. Every row of a panel has to span the same columns.
     """
     found = {}
     for title, table in json.loads((folder / f"{name}.json").read_text())["panels"]:
@@ -129,9 +140,10 @@ def cells_of(folder: Path, name: str) -> dict[tuple[str, ...], str]:
             for cell in row:
                 j = next(j for j in count() if (i, j) not in grid)
                 spans = (range(int(cell.get(f"{side}span", 1))) for side in ("row", "col"))
+                text = "".join(cell.itertext())
                 for down, right in product(*spans):
                     assert (i + down, j + right) not in grid
-                    grid[i + down, j + right] = "".join(cell.itertext())
+                    grid[i + down, j + right] = text if cell.find("strong") is None else f"*{text}*"
         rows, columns = (1 + max(place[k] for place in grid) for k in (0, 1))
         assert len(grid) == rows * columns
         heads = len(root.findall("thead/tr"))
@@ -152,15 +164,11 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_numbers_are_those_of_the_scores(config: Config, tmp_path: Path) -> None:
+def test_numbers_are_those_of_the_summary(config: Config, tmp_path: Path) -> None:
     summary = summary_of(config, tmp_path / "scores")
     table = write(config, tmp_path, summaries=[summary])
-    scores = pd.concat(map(pd.read_csv, (tmp_path / "scores/e_1").glob("*.csv")))
-    means = scores.groupby(["evaluation", "method", "metric", "sensors"])["value"].mean()
-    errors = table[table["metric"].str.startswith("err_")].set_index(means.index.names)
-    assert (errors["unit"] == "percent").all()
-    assert errors["value"].to_numpy() == pytest.approx(100 * means[errors.index].to_numpy())
-    merged = table.merge(summary, on=means.index.names, suffixes=("", "_given"))
+    keys = ["evaluation", "method", "metric", "sensors"]
+    merged = table.merge(summary, on=keys, suffixes=("", "_given"))
     assert len(merged) == len(table)
     scale = merged["unit"].map({"percent": 100.0, "1": 1.0})
     for column in ("value", "pm", "low", "high"):
@@ -191,32 +199,31 @@ def test_every_error_stands_in_its_cell(tables: Path, name: str) -> None:
         shown = ("err" if full else "") + ("E[u]" if "mean" in metric else "σ[u]")
         heads = filter(None, (method_title(row["method"]), ", ".join(group), shown))
         key = panel, label, *heads, *(["ours"] if panel == "(a)" and trained else [])
-        printed = cells.pop(key)
-        assert printed.split()[0] == f"{row['value']:.2f}", key
+        printed, value = cells.pop(key), f"{row['value']:.2f}"
         if panel == "(a)" and trained:
-            assert printed.endswith(f"± {row['pm']:.2f}")
+            value += f" ± {row['pm']:.2f}"
+            better = row["value"] < row["paper"]
+            assert printed == (f"*{value}*" if better else value)
+        assert printed.strip("*").startswith(value), key
+        assert ("†" in printed) == (skill and trained and row["low"] < 0)
         if pd.notna(row["paper"]):
             printed = cells.pop((*key[:-1], "paper"))
             assert printed == f"{row['paper']:.2f} ± {row['paper_pm']:.2f}"
     assert set(cells.values()) <= {"–"}
 
 
-@pytest.mark.parametrize(
-    ("config", "name", "rows"),
-    [
-        (make_config(experiment={"methods": ["uqsonet"], "sensors": {"counts": [3]}}), NAME, 36),
-        (make_config(experiment={"evaluations": ["paper"]}), NAME, 40),
-        (whole_config(select=["poisson2d"]), "2d-pde-error", 160),
-    ],
-)
-def test_rows_and_columns_follow_the_configuration(
-    tmp_path: Path, config: Config, name: str, rows: int
-) -> None:
-    table, (case,) = write(config, tmp_path, name), config.cases_of(config.selected)
-    assert set(table["case"]) == {case.name} and len(table) == rows
-    assert set(table["method"]) == {*case.methods, *BASELINES, "reference"}
-    assert set(table["sensors"]) == set(case.counts)
-    assert set(table["evaluation"]) == set(case.evaluations)
+def test_rows_and_columns_follow_the_configuration(tmp_path: Path) -> None:
+    some = {"methods": ["uqsonet"], "sensors": {"counts": [3]}}
+    for name, config, rows in (
+        (NAME, make_config(experiment=some), 36),
+        (NAME, make_config(experiment={"evaluations": ["paper"]}), 40),
+        ("2d-pde-error", whole_config(select=["poisson2d"]), 160),
+    ):
+        table, (case,) = write(config, tmp_path, name), config.cases_of(config.selected)
+        assert set(table["case"]) == {case.name} and len(table) == rows
+        assert set(table["method"]) == {*case.methods, *BASELINES, "reference"}
+        assert set(table["sensors"]) == set(case.counts)
+        assert set(table["evaluation"]) == set(case.evaluations)
 
 
 def test_a_model_for_each_count_gives_the_same_table(tables: Path, tmp_path: Path) -> None:
@@ -227,20 +234,6 @@ def test_a_model_for_each_count_gives_the_same_table(tables: Path, tmp_path: Pat
     split, whole = (cells_of(folder, "1d-pde-addnoise-error") for folder in (tmp_path, tables))
     assert list(split) == list(whole)
     assert all((split[key] == "–") == (whole[key] == "–") for key in whole)
-
-
-def test_bold_is_better_than_the_paper_and_a_dagger_no_skill(
-    config: Config, summary: pd.DataFrame, tmp_path: Path
-) -> None:
-    """The paper prints 5.35 and 6.17 % for VIDON with one and with three sensors."""
-    vidon = summary["method"].eq("vidon")
-    summary.loc[vidon & summary["metric"].eq("err_mean"), "value"] = [0.0534, 0.0618, 0.05, 0.06]
-    without = summary["metric"].eq("skill_mean") & summary["evaluation"].eq("precise") & vidon
-    summary.loc[without & summary["sensors"].eq(3), "low"] = -0.01
-    write(config, tmp_path, summaries=[summary])
-    page, cells = (tmp_path / f"{NAME}.json").read_text(), cells_of(tmp_path, NAME)
-    assert "<strong>5.34</strong>" in page and "<strong>6.18</strong>" not in page
-    assert [key for key, cell in cells.items() if "†" in cell] == [("(c)", "3", "VIDON", "E[u]")]
 
 
 def test_costs_beside_the_papers(tables: Path, tmp_path: Path) -> None:
@@ -272,46 +265,28 @@ def test_networks_beside_the_papers(tables: Path, tmp_path: Path) -> None:
     assert len(stated) > 100 and (stated["setting"] == stated["paper_setting"]).all()
 
 
-BANDS: dict[str, Any] = {
-    "experiment": {"methods": ["deep_ensemble", "uqsonet"], "noise_std": 0.3, "recipe": "other"},
-    "tables": {"bands": {"layout": "bands", "experiments": ["e_1"]}},
-}
-
-
 def test_bands_compare_widths(tmp_path: Path) -> None:
-    config = make_config(**BANDS)
-    summary = make_summary(config)
-    for method, width in (("deep_ensemble", 0.02), ("reference", 0.04)):
-        at = summary["method"].eq(method) & summary["metric"].eq("mean_std")
-        summary.loc[at, "value"] = [width + k / 1000 for k in range(4)]
-    table = write(config, tmp_path, "bands", summaries=[summary])
-    found = table.set_index(["method", "metric", "evaluation", "sensors"])["ratio_to_reference"]
-    assert found["deep_ensemble", "mean_std", "precise", 3] == pytest.approx(0.023 / 0.043)
-    cells = cells_of(tmp_path, "bands")
-    assert cells["(c)", "1", "Deep ensemble", "ratio"] == "0.52"
-    assert cells["(c)", "3", "Reference", "width"] == "0.0430"
-    # An ensemble is one: no ± beside it.
-    assert "±" not in cells["(a)", "1", "Deep ensemble", "errE[u]"]
-    assert "±" in cells["(a)", "1", "UQ-SONet", "errE[u]"]
-
-
-SCORES: dict[str, Any] = {"tables": {"s": {"layout": "scores", "experiments": ["e_1"]}}}
+    table = write(SNAPSHOTS["bands"], tmp_path, "bands")
+    found = table[table["metric"] == "mean_std"].set_index(["method", "evaluation", "sensors"])
+    widths = found["value"]
+    for place in product(("paper", "precise"), (1, 3)):
+        ratio = found.loc[("deep_ensemble", *place), "ratio_to_reference"]
+        expected = widths[("deep_ensemble", *place)] / widths[("reference", *place)]
+        assert ratio == pytest.approx(expected)
+    assert cells_of(tmp_path, "bands")["(c)", "3", "Deep ensemble", "ratio"] == f"{ratio:.2f}"
 
 
 def test_scores_stand_beside_all_baselines(tmp_path: Path) -> None:
-    config = make_config(**SCORES)
-    summary = make_summary(config)
+    summary = make_summary(SNAPSHOTS["s"])
     gains = summary["method"].eq("uqsonet") & summary["evaluation"].eq("precise")
     for metric, numbers in (("gain_crps", (0.49, 0.47)), ("gain_energy", (0.0025, 0.009))):
         summary.loc[gains & summary["metric"].eq(metric), "value"] = numbers
-    table = write(config, tmp_path, "s", summaries=[summary])
+    table = write(SNAPSHOTS["s"], tmp_path, "s", summaries=[summary])
     assert set(table["method"]) == {*BASELINES, "uqsonet"}
     samples = table["metric"].str.startswith("within")
     assert set(table["evaluation"][samples]) == {"paper"}
     assert set(table["evaluation"][~samples]) == {"precise"}
-    ours = table[table["method"] == "uqsonet"].set_index(["metric", "sensors"])
-    assert ours.loc[("gain_crps", 1), "value"] == pytest.approx(49)
-    assert ours.loc[("crps", 1), "unit"] == "1"
+    assert set(table["unit"][table["metric"] == "crps"]) == {"1"}
     cells = cells_of(tmp_path, "s")
     assert cells["1D ", "3", "UQ-SONet", "gain, %"].startswith("47.0 [")
     # Percent below one to two places.
@@ -321,10 +296,8 @@ def test_scores_stand_beside_all_baselines(tmp_path: Path) -> None:
 def test_scores_of_several_recipes_go_by_recipe(tmp_path: Path) -> None:
     one = make_config(experiment={"methods": ["uqsonet"]}).experiments["e_1"].model_dump()
     declared = {"layout": "scores", "experiments": ["e_1", "e_2"], "metrics": ["err_mean", "crps"]}
-    config = make_config(
-        experiments={"e_1": one, "e_2": one | {"recipe": "other"}}, tables={"s": declared}
-    )
-    write(config, tmp_path, "s")
+    both = {"e_1": one, "e_2": one | {"recipe": "other"}}
+    write(make_config(experiments=both, tables={"s": declared}), tmp_path, "s")
     heads = [key[2] for key in cells_of(tmp_path, "s") if key[1] == "1" and key[3] == "CRPS"]
     assert heads == ["Sensor-free", "Cokriging", "Regression", "my recipe", "other"]
     with pytest.raises(ConfigError, match="metrics"):
@@ -333,18 +306,15 @@ def test_scores_of_several_recipes_go_by_recipe(tmp_path: Path) -> None:
 
 def test_laws_stand_beside_baselines_and_floor(tables: Path) -> None:
     given = pd.read_csv(tables / "any-law-scores.csv").set_index(["problem", "law", "sensors"])
-    cells = cells_of(tables, "any-law")
-    row = given.loc[("mixture1d", "auto", 4)]
+    cells, row = cells_of(tables, "any-law"), given.loc[("mixture1d", "auto", 4)]
     assert cells["(a)", "Auto", "W1", "m = 4"] == f"{row['w1']:.1f}"
     assert cells["(a)", "Auto", "CRPS", "m = 4"] == f"{row['crps']:.2f}"
-    floor = given.loc[("mixture1d", "sensor_free", 4), "floor_w1"]
-    assert cells["(a)", "MC floor", "W1", "m = 4"] == f"{floor:.1f}"
+    first = given.loc[("mixture1d", "sensor_free", 4)]
+    assert cells["(a)", "MC floor", "W1", "m = 4"] == f"{first['floor_w1']:.1f}"
+    assert cells["(a)", "Sensor-free", "W1", "m = 4"] == f"*{first['w1']:.1f}*"  # the best
     records = pd.read_csv(tables / "any-law.csv").set_index(["experiment", "method", "sensors"])
     found = records.loc[("mixture1d", "auto", 4)].set_index("metric")["value"]
     assert found.to_dict() == pytest.approx(row[found.index].to_dict())
-    first = json.loads((tables / "any-law.json").read_text())["panels"][0][1]
-    best = given.loc[("mixture1d", "sensor_free", 1), "w1"]
-    assert f"<strong>{best:.1f}</strong>" in first
 
 
 def test_places_stand_by_strategy(tables: Path) -> None:
@@ -352,10 +322,9 @@ def test_places_stand_by_strategy(tables: Path) -> None:
     given = given[given["problem"] == "diffusion1d"].set_index(["strategy", "sensors"])["std"]
     cells = cells_of(tables, "placement")
     for strategy, m in product(STRATEGIES, (1, 8)):
-        printed = float(cells["(a)", STRATEGIES[strategy], f"m = {m}"])
-        assert printed == pytest.approx(given[strategy, m], rel=0.01)
-    page = (tables / "placement.json").read_text()
-    assert f"<strong>{given['worst', 8]:.4f}</strong>" in page  # the least in its column
+        printed = cells["(a)", STRATEGIES[strategy], f"m = {m}"]
+        assert float(printed.strip("*")) == pytest.approx(given[strategy, m], rel=0.01)
+        assert ("*" in printed) == (strategy == "worst")  # the least in its column
 
 
 def test_an_ablation_averages_the_last_skills_of_each_recipe(tables: Path) -> None:
@@ -374,21 +343,22 @@ def test_an_ablation_averages_the_last_skills_of_each_recipe(tables: Path) -> No
     assert set(files) < set(plan.table_inputs("ablation")["logs"])
 
 
-@pytest.mark.parametrize("base", ["diffusion1d", "elliptic_sde1d_more", "navier_stokes"])
-def test_each_row_of_the_ablation_changes_one_thing(base: str) -> None:
+def test_each_row_of_the_ablation_changes_one_thing() -> None:
     """Its recipes repeat `tuned`, so that a change there has to be made here too."""
-    config, none = config_of("ablation"), ("attention", "linear")  # are other networks
-    start = base.removeprefix("elliptic_").removesuffix("_more")
-    tuned = config.method_of(base, "uqsonet").model_dump()
-    for case in (config.cases[e] for e in config.selected if e.startswith(start)):
-        if case.name.endswith(none):
-            continue
-        found = config.method_of(case.name, "uqsonet").model_dump()
-        pairs = [(p, key) for p in ("network", "training") for key in found[p]]
-        changes = {key for p, key in pairs if found[p][key] != tuned[p].get(key)}
-        changes -= {"validate_every", "max_passes"}
-        changes |= {"pairs"} if case.training != config.cases[base].training else set()
-        assert len(changes) == (not case.name.endswith("tuned")), case.name
+    config = config_of("ablation")
+
+    def settings(case: str) -> dict[str, Any]:
+        found = config.method_of(case, "uqsonet")
+        pairs = {"training": config.cases[case].training}
+        return found.network.model_dump() | found.training.model_dump() | pairs
+
+    for base in ("diffusion1d", "elliptic_sde1d_more", "navier_stokes"):
+        tuned, start = settings(base), base.removeprefix("elliptic_").removesuffix("_more")
+        for name in config.selected:
+            if name.startswith(start) and not name.endswith(("attention", "linear")):
+                changes = {key for key, value in settings(name).items() if value != tuned[key]}
+                changes -= {"validate_every", "max_passes"}
+                assert len(changes) == (not name.endswith("tuned")), name
 
 
 def test_what_no_table_is_made_of_is_refused(
@@ -461,18 +431,10 @@ def test_the_document_compiles_and_hardly_anything_is_shrunk(tables: Path, tmp_p
     assert len(panels) > 20 and all(0.95 * float(of) <= float(line) for of, line in panels)
 
 
-SNAPSHOTS: dict[str, Callable[[], Config]] = {
-    NAME: lambda: make_config(scale="smoke"),
-    "bands": lambda: make_config(**BANDS),
-    "s": lambda: make_config(**SCORES),
-    "costs": lambda: make_config(tables={"costs": {"layout": "costs", "experiments": ["e_1"]}}),
-}
-
-
 @pytest.mark.parametrize("name", SNAPSHOTS)
 def test_tables_look_as_they_did(tmp_path: Path, name: str) -> None:
-    """Captions, headings and marks; with UQSONET_SNAPSHOTS=write the files are made anew."""
-    write(SNAPSHOTS[name](), tmp_path, name)
+    """Captions, headings and marks; UQSONET_SNAPSHOTS=write makes the files anew."""
+    write(SNAPSHOTS[name], tmp_path, name)
     page = json.loads((tmp_path / f"{name}.json").read_text())
     parts = [page["title"], page["caption_html"], *(part for row in page["panels"] for part in row)]
     found = "\n".join([(tmp_path / f"{name}.tex").read_text(), *parts, ""])
