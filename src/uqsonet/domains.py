@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from uqsonet.errors import DataError, ObservationError
-from uqsonet.fields import Domain, Grid
+from uqsonet.fields import Domain, Grid, real_numbers
 
 NEIGHBOURS = {1: 6, 2: 16, 3: 32}
 """Points that an interpolated value comes from, by number of coordinates."""
@@ -61,7 +61,7 @@ class PointCloud:
         DataError
             If they are too few, not finite, all on one line or plane, or two of them coincide.
         """
-        points = np.ascontiguousarray(points, dtype=np.float64)
+        points = real_numbers(points, "points", error=DataError).numpy()
         if points.ndim != 2 or not 1 <= points.shape[1] <= 3:
             raise DataError(f"points must have shape (n, d), d = 1, 2 or 3, found {points.shape}")
         n, dim = points.shape

@@ -7,6 +7,7 @@ of each axis: exact on the nodes, of sixth order between them, and a plain linea
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -16,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from uqsonet.errors import DataError, ObservationError
+from uqsonet.errors import DataError, ObservationError, UQSONetError
 
 POINTS = 6
 """Grid points along an axis that an interpolated value comes from."""
@@ -24,6 +25,9 @@ POINTS = 6
 SAME = 1e-7
 """A place this near to a node, in lengths of the axis, is the node: its own float32 copy counts as
 the node, without spurious weights on its neighbours."""
+
+MOST_WHOLE = 2**53
+"""Up to it float64 has every integer."""
 
 MOST_NOISE = 1e30
 """Of a sensor: its square is finite in float64, and its value tells nothing."""
@@ -296,31 +300,116 @@ def read_at(domain: Domain, functions: Tensor, x: Tensor, weights: Tensor | None
     return found.index_add_(0, sensor, values).view(*weights.shape[:-1], values.shape[-1])
 
 
-def real_numbers(value: object, what: str, device: str | None = "cpu") -> Tensor:
-    """Return a copy of a caller's array as float64; `what` names it in messages.
+def without_mask(
+    value: Any, what: str, missing: bool = False, error: type[UQSONetError] = ObservationError
+) -> Any:
+    """Return what a caller passed without masks of `numpy.ma`, those of arrays in lists included.
 
-    A tensor comes to `device`, or with None stays on its own.
+    Masked values become NaN with `missing`; what has none is returned as it is. `what` names it
+    in messages.
 
     Raises
     ------
-    ObservationError
-        If it is not numeric or not real, or a tensor that asks for gradients.
+    UQSONetError
+        If values are masked and `missing` is False, or others as by `require_exact`.
+    """
+    parts = list(_masked_parts(value))
+    count = sum(int(np.ma.count_masked(part)) for part in parts)
+    if count and not missing:
+        size = sum(part.size for part in parts)
+        raise error(f"{what}: {count} of {size} values are masked; leave them out")
+    for part in parts:
+        require_exact(part.compressed(), what, error)
+    return _filled(value) if count else value
+
+
+def _masked_parts(value: object) -> Iterator[np.ma.MaskedArray]:
+    if isinstance(value, np.ma.MaskedArray):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            if isinstance(part, list | tuple | np.ma.MaskedArray):
+                yield from _masked_parts(part)
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_filled(part) for part in value]
+    if not isinstance(value, np.ma.MaskedArray) or value.dtype.kind not in "biufcO":
+        return value
+    whole = value.dtype.kind in "biu"
+    return np.ma.filled(value.astype(np.float64) if whole else value, np.nan)
+
+
+def require_exact(
+    array: np.ndarray, what: str, error: type[UQSONetError] = ObservationError
+) -> None:
+    """Refuse integers that double precision would round: some of those beyond 2^53."""
+    whole: list[Any] = []
+    if array.dtype.kind == "O":
+        whole = [one for one in array.flat if isinstance(one, int | np.integer)]
+    elif array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        whole = array[(array > MOST_WHOLE) | (array < -MOST_WHOLE)].tolist()
+    if rounded := [one for one in whole if int(float(one)) != one]:
+        raise error(
+            f"{what}: the integer {rounded[0]} would be rounded to {int(float(rounded[0]))}; "
+            "all up to 2^53 are kept"
+        )
+
+
+def plain_array(
+    value: Any, what: str, missing: bool = False, error: type[UQSONetError] = ObservationError
+) -> np.ndarray:
+    """Return what a caller passed as an array, without a mask (`without_mask`).
+
+    Raises
+    ------
+    UQSONetError
+        If values are masked and `missing` is False, or integers would be rounded.
+    TypeError, ValueError, OverflowError or RuntimeError
+        If it is no array.
+    """
+    if not isinstance(value, list | tuple | Tensor):
+        value = np.asanyarray(value)  # with its mask, where it has one
+    array = np.asarray(without_mask(value, what, missing, error))
+    require_exact(array, what, error)
+    return array
+
+
+def real_numbers(
+    value: object,
+    what: str,
+    device: str | None = "cpu",
+    missing: bool = False,
+    error: type[UQSONetError] = ObservationError,
+) -> Tensor:
+    """Return a copy of a caller's array as float64; `what` names it in messages.
+
+    A tensor comes to `device`, or with None stays on its own. With `missing`, masked values
+    become NaN.
+
+    Raises
+    ------
+    UQSONetError
+        As `plain_array`, or for a tensor that asks for gradients.
     """
     if isinstance(value, Tensor) and value.requires_grad:
-        raise ObservationError(
-            f"{what}: gradients do not flow through conditioning; pass {what}.detach()"
-        )
+        raise error(f"{what}: gradients do not flow through conditioning; pass {what}.detach()")
     if isinstance(value, Tensor) and not value.is_complex():
+        if value.dtype in (torch.int64, torch.uint64):
+            require_exact(value.cpu().numpy(), what, error)
         return value.to(device, torch.float64, copy=True)
     try:
-        array = np.asarray(value)
+        array = plain_array(value, what, missing, error)
         if array.dtype.kind not in "cSUMm":
             return torch.from_numpy(np.array(array, dtype=np.float64))
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise ObservationError(f"{what} must be a numeric array ({error})") from None
+    except UQSONetError:
+        raise
+    except (TypeError, ValueError, OverflowError, RuntimeError) as cause:
+        raise error(f"{what} must be a numeric array ({cause})") from None
     if array.dtype.kind == "c":
-        raise ObservationError(f"{what} must be real numbers, found complex ones")
-    raise ObservationError(f"{what} must be a numeric array, found {array.dtype}")
+        raise error(f"{what} must be real numbers, found complex ones")
+    raise error(f"{what} must be a numeric array, found {array.dtype}")
 
 
 def require_noise(noise_std: Tensor) -> None:
@@ -436,12 +525,14 @@ class Field:
         weights = None
         if isinstance(locations, WeightedPoints):
             locations, weights = locations
-        x, y = real_numbers(locations, "locations", None), real_numbers(values, "values", None)
+        x = real_numbers(locations, "locations", None, missing=True)
+        y = real_numbers(values, "values", None, missing=True)
         x = x.reshape(-1, self.grid.dim if not x.numel() else 1) if x.ndim == 1 else x
         single = y.ndim == 1
         if single:
             x, y = x[None], y[None]
-        m = torch.ones_like(y, dtype=torch.bool) if mask is None else torch.as_tensor(mask)
+        m = torch.ones_like(y, dtype=torch.bool)
+        m = m if mask is None else torch.as_tensor(without_mask(mask, "mask"))
         m = m[None] if single and m.ndim == 1 else m
         if m.dtype != torch.bool:
             raise ObservationError(f"mask must be boolean, found {m.dtype}")
@@ -488,7 +579,9 @@ class Field:
         ObservationError
             If a level is negative, not finite or no number, or the shape does not fit.
         """
-        found = real_numbers(default if noise_std is None else noise_std, "noise_std", None)
+        found = real_numbers(
+            default if noise_std is None else noise_std, "noise_std", None, missing=True
+        )
         values = observations.values
         if found.ndim and found.shape != values.shape[2 - found.ndim :]:
             raise ObservationError(

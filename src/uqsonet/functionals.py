@@ -51,7 +51,7 @@ def functional_sets(
     dim = field.domain.dim
     x, weights = real_numbers(weighted.points, "points"), real_numbers(weighted.weights, "weights")
     x = x[:, None] if x.ndim == 1 and dim == 1 else x
-    y = real_numbers(values, "values")
+    y = real_numbers(values, "values", missing=True)
     y = y[None] if y.ndim == 0 else y
     weights = weights[None] if weights.ndim == 1 and y.shape[-1] == 1 else weights
     shapes = (*weights.shape, dim) == (y.shape[-1], *x.shape) and y.ndim < 3

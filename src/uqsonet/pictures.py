@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uqsonet.errors import DataError, ObservationError, library
+from uqsonet.fields import real_numbers
 from uqsonet.storage.files import atomic_path
 
 if TYPE_CHECKING:
@@ -99,11 +100,12 @@ def _true(posterior: FieldPosterior, truth: object) -> Values | None:
     if truth is None:
         return None
     if isinstance(truth, tuple) and len(truth) == 2:
-        points, values = (np.asarray(part, dtype=np.float64) for part in truth)
+        points, values = real_numbers(truth[0], "truth: points").numpy(), truth[1]
     else:
         points = posterior.field.domain.points().numpy()
-        values = np.asarray(truth, dtype=np.float64)
-    points, values = points.reshape(len(points), -1), values.reshape(-1)
+        values = truth
+    values = real_numbers(values, "truth", missing=True).numpy().reshape(-1)
+    points = points.reshape(len(points), -1)
     if len(points) != len(values):
         raise ObservationError(f"truth: {len(values)} values at {len(points)} points")
     return points, values

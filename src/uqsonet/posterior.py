@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.fields import Domain, real_numbers
+from uqsonet.fields import Domain, real_numbers, without_mask
 
 Basis = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Maps queries (M, d) to offset (M,) and basis (M, p)."""
@@ -250,6 +250,7 @@ def count_of(size: object, least: int = 1) -> int:
 
 def levels_of(levels: object, least: int = 0) -> np.ndarray:
     """Return levels of quantiles that a caller asks for, checked; at least of `least` axes."""
+    levels = without_mask(levels, "levels")
     try:
         q = np.asarray(levels, dtype=np.float64)
     except (TypeError, ValueError):

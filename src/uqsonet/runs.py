@@ -19,7 +19,7 @@ from torch import Tensor
 from uqsonet.blocks import RowBlocks, column_moments
 from uqsonet.domains import PointCloud
 from uqsonet.errors import DataError
-from uqsonet.fields import Domain, Grid, Transform
+from uqsonet.fields import Domain, Grid, Transform, plain_array, real_numbers, without_mask
 from uqsonet.named_fields import NamedField, part_columns
 from uqsonet.seeds import numpy_generator
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LEAST_RUNS = 20
 """Runs below which nothing can be learned, chosen and calibrated."""
 
+FAR = 8192
+"""Standard deviations from zero beyond which float32 is coarser than a thousandth of one."""
 
 Missing = Literal["error", "drop", "fill"]
 
@@ -40,7 +42,7 @@ class FieldRuns:
     Attributes
     ----------
     values : ndarray, shape (N, n)
-        Float32, or float64 where it came so.
+        Float32, or float64 where it came so or as integers that float32 would round.
     domain : Grid or PointCloud
         Of n points.
     transform : {"identity", "log"} or None
@@ -76,7 +78,7 @@ class FieldRuns:
         Parameters
         ----------
         values : array, shape (N, n) or (N, n1[, n2[, n3]])
-            A run in each row.
+            A run in each row. Masked values (`numpy.ma`) are NaN.
         points : optional
             Where the values stand: an array (n,) or (n, d) of points, a tuple of one array for
             each axis of a grid, or a `Grid`. By default a uniform grid on the unit interval,
@@ -98,10 +100,14 @@ class FieldRuns:
             If shapes do not fit, values are not finite, points repeat, or the field is constant.
         """
         try:
-            array = np.asarray(values)
-            array = array.astype(np.float32 if array.dtype.kind in "biu" else array.dtype)
+            array = plain_array(values, f"{name}: values", True, DataError)
+        except DataError:
+            raise
         except (TypeError, ValueError) as error:
             raise DataError(f"{name}: values are no numeric array ({error})") from None
+        if array.dtype.kind in "biu":
+            single = array.astype(np.float32)
+            array = single if np.array_equal(single, array) else array.astype(np.float64)
         if array.dtype.kind != "f":
             raise DataError(f"{name}: values must be real numbers, found {array.dtype}")
         array = array.astype(np.float32) if array.dtype.itemsize < 4 else array
@@ -156,12 +162,13 @@ class FieldRuns:
         """
         clouds, rows = [], []
         for number, one in enumerate(runs):
+            where = f"{name}, run {number}"
             try:
-                x, y = (np.asarray(part, dtype=np.float64) for part in one)
+                given, found = one
             except (TypeError, ValueError) as error:
-                raise DataError(
-                    f"{name}, run {number}: no pair of numeric points and values ({error})"
-                ) from None
+                raise DataError(f"{where}: no pair of points and values ({error})") from None
+            x = real_numbers(given, f"{where}: points", error=DataError).numpy()
+            y = real_numbers(found, f"{where}: values", missing=True, error=DataError).numpy()
             x = x[:, None] if x.ndim == 1 else x
             if y.shape != x.shape[:1]:
                 raise DataError(f"{name}, run {number}: {x.shape[0]} points, values {y.shape}")
@@ -214,10 +221,7 @@ def _left_out_error(cloud: PointCloud, values: Tensor) -> float:
 def _points_of(points: object, name: str) -> Grid | PointCloud:
     if isinstance(points, Grid | PointCloud):
         return points
-    try:
-        array = np.asarray(points, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name}: points are no numeric array ({error})") from None
+    array = real_numbers(points, f"{name}: points", error=DataError).numpy()
     array = array[:, None] if array.ndim == 1 else array
     if array.shape[-1] == 1 and len(array) > 1 and _is_uniform(array[:, 0]):
         low, high = array[0, 0], array[-1, 0]
@@ -242,7 +246,10 @@ def _domain(
     if points is None:
         points = tuple(np.linspace(0, 1, n + periodic)[: n or None] for n in shape)
     if isinstance(points, tuple | list) and len(points) and np.ndim(points[0]) == 1:
-        axes = [np.asarray(axis, dtype=np.float64) for axis in points]
+        axes = [
+            real_numbers(axis, f"{name}: axis {k}", error=DataError).numpy()
+            for k, axis in enumerate(points)
+        ]
         if len(axes) > 1 or axes[0].ndim == 1:
             return _on_axes(axes, values, periodic, name)
     domain = _points_of(points, name)
@@ -394,7 +401,7 @@ class Runs:
         """Return some of the runs."""
         found = object.__new__(Runs)
         found.name, found.inputs, found.outputs = self.name, dict(self.inputs), dict(self.outputs)
-        found._take(np.arange(len(self))[index])
+        found._take(np.arange(len(self))[without_mask(index, "numbers of runs", error=DataError)])
         return found
 
     def __repr__(self) -> str:
@@ -451,14 +458,23 @@ def named_fields(
 
 
 def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[NamedField]) -> Tensor:
-    """Return the runs of several fields side by side (N, n), as a model sees them, float32."""
+    """Return the runs of several fields side by side (N, n), as a model sees them.
+
+    Float32, or float64 where a field is so far from zero that float32 would blur its variation.
+    """
     size = len(next(iter(fields.values())))
-    found = torch.empty(size, sum(one.domain.size for one in named))
+    ends = [
+        one.encode(torch.tensor([one.lowest, one.highest], dtype=torch.float64)).abs()
+        for one in named
+    ]
+    far = any(bool((end.isfinite() & (end > FAR)).any()) for end in ends)
+    kind = torch.float64 if far else torch.float32
+    found = torch.empty(size, sum(one.domain.size for one in named), dtype=kind)
     for number, one in enumerate(named):
         rows, first = RowBlocks.of(torch.from_numpy(fields[one.name].values)), 0
         for block in rows.blocks():
             part = slice(first, first + len(block))
-            found[part, part_columns(named, number)] = one.encode(block.double()).float()
+            found[part, part_columns(named, number)] = one.encode(block.double())
             first += len(block)
     return found
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from uqsonet.data import Functions
 from uqsonet.errors import ConfigError, DataError, NoUncertaintyError, ObservationError
-from uqsonet.fields import require_noise
+from uqsonet.fields import require_noise, without_mask
 from uqsonet.metrics import ascending, coverage, crps, energy_score, rank_shares, relative_error
 from uqsonet.regression import Regression
 from uqsonet.runs import rows_of, split_runs
@@ -143,6 +143,7 @@ def counts_or_places(
     ObservationError
         If a place is outside the domain.
     """
+    sensors = without_mask(sensors, "sensors", error=ConfigError)
     try:
         found = np.atleast_1d(np.asarray(sensors))
         found = found if found.dtype.kind in "iu" else found.astype(np.float64)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields import WeightedPoints, real_numbers
+from uqsonet.fields import WeightedPoints, real_numbers, without_mask
 from uqsonet.named_fields import NamedField
 from uqsonet.sensors import AXES, SensorSets, field_number, noise_levels
 
@@ -75,9 +75,14 @@ def read_sensors(
         return read_table(fields, frame, "the DataFrame", noise_std, inputs)
     if isinstance(sensors, Mapping):
         if set(map(str, sensors)) & {"value", *AXES}:
-            table = {str(name): np.atleast_1d(column).tolist() for name, column in sensors.items()}  # type: ignore[call-overload]
-            from uqsonet.tables import read_table
+            from uqsonet.tables import ONCE, read_table
 
+            table = {
+                str(name): np.atleast_1d(
+                    without_mask(column, f"the table, column {str(name)!r}", name in ONCE)
+                ).tolist()
+                for name, column in sensors.items()
+            }
             return read_table(fields, table, "the table", noise_std, inputs)
         return read_sensors(fields, noise_std=noise_std, named=sensors, inputs=inputs)
     if isinstance(sensors, tuple) and len(sensors) in (2, 3):
@@ -142,7 +147,10 @@ def _from_arrays(
         if mask is not None:
             raise ObservationError("a mask goes with sensors at points, not with weights on points")
         return functional_sets(field, number, locations, values, noise_std, kind)
-    x, y = real_numbers(locations, "locations"), real_numbers(values, "values")
+    x, y = (
+        real_numbers(one, what, missing=True)  # padding may be masked
+        for one, what in ((locations, "locations"), (values, "values"))
+    )
     if y.ndim == 0:
         y = y[None]
     x = x.reshape(-1, dim) if x.ndim < 2 and (dim == 1 or x.numel() in (0, dim)) else x
@@ -158,6 +166,7 @@ def _from_arrays(
         )
     m = torch.ones_like(y, dtype=torch.bool)
     if mask is not None:
+        mask = without_mask(mask, "mask")
         try:
             m = torch.as_tensor(mask)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -170,6 +179,7 @@ def _from_arrays(
             "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
             f"found {tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
         )
+    x = torch.where(m[..., None], x, torch.zeros_like(x))  # what stands in padding cannot spread
     noise = noise_levels(noise_std, y)
     numbers = torch.full(y.shape, number)
     labels = [str(k) for k in range(len(y))]

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, ObservationError, nearest
+from uqsonet.fields import MOST_WHOLE, require_exact
 from uqsonet.named_fields import NamedField
 from uqsonet.sensors import AXES, COLUMNS, SensorSets, field_number, noise_levels
 
@@ -106,6 +107,10 @@ def read_column(cells: Sequence[object], what: str) -> Tensor:
             raise ObservationError(f"{what}, row {k + 1}: {cell!r} is no number{hint}") from None
         if not np.isfinite(numbers[k]):
             raise ObservationError(f"{what}, row {k + 1}: {cell!r} is not finite")
+        if abs(numbers[k]) >= MOST_WHOLE:
+            digits = str(cell).strip().lstrip("+-0")
+            whole = int(digits) if digits.isdecimal() else cell
+            require_exact(np.array([whole], dtype=object), f"{what}, row {k + 1}")
     return torch.from_numpy(numbers)
 
 
@@ -308,7 +313,7 @@ def _number(cell: object) -> object:
 
 
 def _is_blank(cell: object) -> bool:
-    return cell is None or not str(cell).strip() or cell != cell
+    return cell is None or str(cell).strip() in ("", "<NA>") or cell != cell
 
 
 def read_points(path: Path, dim: int) -> Tensor:
