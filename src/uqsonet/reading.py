@@ -18,15 +18,19 @@ import numpy as np
 from uqsonet.blocks import RowBlocks
 from uqsonet.data import SPLITS, load_functions
 from uqsonet.errors import DataError, MissingLibraryError, library, nearest
-from uqsonet.fields import Domain
+from uqsonet.fields import MOST_WHOLE, Domain, require_exact
 from uqsonet.runs import FieldRuns, Runs
 from uqsonet.sensors import AXES
 from uqsonet.storage.arrays import text_of
 from uqsonet.storage.common import LARGE
 from uqsonet.storage.files import FORMAT
+from uqsonet.storage.reading import data_sets
 
 Found = tuple[np.ndarray, object, str]
-"""Values of a field, runs first, their points as `FieldRuns.of` takes them, and units."""
+"""Values of a field, runs first, their points as `FieldRuns.of` takes them, and units.
+
+In place of points there may be the error that says why those of the file cannot be used.
+"""
 
 NPZ, HDF5, NETCDF = (".npz",), (".h5", ".hdf5", ".hdf"), (".nc", ".nc4", ".netcdf")
 """Suffixes of files that can be read."""
@@ -139,9 +143,11 @@ def open_runs(
     fields = {}
     for name, (values, found, unit) in _read(path, wanted, run).items():
         key = keys[name]
-        where = found if points is None or place else points
+        where = place.get(key, found if points is None or place else points)
+        if isinstance(where, DataError):
+            raise where
         fields[key] = FieldRuns.of(
-            values, place.get(key, where), given["transform"].get(key),
+            values, where, given["transform"].get(key),
             given["units"].get(key, unit), periodic, missing, f"{path}, {name}",
         )  # fmt: skip
     ins, outs = ({keys[name]: fields[keys[name]] for name in side} for side in sides)
@@ -188,19 +194,20 @@ def _reason(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-def _require(name: str, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+def _require(name: str, shapes: Mapping[str, tuple[int, ...]], path: Path, why: str = "") -> None:
     """Refuse a name that is not there, listing those that are, with shapes, and the nearest."""
     if name in shapes:
         return
     listed = [f"{key} ({' x '.join(map(str, shape))})" for key, shape in shapes.items()]
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    meant = nearest(name, shapes, 0.5)
+    meant = f"; {name!r} is {why}, which is not read" if why else nearest(name, shapes, 0.5)
     there = ", ".join(listed[:SHOWN]) or "none"
     raise DataError(f"{path}: no array {name!r}; there are {there}{more}{meant}")
 
 
-def _npz(path: Path) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = {}
+def _npz(path: Path) -> dict[str, np.ndarray | str]:
+    """Return the arrays of a file, with what is said of those that are not read."""
+    found: dict[str, np.ndarray | str] = {}
     try:
         with path.open("rb") as file:
             if file.read(2) != b"PK":
@@ -208,13 +215,13 @@ def _npz(path: Path) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(path) as archive:
             for name in (n for n in archive.namelist() if n.endswith(".npy")):
                 with archive.open(name) as file:
+                    array: np.ndarray | str = "an array of Python objects"
                     try:
                         array = np.lib.format.read_array(file, allow_pickle=False)
                     except ValueError as error:
                         # An array of Python objects is a pickle, which may run any program.
                         if "allow_pickle" not in str(error):
                             raise
-                        continue
                 found[name.removesuffix(".npy")] = array
     except _UNREADABLE as error:
         raise _damaged(path, "npz", error) from None
@@ -227,15 +234,11 @@ def _hdf5(path: Path, wanted: Sequence[str]) -> dict[str, Found]:
             attributes = [text_of(file.attrs.get(key)) for key in ("format", "kind")]
             if attributes == [FORMAT, "functions"]:
                 return _functions(path, wanted, [split for split in SPLITS if split in file])
-            arrays: dict[str, h5py.Dataset] = {}
-
-            def visit(name: str, item: object) -> None:
-                # Links to other files are not followed, and neither is storage in them.
-                if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiub":
-                    if not item.external and not item.is_virtual:
-                        arrays[name] = item
-
-            file.visititems(visit)
+            arrays = {
+                name: item if isinstance(item, str) or item.dtype.kind in "fiub"
+                else f"an array of {item.dtype}"
+                for name, item in data_sets(file)
+            }  # fmt: skip
             full = {name: _full_name(name, arrays) for name in wanted}
             used = list(full.values())
             return {name: _field(path, arrays, full[name], used) for name in wanted}
@@ -245,15 +248,18 @@ def _hdf5(path: Path, wanted: Sequence[str]) -> dict[str, Found]:
         raise _damaged(path, "HDF5", error) from None
 
 
-def _full_name(name: str, arrays: Iterable[str]) -> str:
+def _full_name(name: str, arrays: Mapping[str, object]) -> str:
     """Return the path of an array in groups that is named by its last part alone."""
-    ends = [path for path in arrays if path.endswith(f"/{name}")]
-    return ends[0] if len(ends) == 1 and name not in arrays else name
+    ends = sorted(path for path in arrays if path.endswith(f"/{name}"))
+    ends = [path for path in ends if not isinstance(arrays[path], str)] or ends
+    same = len({arrays[path] for path in ends}) == 1  # an array may have several names
+    return ends[0] if same and name not in arrays else name
 
 
 def _field(path: Path, arrays: Mapping[str, Any], name: str, wanted: Sequence[str]) -> Found:
     """Return a field of an npz or HDF5 file with the points that its conventions give it."""
-    _require(name, {key: array.shape for key, array in arrays.items()}, path)
+    shapes = {key: one.shape for key, one in arrays.items() if not isinstance(one, str)}
+    _require(name, shapes, path, arrays.get(name, ""))
 
     def read(key: str) -> np.ndarray:
         try:
@@ -262,18 +268,25 @@ def _field(path: Path, arrays: Mapping[str, Any], name: str, wanted: Sequence[st
         except _UNREADABLE as error:
             raise DataError(f"{path}: array {key!r} is damaged ({_reason(error)})") from None
 
-    values, points = read(name), None
+    def coordinate(key: str) -> np.ndarray:
+        if isinstance(arrays[key], str):
+            raise _no_coordinate(f"{path}, {key}", arrays[key])
+        return _numeric(read(key), f"{path}, {key}")
+
+    values, points, there = read(name), None, arrays.keys() - set(wanted)
     attributes = getattr(arrays[name], "attrs", {})
     units = text_of(attributes["units"]) if "units" in attributes else ""
     group = name.rpartition("/")[0]
-    for home in dict.fromkeys((f"{name}_", f"{group}/" if group else "", "")):
-        if f"{home}points" in arrays and f"{home}points" not in wanted:
-            return values, read(f"{home}points"), units
-        axes = [f"{home}{axis}" for axis in AXES]
-        there = [read(axis) for axis in takewhile(lambda a: a in arrays and a not in wanted, axes)]
-        if there:
-            values, points = placed(values, there, f"{path}, {name}")
-            break
+    try:
+        for home in dict.fromkeys((f"{name}_", f"{group}/" if group else "", "")):
+            if f"{home}points" in there:
+                return values, coordinate(f"{home}points"), units
+            names = takewhile(there.__contains__, (f"{home}{axis}" for axis in AXES))
+            if axes := [coordinate(axis) for axis in names]:
+                values, points = placed(values, axes, f"{path}, {name}")
+                break
+    except DataError as error:
+        return values, error, units
     return values, points, units
 
 
@@ -354,11 +367,16 @@ class _NetCDF:
         try:
             if not classic:
                 with h5py.File(path, "r") as file:
-                    file.visititems(lambda _, item: _require_stored(item))
+                    for name, item in data_sets(file):
+                        if isinstance(item, str):
+                            raise DataError(f"{path}: {name!r} is {item}, which is not read")
+                        _require_stored(item)
             with xarray.open_dataset(
                 path, engine=engine, decode_times=False, decode_timedelta=False
             ) as data:
                 data.load()
+        except DataError:
+            raise
         except _UNREADABLE as error:
             raise _damaged(path, "NetCDF", error) from None
         self._path, self._data, self._wanted = path, data, wanted
@@ -393,13 +411,14 @@ class _NetCDF:
 
     def _field(self, name: str) -> Found:
         data = self._data
+        self._require_exact(name)
         array = data[name].transpose(self._run, ...)
         rest = [str(d) for d in array.dims[1:]]
         order = sorted(rest, key=lambda d: (_axis_number(d), rest.index(d)))
         unit = str(array.attrs.get("units", ""))
         if all(d in data.coords for d in rest):
             array = array.transpose(self._run, *order)
-            axes = [_numeric(data[d].values, f"{self._path}, {d}") for d in order]
+            axes = [self._coordinate(d, [d]) for d in order]
             return array.values, tuple(axes), unit
         beside = [self._beside(names, rest) for names in AXIS_NAMES]
         if beside[0] is not None:
@@ -410,16 +429,47 @@ class _NetCDF:
             raise DataError(
                 f"{self._path}: {name} has coordinates along {lacking[0]}, and none along {without}"
             )
-        return array.transpose(self._run, *order).values, None, unit
+        return array.transpose(self._run, *order).values, self._unused(name, rest), unit
+
+    def _unused(self, name: str, rest: Sequence[str]) -> DataError | None:
+        """Return what is to say of a coordinate that stands there and is not used for a field.
+
+        It is one by its name, or is declared as one, and shares a dimension with the field, or has
+        one that no array has.
+        """
+        data, known = self._data, {one for names in AXIS_NAMES for one in names}
+        called = {given: str(given).lower() in known for given in data.variables}
+        used = {d for given, v in data.variables.items() if not called[given] for d in v.dims}
+        for given, v in data.variables.items():
+            meant = called[given] or (given in data.coords and v.dtype.kind == "f")
+            near = set(v.dims) & set(rest) or (called[given] and v.dims and not used & set(v.dims))
+            if meant and near and given not in self._wanted:
+                along = (", ".join(map(str, dims)) for dims in (v.dims, rest))
+                found = "a coordinate along ({}), {} along ({})".format(next(along), name, *along)
+                return _no_coordinate(f"{self._path}, {given}", found)
+        return None
+
+    def _require_exact(self, name: str) -> None:
+        """Refuse 64-bit integers that xarray has rounded, as it does where some are missing."""
+        array = self._data[name]
+        known = array.encoding
+        stored = np.dtype(known.get("dtype"))
+        if array.dtype.kind == "f" and stored.kind in "iu" and stored.itemsize == 8:
+            raw = (array.values - known.get("add_offset", 0)) / known.get("scale_factor", 1)
+            if (np.abs(raw) > MOST_WHOLE).any():
+                raise DataError(f"{self._path}, {name}: integers beyond 2^53 would be rounded")
 
     def _beside(self, names: Sequence[str], dims: Sequence[str]) -> np.ndarray | None:
         """Return an auxiliary coordinate of these names along just these dimensions."""
         for name, given in product(names, self._data.variables):
             variable = self._data.variables[given]
             if str(given).lower() == name and sorted(map(str, variable.dims)) == sorted(dims):
-                values = variable.transpose(*dims).values
-                return _numeric(values, f"{self._path}, {given}")
+                return self._coordinate(given, dims)
         return None
+
+    def _coordinate(self, name: Any, dims: Sequence[str]) -> np.ndarray:
+        self._require_exact(name)
+        return _numeric(self._data[name].transpose(*dims).values, f"{self._path}, {name}")
 
 
 def _axis_number(name: str) -> int:
@@ -427,7 +477,15 @@ def _axis_number(name: str) -> int:
     return found[0] if found else len(AXIS_NAMES)
 
 
+def _no_coordinate(what: str, found: str) -> DataError:
+    return DataError(
+        f"{what}: coordinates must be numbers in the file itself that fit the field, or be given "
+        f"as points=...; found {found}"
+    )
+
+
 def _numeric(values: np.ndarray, what: str) -> np.ndarray:
     if values.dtype.kind not in "fiub":
         raise DataError(f"{what}: coordinates must be numbers, found {values.dtype}")
+    require_exact(values, what, DataError)
     return values.astype(np.float64)

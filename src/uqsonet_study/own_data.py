@@ -18,7 +18,7 @@ from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields import Field, Transform
 from uqsonet.operator_fields import OperatorFields
 from uqsonet.reading import open_runs
-from uqsonet.runs import Runs
+from uqsonet.runs import FAR, Runs
 from uqsonet.seeds import numpy_generator
 from uqsonet.storage.arrays import write_arrays
 from uqsonet.storage.files import file_digest, provenance, write_text
@@ -94,9 +94,17 @@ def open_splits(
 
 def _open(where: str, data: OwnDataConfig, path: str) -> Runs:
     try:
-        return open_runs(path, input=data.input, output=data.output, transform=data.transform)
+        runs = open_runs(path, input=data.input, output=data.output, transform=data.transform)
     except DataError as error:
         raise DataError(f"{where}.data: {error}") from None
+    for name, field in (runs.inputs | runs.outputs).items():
+        size, spread = np.abs(field.values).max(), field.values.std()
+        if field.values.dtype == np.float64 and size > FAR * spread:
+            raise DataError(
+                f"{where}.data: {path}, {name}: values up to {size:g} that vary by {spread:g} are "
+                "rounded where they are stored, in float32; subtract a constant"
+            )
+    return runs
 
 
 def _points(domain: object) -> str:

@@ -25,6 +25,36 @@ _checked: set[tuple[object, ...]] = set()
 """Arrays of files, as they were then, that this process has read to the end and found whole."""
 
 
+def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
+    """Yield path and data set of all that is in an HDF5 file; nothing that leads out is followed.
+
+    In place of a data set that is not in the file itself there is a text that says what it is.
+    """
+    waiting, entered = [("", file)], {file["/"]}
+    while waiting:
+        above, group = waiting.pop()
+        for key in group:
+            name = f"{above}{key}".encode("utf-8", "backslashreplace").decode()
+            link = group.get(key, getlink=True)
+            if not isinstance(link, h5py.HardLink):
+                kind = "an external" if isinstance(link, h5py.ExternalLink) else "a soft"
+                yield name, f"{kind} link"
+                continue
+            item = group[key]
+            if isinstance(item, h5py.Dataset):
+                yield name, elsewhere(item) or item
+            elif isinstance(item, h5py.Group) and item not in entered:  # it may be within itself
+                entered.add(item)
+                waiting.append((f"{name}/", item))
+
+
+def elsewhere(item: h5py.Dataset) -> str:
+    """Say where the values of a data set are, if not in its own file."""
+    if item.is_virtual:
+        return "a virtual data set"
+    return "external storage" if item.external else ""
+
+
 class ArrayFile:
     """A validated HDF5 file of this project, opened for reading.
 
@@ -220,7 +250,7 @@ class ArrayFile:
 
 def _is_plain(item: h5py.Dataset) -> bool:
     """Whether an array is of numbers as this machine has them, all in this file."""
-    there = item.shape is not None and not item.external and not item.is_virtual
+    there = item.shape is not None and not elsewhere(item)
     numeric = item.dtype.kind in "fiub" and item.dtype.isnative and item.dtype.itemsize <= 8
     plist = item.id.get_create_plist()
     filters = {plist.get_filter(k)[0] for k in range(plist.get_nfilters())}

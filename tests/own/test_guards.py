@@ -1,0 +1,170 @@
+"""What files and arrays may hide: links to other files, masks, unread coordinates, integers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import xarray
+
+import uqsonet
+from uqsonet.errors import DataError, UQSONetError
+from uqsonet_study import own_data
+from uqsonet_study.config.experiments import OwnDataConfig
+
+K = np.random.default_rng(0).standard_normal((24, 8))
+U, X = np.cumsum(K, axis=1), np.linspace(0, 2, 8)
+LONG = 2**53 + 1 + 2 * np.arange(8)
+OUT = ("external storage", "virtual data set", "external link", "soft link")
+of, Points = uqsonet.FieldRuns.of, uqsonet.WeightedPoints
+
+
+def put(group: h5py.Group, name: str, how: str) -> None:
+    other = f"{group.file.filename}.other"
+    with h5py.File(other, "w") as file:
+        file["u"] = U
+        place = file["u"].id.get_offset()
+    if how == "external storage":
+        group.create_dataset(name, U.shape, "f8", external=[(other, place, U.nbytes)])
+    elif how == "virtual data set":
+        with group.build_virtual_dataset(name, U.shape, "f8") as layout:
+            layout[...] = h5py.VirtualSource(other, "u", U.shape)
+    else:
+        links = {OUT[2]: h5py.ExternalLink(other, "/u"), OUT[3]: h5py.SoftLink("/k")}
+        group[name] = links.get(how, ["a"] * 8)
+
+
+def netcdf(path: Path, dim: str = "x", encoding: Any = None, **more: Any) -> None:
+    fields = {"k": (("run", dim), K), "u": (("run", dim), U)}
+    data = xarray.Dataset(fields | more).set_coords(list(more))
+    data.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+
+
+@pytest.mark.parametrize("name", ["u", "x", "deep/er/unused"])
+@pytest.mark.parametrize("how", OUT)
+def test_netcdf_that_leads_out_is_refused_before_it_is_opened(
+    how: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with h5py.File(path := tmp_path / "runs.nc", "w") as file:
+        file["k"] = K
+        put(file, name, how)
+    monkeypatch.setattr(xarray, "open_dataset", lambda *_, **__: pytest.fail("it was opened"))
+    with pytest.raises(DataError, match=rf"runs\.nc: '{name}' is .*{how}"):
+        uqsonet.open_runs(path, "k", "u")
+
+
+def test_hard_links_are_read_and_may_go_in_circles(tmp_path: Path) -> None:
+    netcdf(tmp_path / "a.nc", x=("x", X))
+    with h5py.File(tmp_path / "a.nc", "a") as file, h5py.File(tmp_path / "a.h5", "w") as plain:
+        plain["group/k"], plain["group/u"], plain["axis"] = K, U, X
+        plain["x"], plain["other/u"] = plain["axis"], plain["group/u"]
+        file["group/again"], plain["group/again"] = file["/"], plain["/"]
+    for name in ("a.nc", "a.h5"):
+        runs = uqsonet.open_runs(tmp_path / name, "k", "u")
+        np.testing.assert_array_equal(runs.outputs["u"].values, U)
+        assert runs.outputs["u"].domain.upper == (2.0,)
+
+
+ALIEN = {"objects": [None] * 8, "digits": ["1"] * 8, "complex": X + 1j, "long": LONG}
+
+
+@pytest.mark.parametrize("name", ["x", "k_points"])
+@pytest.mark.parametrize("kind", [*ALIEN, *OUT, "text"])
+def test_coordinates_that_cannot_be_read_are_refused(kind: str, name: str, tmp_path: Path) -> None:
+    if kind in ALIEN:
+        np.savez(path := tmp_path / "runs.npz", k=K, u=U, **{name: np.array(ALIEN[kind])})
+    else:
+        with h5py.File(path := tmp_path / "runs.h5", "w") as file:
+            file["k"], file["u"] = K, U
+            put(file, name, kind)
+    with pytest.raises(DataError, match=rf"{path.name}, {name}: "):
+        uqsonet.open_runs(path, "k", "u")
+    assert len(uqsonet.open_runs(path, "k", "u", points=X)) == 24
+
+
+UNUSED = [
+    ("x", ("point", LONG)), ("x", ("elsewhere", X[:7])), ("x", (("run", "point"), K)),
+    ("lat", ("point", X)), ("XLONG", ("point", X)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "found"), UNUSED)
+def test_netcdf_coordinates_without_use_are_refused(name: str, found: Any, tmp_path: Path) -> None:
+    netcdf(tmp_path / "a.nc", "point", **{name: found})
+    with pytest.raises(DataError, match=rf"a\.nc, {name}: .*(numbers|integer)"):
+        uqsonet.open_runs(tmp_path / "a.nc", "k", "u")
+
+
+def masked(array: Any, place: int = 1) -> np.ma.MaskedArray:
+    found = np.ma.array(array, copy=True)
+    found[place] = 99
+    found[place] = np.ma.masked
+    return found
+
+
+AT, READ = np.linspace(-0.5, 0.5, 4), np.ones(4)
+HOLED, BLANK = masked(AT), masked(READ)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.condition([AT, AT], [READ, BLANK]), "must be finite"),
+        (lambda m: m.condition(AT, READ, masked(READ > 0)), "mask: 1 of 4 values are masked"),
+        (lambda m: m.condition((AT, READ, BLANK)), "noise_std: 1 of 4"),
+        (lambda m: m.condition({"x": AT, "value": READ, "set": masked([1, 1, 2, 2])}), "'set'"),
+        (lambda m: m.condition(pd.DataFrame({"x": X[:2], "value": pd.array([1, None])})), "row 2"),
+        (lambda m: m.condition(Points(AT[:, None], masked(np.eye(4))), READ), "weights: 4 of 16"),
+        (lambda m: m.condition(AT, READ).mean(HOLED), "points: 1 of 4"),
+        (lambda m: m.condition(AT, READ).quantile(masked([0.1, 0.5])), "levels: 1 of 2"),
+        (lambda m: m.place(1, HOLED), "candidates: 1 of 4"),
+        (lambda _: of([masked(K[0]), *K[1:]]), "1 values of 1 of 24 runs are NaN"),
+        (lambda _: of(K, masked(X)), "points: 1 of 8"),
+        (lambda _: uqsonet.Runs({"k": K}, {"u": U})[masked(np.arange(9))], "runs: 1 of 9"),
+        (lambda _: of([LONG] * 24), f"{LONG[0]} would be rounded"),
+        (lambda m: m.condition([0.0], [2**70 + 1]), "values: the integer"),
+        (lambda m: m.condition({"x": ["0"], "value": [f"-0{LONG[0]}"]}), "row 1: the integer"),
+    ],
+)
+def test_no_mask_is_dropped_and_nothing_rounded(call: Any, message: str) -> None:
+    with pytest.raises(UQSONetError, match=message):
+        call(uqsonet.load("diffusion1d"))
+
+
+def test_masked_values_are_as_nan() -> None:
+    model, there = uqsonet.load("diffusion1d"), ~BLANK.mask
+    holed = np.where((K > 1) & (X == X[3]), np.nan, K)
+    for missing in ("drop", "fill"):
+        found = of(np.ma.array(np.nan_to_num(holed, nan=99), mask=np.isnan(holed)), missing=missing)
+        np.testing.assert_array_equal(found.values, of(holed, missing=missing).values)
+    padded = model.condition(HOLED, BLANK, there), model.condition(AT[there], READ[there])
+    np.testing.assert_allclose(padded[0].mean(), padded[1].mean())
+
+
+def test_long_integers_keep_double_precision_on_every_road(tmp_path: Path) -> None:
+    whole = np.rint(1000 * K).astype(int)
+    far = whole + 2**31
+    np.savez(tmp_path / "a.npz", k=far, u=U)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["k"], file["u"] = far, U
+    netcdf(tmp_path / "a.nc", k=(("run", "x"), far))
+    for path in tmp_path.iterdir():
+        runs = uqsonet.open_runs(path, "k", "u")
+        np.testing.assert_array_equal(runs.inputs["k"].values, far)
+    source = OwnDataConfig(file=str(tmp_path / "a.npz"), input="k", output="u")
+    with pytest.raises(DataError, match="k: values up to 2"):
+        own_data._open("problem", source, source.file)
+    std = []
+    for shift in (0, 2**31):
+        runs = uqsonet.Runs({"k": of(whole + shift, transform="identity")}, {"u": U})
+        model = uqsonet.fit(runs, 0, sensors=[2], law="gaussian", bar=False)
+        std.append(model.condition([0.2, 0.7], [shift + 100, shift - 50]).std())
+    np.testing.assert_allclose(*std, rtol=1e-3)
+    filled = {"k": {"dtype": "i8", "_FillValue": -1}}
+    netcdf(tmp_path / "b.nc", encoding=filled, k=(("run", "x"), far * 2.0**30))
+    with pytest.raises(DataError, match=r"k: integers beyond 2\^53"):
+        uqsonet.open_runs(tmp_path / "b.nc", "k", "u")
