@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import uqsonet
+from tests.conftest import make_once
 from uqsonet import fitting
 
 
@@ -80,6 +82,11 @@ def linear_runs() -> uqsonet.Runs:
 
 
 @pytest.fixture(scope="session")
-def linear(linear_runs: uqsonet.Runs) -> uqsonet.Emulator:
+def linear(linear_runs: uqsonet.Runs, tmp_path_factory: pytest.TempPathFactory) -> uqsonet.Emulator:
     """A small model on a point cloud."""
-    return uqsonet.fit(linear_runs, minutes=0, sensors=[4], bar=False)
+
+    def make(folder: Path) -> None:
+        model = uqsonet.fit(linear_runs, minutes=0, sensors=[4], bar=False)
+        model.save(folder / "model.safetensors")
+
+    return uqsonet.load(make_once(tmp_path_factory, "linear", make) / "model.safetensors")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.torch
 import torch
-from safetensors.torch import save_file
 
 import uqsonet
+from uqsonet import Emulator, FieldPosterior
 from uqsonet.errors import UQSONetError
 
 LINE = np.linspace(0, 1, 16)
@@ -39,35 +39,37 @@ class World:
     """What a case may need: models, an answer, a folder."""
 
     folder: Path
-    model: uqsonet.Emulator
-    two: uqsonet.Emulator
-    bare: uqsonet.Emulator
-    numbers: itertools.count = field(default_factory=itertools.count)
+    model: Emulator
+    two: Emulator
+    bare: Emulator
 
-    def csv(self, text: str | bytes, two: bool = False, **named: object) -> object:
-        path = self.folder / f"{next(self.numbers)}.csv"
+    def csv(self, text: str | bytes, two: bool = False, **named: object) -> FieldPosterior:
+        path = self.folder / "sensors.csv"
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return (self.two if two else self.model).condition(path, **named)
+
+    def endless(self) -> object:
+        """A table whose last line has a gigabyte of zeros that take no room."""
+        path = self.folder / "endless.csv"
+        with path.open("wb") as file:
+            file.write(b"x,value\n0.2,1\n")
+            file.truncate(1 << 30)
+        return self.model.condition(path)
 
     def frame(self, **columns: object) -> object:
         return self.model.condition(pd.DataFrame(columns))
 
-    def at(self, locations: object, values: object, **named: object) -> uqsonet.FieldPosterior:
+    def at(self, locations: object, values: object, **named: object) -> FieldPosterior:
         return self.model.condition(locations, values, **named)
 
     @property
-    def answer(self) -> uqsonet.FieldPosterior:
+    def answer(self) -> FieldPosterior:
         return self.at([0.2, 0.5], [1.0, 1.0])
 
     def file(self, damage: Callable[[bytes], bytes]) -> object:
-        path = self.folder / f"{next(self.numbers)}.safetensors"
+        path = self.folder / "model.safetensors"
         self.model.save(path)
         path.write_bytes(damage(path.read_bytes()))
-        return uqsonet.load(path)
-
-    def foreign(self) -> object:
-        path = self.folder / "foreign.safetensors"
-        save_file({"weight": torch.ones(2)}, path)
         return uqsonet.load(path)
 
 
@@ -92,6 +94,7 @@ def scattered(count: int, dim: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 
 ONE = ([0.2], [1.0])
+FOREIGN = safetensors.torch.save({"weight": torch.ones(2)})
 CASES: list[tuple[str, Callable[[World], object], str]] = [
     # Tables of sensors.
     ("empty CSV", lambda w: w.csv(""), r"\.csv: empty; a header such as x,y,value is needed"),
@@ -99,19 +102,18 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("no header", lambda w: w.csv("0.1,1\n0.2,1\n"), "no header; the first line must name columns"),
     ("no column of values", lambda w: w.csv("x\n0.1\n"), "no column 'value'; there are x"),
     ("misspelt column", lambda w: w.csv("x,vaule\n0.1,1\n"), "'vaule' is unknown.*mean 'value'"),
-    ("capital letters", lambda w: w.csv("X,value\n0.1,1\n"), "'X' is unknown.*did you mean 'x'"),
     ("no place", lambda w: w.csv("value\n1\n"), "no column 'x'; locations need x, there are value"),
     ("too many axes", lambda w: w.csv("x,y,value\n0,0,1\n"),
      "'y', but the domain has 1 coordinate"),
     ("a column twice", lambda w: w.csv("x,x,value\n0,0,1\n"), "column 'x' appears twice"),
     ("ragged rows", lambda w: w.csv("x,value\n0,1\n0.2\n"), "row 2 has 1 cells, the header 2"),
     ("decimal comma", lambda w: w.csv("x;value\n0,1;1\n"), "row 1: '0,1' .*decimals need a point"),
-    ("comma twice", lambda w: w.csv("x,value\n0,1,1,5\n"), "row 1 has 4 cells, the header 2"),
     ("a word", lambda w: w.csv("x,value\n0.1,one\n"), "'value', row 1: 'one' is no number"),
     ("an empty cell", lambda w: w.csv("x,value\n0.1,\n"), "'value', row 1: '' is no number"),
     ("NaN in a CSV", lambda w: w.csv("x,value\n0.1,nan\n"), "row 1: 'nan' is not finite"),
     ("no text", lambda w: w.csv(b"\xff\xfe\x00\x01"), r"cannot be read as CSV \('utf-8'"),
     ("no such file", lambda w: w.model.condition("nowhere.csv"), "nowhere.csv: no such file"),
+    ("an endless line", World.endless, r"endless\.csv: cannot be read as CSV \(a line of"),
     ("noise twice", lambda w: w.csv("x,value,noise_std\n0,1,0\n", noise_std=1), "is given too"),
     ("unknown field", lambda w: w.csv("x,value,field\n0,1,forse\n", True), "'forse'.*mean 'force'"),
     ("which field", lambda w: w.csv("x,value\n0,1\n", True), "'field' must say which of k, force"),
@@ -119,32 +121,21 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
         "x,value,set\n" + "".join(f"0,1,{max(0, k - 5000)}\n" for k in range(10_000))),
      "at most 20000000: ask about sets of other sizes one by one"),
     ("empty frame", lambda w: w.frame(x=[], value=[]), "the DataFrame: no rows"),
-    ("None in a frame", lambda w: w.frame(x=[0.1], value=[None]), "row 1: None is no number"),
-    ("NaN in a frame", lambda w: w.frame(x=[0.1], value=[NAN]), "row 1: nan is not finite"),
-    ("outside, frame", lambda w: w.frame(x=[2.0], value=[1]), r"sensor 0 at \[2.0\] lies outside"),
     ("columns of two lengths", lambda w: w.model.condition({"x": [0, 1], "value": [1]}),
      "column 'value' has 1 rows, others 2"),
     # Arrays of sensors.
     ("outside", lambda w: w.at([1.5], [1.0]), r"lies outside the domain \[0.0\] to \[1.0\]"),
     ("NaN value", lambda w: w.at([0.2], [NAN]), r"must be finite \(found NaN or inf\)"),
-    ("infinite place", lambda w: w.at([INF], [1.0]), r"must be finite \(found NaN or inf\)"),
     ("not positive under log", lambda w: w.at([0.2], [-1.0]), "of k must be positive, found -1"),
     ("disagreeing pair", lambda w: w.at([0.2, 0.2], [1.0, 2.0]), "0 and 1 of k stand at the same"),
     ("negative noise", lambda w: w.at(*ONE, noise_std=-0.1), "not negative, found -0.1"),
-    ("NaN noise", lambda w: w.at(*ONE, noise_std=NAN), "noise_std must be finite.*found nan"),
-    ("infinite noise", lambda w: w.at(*ONE, noise_std=INF), "noise_std must be finite.*found inf"),
     ("shape of noise", lambda w: w.at(*ONE, noise_std=[0.1, 0.2]),
      r"each sensor, \(1, 1\); found \(2"),
-    ("words as noise", lambda w: w.at(*ONE, noise_std="low"), "noise_std must be a numeric array"),
-    ("huge noise", lambda w: w.at(*ONE, noise_std=1e200), "noise_std must be .*found 1e.200"),
-    ("digits as noise", lambda w: w.at(*ONE, noise_std="0.1"), "noise_std must be a numeric array"),
     ("noise that no float holds", lambda w: w.at(*ONE, noise_std=10**400),
      "noise_std must be a numeric array .int too large"),
     ("readings far off", lambda _: uqsonet.load("poisson2d").condition(
         u=([[0.5, 0.5]], [1e200])).mean(),
      "the answer is not finite"),
-    ("gradients of a question", lambda w: w.answer.mean(torch.ones(1, 1, requires_grad=True)),
-     r"points.detach\(\)"),
     ("complex values", lambda w: w.at([0.2], [1j]), "values must be real numbers, found complex"),
     ("words as places", lambda w: w.at(["a"], [1.0]), "locations must be a numeric array"),
     ("a crowd of sensors", lambda w: w.at(np.zeros(20_001), np.ones(20_001)),
@@ -168,22 +159,14 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("level 90", lambda w: w.answer.band(90), r"must be numbers in \[0, 1\], found 90"),
     ("level too high", lambda w: w.answer.band(0.999), "needs 999 calibration runs, .* has 10"),
     ("unknown kind", lambda w: w.answer.band(0.5, kind="magic"), "there are conformal and plain"),
-    ("level of 400 digits", lambda w: w.answer.quantile(10**400), "levels must be a numeric array"),
-    ("complex level", lambda w: w.answer.band(torch.tensor(1j)), "level must be real numbers"),
-    ("gradients of a level", lambda w: w.answer.band(torch.tensor(0.5, requires_grad=True)),
-     r"level.detach\(\)"),
     ("uncalibrated", lambda w: w.bare.condition(*ONE).band(kind="conformal"),
      "no calibration runs"),
     ("plain and whole", lambda w: w.answer.band(0.5, None, "plain", whole=True), "leave out kind"),
     ("no samples", lambda w: w.answer.sample(0), "size must be a whole number from 1 .*found 0"),
-    ("half a sample", lambda w: w.answer.sample(1.5), "whole number from 1 .*found 1.5"),
-    ("seed -1", lambda w: w.answer.sample(2, seed=-1), "seed must be a whole number.*found -1"),
     ("huge seed", lambda w: w.answer.sample(2, seed=2**64), "seed must be a whole number from 0"),
-    ("quantile 2", lambda w: w.answer.quantile(2), r"must be numbers in \[0, 1\], found 2"),
     ("query outside", lambda w: w.answer.mean([2.0]), r"point 0 at \[2.0\] lies outside"),
-    ("query NaN", lambda w: w.answer.std([NAN]), r"points must be finite \(found NaN or inf\)"),
-    ("query of words", lambda w: w.answer.mean("abc"), "points must be a numeric array"),
     ("query in a plane", lambda w: w.answer.mean([[0.1, 0.2]]), r"shape \(M, 1\), found \(1, 2\)"),
+    ("query NaN", lambda w: w.answer.std([NAN]), r"points must be finite \(found NaN or inf\)"),
     ("query frame", lambda w: w.answer.mean(pd.DataFrame({"y": [0.1]})),
      "no column 'x'; there are y"),
     ("a batch plotted", lambda w: w.at([[0.2]] * 2, [[1.0]] * 2).plot(),
@@ -199,10 +182,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("one function", lambda _: of(K[0]), r"must have shape \(runs, points\).*found \(16,\)"),
     ("no runs", lambda _: of(K[:0]), r"no runs or no points, found shape \(0, 16\)"),
     ("one run", lambda _: fit(runs(K[:1], U[:1]), 0), "runs: 1 runs; at least 20 are needed"),
-    ("a dozen runs", lambda _: fit(runs(K[:12], U[:12]), 0), "12 runs; at least 20 are needed"),
     ("different numbers", lambda _: runs(K, U[:50]), "numbers of runs: k has 60, u has 50"),
     ("one point", lambda _: of(K[:, :1]), "axis 0 has 1 point, at least 2 are needed"),
-    ("complex runs", lambda _: of(K + 1j), "values must be real numbers, found complex128"),
     ("words as runs", lambda _: of([["a", "b"]]), "values must be real numbers, found <U1"),
     ("ragged runs", lambda _: of([[1, 2], [3]]), "values are no numeric array"),
     ("NaN in runs", lambda _: of(some(K, NAN)),
@@ -219,7 +200,6 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
      "give their logarithm instead"),
     ("constant", lambda _: of(np.ones((30, 5))), "constant over all runs and points, always 1"),
     ("always the same input", lambda _: fit(runs(np.tile(LINE, (60, 1))), 0), "k: the same in all"),
-    ("always the same output", lambda _: fit(runs(K, np.tile(LINE, (60, 1))), 0), "u: the same in"),
     ("a grid given twice", lambda _: of(K, (np.tile(LINE[:8], 2),)),
      "axis 0 must rise or fall from point to point, found 0 after 0.466667 at point 8"),
     ("axis with NaN", lambda _: of(K, ([*LINE[:-1], NAN],)),
@@ -246,9 +226,7 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("sensors outside", lambda _: fit(runs(K), 0, sensors=[[7.0]]),
      r"sensor 0 at \[7.0\] lies out"),
     ("negative minutes", lambda _: fit(runs(K), -1), "minutes must be finite and not negative"),
-    ("minutes as a word", lambda _: fit(runs(K), "5"), "minutes must be .*found '5'"),
     ("seed of a fit", lambda _: fit(runs(K), 0, seed=-1), "seed must be a whole number.*found -1"),
-    ("noise of a fit", lambda _: fit(runs(K), 0, noise_std=-1), "noise_std must be .*found -1"),
     ("device", lambda _: fit(runs(K), 0, device="gpu"), "'gpu', allowed are 'cpu'"),
     ("arrays for runs", lambda _: fit((K, U), 0), "must be uqsonet.Runs, found tuple"),
     ("scored on other names", lambda w: w.model.validate(uqsonet.Runs({"kk": K}, {"u": U})),
@@ -256,10 +234,9 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("scored on nothing", lambda w: w.model.validate(runs(K)[60:]),
      "at least one; found Runs.0 runs"),
     ("scored elsewhere", lambda w: w.model.validate(runs((K, (LINE + 5,)))), "lies in the model's"),
-    ("truncated model", lambda w: w.file(lambda b: b[: len(b) // 2]), "not a readable safetensors"),
     ("changed model", lambda w: w.file(lambda b: b[:-9] + b"x" + b[-8:]),
      "do not match their SHA-256"),
-    ("foreign model", World.foreign, "safetensors, but not written by uqsonet"),
+    ("foreign model", lambda w: w.file(lambda _: FOREIGN), "not written by uqsonet"),
     ("missing model", lambda _: uqsonet.load("navier_stoks"),
      "no such file.*did you mean 'navier_stokes'"),
 ]  # fmt: skip
@@ -289,19 +266,12 @@ def test_a_mistake_gets_a_message(
 
 def test_what_looks_wrong_and_is_not(world: World) -> None:
     """Comments, blank lines, quotes, semicolons, Windows ends of lines, a byte order mark."""
-    plain = world.csv("x,value\n0.25,1.5\n").mean()  # type: ignore[attr-defined]
-    for text in (
+    texts = (
+        "x,value\n0.25,1.5\n",
         '# my sensors\n\n"x","value"\n0.25,1.5\n',
         "\ufeffvalue;x\r\n1.5;0.25\r\n\r\n",
         "x\tvalue\n 0.25\t1.5 \n# the end\n",
-    ):
-        np.testing.assert_array_equal(world.csv(text).mean(), plain)  # type: ignore[attr-defined]
-
-
-def test_a_table_that_is_one_endless_line_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    with path.open("wb") as file:
-        file.write(b"x,value\n0.2,1\n")
-        file.truncate(1 << 30)
-    with pytest.raises(UQSONetError, match=r"a\.csv: cannot be read as CSV \(a line of"):
-        uqsonet.load("diffusion1d").condition(path)
+    )
+    plain, *others = (world.csv(text).mean() for text in texts)
+    for other in others:
+        np.testing.assert_array_equal(other, plain)
