@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 import torch
 
 from uqsonet.data import load_functions
@@ -22,90 +21,54 @@ PATHS = [
     ("training", "toy", "functions", 0),
     (),
 ]
+SPLITS = "training", "validation", "test"
 
 
-def test_the_same_path_gives_the_same_stream():
-    a, b = numpy_generator(7, "x", 1), numpy_generator(7, "x", 1)
-    assert a.bytes(64) == b.bytes(64)
-    first, second = (torch.randn(8, generator=torch_generator(7, "x", 1)) for _ in range(2))
-    assert torch.equal(first, second)
-
-
-@pytest.mark.parametrize(("first", "second"), list(itertools.combinations(PATHS, 2)))
-def test_different_paths_give_uncorrelated_streams(first, second):
+def test_different_paths_give_uncorrelated_streams():
     size = 20_000
-    a = numpy_generator(7, *first).standard_normal(size)
-    b = numpy_generator(7, *second).standard_normal(size)
-    assert abs(np.corrcoef(a, b)[0, 1]) * size**0.5 < 4.5
-    x = torch.randn(size, generator=torch_generator(7, *first)).numpy()
-    y = torch.randn(size, generator=torch_generator(7, *second)).numpy()
-    assert abs(np.corrcoef(x, y)[0, 1]) * size**0.5 < 4.5
-
-
-def test_different_roots_give_different_streams():
-    assert numpy_generator(7, "x").bytes(16) != numpy_generator(8, "x").bytes(16)
+    numpy = [numpy_generator(7, *path).standard_normal(size) for path in PATHS]
+    torches = [torch.randn(size, generator=torch_generator(7, *path)).numpy() for path in PATHS]
+    for streams in (numpy, torches):
+        for a, b in itertools.combinations(streams, 2):
+            assert abs(np.corrcoef(a, b)[0, 1]) * size**0.5 < 4.5
 
 
 def test_the_stream_is_pinned():
     """A change of the seed tree would silently change every published number."""
-    assert numpy_generator(2026, "diffusion1d", "training", "functions", 0).integers(
-        0, 2**32, 3
-    ).tolist() == [96696741, 4123579137, 3194069127]
+    path = "diffusion1d", "training", "functions", 0
+    found = numpy_generator(2026, *path).integers(0, 2**32, 3).tolist()
+    assert found == [96696741, 4123579137, 3194069127]
+
+
+def made(folder, problem, seed, *sizes):
+    """Return the digest of a file of functions, and the functions by split."""
+    config = ProblemConfig(**dict(zip(SPLITS, sizes, strict=True)), shard=4)
+    path = folder / f"{seed}_{sizes[0]}.h5"
+    simulate(problem, config, seed, path)
+    return file_digest(path), [load_functions(path, split) for split in SPLITS]
 
 
 def test_the_first_pairs_of_a_larger_set_are_the_smaller_set(tmp_path):
-    sizes = {"small": (5, 3, 2), "large": (11, 7, 6)}
-    found = {}
-    for name, (training, validation, test) in sizes.items():
-        config = ProblemConfig(training=training, validation=validation, test=test, shard=4)
-        simulate("toy_linear", config, 3, tmp_path / f"{name}.h5")
-        found[name] = {
-            split: load_functions(tmp_path / f"{name}.h5", split)
-            for split in ("training", "validation", "test")
-        }
-    for split, small in found["small"].items():
-        large = found["large"][split]
+    (_, smaller), (_, larger) = (
+        made(tmp_path, "toy_linear", 3, *sizes) for sizes in ((5, 3, 2), (11, 7, 6))
+    )
+    for small, large in zip(smaller, larger, strict=True):
         assert torch.equal(large.kappa[: small.size], small.kappa)
         assert torch.equal(large.u[: small.size], small.u)
+    kappa = torch.cat([functions.kappa for functions in larger])
+    assert len(torch.unique(kappa, dim=0)) == 24  # splits share no function
+    # Any shard can be made alone.
+    kappa, u = simulate_shard(get_problem("toy_linear"), 3, "training", 1, 4)
+    assert torch.equal(larger[0].kappa[4:8], kappa.float())
+    assert torch.equal(larger[0].u[4:8], u[:, ::2].float())
 
 
-def test_any_shard_can_be_made_alone(tmp_path):
-    config = ProblemConfig(training=10, validation=1, test=1, shard=4)
-    simulate("toy_linear", config, 3, tmp_path / "all.h5")
-    everything = load_functions(tmp_path / "all.h5", "training")
-    problem = get_problem("toy_linear")
-    kappa, u = simulate_shard(problem, 3, "training", 1, 4)
-    assert torch.equal(everything.kappa[4:8], kappa.float())
-    assert torch.equal(everything.u[4:8], u[:, ::2].float())
-
-
-def test_splits_share_no_function(tmp_path):
-    config = ProblemConfig(training=20, validation=20, test=20, shard=20)
-    simulate("toy_linear", config, 3, tmp_path / "f.h5")
-    kappa = [load_functions(tmp_path / "f.h5", s).kappa for s in ("training", "validation", "test")]
-    assert len(torch.unique(torch.cat(kappa), dim=0)) == 60
-
-
-@pytest.mark.parametrize("problem", ["toy_linear", "diffusion1d"])
-def test_the_functions_file_written_twice_has_the_same_digest(tmp_path, problem):
-    config = ProblemConfig(training=6, validation=2, test=2, shard=4)
-    digests = set()
-    for name in ("a.h5", "b.h5"):
-        simulate(problem, config, 5, tmp_path / name)
-        digests.add(file_digest(tmp_path / name))
-    assert len(digests) == 1
-    simulate(problem, config, 6, tmp_path / "c.h5")
-    assert file_digest(tmp_path / "c.h5") not in digests
-
-
-def test_stored_functions_solve_the_equation(tmp_path):
-    simulate("diffusion1d", ProblemConfig(training=4, validation=2, test=2), 5, tmp_path / "f.h5")
+def test_stored_functions_solve_the_equation_and_repeat(tmp_path):
     problem = get_problem("diffusion1d")
-    test = load_functions(tmp_path / "f.h5", "test")
-    torch.testing.assert_close(
-        problem.solve(test.kappa.double()).float(), test.u, rtol=1e-4, atol=1e-4
-    )
-    training = load_functions(tmp_path / "f.h5", "training")
+    first, (training, _, test) = made(tmp_path, "diffusion1d", 5, 4, 2, 2)
+    again, other = (made(tmp_path, "diffusion1d", seed, 4, 2, 2)[0] for seed in (5, 6))
+    assert first == again != other
     assert training.u.shape == (4, 101) and training.kappa.shape == (4, 401)
-    expected = problem.solve(training.kappa.double())[:, ::4].float()
-    torch.testing.assert_close(expected, training.u, rtol=1e-4, atol=1e-4)
+    for functions, stride in ((training, 4), (test, 1)):
+        expected = problem.solve(functions.kappa.double())[:, ::stride].float()
+        torch.testing.assert_close(expected, functions.u, rtol=1e-4, atol=1e-4)
