@@ -35,30 +35,15 @@ def read(tmp_path: Path, experiment: dict, **overlay: object) -> Plan:
     return Plan(read_config([ROOT / "config.yaml", ROOT / "config/either_side.yaml", path]))
 
 
-def test_names_of_experiments_without_output_sensors_are_what_they_were():
-    plan = Plan(read_config([ROOT / "config.yaml"]))
-    case = "diffusion1d_noise-noise0.5"
-    assert plan.sensors_job(case).name == "diffusion1d/layouts-f11fb1da"
-    assert plan.reference_job(case, "precise").name == "diffusion1d/precise-f3ce1101"
-    assert plan.reference_job(case, "paper").name == "diffusion1d/paper-327c2710"
-    assert [job.name for job in plan.evaluations(case, "precise")] == [
-        "diffusion1d/precise/baselines-557caecc",
-        "diffusion1d/precise/uqsonet-103eefe2",
-    ]
-    parameters = plan.reference_job(case, "paper").parameters
-    assert set(parameters) == {"split", "label", "config", "noise_std", "seed"}
-    assert set(parameters["config"]) == {"sets", "reference_samples", "wasserstein", "estimator"}
-
-
 def test_both_targets_and_noises_share_layouts_and_the_published_training():
     plan = Plan(read_config([ROOT / "config.yaml", ROOT / "config/either_side.yaml"]))
-    cases = plan.config.cases_of(["either_side", "either_side_input"])
+    cases = [c.name for c in plan.config.cases_of(["either_side", "either_side_input"])]
     names = ["either_side-out0.01", "either_side-out0.05"]
-    assert [c.name for c in cases] == [*names, *(n.replace("-", "_input-") for n in names)]
-    assert len({plan.output_layouts(c.name) for c in cases}) == 1
-    assert plan.output_layouts(names[0]) != plan.layouts(names[0])
-    assert len({plan.posteriors(c.name, "precise") for c in cases}) == 4
-    (weights,) = {w for c in cases for w in plan.weights(c.name, "uqsonet")}
+    assert cases == [*names, *(n.replace("-", "_input-") for n in names)]
+    assert {plan.output_layouts(name) for name in cases} != {plan.layouts(names[0])}
+    assert len({plan.output_layouts(name) for name in cases}) == 1
+    assert len({plan.posteriors(name, "precise") for name in cases}) == 4
+    (weights,) = {w for name in cases for w in plan.weights(name, "uqsonet")}
     log = Path(weights.replace("results/either_side", "published")).with_suffix(".csv")
     assert (ROOT / log).exists()
     # Trainings are judged without the output's sensors, by the sets of other experiments.
@@ -69,20 +54,8 @@ def test_both_targets_and_noises_share_layouts_and_the_published_training():
     assert job.parameters["count_pairs"] == [(1, 1), (3, 3), (5, 5)]
     assert job.parameters["output_noise"] == 0.01
     assert job.inputs["output_sensors"] == plan.output_layouts(names[0])
-    assert (
-        plan.job("sensors", plan.output_sensors_job(names[0]).name).parameters["side"] == "output"
-    )
-
-
-def test_either_side_may_have_no_sensors(tmp_path):
-    experiment = {
-        "sensors": {"counts": [0, 2, 0]},
-        "output_sensors": {"counts": [1, 2, 3]},
-        "output_noise": 0.05,
-    }
-    plan = read(tmp_path, experiment, select=["either_side"])
-    (case,) = plan.config.cases_of(["either_side"])
-    assert case.name == "either_side" and case.counts == [1, 2, 3]
+    sensors = plan.job("sensors", plan.output_sensors_job(names[0]).name)
+    assert sensors.parameters["side"] == "output"
 
 
 @pytest.mark.parametrize(
@@ -106,6 +79,7 @@ def test_either_side_may_have_no_sensors(tmp_path):
             "output_sensors need estimator.precise chains or none, found reduced",
         ),
         ({"methods": ["vidon"]}, "output_sensors are for karhunen_loeve"),
+        ({"target": {"paper": "input"}}, "target.paper: input needs estimator.paper chains or"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_key(tmp_path, experiment, message):
@@ -113,9 +87,11 @@ def test_what_does_not_fit_is_refused_by_its_key(tmp_path, experiment, message):
         read(tmp_path, experiment)
 
 
-def test_the_input_is_a_target_of_few_estimators(tmp_path):
-    with pytest.raises(ConfigError, match=r"target.paper: input needs estimator.paper chains or"):
-        read(tmp_path, {"target": {"paper": "input"}})
+def test_either_side_may_have_no_sensors(tmp_path):
+    counts = {"sensors": {"counts": [0, 2, 0]}, "output_sensors": {"counts": [1, 2, 3]}}
+    plan = read(tmp_path, counts | {"output_noise": 0.05}, select=["either_side"])
+    (case,) = plan.config.cases_of(["either_side"])
+    assert case.name == "either_side" and case.counts == [1, 2, 3]
     with pytest.raises(ValueError, match="target: input needs estimator chains or none"):
         EvaluationConfig(sets=1, reference_samples=2, model_samples=2, target="input")
 
@@ -158,10 +134,12 @@ def files(tmp_path_factory):
     return folder
 
 
-def reference(files: Path, name: str, target: str = "output", estimator: str = "chains") -> Path:
-    config = EvaluationConfig(
-        sets=2, reference_samples=800, model_samples=1000, estimator=estimator, target=target
-    )
+def config_of(target: str = "output", estimator: str = "chains") -> EvaluationConfig:
+    sizes = {"sets": 2, "reference_samples": 800, "model_samples": 1000}
+    return EvaluationConfig(**sizes, estimator=estimator, target=target)
+
+
+def reference(files: Path, name: str, config: EvaluationConfig) -> Path:
     path = files / f"reference-{name}.h5"
     compute_reference(
         *(files / "functions.h5", files / "input.h5", "test", "precise", config, KAPPA_NOISE, 3),
@@ -176,7 +154,7 @@ def reference(files: Path, name: str, target: str = "output", estimator: str = "
 @pytest.fixture(scope="module", params=["output", "input"])
 def scored(request, files):
     """A target, and its reference file."""
-    return request.param, reference(files, request.param, request.param)
+    return request.param, reference(files, request.param, config_of(request.param))
 
 
 def test_chains_give_the_exact_law_of_either_field(files, scored):
@@ -191,32 +169,24 @@ def test_chains_give_the_exact_law_of_either_field(files, scored):
     assert found.quantiles.shape[:2] == (4, 80) and (found.floor_w1 > 0).all()
     for s in range(4):
         sides = []
-        for o, level in (
-            (found.observations, noise_std),
-            (found.outputs, found.output_noise_std),
-        ):
+        for o, level in ((found.observations, noise_std), (found.outputs, found.output_noise_std)):
             used = o.mask[s]
-            sides.append((o.locations[s : s + 1, used], o.values[s : s + 1, used], used[used]))
-            sides[-1] = (*sides[-1], level)
+            read = o.locations[s : s + 1, used], o.values[s : s + 1, used]
+            sides.append((*read, used[used], level))
         exact = getattr(Exact().condition_jointly(*sides), target)
         mean, std = exact.mean()[0], exact.std()[0]
         inside = slice(1, -1)
         assert (((found.mean[s] - mean) / std)[inside] * 800**0.5).abs().max() < 4
         assert ((found.std[s] / std - 1)[inside] * 1600**0.5).abs().max() < 4
         assert not torch.equal(found.repeat_mean[s], found.mean[s])
-
-
-def test_the_same_seed_gives_the_same_bytes(files, scored):
-    target, path = scored
-    assert file_digest(reference(files, "again", target)) == file_digest(path)
+    again = reference(files, "again", config_of(target))
+    assert file_digest(again) == file_digest(path)
 
 
 def test_scores_are_those_of_the_target(files, scored, monkeypatch):
     target, path = scored
     monkeypatch.setattr(evaluation_job, "load_trials", lambda _: [(0, Exact())])
-    config = EvaluationConfig(
-        sets=2, reference_samples=800, model_samples=1000, estimator="chains", target=target
-    )
+    config = config_of(target)
     out = files / f"{target}.csv"
     models = [Scored("baselines"), Scored("uqsonet", [path])]
     evaluate(models, "precise", config, KAPPA_NOISE, 3, files / "functions.h5", path, out)
@@ -234,24 +204,17 @@ def test_scores_are_those_of_the_target(files, scored, monkeypatch):
     assert mean["uqsonet", "within_90"] == pytest.approx(0.9, abs=0.04)
 
 
-def test_models_without_a_joint_law_are_refused_by_name(files, scored, monkeypatch):
+def test_what_has_no_joint_law_is_refused_by_name(files, scored, monkeypatch):
     target, path = scored
-    monkeypatch.setattr(
-        evaluation_job, "load_trials", lambda _: [(0, SimpleNamespace(fields=TOY.fields))]
-    )
-    config = EvaluationConfig(
-        sets=2, reference_samples=800, model_samples=9, estimator="chains", target=target
-    )
-    source = files / "functions.h5", path, files / "none.csv"
+    other = SimpleNamespace(fields=TOY.fields)
+    monkeypatch.setattr(evaluation_job, "load_trials", lambda _: [(0, other)])
+    models, source = [Scored("vidon", [path])], (files / "functions.h5", path, files / "none.csv")
     with pytest.raises(ConfigError, match="method 'vidon' has no joint law"):
-        evaluate([Scored("vidon", [path])], "precise", config, KAPPA_NOISE, 3, *source)
+        evaluate(models, "precise", config_of(target), KAPPA_NOISE, 3, *source)
+    with pytest.raises(ConfigError, match=r"estimator is monte_carlo, which knows no sensors of"):
+        reference(files, "plain", config_of(estimator="monte_carlo"))
 
 
 def test_sets_alone_are_stored_with_both_sides(files):
-    found, _, _ = load_sets(reference(files, "alone", estimator="none"))
+    found, _, _ = load_sets(reference(files, "alone", config_of(estimator="none")))
     assert not isinstance(found, Reference) and found.counts.tolist() == [1, 1, 3, 3]
-
-
-def test_other_estimators_know_no_sensors_of_the_output(files):
-    with pytest.raises(ConfigError, match=r"estimator is monte_carlo, which knows no sensors of"):
-        reference(files, "plain", estimator="monte_carlo")

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor
 
-from tests.laws.conftest import LAWS
-from tests.test_joint import FIELDS, N, X, curved_model, dense, linear_model, pairs
+from tests.test_joint import (
+    PARTS,
+    SCALES,
+    N,
+    X,
+    curved_model,
+    law_of,
+    linear_model,
+    mixture_model,
+    pairs,
+    side_by_side,
+    textbook,
+    under_log,
+)
 from uqsonet import WeightedPoints
 from uqsonet.baselines import build_baseline
-from uqsonet.config import KarhunenLoeveNetwork
-from uqsonet.data import Functions
-from uqsonet.domains import join
 from uqsonet.emulator import Emulator
 from uqsonet.errors import ObservationError
-from uqsonet.fields import Field, Grid, Transform
-from uqsonet.laws.choice import input_sample
-from uqsonet.laws.mixture import MixtureLaw
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.named_fields import NamedField
+from uqsonet.fields import Grid
 
 
 @pytest.fixture(scope="module")
@@ -34,37 +39,12 @@ def linear() -> Emulator:
     return Emulator.around(linear_model())
 
 
-@pytest.fixture(scope="module")
-def curved() -> Emulator:
-    return Emulator.around(curved_model())
-
-
-def average(low: int, high: int) -> Tensor:
-    """Return weights (N,) of the mean over some points of the grid."""
-    weights = torch.zeros(N, dtype=torch.float64)
-    weights[low:high] = 1 / (high - low)
-    return weights
-
-
-def flux(at: int) -> Tensor:
-    """Return weights (N,) of a difference quotient."""
-    weights = torch.zeros(N, dtype=torch.float64)
-    weights[at], weights[at + 1] = -(N - 1), N - 1
-    return weights
-
-
-OF_K = torch.stack([average(3, 11), flux(18)])
-OF_U = torch.stack([average(8, N), flux(4)])
+OF_K, OF_U = torch.zeros(2, 2, N, dtype=torch.float64)  # a mean and a difference quotient of each
+OF_K[0, 3:11], OF_U[0, 8:] = 1 / 8, 1 / (N - 8)
+for weights, at in ((OF_K, 18), (OF_U, 4)):
+    weights[1, at], weights[1, at + 1] = -(N - 1), N - 1
 VALUES = torch.tensor([0.3, 2.0, 0.1, -0.4], dtype=torch.float64)
 NOISE = torch.tensor([0.05, 0.4, 0.01, 0.2], dtype=torch.float64)
-
-
-def exact(model: Any, weights: Tensor, values: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and covariance of (k, u) given ``weights (k, u)``, by textbook conditioning."""
-    mean, covariance = dense(model, [], [], values[:0], noise[:0])
-    seen = weights @ covariance
-    gain = torch.linalg.solve(seen @ weights.T + torch.diag(noise.square()), seen).T
-    return mean + gain @ (values - weights @ mean), covariance - gain @ seen
 
 
 def test_weights_on_both_sides_give_the_closed_form(linear) -> None:
@@ -74,7 +54,7 @@ def test_weights_on_both_sides_give_the_closed_form(linear) -> None:
     left = float(model.bases.input_remainder) * OF_K.norm(dim=1)
     error = model.output_error() * OF_U.abs().sum(1)
     level = (NOISE.square() + torch.cat([left, error]).square()).sqrt()
-    mean, covariance = exact(model, weights, VALUES, level)
+    mean, covariance = textbook(*law_of(model), weights, VALUES, level)
     found = linear.condition(
         k=(WeightedPoints(X, OF_K), VALUES[:2], NOISE[:2]),
         u=(WeightedPoints(X, OF_U), VALUES[2:], NOISE[2:]),
@@ -92,19 +72,10 @@ def test_weights_on_both_sides_give_the_closed_form(linear) -> None:
 
 
 @pytest.mark.parametrize("kind", ["linear", "curved", "mixture", "cokriging", "regression"])
-def test_one_point_of_weight_one_is_a_sensor_there(linear, curved, kind: str) -> None:
-    emulator = {"linear": linear, "curved": curved}.get(kind)
-    if kind == "mixture":
-        kappa = torch.from_numpy(LAWS["mixture"](np.random.default_rng(2), 800))
-        functions = Functions(FIELDS, "training", kappa.float(), kappa.cumsum(1).float() / N)
-        config = KarhunenLoeveNetwork(input_modes=6, output_modes=6, branch=[])
-        model = KarhunenLoeveModel(FIELDS, config, 0.0)
-        with torch.no_grad():
-            model.fit_constants(functions)
-        model.use_law(MixtureLaw.fit(input_sample(model, functions), np.random.default_rng(0)))
-        emulator = Emulator.around(model.eval())
-    elif emulator is None:
-        emulator = Emulator.around(build_baseline(kind, pairs(0.0, size=300), 0.0))
+def test_one_point_of_weight_one_is_a_sensor_there(kind: str) -> None:
+    models = {"linear": linear_model, "curved": curved_model, "mixture": lambda: mixture_model()[0]}
+    baseline = partial(build_baseline, kind, pairs(0.0, size=300), 0.0)
+    emulator = Emulator.around(models.get(kind, baseline)())
     x, y, eye = torch.tensor([[0.23], [0.61]]), torch.tensor([0.2, -0.3]), torch.eye(2)
     noise = torch.tensor([0.1, 0.2])
     weighted = WeightedPoints(torch.cat([x, x + 0.1]), torch.cat([eye, 0 * eye], 1))
@@ -118,25 +89,6 @@ def test_one_point_of_weight_one_is_a_sensor_there(linear, curved, kind: str) ->
         for one, other in zip(first, second, strict=True):
             torch.testing.assert_close(one.mean(), other.mean(), rtol=1e-12, atol=1e-13)
             torch.testing.assert_close(one.std(), other.std(), rtol=1e-12, atol=1e-13)
-
-
-def test_a_curved_operator_is_weighted_to_the_reading(curved) -> None:
-    """Against all of 200,000 samples of the law without readings, weighted."""
-    model, value, noise = curved.operator, 0.12, 0.05
-    a = torch.randn(200_000, 6, generator=torch.Generator().manual_seed(5))
-    offset, basis = model.bases.output_basis(X)
-    with torch.no_grad():
-        u = offset + model.branch(a).double() @ basis.T
-    weights = average(10, 20)
-    level = (noise**2 + model.output_error() ** 2) ** 0.5
-    share = torch.softmax(-((value - u @ weights) / level).square() / 2, 0)
-    assert 1 / float(share.square().sum()) > 10_000
-    mean = share @ u
-    std = (share @ (u - mean).square()).sqrt()
-    found = curved.condition(u=(WeightedPoints(X, weights), torch.tensor([value]), noise))
-    assert float(found.effective_size) > 1000
-    assert float((found.mean() - mean).norm() / std.norm()) < 0.05
-    assert float((found.std() - std).norm() / std.norm()) < 0.03
 
 
 TABLE = """x,value,field,noise_std,sensor,weight
@@ -189,44 +141,25 @@ def test_several_sets_have_sensors_of_their_own(linear) -> None:
 
 
 def test_a_sensor_of_several_fields_side_by_side_reads_its_own() -> None:
-    scales, parts = (2.0, 0.1), [N // 2, N - N // 2]
-    grids = [Grid((0.0,), (1.0,), (size,)) for size in parts]
-    joint = replace(FIELDS, input=Field("ab", join(grids)))
-    data = pairs(0.0, size=500)
-    config = KarhunenLoeveNetwork(input_modes=10, output_modes=10, branch=[])
-    model = KarhunenLoeveModel(joint, config, 0.0)
-    with torch.no_grad():
-        model.fit_constants(
-            Functions(joint, "training", data.kappa_rows.whole(), data.u_rows.whole())
-        )
-    named = [NamedField(n, g, scale=s) for n, g, s in zip("ab", grids, scales, strict=True)]
-    output = NamedField("u", joint.output.grid, scale=7.0)
-    emulator = Emulator(model.eval(), named, [output], noise_std=0.0)
-    for name, scale, grid in zip("ab", scales, grids, strict=True):
-        x = grid.points()
-        weights = torch.full((1, len(x)), 1 / len(x), dtype=torch.float64)
-        found = emulator.condition(**{name: (WeightedPoints(x, weights), [0.4 * scale], 1e-4)})
-        assert float(weights[0].numpy() @ found[name].mean()) == pytest.approx(
-            0.4 * scale, rel=2e-2
-        )
+    emulator = side_by_side()
+    for name, scale in SCALES.items():
+        x = Grid((0.0,), (1.0,), (PARTS[name],)).points()
+        mean = WeightedPoints(x, torch.full((1, len(x)), 1 / len(x), dtype=torch.float64))
+        found = emulator.condition(**{name: (mean, [0.4 * scale], 1e-4)})
+        assert float(found[name].mean().mean()) == pytest.approx(0.4 * scale, rel=2e-2)
 
 
-def test_places_know_of_weighted_sensors_that_are_there(linear) -> None:
+def test_places_know_of_weighted_sensors_that_are_there(linear, tmp_path: Path) -> None:
     given = {
         "k": (WeightedPoints(X, OF_K), VALUES[:2], NOISE[:2]),
         "u": (WeightedPoints(X, OF_U), VALUES[2:], NOISE[2:]),
     }
-    found = linear.place(1, given=given, noise_std=0.1)
-    std = torch.as_tensor(linear.condition(**given).std())
+    found, answer = linear.place(1, given=given, noise_std=0.1), linear.condition(**given)
     share = linear.outputs[0].domain.quadrature()
-    expected = float((share / share.sum()) @ std.square())
+    expected = float((share / share.sum()) @ torch.as_tensor(answer.std()).square())
     assert found.before[0] == pytest.approx(expected, rel=1e-6)
     assert len(found.given) == len(found.given_fields) == int((OF_K != 0).sum() + (OF_U != 0).sum())
-
-
-def test_pictures(linear, tmp_path: Path) -> None:
-    given = {"k": ([[0.2]], [0.1], 0.1), "u": (WeightedPoints(X, OF_U), [0.1, 0.2], 0.1)}
-    linear.condition(**given)["u"].plot(tmp_path / "u.png")
+    answer["u"].plot(tmp_path / "u.png")
     assert (tmp_path / "u.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -248,66 +181,50 @@ def changed(old: str, new: str) -> str:
     return TABLE.replace(old, new)
 
 
-WRONG = [
-    (changed(",weight", ",wait"), "did you mean 'weight'?"),
-    (TABLE.replace(",sensor", ",set"), "column 'weight', but no column 'sensor'"),
-    (
-        changed("0.9,0.10", "0.9,0.11"),
-        "column 'value', row 2: points of one sensor state 0.1, 0.11",
-    ),
-    (changed("0.9,0.10,u,0.02", "0.9,0.10,u,0.03"), "column 'noise_std', row 2: points of one"),
-    (changed("0.4,,u", "0.4,,k"), "row 3: sensor 'mean' reads two fields"),
-    (changed("slope,10", ",10"), "column 'sensor', row 6: no name"),
-    (changed("slope,10", "slope,"), "column 'weight', row 6: '' is no number"),
-    (changed("well,1\n", "well,0\n"), "weights of a sensor must be finite and not all zero"),
-    (changed("0.9,0.10", "1.9,0.10"), "lies outside"),
-]
+WRONG = {
+    "did you mean 'weight'?": changed(",weight", ",wait"),
+    "column 'weight', but no column 'sensor'": changed(",sensor", ",set"),
+    "'value', row 2: points of one sensor state 0.1, 0.11": changed("0.9,0.10", "0.9,0.11"),
+    "'noise_std', row 2: points of one": changed("0.9,0.10,u,0.02", "0.9,0.10,u,0.03"),
+    "row 3: sensor 'mean' reads two fields": changed("0.4,,u", "0.4,,k"),
+    "column 'sensor', row 6: no name": changed("slope,10", ",10"),
+    "column 'weight', row 6: '' is no number": changed("slope,10", "slope,"),
+    "weights of a sensor must be finite and not all zero": changed("well,1\n", "well,0\n"),
+}
 
 
-@pytest.mark.parametrize(("table", "message"), WRONG, ids=[message for _, message in WRONG])
-def test_wrong_tables_are_refused_in_words(
-    linear, tmp_path: Path, table: str, message: str
-) -> None:
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_tables_are_refused_in_words(linear, tmp_path: Path, message: str) -> None:
     path = tmp_path / "sensors.csv"
-    path.write_text(table)
+    path.write_text(WRONG[message])
     with pytest.raises(ObservationError) as error:
         linear.condition(path)
     assert message in str(error.value)
 
 
 def test_what_cannot_be_read_is_refused_in_words(linear) -> None:
-    wide = WeightedPoints(X, OF_K)
+    wide, values = WeightedPoints(X, OF_K), [0.1, 0.2]
     for sensors, message in (
         (
             (wide, [0.1]),
             r"weights \(m, q\) and values .* of k expected, found \(24, 1\), \(2, 24\)",
         ),
-        ((WeightedPoints(X, OF_K * float("nan")), [0.1, 0.2]), "finite and not all zero"),
-        ((WeightedPoints(X + 1.5, OF_K), [0.1, 0.2]), "lies outside"),
+        ((WeightedPoints(X, OF_K * float("nan")), values), "finite and not all zero"),
+        ((WeightedPoints(X + 1.5, OF_K), values), "lies outside"),
     ):
         with pytest.raises(ObservationError, match=message):
             linear.condition(k=sensors)
     with pytest.raises(ObservationError, match="a mask goes with sensors at points"):
-        linear.condition(wide, [0.1, 0.2], mask=[True, True])
-    model = linear.operator
-    logs = replace(FIELDS, input=Field("k", FIELDS.input.grid, Transform("log")))
-    other = KarhunenLoeveModel(logs, model.config, 0.0)
-    other.load_state_dict(model.state_dict())
-    log = Emulator.around(other.eval())
-    with pytest.raises(ObservationError, match="it knows the logarithm of k"):
-        log.condition(k=(wide, [0.1, 0.2]))
-    log.condition(k=(WeightedPoints([0.2], [1.0]), [0.3]), u=(WeightedPoints(X, OF_U), [0.1, 0.2]))
-    with pytest.raises(ObservationError, match="SensorFree takes sensors at points"):
-        Emulator.around(build_baseline("sensor_free", pairs(0.0, size=300), 0.0)).condition(
-            k=(wide, [0.1, 0.2])
-        )
-
-    class Named:
-        name = "thresholded"
-
+        linear.condition(wide, values, mask=[True, True])
+    log = under_log(linear.operator)
+    log.condition(k=(WeightedPoints([0.2], [1.0]), [0.3]), u=(WeightedPoints(X, OF_U), values))
     other = linear_model()
-    other.law = Named()  # type: ignore[assignment]
-    with pytest.raises(
-        ObservationError, match="the law 'thresholded' of the input takes sensors at"
+    other.law = SimpleNamespace(name="thresholded")  # type: ignore[assignment]
+    baseline = build_baseline("sensor_free", pairs(0.0, size=300), 0.0)
+    for emulator, message in (
+        (log, "it knows the logarithm of k"),
+        (Emulator.around(baseline), "SensorFree takes sensors at points"),
+        (Emulator.around(other), "the law 'thresholded' of the input takes sensors at"),
     ):
-        Emulator.around(other).condition(k=(wide, [0.1, 0.2]))
+        with pytest.raises(ObservationError, match=message):
+            emulator.condition(k=(wide, values))
