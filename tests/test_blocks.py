@@ -37,20 +37,16 @@ def test_blocks_whole_and_map_agree_in_memory_and_as_a_stream():
     assert RowBlocks.of(stream) is stream
 
 
-@pytest.mark.parametrize("values", [30, 100_000])
-def test_column_moments_are_those_of_the_whole(monkeypatch, values):
-    monkeypatch.setattr(blocks, "BLOCK_VALUES", values)
+@pytest.mark.parametrize("rows", [1, 7, 200])
+def test_moments_of_blocks_are_those_of_the_whole(monkeypatch, rows):
+    monkeypatch.setattr(blocks, "BLOCK_VALUES", rows * 7)
     matrix = fields(200, 7, 1.0)
     mean, std = column_moments(RowBlocks.of(matrix))
     torch.testing.assert_close(mean, matrix.double().mean(0), rtol=1e-13, atol=0)
     torch.testing.assert_close(std, matrix.double().std(0), rtol=1e-12, atol=0)
-    if values > matrix.numel():  # one block
+    if rows == 200:  # one block
         assert torch.equal(mean, matrix.double().mean(0))
-
-
-@pytest.mark.parametrize("rows", [1, 7, 200])
-def test_running_covariance_is_that_of_the_whole(rows):
-    matrix = fields(200, 7, 1.0) + 1e4  # a mean much larger than the spread
+    matrix += 1e4  # a mean much larger than the spread
     moments = RunningMoments(lambda centred: centred.T @ centred)
     moments.add_all(matrix.split(rows))
     expected = torch.cov(matrix.double().T)
@@ -89,12 +85,11 @@ def test_summed_covariance_gives_the_principal_components(monkeypatch, values):
     assert found.remainder == pytest.approx(remainder, rel=1e-11)
 
 
-@pytest.mark.parametrize("decay", [1.0, 2.0])
-@pytest.mark.parametrize("values", [20_000, 10_000_000])
+@pytest.mark.parametrize(("decay", "values"), [(1.0, 20_000), (2.0, 10_000_000)])
 def test_randomised_modes_are_close_to_the_exact_ones(monkeypatch, decay, values):
     monkeypatch.setattr(blocks, "BLOCK_VALUES", values)
     monkeypatch.setattr(modes, "EXACT_POINTS", 100)
-    matrix, count, leading = fields(2000, 500, decay), 60, 30
+    matrix, count, leading = fields(1000, 300, decay), 60, 30
     std, vectors, remainder = exact_modes(matrix, count)
     found = empirical_modes(RowBlocks.of(matrix), count, "modes")
     identity = torch.eye(count).double()
@@ -110,16 +105,6 @@ def test_randomised_modes_are_close_to_the_exact_ones(monkeypatch, decay, values
     actual = float((left.square().sum() / (len(matrix) - 1) / matrix.shape[1]).sqrt())
     assert found.remainder == pytest.approx(actual, rel=1e-9)
     assert remainder <= found.remainder < 1.01 * remainder
-
-
-def test_randomised_modes_repeat_and_find_all_of_a_low_rank(monkeypatch):
-    monkeypatch.setattr(modes, "EXACT_POINTS", 100)
-    matrix = fields(300, 4, 1.0) @ fields(4, 150, 0.1)
-    first, second = (empirical_modes(RowBlocks.of(matrix), 6, "modes") for _ in range(2))
-    assert torch.equal(first.vectors, second.vectors)
-    std, _, _ = exact_modes(matrix, 4)
-    torch.testing.assert_close(first.std[:4], std, rtol=1e-6, atol=0)
-    assert (first.std[4:] < 1e-5 * std[0]).all() and first.remainder < 1e-5 * float(std[0])
 
 
 def test_more_modes_than_samples_or_points_are_refused():
