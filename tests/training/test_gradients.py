@@ -98,8 +98,8 @@ def plain_loss(model, batch, u, normals):
     return divergence + error / (2 * model.config.noise_variance)
 
 
-@pytest.mark.parametrize("counts", [[1], [4], [1, 2, 5]], ids=["one", "four", "mixed"])
 @pytest.mark.parametrize("blocks", ["whole", "blocks"])
+@pytest.mark.parametrize("counts", [[1], [1, 2, 5]], ids=["one", "mixed"])
 @pytest.mark.parametrize("method", ["uqsonet", "vidon"])
 def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, monkeypatch):
     """In float64; data, span and coefficients keep their float32."""
@@ -171,50 +171,17 @@ def test_trials_mapped_on_a_gpu_equal_trials_in_turns(data, activation):
         torch.testing.assert_close(grad, slope, rtol=1e-3, atol=1e-6 * largest, msg=name)
 
 
-def test_sensors_on_embedded_points_equal_sensors_anywhere(data):
-    model = prepared(data)
-    batch, _ = batch_of(data, model.targets(data), [3])
-    direct = {k: v for k, v in batch.items() if k != "layout"}
-    gathered = dict(model.shared(direct))
-    gathered["places"] = (model.embedding.location(model.places),)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            model.embed_batch(gathered, batch),
-            model.embed_batch(model.shared(direct), direct),
-            rtol=1e-5,
-            atol=1e-6,
-        )
-
-
-def test_blocks_of_mixed_counts_are_padded_to_their_own_fullest_set(data, monkeypatch):
-    model = prepared(data)
-    batch, _ = batch_of(data, model.targets(data), [1, 2, 5])
-    widths, inner = [], type(model).block_loss
-
-    def spied(self, shared, block, normals):
-        widths.append((block["values"].shape[1], "mask" in block))
-        return inner(self, shared, block, normals)
-
-    monkeypatch.setattr(type(model), "block_loss", spied)
-    add_gradients(model, batch, torch.zeros(SIZE, model.latent_dim), Workers())
-    # Eight blocks of twenty sets each of one, two and five sensors: one of them is mixed.
-    expected = 2 * [(1, False)] + 2 * [(2, False)] + [(2, True)] + 3 * [(5, False)]
-    assert sorted(widths) == expected
-
-
-@pytest.mark.parametrize("counts", [[4], [1, 2, 5]])
-def test_threads_change_no_bit(data, counts, monkeypatch):
+def test_threads_change_no_bit(data, monkeypatch):
     monkeypatch.setattr(attention_networks, "BLOCK_VALUES", 700)
     found = []
-    for number in (1, 2, 3):
+    for number in (1, 3):
         model = prepared(data)
-        batch, _ = batch_of(data, model.targets(data), counts)
+        batch, _ = batch_of(data, model.targets(data), [1, 2, 5])
         normals = torch.randn(SIZE, model.latent_dim, generator=torch.Generator().manual_seed(2))
         with Workers(number) as workers:
             loss, _ = add_gradients(model, batch, normals, workers)
         found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 def test_padding_is_cut_and_a_mask_that_hides_nothing_dropped(data):
@@ -235,16 +202,5 @@ def test_the_span_leaves_out_no_more_than_rounding():
     torch.testing.assert_close(span.T @ span, torch.eye(span.shape[1]).double())
     rest = u.double() - u.double() @ span @ span.T
     assert rest.norm() <= TOLERANCE * u.double().norm()
-
-
-def test_outputs_that_fill_the_space_have_no_span():
     noise = torch.randn(600, 40, generator=torch.Generator().manual_seed(0))
-    assert output_basis(RowBlocks.of(noise)) is None
-
-
-def test_tanh_by_sigmoid_is_tanh_to_rounding():
-    model = build_model("vidon", get_problem("diffusion1d").fields, NETWORK, 0.0)
-    x = torch.linspace(-30, 30, 999)[:, None]
-    expected = perceptron(model.branch.layers, x.expand(-1, model.embedding.outputs))
-    found = model.branch(x.expand(-1, model.embedding.outputs))
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-6)
+    assert output_basis(RowBlocks.of(noise)) is None  # outputs that fill the space

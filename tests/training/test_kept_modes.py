@@ -1,6 +1,7 @@
 """Modes that are fitted once: the same numbers, whoever fits them, and by whom they are read."""
 
-import multiprocessing
+import threading
+import time
 
 import pytest
 import torch
@@ -61,8 +62,9 @@ def test_other_pairs_numbers_of_modes_and_functions_have_files_of_their_own(path
     assert [file.name[:8] for file in kept(path)] == ["0" * 8]  # those of other functions are gone
 
 
-def test_a_damaged_file_is_made_again(path):
+def test_a_damaged_file_is_made_again_and_check_passes_over_it(path):
     plain = fitted(path)
+    assert [(file.name, why) for file, why in check_path(path.parent)] == [(path.name, None)]
     (file,) = kept(path)
     content = file.read_bytes()
     file.write_bytes(content[:-8] + b"damaged!")
@@ -79,31 +81,18 @@ def test_a_folder_that_cannot_be_written_costs_time_alone(path, monkeypatch):
     assert not kept(path)
 
 
-def once(path, folder):
-    torch.set_num_threads(1)
-    fit = Keeper._fit
+def test_of_jobs_that_start_together_one_fits(path, monkeypatch):
+    fits, fit = [], Keeper._fit
 
-    def counted(self, *arguments):
-        (folder / str(multiprocessing.current_process().pid)).touch()
+    def slow(self, *arguments):
+        fits.append(self)
+        time.sleep(0.2)  # the others reach the lock meanwhile
         fit(self, *arguments)
 
-    Keeper._fit = counted
-    fitted(path)
-
-
-def test_of_jobs_that_start_together_one_fits(path, tmp_path):
-    folder = tmp_path / "fits"
-    folder.mkdir()
-    context = multiprocessing.get_context("spawn")
-    jobs = [context.Process(target=once, args=(path, folder)) for _ in range(3)]
+    monkeypatch.setattr(Keeper, "_fit", slow)
+    jobs = [threading.Thread(target=fitted, args=(path,)) for _ in range(3)]
     for job in jobs:
         job.start()
     for job in jobs:
         job.join()
-        assert job.exitcode == 0
-    assert len(list(folder.iterdir())) == 1
-
-
-def test_check_passes_over_them(path):
-    fitted(path)
-    assert [(file.name, why) for file, why in check_path(path.parent)] == [(path.name, None)]
+    assert len(fits) == 1 and len(kept(path)) == 1

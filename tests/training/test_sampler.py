@@ -49,39 +49,26 @@ def test_values_are_those_of_the_functions_at_distinct_sensors(protocol):
             assert len(set(row[keep].tolist())) == int(keep.sum()) > 0
 
 
-def test_fixed_batches_cover_every_count_once_in_ten_batches():
-    drawn = sampler("fixed_batches")
-    batches = {}
-    for _ in range(200):
-        batch, _ = drawn.draw()
-        rows = rows_of(batch)[0]
-        first = int(rows[0])
-        assert rows.tolist() == list(range(first, first + SIZE)) and first % SIZE == 0
-        counts = batch["mask"][0].sum(1)
-        assert (counts == counts[0]).all()
-        key = (int(counts[0]), indices_of(batch)[0].tolist(), batch["values"][0].tolist())
-        assert batches.setdefault(first // SIZE, key) == key  # the same every time it comes
-    assert sorted(batches) == list(range(10))
-    assert sorted(count for count, _, _ in batches.values()) == COUNTS
+def test_fixed_batches_cover_every_count_once_and_are_the_same_for_every_trial():
+    """Noise included; each function has a layout of its own."""
 
-
-def test_fixed_batches_give_each_function_a_layout_of_its_own():
-    batch, _ = sampler("fixed_batches").draw()
-    while batch["mask"].shape[2] < 4:
-        batch, _ = sampler("fixed_batches", seeds=(int(batch["mask"].shape[2]) + 7,)).draw()
-    assert len(torch.unique(indices_of(batch)[0], dim=0)) == SIZE
-
-
-def test_fixed_batches_are_the_same_for_every_trial_noise_included():
     def cut(seed):
-        drawn = sampler("fixed_batches", seeds=(seed,), noise_std=0.3)
-        found = {}
+        drawn, batches = sampler("fixed_batches", seeds=(seed,), noise_std=0.3), {}
         for _ in range(150):
             batch, _ = drawn.draw()
-            found[int(rows_of(batch)[0, 0])] = batch["values"][0].tolist()
-        return found
+            rows, index = rows_of(batch)[0], indices_of(batch)[0]
+            first = int(rows[0])
+            assert rows.tolist() == list(range(first, first + SIZE)) and first % SIZE == 0
+            counts = batch["mask"][0].sum(1)
+            assert (counts == counts[0]).all()
+            assert counts[0] < 4 or len(index.unique(dim=0)) == SIZE
+            key = (int(counts[0]), index.tolist(), batch["values"][0].tolist())
+            assert batches.setdefault(first // SIZE, key) == key  # the same every time it comes
+        return batches
 
-    assert len(cut(1)) == 10 and cut(1) == cut(2)
+    found = cut(1)
+    assert sorted(found) == list(range(10)) and found == cut(2)
+    assert sorted(count for count, _, _ in found.values()) == COUNTS
 
 
 def test_batch_shared_has_one_count_and_one_layout_which_vary_between_batches():
