@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -15,7 +16,7 @@ from uqsonet.config import KarhunenLoeveNetwork
 from uqsonet.data import Functions
 from uqsonet.fields import Field, Grid
 from uqsonet.gaussian import covariance_root
-from uqsonet.laws import mixture
+from uqsonet.laws import bounded, choice, mixture
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.operator_fields import OperatorFields
 
@@ -25,17 +26,20 @@ SMALL = Grid((0.0,), (1.0,), (24,))
 @pytest.fixture(scope="module", autouse=True)
 def quick_cards() -> Iterator[None]:
     """Leave the scores out of cards: these tests do not read them, and they take most of a fit."""
+    importlib.import_module("torch._dynamo")  # by the first optimiser else, and takes seconds
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "score_rows", lambda *_, **__: [])
         yield
 
 
 @pytest.fixture(scope="module")
-def few_clusters() -> Iterator[None]:
-    """Try fewer mixtures: how many clusters are found is tested elsewhere, and takes seconds."""
+def quick_fits() -> Iterator[None]:
+    """Take fewer mixtures and draws: how well laws are fitted is tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixture, "CLUSTERS", (1, 2))
         patch.setattr(mixture, "SHRINKAGE", (0.0, 0.05))
+        patch.setattr(bounded, "DRAWS", 2048)
+        patch.setattr(choice, "DRAWS", 128)
         yield
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from tests.laws.conftest import seeded
 from uqsonet.fields import Grid
-from uqsonet.laws.latent import LowRank, Spectrum, _near, fit_latent, landmarks
+from uqsonet.laws import latent
+from uqsonet.laws.latent import LowRank, Spectrum, fit_latent
 from uqsonet.laws.thresholded import tetrachoric
 
 LINE = Grid((0.0,), (2.0,), (60,))
@@ -48,15 +49,15 @@ def test_a_wide_box_has_the_matern_kernel() -> None:
     assert float(off) < 0.04  # cosines end somewhere: the kernel has a kink
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.6])
-def test_a_rough_field_is_found_again_from_its_classes(threshold: float) -> None:
-    true = spectrum(SQUARE, 1.8, 0.05, 0.0, 0.5)
+def test_a_rough_field_is_found_again_from_its_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latent, "SPREAD", 60)
+    grid = Grid((0.0, -1.0), (1.0, 1.0), (11, 12))
+    true = spectrum(grid, 1.8, 0.05, 0.0, 0.5)
     xi = torch.randn(6000, true.rank, generator=seeded(), dtype=torch.float64)
-    side = (true.fields(xi) <= threshold).float()
-    cut = torch.full((SQUARE.size,), threshold, dtype=torch.float64)
-    found = fit_latent(SQUARE, side, cut, tetrachoric)
+    cut = torch.full((grid.size,), 0.6, dtype=torch.float64)
+    found = fit_latent(grid, (true.fields(xi) <= cut).float(), cut, tetrachoric)
     assert isinstance(found, Spectrum)
-    off = (correlations(found, SQUARE) - correlations(true, SQUARE)).abs()
+    off = (correlations(found, grid) - correlations(true, grid)).abs()
     assert float(off.max()) < 0.06 and float(off.mean()) < 0.02
     # Below the spacing of points, what matters is the exponent.
     assert float(found.values[0]) == pytest.approx(1.8, abs=0.25)
@@ -68,19 +69,11 @@ def test_a_field_that_no_spectrum_has_keeps_its_factor() -> None:
     kernel = torch.exp(-((x[:, None] - x) ** 2) / 0.3**2)
     kernel = torch.where((x[:, None] < 1) == (x < 1), kernel, 0.0)
     root = torch.linalg.cholesky(kernel + 1e-9 * torch.eye(len(x)))
-    latent = torch.randn(6000, len(x), generator=seeded(), dtype=torch.float64) @ root.T
+    hidden = torch.randn(6000, len(x), generator=seeded(), dtype=torch.float64) @ root.T
     cut = torch.zeros(LINE.size, dtype=torch.float64)
-    found = fit_latent(LINE, (latent <= 0).float(), cut, tetrachoric)
+    found = fit_latent(LINE, (hidden <= 0).float(), cut, tetrachoric)
     assert isinstance(found, LowRank)
     assert float((correlations(found, LINE) - kernel).abs().max()) < 0.15
-
-
-def test_points_for_the_fit_have_near_neighbours() -> None:
-    points = SQUARE.points()
-    places = _near(points, landmarks(points, 40))
-    assert len(places.unique()) == len(places) > 60
-    distance = torch.cdist(points[places], points[places]) + 9 * torch.eye(len(places))
-    assert float(distance.amin(1).median()) < 0.2
 
 
 def test_the_fit_does_not_break_on_white_noise() -> None:

@@ -10,35 +10,30 @@ import torch
 from torch import Tensor
 
 import uqsonet
-from tests.laws.conftest import LAWS, SMALL, gaussian_fields, kernel, runs_of
+from tests.laws.conftest import LAWS, SMALL, runs_of
 from uqsonet.errors import DataError
 from uqsonet.laws import NAMES
 from uqsonet.models.weights import read_model
 from uqsonet.storage.weights import read_weights, write_weights
 
 INPUTS = {**LAWS, "analogue": LAWS["gaussian"]}
+pytestmark = pytest.mark.usefixtures("quick_fits")
 SENSORS = SMALL.points()[[3, 12]]
 READINGS = {"thresholded": [0.8, -0.8]}
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with each law."""
-    return _saved(request.param, tmp_path_factory.mktemp(request.param))
-
-
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A model with each law that has tensors."""
-    return {law: _saved(law, tmp_path_factory.mktemp(law)) for law in NAMES[1:]}
-
-
-def _saved(law: str, folder: Path) -> Path:
-    kappa = INPUTS[law](np.random.default_rng(1), 150)
-    model = uqsonet.fit(runs_of(kappa), 0, sensors=[2], bar=False, law=law)
-    model.save(folder / "model.safetensors")
-    answers(model, law).tofile(folder / "answers")
-    return folder / "model.safetensors"
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A model with each law, and its answers beside it."""
+    found = {}
+    for law in NAMES:
+        folder = tmp_path_factory.mktemp(law)
+        kappa = INPUTS[law](np.random.default_rng(1), 100)
+        model = uqsonet.fit(runs_of(kappa), 0, sensors=[2], bar=False, law=law)
+        found[law] = folder / "model.safetensors"
+        model.save(found[law])
+        answers(model, law).tofile(folder / "answers")
+    return found
 
 
 def answers(model: uqsonet.Emulator, law: str) -> np.ndarray:
@@ -47,15 +42,16 @@ def answers(model: uqsonet.Emulator, law: str) -> np.ndarray:
     return np.concatenate([posterior.mean(), posterior.std(), posterior.sample(20).ravel()])
 
 
-def test_a_loaded_model_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
-    law = read_weights(saved)[1]["config"]["network"].get("law", "gaussian")
-    assert saved.parent.name.startswith(law)
-    model = uqsonet.load(saved)
+@pytest.mark.parametrize("law", NAMES)
+def test_a_loaded_model_gives_the_same_bytes(
+    law: str, saved: dict[str, Path], tmp_path: Path
+) -> None:
+    model = uqsonet.load(saved[law])
     assert model.operator.config.law == law  # type: ignore[union-attr]
-    assert answers(model, law).tobytes() == (saved.parent / "answers").read_bytes()
+    assert answers(model, law).tobytes() == (saved[law].parent / "answers").read_bytes()
     model.save(tmp_path / "again.safetensors")
-    assert (tmp_path / "again.safetensors").read_bytes() == saved.read_bytes()
-    named = [name for name in read_weights(saved)[0] if name.startswith("law/")]
+    assert (tmp_path / "again.safetensors").read_bytes() == saved[law].read_bytes()
+    named = [name for name in read_weights(saved[law])[0] if name.startswith("law/")]
     assert bool(named) == (law != "gaussian")
 
 
@@ -80,32 +76,24 @@ def stored(path: Path) -> dict[str, Tensor]:
     return {k.removeprefix("law/"): v for k, v in tensors.items() if k.startswith("law/")}
 
 
-def wrong(tensor: Tensor) -> dict[str, Tensor]:
-    """Return tensors that cannot stand in the place of this one."""
-    found = {
-        "one axis more": tensor[None],
-        "another type": tensor.half(),
-        "whole numbers": tensor.long(),
-    }
-    if tensor.ndim:
-        found |= {"nothing": tensor[:0], "one axis less": tensor[0]}
-        found["other rows"] = torch.cat([tensor, tensor[:1]])
-        found["other columns"] = torch.cat([tensor, tensor[..., :1]], -1)
-    else:
-        found["two"] = tensor.repeat(2)
-    return found
+def wrong(tensor: Tensor) -> dict[str, Tensor | None]:
+    """Return what cannot stand in the place of this tensor."""
+    found = {"missing": None, "one axis more": tensor[None], "another type": tensor.half()}
+    if not tensor.ndim:
+        return found | {"two": tensor.repeat(2)}
+    rows, columns = torch.cat([tensor, tensor[:1]]), torch.cat([tensor, tensor[..., :1]], -1)
+    return found | {"nothing": tensor[:0], "other rows": rows, "other columns": columns}
 
 
 @pytest.mark.parametrize("law", NAMES[1:])
 def test_tensors_that_do_not_fit_are_refused(
-    law: str, others: dict[str, Path], tmp_path: Path
+    law: str, saved: dict[str, Path], tmp_path: Path
 ) -> None:
-    path, target = others[law], tmp_path / "wrong.safetensors"
+    path, target = saved[law], tmp_path / "wrong.safetensors"
     tensors = stored(path)
     assert len(tensors) >= 3
     for name, tensor in tensors.items():
-        cases: dict[str, Tensor | None] = {"missing": None, **wrong(tensor)}
-        for case, other in cases.items():
+        for case, other in wrong(tensor).items():
             if (name, case) == ("factor", "other columns"):  # a law of another rank
                 continue
             rewritten(path, target, {name: other})
@@ -131,41 +119,39 @@ BROKEN: dict[str, tuple[str, float]] = {
 
 @pytest.mark.parametrize("law", NAMES[1:])
 def test_values_that_no_law_has_are_refused(
-    law: str, others: dict[str, Path], tmp_path: Path
+    law: str, saved: dict[str, Path], tmp_path: Path
 ) -> None:
     name, value = BROKEN[law]
-    broken = torch.full_like(stored(others[law])[name], value)
-    rewritten(others[law], tmp_path / "wrong.safetensors", {name: broken})
+    broken = torch.full_like(stored(saved[law])[name], value)
+    rewritten(saved[law], tmp_path / "wrong.safetensors", {name: broken})
     with pytest.raises(DataError, match=f"law '{law}' does not fit"):
         read_model(tmp_path / "wrong.safetensors")
-    nan = torch.full_like(stored(others[law])[name], torch.nan)
-    rewritten(others[law], tmp_path / "nan.safetensors", {name: nan})
+    nan = torch.full_like(stored(saved[law])[name], torch.nan)
+    rewritten(saved[law], tmp_path / "nan.safetensors", {name: nan})
     with pytest.raises(DataError, match="not finite"):
         read_model(tmp_path / "nan.safetensors")
 
 
-@pytest.mark.parametrize("law", ["no", "auto", "base", "choice", "", "../base", 3, None, ["x"]])
+@pytest.mark.parametrize("law", ["auto", "base", "../base", 3, None])
 def test_a_law_that_does_not_exist_is_refused(
-    law: object, others: dict[str, Path], tmp_path: Path
+    law: object, saved: dict[str, Path], tmp_path: Path
 ) -> None:
     target = tmp_path / "wrong.safetensors"
-    found, meta = read_weights(others["mixture"])
+    found, meta = read_weights(saved["mixture"])
     meta["config"]["network"]["law"] = law
     write_weights(target, found, meta)
     with pytest.raises(DataError, match="law"):
         read_model(target)
 
 
-@pytest.mark.parametrize("law", NAMES)
 @pytest.mark.parametrize("of", NAMES[1:])
 def test_the_tensors_of_another_law_are_refused(
-    law: str, of: str, others: dict[str, Path], tmp_path: Path
+    of: str, saved: dict[str, Path], tmp_path: Path
 ) -> None:
-    if law == of:
-        return
-    target = rewritten(others[of], tmp_path / "wrong.safetensors", {}, law)
-    with pytest.raises(DataError, match=f"law '{law}' does not fit its tensors"):
-        read_model(target)
+    for law in set(NAMES) - {of}:
+        target = rewritten(saved[of], tmp_path / "wrong.safetensors", {}, law)
+        with pytest.raises(DataError, match=f"law '{law}' does not fit its tensors"):
+            read_model(target)
 
 
 def test_a_model_without_bases_has_no_law(tmp_path: Path) -> None:
@@ -176,16 +162,3 @@ def test_a_model_without_bases_has_no_law(tmp_path: Path) -> None:
     write_weights(tmp_path / "w.safetensors", {**found, "law/scales": torch.ones(3)}, meta)
     with pytest.raises(DataError, match="law 'gaussian' does not fit"):
         read_model(tmp_path / "w.safetensors")
-
-
-def test_a_model_of_other_modes_does_not_fit(others: dict[str, Path], tmp_path: Path) -> None:
-    """A law that belongs to another model."""
-    kappa = gaussian_fields(np.random.default_rng(2), 150, kernel(1.5))
-    model = uqsonet.fit(runs_of(kappa), 0, sensors=[2], bar=False, law="gaussian")
-    model.save(tmp_path / "other.safetensors")
-    found, meta = read_weights(tmp_path / "other.safetensors")
-    meta["config"]["network"]["law"] = "mixture"
-    tensors = {f"law/{k}": v for k, v in stored(others["mixture"]).items()}
-    write_weights(tmp_path / "mixed.safetensors", {**found, **tensors}, meta)
-    with pytest.raises(DataError, match=r"means is .* allowed is"):
-        read_model(tmp_path / "mixed.safetensors")

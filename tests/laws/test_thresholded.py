@@ -45,22 +45,20 @@ def fit(model: KarhunenLoeveModel, kappa: np.ndarray, grid: Grid = SMALL) -> Thr
 
 
 @pytest.mark.parametrize("rho", CORRELATIONS)
-def test_bivariate_normal_is_that_of_scipy(rho: float) -> None:
+def test_bivariate_normal_is_that_of_scipy_and_tetrachoric_correlations_its_inverse(
+    rho: float,
+) -> None:
     law = multivariate_normal([0, 0], [[1, rho], [rho, 1]])
-    found = bivariate_normal(H, K, torch.full_like(H, rho)).numpy()
+    both = bivariate_normal(H, K, torch.full_like(H, rho))
     # The quadrature's own error: 3e-6 within 1e-4 of perfect correlation.
     limit = 1e-5 if abs(rho) > 0.999 else 1e-9
-    assert np.abs(found - law.cdf(torch.stack([H, K], 1).numpy())).max() < limit
-
-
-@pytest.mark.parametrize("rho", CORRELATIONS[1:-1])
-def test_tetrachoric_correlations_give_the_probability_back(rho: float) -> None:
-    both = bivariate_normal(H, K, torch.full_like(H, rho))
-    found = tetrachoric(both, H, K)
-    assert float((bivariate_normal(H, K, found) - both).abs().max()) < 1e-7
-    if rho > -0.8:  # elsewhere many correlations give nearly the same probability
-        sure = (H == K) & (H.abs() <= 1)
-        assert float((found - rho)[sure].abs().max()) < 1e-6
+    assert np.abs(both.numpy() - law.cdf(torch.stack([H, K], 1).numpy())).max() < limit
+    if abs(rho) < 0.999:
+        found = tetrachoric(both, H, K)
+        assert float((bivariate_normal(H, K, found) - both).abs().max()) < 1e-7
+        if rho > -0.8:  # elsewhere many correlations give nearly the same probability
+            sure = (H == K) & (H.abs() <= 1)
+            assert float((found - rho)[sure].abs().max()) < 1e-6
 
 
 def test_equal_classes_have_a_formula() -> None:
@@ -73,17 +71,6 @@ def test_equal_classes_have_a_formula() -> None:
 def latent(law: ThresholdedLaw, grid: Grid = SMALL) -> np.ndarray:
     factor = law.latent.rows(grid, grid.points())
     return (factor @ factor.T).numpy()
-
-
-@pytest.mark.parametrize("threshold", [0.0, 0.7])
-def test_latent_correlations_are_recovered(threshold: float) -> None:
-    kappa = two_values(np.random.default_rng(1), 10_000, threshold)
-    law = fit(model_of(kappa, 12), kappa)
-    assert law is not None
-    assert law.values.numpy() == pytest.approx([-0.8, 0.8])
-    assert law.thresholds.numpy() == pytest.approx(np.full((24, 1), threshold), abs=0.05)
-    off = np.abs(latent(law) - kernel(0.3))
-    assert off.max() < 0.07 and off.mean() < 0.015  # standard errors are up to 0.02
 
 
 def three_classes(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -109,15 +96,15 @@ def test_three_classes_whose_shares_differ_between_points(three: KarhunenLoeveMo
     assert np.abs(latent(law) - kernel(0.3)).max() < 0.07
 
 
-@pytest.mark.parametrize("classes", [(2.0, 2.0, 5.0), (1.0, 5.0, 2.0), (5.0, 1.0, 1.0)])
+@pytest.mark.parametrize("classes", [(2.0, 2.0, 5.0), (1.0, 5.0, 2.0)])
 def test_posterior_is_that_of_rejection(
     three: KarhunenLoeveModel, classes: tuple[float, ...]
 ) -> None:
     at = [3, 12, 20]
     rng = np.random.default_rng(3)
-    drawn = three_classes(rng, 300_000)
+    drawn = three_classes(rng, 100_000)
     kept = drawn[(drawn[:, at] == classes).all(1)]
-    assert len(kept) > 1000
+    assert len(kept) > 600
     a = three.input_posterior(SMALL.points()[at], list(classes)).sample(4000, seeded())[0]
     found = fields_of(three, a).numpy()
     # But for the nugget, which is a thousandth of the latent field.
@@ -156,7 +143,7 @@ def test_padding_and_order_change_nothing(three: KarhunenLoeveModel) -> None:
 
 def test_classes_that_contradict_one_another() -> None:
     """Rock and sand in turn at every point of a smooth field: no answer, in words."""
-    kappa = two_values(np.random.default_rng(9), 2000)
+    kappa = two_values(np.random.default_rng(9), 500)
     model = model_of(kappa, 24)
     model.use_law(fit(model, kappa))
     with pytest.raises(ObservationError, match="contradict one another"):
@@ -213,7 +200,7 @@ def test_a_class_that_a_point_never_had() -> None:
 
 @pytest.fixture(scope="module")
 def emulator() -> uqsonet.Emulator:
-    kappa = two_values(np.random.default_rng(7), 400)
+    kappa = two_values(np.random.default_rng(7), 200)
     return uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="thresholded")
 
 

@@ -8,6 +8,7 @@ from scipy.stats import norm, rankdata
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.gaussian import condition
 from uqsonet.problems import get_problem
+from uqsonet.reference import chains
 from uqsonet.reference.chains import (
     ChainSample,
     chain_posterior,
@@ -34,7 +35,7 @@ def sample(problem=TOY, k=KAPPA, u=U, draws=2000, seed=1, **more) -> ChainSample
     )
 
 
-@pytest.mark.parametrize("k, u", [(KAPPA, U), (NONE, U), (KAPPA, NONE), (NONE, NONE)])
+@pytest.mark.parametrize("k, u", [(KAPPA, U), (NONE, U), (NONE, NONE)])
 def test_a_linear_problem_has_its_exact_posterior(k, u):
     x = TOY.grid.points()[:, 0]
     shapes, responses = TOY.shapes(x), TOY.responses(x)
@@ -64,14 +65,14 @@ def test_pairs_belong_together_and_the_same_seed_gives_the_same_draws():
 
 
 def test_a_curved_posterior_is_that_of_brute_force():
-    """One sensor of k and one of u against 100,000 weighted draws of the law given k."""
+    """One sensor of k and one of u against 40,000 weighted draws of the law given k."""
     generator = np.random.default_rng(5)
     k, u = sensors([140], [1.3], 0.0), sensors([250], [0.7], 0.03)
     field = DIFFUSION.gaussian_prior
     law = field.condition(DIFFUSION.grid.points()[k.place], k.values.log(), 0.0)
     places = torch.arange(10, 400, 20)
     parts = []
-    for _ in range(100):
+    for _ in range(40):
         normals = torch.from_numpy(generator.standard_normal((1000, field.rank)))
         kappa, solution = DIFFUSION.pairs(law.coordinates(normals))
         misfit = (solution[:, u.place] - u.values) / u.noise_std
@@ -79,7 +80,7 @@ def test_a_curved_posterior_is_that_of_brute_force():
     *wanted, weights = (torch.cat(part) for part in zip(*parts, strict=True))
     weights = torch.softmax(weights, 0)
     size = 1 / weights.square().sum()
-    assert size > 5000
+    assert size > 2000
     found = sample(DIFFUSION, k, u, draws=1000)
     assert found.effective_size >= 1000
     bound = norm.isf(1e-3 / 80)
@@ -93,8 +94,6 @@ def test_a_curved_posterior_is_that_of_brute_force():
 
 
 def test_chains_that_have_not_mixed_go_on_or_are_refused(monkeypatch):
-    from uqsonet.reference import chains
-
     monkeypatch.setattr(chains, "R_HAT", 1.0)
     monkeypatch.setattr(chains, "MOST_THINNED", 4)
     with pytest.raises(ObservationError, match=r"R-hat 1\.\d+ and effective size \d+, 1.0 and 100"):
@@ -132,8 +131,8 @@ def test_values_under_a_logarithm_and_other_inputs_are_refused():
         sample(_Random())
 
 
-def autoregressive(correlation: float, chains: int = 4, size: int = 4000) -> torch.Tensor:
-    normals = np.random.default_rng(3).standard_normal((size, chains, 5))
+def autoregressive(correlation: float) -> torch.Tensor:
+    normals = np.random.default_rng(3).standard_normal((4000, 4, 5))
     found = [normals[0]]
     for step in normals[1:]:
         found.append(correlation * found[-1] + (1 - correlation**2) ** 0.5 * step)

@@ -83,12 +83,3 @@ def test_the_control_does_not_depend_on_how_its_samples_are_cut():
         for size in (500, 50)
     )
     torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize(("size", "features"), [(4, 1), (40, 5), (400, 48), (20_000, 505)])
-def test_few_samples_give_few_features(size, features):
-    generator = torch.Generator().manual_seed(4)
-    xi = torch.randn(size, 60, generator=generator, dtype=torch.float64)
-    control = Control([(xi, xi[:, :40])], torch.arange(40), torch.eye(40).double())
-    assert control._weights.shape[0] <= features
-    assert control._weights.shape[0] >= features * 0.7

@@ -1,4 +1,4 @@
-"""Control variate and Rao-Blackwell: unbiased, exact for linear problems, and worth their code."""
+"""Control variate and Rao-Blackwell: unbiased, and exact for linear problems."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def case(request):
     """A problem with its sampler and test vectors."""
     problem = get_problem(request.param)
     vectors = modes_of(problem.sample(np.random.default_rng(1), 300)[1], 3)
-    return problem, ControlledSampler(problem, vectors, np.random.default_rng(2), 80_000), vectors
+    return problem, ControlledSampler(problem, vectors, np.random.default_rng(2), 20_000), vectors
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
@@ -43,30 +43,13 @@ def test_a_linear_problem_is_exact_from_any_two_samples(noise_std):
     torch.testing.assert_close(found.mode_covariance, projected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(("noise_std", "count"), [(0.0, 2), (0.0, 7), (0.5, 4)])
+@pytest.mark.parametrize(("noise_std", "count"), [(0.0, 2), (0.5, 4)])
 def test_it_equals_plain_samples_within_standard_errors(case, noise_std, count):
     problem, sampler, vectors = case
     law = posterior(problem, noise_std, count)
     repeats = [sampler.moments(law, np.random.default_rng(50 + i), 100) for i in range(16)]
     u = plain_samples(problem.name, law, 7, 8000)
     check_equal_to_plain(repeats, u, vectors, PLACES)
-
-
-# Plain over controlled standard errors at equal size, as asserted, of mean and variance;
-# measured: 16 and 6.6 for diffusion1d, 61 and 7.2 for elliptic_sde1d.
-GAINS = {"diffusion1d": (10.0, 4.5), "elliptic_sde1d": (35.0, 5.0)}
-
-
-def test_its_errors_are_several_times_smaller_than_those_of_plain_samples(case):
-    problem, sampler, _ = case
-    law, size, repeats = posterior(problem, 0.3, 2), 100, 60
-    found = [sampler.moments(law, np.random.default_rng(i), size) for i in range(repeats)]
-    u = plain_samples(problem.name, law, 8, repeats * size).view(repeats, size, -1)
-    plain = {"mean": u.mean(1), "variance": u.var(1)}
-    for (key, estimates), least in zip(plain.items(), GAINS[problem.name], strict=True):
-        controlled = torch.stack([getattr(moments, key) for moments in found])
-        gain = estimates.var(0).sum() / controlled.var(0).sum()
-        assert gain > least**2
 
 
 def test_moments_do_not_depend_on_how_samples_are_cut_into_blocks(case, monkeypatch):
@@ -84,7 +67,7 @@ def test_given_the_coefficient_mean_and_spread_are_those_of_the_gaussian_u():
     """One coefficient, exactly: Rao-Blackwell against all coordinates of the source."""
     problem = get_problem("elliptic_sde1d")
     vectors = modes_of(problem.sample(np.random.default_rng(1), 100)[1], 3)
-    sampler = ControlledSampler(problem, vectors, np.random.default_rng(2), 80_000)
+    sampler = ControlledSampler(problem, vectors, np.random.default_rng(2), 4000)
     xi = torch.from_numpy(np.random.default_rng(3).standard_normal((2, problem.prior.rank)))
     u, within = sampler._outcome(xi, None)
     assert within is not None
@@ -100,7 +83,7 @@ def test_given_the_coefficient_mean_and_spread_are_those_of_the_gaussian_u():
     assert (within.mean == 0).all() and (within.mode_mean == 0).all()
 
 
-@pytest.mark.parametrize("neglected", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("neglected", [1e-2, 1e-6])
 @pytest.mark.parametrize("name", ["elliptic_sde1d", "toy_sde2d"])
 def test_directions_leave_out_no_more_than_the_stated_share_and_are_as_few_as_that_allows(
     name, neglected
