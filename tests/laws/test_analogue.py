@@ -93,16 +93,3 @@ def test_few_inputs_and_a_sensor_where_all_of_them_are_the_same(size: int) -> No
     for at, y in (([0], [2.0]), ([0], [2.5]), ([0, 0, 5], [2.0, 2.0, 0.1])):
         drawn = model.input_posterior(SMALL.points()[at], y).sample(50, seeded())
         assert bool(drawn.isfinite().all())
-
-
-def test_padding_changes_nothing(model: KarhunenLoeveModel) -> None:
-    x, y = SMALL.points()[AT], torch.tensor([0.5, -0.7, 0.3])
-    mask = torch.tensor([[True] * 3, [False, True, False], [False] * 3])
-    batch = model.input_posterior(x.expand(3, 3, 1), y.expand(3, 3), mask)
-    drawn = batch.sample(2000, seeded())
-    for s, keep in enumerate(mask):
-        alone = model.input_posterior(x[keep], y[keep]).sample(2000, seeded(1))[0]
-        fields = [fields_of(model, a) for a in (drawn[s], alone)]
-        assert float((fields[0].mean(0) - fields[1].mean(0)).abs().max()) < 0.15
-        if bool(keep.any()):
-            assert float((fields[0][:, AT] - y)[:, keep].abs().max()) < 0.05

@@ -73,29 +73,19 @@ def test_mean_and_covariance_before_the_cut(model: KarhunenLoeveModel) -> None:
     assert np.linalg.norm(spread @ spread.T - exact) / norm < 0.1
 
 
-def test_draws_of_the_law_are_draws_of_the_inputs(
-    model: KarhunenLoeveModel, drawn: np.ndarray
-) -> None:
-    posterior = model.input_posterior([], [])
-    found = fields_of(model, posterior.sample(8000, seeded())[0]).numpy()
-    assert np.abs(found).max() < 1.2 * 1.01
-    for place in (0, 7, 12, 23):
-        assert ks_2samp(found[:, place], drawn[:8000, place]).statistic < 0.03
-    assert np.abs(np.cov(found.T) - np.cov(drawn.T)).max() < 0.02
-
-
-@pytest.mark.parametrize("y", [(0.2, -0.3, 0.5), (1.0, 0.9, -1.1)])
+@pytest.mark.parametrize("y", [(), (0.2, -0.3, 0.5), (1.0, 0.9, -1.1)])
 def test_posterior_is_that_of_weighted_draws_by_rejection_and_by_chains(
     model: KarhunenLoeveModel,
     drawn: np.ndarray,
     y: tuple[float, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    log = -(((drawn[:, AT] - y) / 0.2) ** 2).sum(1) / 2
+    at = AT[: len(y)]
+    log = -(((drawn[:, at] - np.array(y)) / 0.2) ** 2).sum(1) / 2
     weight = np.exp(log - log.max())
     picked = np.random.default_rng(3).choice(len(drawn), 4000, p=weight / weight.sum())
     assert len(np.unique(picked)) > 500
-    posterior = model.input_posterior(SMALL.points()[AT], list(y), None, 0.2)
+    posterior = model.input_posterior(SMALL.points()[at], list(y), None, 0.2)
     check_agreement(fields_of(model, posterior.sample(4000, seeded())[0]).numpy(), drawn[picked])
     monkeypatch.setattr(bounded, "MOST_TRIES", 0)
     check_agreement(fields_of(model, posterior.sample(4000, seeded(1))[0]).numpy(), drawn[picked])
@@ -125,19 +115,6 @@ def test_a_value_beyond_the_bounds(model: KarhunenLoeveModel) -> None:
     assert np.abs(fields_of(model, noisy.sample(200, seeded())[0]).numpy()).max() < 1.2 * 1.01
     nothing = model.input_posterior(x[None], torch.zeros(1, 3), torch.zeros(1, 3).bool()).tail
     assert nothing is not None and float(nothing) > 0.999
-
-
-def test_padding_and_order_change_nothing(model: KarhunenLoeveModel) -> None:
-    x, y = SMALL.points()[AT], torch.tensor([0.5, -0.2, 0.3])
-    stacked = torch.stack([x[[2, 0, 1]], x])
-    mask = torch.tensor([[True] * 3, [False, True, False]])
-    both = model.input_posterior(stacked, torch.stack([y[[2, 0, 1]], y]), mask, 0.1)
-    drawn = both.sample(4000, seeded())
-    for s, (places, values) in enumerate([(x, y), (x[1:2], y[1:2])]):
-        alone = model.input_posterior(places, values, None, 0.1).sample(4000, seeded(1))[0]
-        fields = [fields_of(model, a) for a in (drawn[s], alone)]
-        off = (fields[0].mean(0) - fields[1].mean(0)) / fields[1].std(0)
-        assert float(off.abs().max()) < 0.1
 
 
 def test_inputs_that_touch_no_bounds_or_always_leave_them_have_no_such_law() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -74,14 +73,6 @@ def test_a_field_that_no_spectrum_has_keeps_its_factor() -> None:
     found = fit_latent(LINE, (hidden <= 0).float(), cut, tetrachoric)
     assert isinstance(found, LowRank)
     assert float((correlations(found, LINE) - kernel).abs().max()) < 0.15
-
-
-def test_the_fit_does_not_break_on_white_noise() -> None:
-    side = torch.from_numpy(np.random.default_rng(0).integers(0, 2, (2000, LINE.size))).float()
-    cut = torch.zeros(LINE.size, dtype=torch.float64)
-    found = fit_latent(LINE, side, cut, tetrachoric)
-    off = correlations(found, LINE) - torch.eye(LINE.size)
-    assert float(off.abs().mean()) < 0.1
 
 
 def test_a_stored_spectrum_is_checked() -> None:

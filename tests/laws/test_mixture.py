@@ -12,7 +12,6 @@ from tests.laws.conftest import (
     COVARIANCES,
     MEANS,
     SMALL,
-    gaussian_fields,
     kernel,
     model_of,
     seeded,
@@ -138,9 +137,8 @@ def test_the_posterior_is_that_of_dense_formulas(model: KarhunenLoeveModel, kind
     assert (posterior.tail is None) == (kind == "none")
 
 
-@pytest.mark.parametrize("kind", ["noise of each", "repeated"])
-def test_samples_have_the_moments_and_the_shape(model: KarhunenLoeveModel, kind: str) -> None:
-    x, values, noise = given = sensors(kind, 8)
+def test_samples_have_the_moments_and_the_shape(model: KarhunenLoeveModel) -> None:
+    x, values, noise = given = sensors("noise of each", 8)
     size = 100_000
     drawn = model.input_posterior(x, values, None, noise).sample(size, seeded())[0].double()
     _, mean, covariance = dense(model, given)
@@ -169,25 +167,6 @@ def test_samples_have_the_marginals_of_the_mixture() -> None:
         e = torch.tensor(edge).double()
         expected = 0.3 * ndtr((e + 3) / 0.5) + 0.7 * ndtr(e - 2)
         assert float((drawn < edge).double().mean()) == pytest.approx(float(expected), abs=0.005)
-
-
-def test_padding_order_and_other_sets_change_nothing(model: KarhunenLoeveModel) -> None:
-    x, values, noise = sensors("noise of each")
-    values = values.float().double()  # those of a batch below are of single precision
-    alone = model.input_posterior(x, values, None, noise)
-    turned = [2, 0, 3, 1]
-    again = model.input_posterior(x[turned], values[turned], None, noise[turned])
-    other, padding = torch.tensor([[0.1], [0.9]]), torch.tensor([[0.5], [0.5], [0.5]])
-    padded_x = torch.stack([torch.cat([x, padding[:1]]), torch.cat([other, padding]).double()])
-    padded = torch.tensor([[*values.tolist(), 99.0], [0.3, -0.2, *[float("nan")] * 3]])
-    levels = torch.tensor([[*noise.tolist(), 0.0], [0.1, 0.1, 7.0, 7.0, 7.0]])
-    mask = torch.tensor([[True] * 4 + [False], [True] * 2 + [False] * 3])
-    batch = model.input_posterior(padded_x, padded, mask, levels)
-    for posterior, error in ((again, 1e-9), (batch, 1e-5)):
-        for found, expected in zip(moments(posterior), moments(alone), strict=True):
-            assert np.abs(found[0] - expected[0]).max() < error
-        assert alone.tail is not None and posterior.tail is not None
-        assert float(posterior.tail[0]) == pytest.approx(float(alone.tail[0]), rel=1e-4)
 
 
 def test_exact_repeated_sensors_and_none_are_answered_the_same_among_others(
@@ -232,26 +211,12 @@ def test_tail_is_the_probability_of_values_as_far(
         assert float((tail < p).double().mean()) < 3 * p + 3 * (p / size) ** 0.5
 
 
-def test_two_kinds_of_fields_are_found(fitted: tuple[KarhunenLoeveModel, MixtureLaw]) -> None:
-    model, law = fitted
-    assert len(law.clusters.means) == 2
-    order = law.clusters.means @ model.bases.input_factor.double().T + model.bases.input_mean
-    first = int((order - torch.from_numpy(MEANS[0])).norm(dim=1).argmin())
-    for k, mean, covariance in zip((first, 1 - first), MEANS, COVARIANCES, strict=True):
-        weight = law.clusters.log_weights[k].exp()
-        assert float(weight.sum()) == pytest.approx(0.5, abs=0.015)
-        assert np.abs(order[k].numpy() - mean).max() < 0.03
-        spread = model.bases.input_factor.double() @ law.clusters.roots[k]
-        square = float(weight @ law.clusters.scales.square() / weight.sum())
-        found = square * (spread @ spread.T).numpy()
-        assert np.linalg.norm(found - covariance) / np.linalg.norm(covariance) < 0.04
-
-
 def test_a_fitted_mixture_answers_as_the_true_one(
     fitted: tuple[KarhunenLoeveModel, MixtureLaw],
 ) -> None:
     """Fields are stated on the grid here: nothing of the model's bases is in the reference."""
     model, law = fitted
+    assert len(law.clusters.means) == 2 and law.clusters.log_weights.exp().sum() > 0.999
     model.use_law(law)
     rng = np.random.default_rng(6)
     errors = []
@@ -303,11 +268,3 @@ def test_scales_of_a_student_process_are_found(monkeypatch: pytest.MonkeyPatch) 
             assert np.linalg.norm(answer.mean().numpy() - mean) / np.linalg.norm(mean) < 0.05
     # With a Gaussian law the first and last are more than 30 % off.
     assert max(errors) < 0.08, errors
-
-
-def test_inputs_with_directions_that_nothing_moves_in() -> None:
-    """A field of rank two with more modes than that: no cluster may end in an error."""
-    rng = np.random.default_rng(5)
-    kappa = rng.standard_normal((200, 2)) @ gaussian_fields(rng, 2, kernel(0.3))
-    law = fit(model_of(kappa, 5), kappa)
-    assert all(bool(t.isfinite().all()) for t in law.tensors().values())

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal
 
 import uqsonet
 from tests.laws.conftest import (
@@ -34,8 +34,7 @@ from uqsonet.laws.thresholded import (
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 
 PLACES = (-2.5, -1.0, -0.3, 0.0, 0.2, 1.0, 2.0)
-CORRELATIONS = (-0.9999, -0.99, -0.7, -0.2, 0.0, 0.4, 0.8, 0.95, 0.99, 0.9999)
-
+CORRELATIONS = (-0.9999, -0.99, -0.7, 0.0, 0.4, 0.8, 0.99, 0.9999)
 
 H, K = torch.cartesian_prod(*2 * [torch.tensor(PLACES, dtype=torch.float64)]).unbind(1)
 
@@ -56,16 +55,8 @@ def test_bivariate_normal_is_that_of_scipy_and_tetrachoric_correlations_its_inve
     if abs(rho) < 0.999:
         found = tetrachoric(both, H, K)
         assert float((bivariate_normal(H, K, found) - both).abs().max()) < 1e-7
-        if rho > -0.8:  # elsewhere many correlations give nearly the same probability
-            sure = (H == K) & (H.abs() <= 1)
-            assert float((found - rho)[sure].abs().max()) < 1e-6
-
-
-def test_equal_classes_have_a_formula() -> None:
-    both = torch.tensor([0.25, 0.5, 0.0, 1 / 3], dtype=torch.float64)
-    zero = torch.zeros(4, dtype=torch.float64)
-    expected = torch.tensor([0.0, 1.0, -1.0, 0.5], dtype=torch.float64)
-    assert float((tetrachoric(both, zero, zero) - expected).abs().max()) < 1e-12
+        equal = (H == 0) & (K == 0)  # there a formula holds: 1/4 + asin(rho) / (2 pi)
+        assert float((found - rho)[equal].abs().max()) < 1e-9
 
 
 def latent(law: ThresholdedLaw, grid: Grid = SMALL) -> np.ndarray:
@@ -96,19 +87,18 @@ def test_three_classes_whose_shares_differ_between_points(three: KarhunenLoeveMo
     assert np.abs(latent(law) - kernel(0.3)).max() < 0.07
 
 
-@pytest.mark.parametrize("classes", [(2.0, 2.0, 5.0), (1.0, 5.0, 2.0)])
+@pytest.mark.parametrize("classes", [(), (2.0, 2.0, 5.0), (1.0, 5.0, 2.0)])
 def test_posterior_is_that_of_rejection(
     three: KarhunenLoeveModel, classes: tuple[float, ...]
 ) -> None:
-    at = [3, 12, 20]
-    rng = np.random.default_rng(3)
-    drawn = three_classes(rng, 100_000)
+    at = [3, 12, 20][: len(classes)]
+    drawn = three_classes(np.random.default_rng(3), 100_000)
     kept = drawn[(drawn[:, at] == classes).all(1)]
     assert len(kept) > 600
     a = three.input_posterior(SMALL.points()[at], list(classes)).sample(4000, seeded())[0]
     found = fields_of(three, a).numpy()
     # But for the nugget, which is a thousandth of the latent field.
-    assert (np.abs(found[:, at] - classes) < 1e-3).all(1).mean() > 0.99
+    assert (np.abs(found[:, at] - np.array(classes)) < 1e-3).all(1).mean() > 0.99
     # Of each class at each point; shares of thousands of draws, and a law from 10,000 inputs.
     for value in (1.0, 2.0, 5.0):
         shares = [(np.abs(f - value) < 0.4).mean(0) for f in (found, kept)]
@@ -119,28 +109,6 @@ def test_posterior_is_that_of_rejection(
     assert changes[0] == pytest.approx(changes[1], rel=0.04)
 
 
-def test_without_sensors_it_is_the_law_itself(three: KarhunenLoeveModel) -> None:
-    posterior = three.input_posterior([], [])
-    found = fields_of(three, posterior.sample(4000, seeded())[0]).numpy()
-    shares = (found < 1.5).mean(0), (found > 3.5).mean(0)
-    assert shares[0] == pytest.approx(np.full(24, norm.cdf(-0.5)), abs=0.03)
-    assert shares[1] == pytest.approx(norm.sf(0.4 + 0.8 * np.linspace(0, 1, 24)), abs=0.03)
-    assert posterior.tail is None
-
-
-def test_padding_and_order_change_nothing(three: KarhunenLoeveModel) -> None:
-    x, y = SMALL.points()[[3, 12, 20]], torch.tensor([2.0, 2.0, 5.0])
-    moved = torch.stack([x[[2, 0, 1]], x])
-    mask = torch.tensor([[True] * 3, [False, True, False]])
-    both = three.input_posterior(moved, torch.stack([y[[2, 0, 1]], y]), mask)
-    assert both.tail is not None and float(both.tail.min()) > 0.99
-    drawn = both.sample(4000, seeded())
-    for s, (places, values) in enumerate([(x, y), (x[1:2], y[1:2])]):
-        alone = three.input_posterior(places, values).sample(4000, seeded(1))[0]
-        means = [fields_of(three, a).mean(0) for a in (drawn[s], alone)]
-        assert float((means[0] - means[1]).abs().max()) < 0.12  # standard errors up to 0.035
-
-
 def test_classes_that_contradict_one_another() -> None:
     """Rock and sand in turn at every point of a smooth field: no answer, in words."""
     kappa = two_values(np.random.default_rng(9), 500)
@@ -148,18 +116,6 @@ def test_classes_that_contradict_one_another() -> None:
     model.use_law(fit(model, kappa))
     with pytest.raises(ObservationError, match="contradict one another"):
         model.input_posterior(SMALL.points(), [0.8, -0.8] * 12).sample(20, seeded())
-
-
-def test_two_fields_side_by_side_have_edges_of_their_own() -> None:
-    """Values 1 and 2 on the left, 3 and 4 on the right: the middle edge divides nothing."""
-    rng = np.random.default_rng(10)
-    left = np.arange(24) < 12
-    covariance = np.where(left[:, None] == left, kernel(0.3), 0.0)
-    high = gaussian_fields(rng, 10_000, covariance) > 0
-    kappa = np.where(left, 1.0, 3.0) + high
-    law = fit(model_of(kappa, 20), kappa)
-    assert law is not None and law.values.tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert np.abs(latent(law) - covariance).max() < 0.12
 
 
 def test_inputs_that_are_no_classes() -> None:

@@ -37,13 +37,13 @@ def vectors():
     return modes_of(POISSON.sample(np.random.default_rng(1), 64)[1], 4)
 
 
-@pytest.fixture(scope="module")
-def closed_form(vectors):
-    return ClosedForm(POISSON, vectors)
-
-
-def poisson_law(noise_std):
-    return POISSON.prior.condition(POISSON.grid.points()[SENSORS], READINGS, noise_std)
+@pytest.fixture(scope="module", params=["held", "solved"])
+def closed_form(vectors, request):
+    """Moments with responses that are held, or solved for each law."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "solved":
+            patch.setattr(affine, "HELD_VALUES", 0)
+        return ClosedForm(POISSON, vectors)
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.5])
@@ -63,7 +63,8 @@ def test_the_closed_form_is_the_textbook_posterior_mapped_through_poisson(
     gain = torch.linalg.solve(gram, cross)
     expected_mean = responses @ mean + gain.T @ (READINGS - mean[SENSORS])
     expected = responses @ printed_covariance(responses).T - cross.T @ gain
-    found = closed_form.moments(poisson_law(noise_std))
+    law = POISSON.prior.condition(POISSON.grid.points()[SENSORS], READINGS, noise_std)
+    found = closed_form.moments(law)
     values = torch.cat([found.mean[places], found.mode_mean])
     torch.testing.assert_close(values, expected_mean, rtol=1e-9, atol=1e-12)
     variance = expected.diagonal()[:3]

@@ -11,7 +11,6 @@ from uqsonet.problems import get_problem
 from uqsonet.problems.helmholtz128 import Helmholtz128
 from uqsonet.problems.poisson2d import Poisson2D
 from uqsonet.problems.poisson128 import Poisson128
-from uqsonet.reference.affine import ClosedForm
 from uqsonet.reference.linear import GridSensors, linear_posterior
 
 SIDES = ("input", "output")
@@ -109,7 +108,7 @@ def test_samples_have_the_mean_and_the_covariance_of_the_law_and_belong_together
     posterior, size = linear_posterior(problem, *sensors), 4000
     kappa, u = posterior.sample(size, np.random.default_rng(3))
     assert kappa.shape == u.shape == (size, 81)
-    assert torch.equal(problem.solve(kappa[:5]), problem.solve(kappa)[:5])
+    assert torch.equal(posterior.sample(size, np.random.default_rng(3))[1], u)
     torch.testing.assert_close(u, problem.solve(kappa), rtol=0, atol=1e-13)
     joint = torch.cat([kappa, u], 1)
     std = covariance.diagonal().clamp_min(0).sqrt()
@@ -124,19 +123,6 @@ def test_samples_have_the_mean_and_the_covariance_of_the_law_and_belong_together
     # kappa and u move together: independent draws of each would miss this
     cross = expected[: int(free[:81].sum()), int(free[:81].sum()) :]
     assert cross.abs().max() > 0.5
-
-
-def test_draws_repeat_and_do_not_depend_on_the_block():
-    problem = Poisson9()
-    posterior = linear_posterior(problem, *observed(problem, 4, 3, 3)[0])
-    first = posterior.sample(7, np.random.default_rng(5))
-    again = posterior.sample(7, np.random.default_rng(5))
-    problem.block = 3
-    blocks = posterior.sample(7, np.random.default_rng(5))
-    for one, two, three in zip(first, again, blocks, strict=True):
-        assert torch.equal(one, two)
-        torch.testing.assert_close(one, three, rtol=0, atol=1e-13)
-    assert [len(field) for field in posterior.sample(0, np.random.default_rng(5))] == [0, 0]
 
 
 @every
@@ -164,9 +150,9 @@ def test_all_of_u_known_exactly_gives_f_back_inside():
     assert posterior.std("input").reshape(9, 9)[1:-1, 1:-1].max() < 1e-6
 
 
-@every
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
-def test_weights_on_points_are_functionals_and_unit_weights_are_points(problem, layout):
+def test_weights_on_points_are_functionals_and_unit_weights_are_points(layout):
+    problem = PROBLEMS[-1]
     sensors, weights, values, noise = observed(problem, 8, 3, 4)
     generator = torch.Generator().manual_seed(0)
     means = torch.rand(4, 7, generator=generator, dtype=torch.float64)
@@ -186,35 +172,6 @@ def test_weights_on_points_are_functionals_and_unit_weights_are_points(problem, 
     points = linear_posterior(problem, sensors[0])
     same = linear_posterior(problem, sensors[0]._replace(place=unit))
     assert torch.equal(points.mean("output"), same.mean("output"))
-
-
-def test_sensors_of_f_alone_agree_with_the_conditioned_prior():
-    problem = get_problem("poisson2d")
-    generator = np.random.default_rng(9)
-    kappa, u = problem.sample(generator, 1)
-    at = torch.from_numpy(generator.choice(problem.grid.size, 70, replace=False))
-    posterior = linear_posterior(problem, GridSensors(at, kappa[0, at], 0.3))
-    law = problem.prior.condition(problem.grid.points()[at], kappa[0, at], 0.3)
-    torch.testing.assert_close(posterior.mean_coordinates, law.mean, rtol=0, atol=1e-9)
-    mean = problem.solve(problem.prior.field(law.mean)[None])[0]
-    torch.testing.assert_close(posterior.mean("output"), mean, rtol=0, atol=1e-12)
-    assert (mean - u[0]).norm() < 0.2 * u.norm()
-
-
-def test_moments_of_u_are_the_same_whether_responses_are_held_or_not(monkeypatch):
-    problem = Poisson9()
-    vectors = torch.linalg.qr(problem.sample(np.random.default_rng(1), 4)[1].T)[0]
-    at, values = torch.tensor([11, 40, 65]), torch.tensor([0.3, -0.1, 0.2]).double()
-    law = problem.prior.condition(problem.grid.points()[at], values, 0.01)
-    held = vars(ClosedForm(problem, vectors).moments(law))
-    monkeypatch.setattr("uqsonet.reference.affine.HELD_VALUES", 0)
-    solved = ClosedForm(problem, vectors)
-    assert solved._response is None
-    for name, found in vars(solved.moments(law)).items():
-        torch.testing.assert_close(found, held[name], rtol=1e-12, atol=1e-16)
-    posterior = linear_posterior(problem, GridSensors(at, values, 0.01))
-    torch.testing.assert_close(posterior.mean("output"), held["mean"], rtol=0, atol=1e-14)
-    torch.testing.assert_close(posterior.std("output") ** 2, held["variance"], rtol=0, atol=1e-14)
 
 
 def test_other_problems_and_sensors_that_do_not_fit_are_refused_with_the_reason():

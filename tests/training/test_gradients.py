@@ -10,7 +10,7 @@ from uqsonet.models import attention_networks
 from uqsonet.models.base import build_model
 from uqsonet.models.output_basis import TOLERANCE, output_basis
 from uqsonet.problems import get_problem
-from uqsonet.training.gradients import Workers, add_gradients, without_padding
+from uqsonet.training.gradients import Workers, add_gradients
 from uqsonet.training.optimiser import StackedOptimiser
 from uqsonet_study.config import AttentionNetwork, TrainingConfig
 from uqsonet_study.layouts import uniform_layouts
@@ -182,15 +182,6 @@ def test_threads_change_no_bit(data, monkeypatch):
             loss, _ = add_gradients(model, batch, normals, workers)
         found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-
-
-def test_padding_is_cut_and_a_mask_that_hides_nothing_dropped(data):
-    batch, _ = batch_of(data, {}, [2, 5])
-    full = without_padding(batch)
-    assert full["mask"].shape == (SIZE, 5) and not full["mask"].all()
-    batch["mask"] = torch.arange(5).expand(SIZE, 5) < 3
-    cut = without_padding(batch)
-    assert "mask" not in cut and cut["values"].shape == cut["index"].shape == (SIZE, 3)
 
 
 def test_the_span_leaves_out_no_more_than_rounding():
