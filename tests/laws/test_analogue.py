@@ -40,9 +40,7 @@ def model(kappa: np.ndarray) -> KarhunenLoeveModel:
 
 
 @pytest.mark.parametrize(("share", "noise"), [(0.1, 0.0), (0.1, 0.3), (1.0, 0.3)])
-def test_of_gaussian_inputs_it_is_near_the_closed_form(
-    model: KarhunenLoeveModel, share: float, noise: float
-) -> None:
+def test_of_gaussian_inputs_it_is_near_the_closed_form(model, share, noise):
     law = model.law
     assert isinstance(law, AnalogueLaw)
     model.use_law(AnalogueLaw(law.fields, law.coefficients, share))
@@ -62,9 +60,7 @@ def test_of_gaussian_inputs_it_is_near_the_closed_form(
         assert np.abs(found[:, AT] - y).max() < 0.05
 
 
-def test_without_sensors_it_draws_the_training_inputs(
-    kappa: np.ndarray, model: KarhunenLoeveModel
-) -> None:
+def test_without_sensors_it_draws_the_training_inputs(kappa, model):
     posterior = model.input_posterior([], [])
     found = fields_of(model, posterior.sample(200, seeded())[0])
     nearest = torch.cdist(found, torch.from_numpy(kappa)).amin(1)
@@ -72,7 +68,7 @@ def test_without_sensors_it_draws_the_training_inputs(
     assert posterior.tail is None
 
 
-def test_samples_keep_the_values_and_the_shape_of_two_valued_fields() -> None:
+def test_samples_keep_the_values_and_the_shape_of_two_valued_fields():
     rng = np.random.default_rng(2)
     kappa = two_values(rng, 5000)
     model = equipped(kappa, 24, 0.03)
@@ -85,7 +81,7 @@ def test_samples_keep_the_values_and_the_shape_of_two_valued_fields() -> None:
 
 
 @pytest.mark.parametrize("size", [15, 500])
-def test_few_inputs_and_a_sensor_where_all_of_them_are_the_same(size: int) -> None:
+def test_few_inputs_and_a_sensor_where_all_of_them_are_the_same(size):
     """At a boundary value all distances are those of rounding: any weights, but an answer."""
     kappa = gaussian_fields(np.random.default_rng(3), size, kernel(0.3))
     kappa[:, 0] = 2.0

@@ -60,7 +60,7 @@ def check_agreement(found: np.ndarray, exact: np.ndarray) -> None:
         assert ks_2samp(found[:, place], exact[:, place]).statistic < 0.1
 
 
-def test_mean_and_covariance_before_the_cut(model: KarhunenLoeveModel) -> None:
+def test_mean_and_covariance_before_the_cut(model):
     law, factor = law_of(model), model.bases.input_factor.double()
     assert float(law.lower) == pytest.approx(-1.2, abs=0.001)
     assert float(law.upper) == pytest.approx(1.2, abs=0.001)
@@ -75,11 +75,8 @@ def test_mean_and_covariance_before_the_cut(model: KarhunenLoeveModel) -> None:
 
 @pytest.mark.parametrize("y", [(), (0.2, -0.3, 0.5), (1.0, 0.9, -1.1)])
 def test_posterior_is_that_of_weighted_draws_by_rejection_and_by_chains(
-    model: KarhunenLoeveModel,
-    drawn: np.ndarray,
-    y: tuple[float, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    model, drawn, y, monkeypatch
+):
     at = AT[: len(y)]
     log = -(((drawn[:, at] - np.array(y)) / 0.2) ** 2).sum(1) / 2
     weight = np.exp(log - log.max())
@@ -91,7 +88,7 @@ def test_posterior_is_that_of_weighted_draws_by_rejection_and_by_chains(
     check_agreement(fields_of(model, posterior.sample(4000, seeded(1))[0]).numpy(), drawn[picked])
 
 
-def test_sensors_that_hardly_any_draw_agrees_with(model: KarhunenLoeveModel) -> None:
+def test_sensors_that_hardly_any_draw_agrees_with(model):
     """Sensors at the bounds, a slope between them that leads beyond: chains have to answer."""
     x, y = SMALL.points()[[6, 8, 15, 17]], [0.9, 1.19, -1.19, -0.9]
     posterior = model.input_posterior(x, y, None, 0.01)
@@ -102,7 +99,7 @@ def test_sensors_that_hardly_any_draw_agrees_with(model: KarhunenLoeveModel) -> 
     assert torch.equal(one, posterior.sample(200, seeded()))
 
 
-def test_a_value_beyond_the_bounds(model: KarhunenLoeveModel) -> None:
+def test_a_value_beyond_the_bounds(model):
     x = SMALL.points()[AT]
     inside = model.input_posterior(x, [1.19, -1.19, 0.0]).tail
     assert inside is not None and float(inside) == pytest.approx(1.0)
@@ -117,7 +114,7 @@ def test_a_value_beyond_the_bounds(model: KarhunenLoeveModel) -> None:
     assert nothing is not None and float(nothing) > 0.999
 
 
-def test_inputs_that_touch_no_bounds_or_always_leave_them_have_no_such_law() -> None:
+def test_inputs_that_touch_no_bounds_or_always_leave_them_have_no_such_law():
     plain = gaussian_fields(np.random.default_rng(6), 2000, kernel(0.4))
     assert fit(model_of(plain, 12), plain) is None
     signs = np.sign(gaussian_fields(np.random.default_rng(7), 500, kernel(0.1)))

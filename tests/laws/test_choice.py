@@ -1,7 +1,8 @@
-"""`auto` takes the simplest law that inputs do not contradict, and says what it tried."""
+"""`auto` takes the simplest law that inputs do not contradict; what users of `fit` are told."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,18 @@ import torch
 import uqsonet
 from tests.laws.conftest import (
     LAWS,
+    SMALL,
     bounded_fields,
     functions_of,
     gaussian_fields,
     kernel,
     model_of,
     runs_of,
+    two_fields,
     two_values,
 )
 from uqsonet import fitting
+from uqsonet.card import _law_text
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.laws import NAMES, choice
 from uqsonet.laws.choice import equip, refit
@@ -52,7 +56,7 @@ def by_law(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_auto_finds_the_law(name: str) -> None:
+def test_auto_finds_the_law(name):
     kappa = LAWS[name](np.random.default_rng(1), HELD + SIZE)
     model, rows = chosen(kappa)
     taken = [row["law"] for row in rows if row["chosen"]]
@@ -74,7 +78,7 @@ def test_auto_finds_the_law(name: str) -> None:
         assert found[name][f"crps_{m}"] < found["gaussian"][f"crps_{m}"]
 
 
-def test_blocks_are_no_cut_gaussian_field() -> None:
+def test_blocks_are_no_cut_gaussian_field():
     """Exactly one block, of one width, anywhere on a periodic domain.
 
     One sensor on the block tells where there is none, which no cut Gaussian field knows: analogues
@@ -88,7 +92,7 @@ def test_blocks_are_no_cut_gaussian_field() -> None:
     assert found["analogue"]["chosen"] and found["gaussian"]["above_best"] > 0.2
 
 
-def test_a_law_whose_fields_leave_the_range_is_not_taken() -> None:
+def test_a_law_whose_fields_leave_the_range_is_not_taken():
     """Where sensors tell nothing more, the CRPS of the mean is near, but the fields are not.
 
     The coefficients of forty inputs prove nothing, either, but their values do.
@@ -102,9 +106,7 @@ def test_a_law_whose_fields_leave_the_range_is_not_taken() -> None:
     assert not found["gaussian"]["chosen"] and not found["mixture"]["chosen"]
 
 
-def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(monkeypatch):
     kappa = gaussian_fields(np.random.default_rng(4), HELD + 400, kernel(0.3))
     with pytest.raises(ConfigError, match=r"'no' is unknown.*auto, gaussian, mixture") as caught:
         chosen(kappa, "no", 4)
@@ -124,9 +126,7 @@ def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(
             uqsonet.fit(runs_of(kappa), 0, bar=False, law=wrong)  # type: ignore[arg-type]
 
 
-def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(monkeypatch):
     def refuse(*_: object) -> None:
         raise ObservationError("no sample")
 
@@ -140,7 +140,7 @@ def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(
 
 
 @pytest.mark.parametrize("law", ["mixture", "bounded"])
-def test_the_same_seed_gives_the_same_law(law: str) -> None:
+def test_the_same_seed_gives_the_same_law(law):
     kappa = bounded_fields(np.random.default_rng(6), HELD + 150)
     (one, first), (two, second) = (chosen(kappa, law, 6, seed=3) for _ in range(2))
     tensors = one.law_tensors(), two.law_tensors()
@@ -150,7 +150,7 @@ def test_the_same_seed_gives_the_same_law(law: str) -> None:
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
-def test_refitting_keeps_the_law_or_falls_back_on_the_gaussian_one() -> None:
+def test_refitting_keeps_the_law_or_falls_back_on_the_gaussian_one():
     rng = np.random.default_rng(7)
     kappa = two_values(rng, HELD + 200)
     model, _ = chosen(kappa, "thresholded", 8)
@@ -166,3 +166,91 @@ def test_refitting_keeps_the_law_or_falls_back_on_the_gaussian_one() -> None:
     refit(other, model.law, functions_of(kappa[:100]))
     assert other.config.law == "analogue"
     assert len(other.law.fields) == 100 and other.law.share == model.law.share  # type: ignore[union-attr]
+
+
+def fitted(kappa: np.ndarray, law: str = "auto", **more: object) -> uqsonet.Emulator:
+    return uqsonet.fit(runs_of(kappa), 0, sensors=[3, 6], bar=False, law=law, **more)  # type: ignore[arg-type]
+
+
+def limit(model: uqsonet.Emulator) -> str:
+    """Return what the card says about the law."""
+    return next((text for text in model.card["limits"] if "not Gaussian" in text), "")
+
+
+@pytest.fixture(scope="module")
+def binary(quick_fits: None) -> uqsonet.Emulator:
+    return fitted(two_values(np.random.default_rng(1), 300))
+
+
+@pytest.fixture(scope="module")
+def mixed(quick_fits: None) -> uqsonet.Emulator:
+    return fitted(two_fields(np.random.default_rng(2), 1000))
+
+
+def test_two_valued_inputs_are_taken_to_be_thresholded(binary):
+    recipe = binary.card["recipe"]
+    assert recipe["law"] == "thresholded" == binary.operator.config.law  # type: ignore[union-attr]
+    rows = {row["law"]: row for row in recipe["laws"]}
+    assert {"gaussian", "mixture", "thresholded", "analogue"} <= set(rows)
+    assert [law for law, row in rows.items() if row["chosen"]] == ["thresholded"]
+    gain = [rows["gaussian"][f"crps_{m}"] / rows["thresholded"][f"crps_{m}"] - 1 for m in (3, 6)]
+    words = f"takes the law 'thresholded'; the CRPS of held-out runs would be {50 * sum(gain):.1f}"
+    assert words in (limit(binary))
+    assert "law thresholded" in str(binary) and "Kolmogorov distance" in str(binary)
+
+
+def test_a_law_that_was_asked_for_is_named_without_a_comparison():
+    classes = two_values(np.random.default_rng(1), 200)
+    text = limit(fitted(classes, "gaussian"))
+    assert "The model takes them to be: the shape of its plain bands may be wrong" in text
+    assert "no other law" not in text
+    assert limit(fitted(classes, "analogue")).endswith("The model takes the law 'analogue'.")
+    # Whatever the inputs are like.
+    model = fitted(gaussian_fields(np.random.default_rng(1), 60, kernel(0.3)), "analogue")
+    assert "The model takes the law 'analogue'." in model.card["limits"]
+
+
+def test_a_law_that_wins_by_the_range_of_its_fields_says_so():
+    """Its CRPS may then be the higher one: no gain below zero is promised."""
+    card = {
+        "recipe": {
+            "law": "thresholded",
+            "laws": [
+                {"law": "gaussian", "crps_3": 0.99, "outside": 0.8, "chosen": False},
+                {"law": "thresholded", "crps_3": 1.0, "outside": 0.0, "chosen": True},
+            ],
+        }
+    }
+    text = _law_text(card)
+    assert "a Gaussian one has a CRPS that is 1.0 % lower, but 80 % of its fields leave" in text
+
+
+def alarms(model: uqsonet.Emulator, kappa: np.ndarray, count: int, noise: float = 0.0) -> int:
+    """Return for how many inputs sensors at random points are said to be improbable."""
+    rng, found = np.random.default_rng(9), 0
+    for field in kappa:
+        at = rng.choice(24, count, replace=False)
+        y = field[at] + noise * rng.standard_normal(count)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.condition(SMALL.points()[at], y, None, noise)
+        found += any("improbable" in str(one.message) for one in caught)
+    return found
+
+
+@pytest.mark.parametrize(("count", "noise"), [(1, 0.0), (3, 0.0), (6, 0.1)])
+def test_new_inputs_are_hardly_ever_called_improbable(mixed, count, noise):
+    """A warning stands for one set in 10,000, and a law from 800 inputs is not exact."""
+    assert alarms(mixed, two_fields(np.random.default_rng(4), 100), count, noise) <= 2
+
+
+def test_a_field_of_neither_kind_is_improbable(mixed):
+    assert mixed.card["recipe"]["law"] == "mixture"
+    kappa = two_fields(np.random.default_rng(6), 20)
+    kappa[:, ::2] += 1.5  # within the range of values, but no field of this kind is so rough
+    kappa[:, 1::2] -= 1.5
+    kappa = kappa.clip(-2, 2)
+    assert alarms(mixed, kappa, 6, 0.05) >= 19
+    posterior = pytest.warns(uqsonet.ObservationWarning, match=r"law of the input \('mixture'\)")
+    with posterior:
+        mixed.condition(SMALL.points()[[3, 4, 5, 6]], [1.5, -1.5, 1.5, -1.5])

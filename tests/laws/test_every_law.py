@@ -44,9 +44,7 @@ def answers(model: uqsonet.Emulator, law: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("law", NAMES)
-def test_a_loaded_model_gives_the_same_bytes(
-    law: str, saved: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_loaded_model_gives_the_same_bytes(law, saved, tmp_path):
     model = uqsonet.load(saved[law])
     assert model.operator.config.law == law  # type: ignore[union-attr]
     assert answers(model, law).tobytes() == (saved[law].parent / "answers").read_bytes()
@@ -57,7 +55,7 @@ def test_a_loaded_model_gives_the_same_bytes(
 
 
 @pytest.mark.parametrize("law", NAMES)
-def test_order_padding_and_other_sets_have_no_influence(law: str, saved: dict[str, Path]) -> None:
+def test_order_padding_and_other_sets_have_no_influence(law, saved):
     model = uqsonet.load(saved[law]).operator
     assert isinstance(model, KarhunenLoeveModel)
     x, y = SMALL.points()[[3, 12, 20]], torch.tensor([0.8, -0.8, -0.8]) / 2
@@ -110,9 +108,7 @@ def wrong(tensor: Tensor) -> dict[str, Tensor | None]:
 
 
 @pytest.mark.parametrize("law", NAMES[1:])
-def test_tensors_that_do_not_fit_are_refused(
-    law: str, saved: dict[str, Path], tmp_path: Path
-) -> None:
+def test_tensors_that_do_not_fit_are_refused(law, saved, tmp_path):
     path, target = saved[law], tmp_path / "wrong.safetensors"
     tensors = stored(path)
     assert len(tensors) >= 3
@@ -142,9 +138,7 @@ BROKEN: dict[str, tuple[str, float]] = {
 
 
 @pytest.mark.parametrize("law", NAMES[1:])
-def test_values_that_no_law_has_are_refused(
-    law: str, saved: dict[str, Path], tmp_path: Path
-) -> None:
+def test_values_that_no_law_has_are_refused(law, saved, tmp_path):
     name, value = BROKEN[law]
     broken = torch.full_like(stored(saved[law])[name], value)
     rewritten(saved[law], tmp_path / "wrong.safetensors", {name: broken})
@@ -157,9 +151,7 @@ def test_values_that_no_law_has_are_refused(
 
 
 @pytest.mark.parametrize("law", ["auto", "../base", 3])
-def test_a_law_that_does_not_exist_is_refused(
-    law: object, saved: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_law_that_does_not_exist_is_refused(law, saved, tmp_path):
     target = tmp_path / "wrong.safetensors"
     found, meta = read_weights(saved["mixture"])
     meta["config"]["network"]["law"] = law
@@ -169,16 +161,14 @@ def test_a_law_that_does_not_exist_is_refused(
 
 
 @pytest.mark.parametrize("of", NAMES[1:])
-def test_the_tensors_of_another_law_are_refused(
-    of: str, saved: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_tensors_of_another_law_are_refused(of, saved, tmp_path):
     for law in set(NAMES) - {of}:
         target = rewritten(saved[of], tmp_path / "wrong.safetensors", {}, law)
         with pytest.raises(DataError, match=f"law '{law}' does not fit its tensors"):
             read_model(target)
 
 
-def test_a_model_without_bases_has_no_law(tmp_path: Path) -> None:
+def test_a_model_without_bases_has_no_law(tmp_path):
     """The other networks know no law: tensors of one in their files are foreign."""
     name = next(n for n, p in uqsonet.models.weights.shipped().items() if "tuned" not in n)
     path = uqsonet.models.weights.shipped()[name]

@@ -1,4 +1,7 @@
-"""A latent Gaussian field cut into classes: its estimates, and its posterior against rejection."""
+"""A latent Gaussian field cut into classes: its estimates, and its posterior against rejection.
+
+Then the latent field itself: spectra found again, consistent fields, which one is chosen.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import multivariate_normal
+from torch import Tensor
 
 import uqsonet
 from tests.laws.conftest import (
@@ -23,7 +27,9 @@ from tests.laws.conftest import (
 )
 from uqsonet.errors import ObservationError
 from uqsonet.fields import Grid
+from uqsonet.laws import latent
 from uqsonet.laws.choice import input_sample
+from uqsonet.laws.latent import LowRank, Spectrum, fit_latent
 from uqsonet.laws.thresholded import (
     ThresholdedLaw,
     _in_doubt,
@@ -44,9 +50,7 @@ def fit(model: KarhunenLoeveModel, kappa: np.ndarray, grid: Grid = SMALL) -> Thr
 
 
 @pytest.mark.parametrize("rho", CORRELATIONS)
-def test_bivariate_normal_is_that_of_scipy_and_tetrachoric_correlations_its_inverse(
-    rho: float,
-) -> None:
+def test_bivariate_normal_is_that_of_scipy_and_tetrachoric_correlations_its_inverse(rho):
     law = multivariate_normal([0, 0], [[1, rho], [rho, 1]])
     both = bivariate_normal(H, K, torch.full_like(H, rho))
     # The quadrature's own error: 3e-6 within 1e-4 of perfect correlation.
@@ -59,7 +63,7 @@ def test_bivariate_normal_is_that_of_scipy_and_tetrachoric_correlations_its_inve
         assert float((found - rho)[equal].abs().max()) < 1e-9
 
 
-def latent(law: ThresholdedLaw, grid: Grid = SMALL) -> np.ndarray:
+def hidden_covariance(law: ThresholdedLaw, grid: Grid = SMALL) -> np.ndarray:
     factor = law.latent.rows(grid, grid.points())
     return (factor @ factor.T).numpy()
 
@@ -78,19 +82,17 @@ def three() -> KarhunenLoeveModel:
     return model
 
 
-def test_three_classes_whose_shares_differ_between_points(three: KarhunenLoeveModel) -> None:
+def test_three_classes_whose_shares_differ_between_points(three):
     law = three.law
     assert isinstance(law, ThresholdedLaw)
     assert law.values.tolist() == [1.0, 2.0, 5.0]
     wanted = np.stack([np.full(24, -0.5), 0.4 + 0.8 * np.linspace(0, 1, 24)], 1)
     assert law.thresholds.numpy() == pytest.approx(wanted, abs=0.08)
-    assert np.abs(latent(law) - kernel(0.3)).max() < 0.07
+    assert np.abs(hidden_covariance(law) - kernel(0.3)).max() < 0.07
 
 
 @pytest.mark.parametrize("classes", [(), (2.0, 2.0, 5.0), (1.0, 5.0, 2.0)])
-def test_posterior_is_that_of_rejection(
-    three: KarhunenLoeveModel, classes: tuple[float, ...]
-) -> None:
+def test_posterior_is_that_of_rejection(three, classes):
     at = [3, 12, 20][: len(classes)]
     drawn = three_classes(np.random.default_rng(3), 100_000)
     kept = drawn[(drawn[:, at] == classes).all(1)]
@@ -109,7 +111,7 @@ def test_posterior_is_that_of_rejection(
     assert changes[0] == pytest.approx(changes[1], rel=0.04)
 
 
-def test_classes_that_contradict_one_another() -> None:
+def test_classes_that_contradict_one_another():
     """Rock and sand in turn at every point of a smooth field: no answer, in words."""
     kappa = two_values(np.random.default_rng(9), 500)
     model = model_of(kappa, 24)
@@ -118,7 +120,7 @@ def test_classes_that_contradict_one_another() -> None:
         model.input_posterior(SMALL.points(), [0.8, -0.8] * 12).sample(20, seeded())
 
 
-def test_inputs_that_are_no_classes() -> None:
+def test_inputs_that_are_no_classes():
     rng = np.random.default_rng(4)
     many = np.round(3 * gaussian_fields(rng, 100, kernel(0.3)))
     assert fit(model_of(many, 4), many) is None
@@ -130,37 +132,13 @@ def test_inputs_that_are_no_classes() -> None:
     assert classes_of(torch.ones(30, 4)) is None
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_an_input_of_few_points(size: int) -> None:
-    grid = Grid((0.0,), (1.0,), (size,))
-    hidden = gaussian_fields(np.random.default_rng(5), 8000, kernel(1.0, grid=grid))
-    kappa = np.sign(hidden)
-    law = fit(model_of(kappa, 2, grid), kappa, grid)
-    assert law is not None
-    assert np.abs(latent(law, grid) - kernel(1.0, grid=grid)).max() < 0.06
-
-
-def test_a_class_that_a_point_never_had() -> None:
-    """A sensor may read a class that no training input has there: improbable, but an answer."""
-    rng = np.random.default_rng(6)
-    hidden = gaussian_fields(rng, 2000, kernel(0.3))
-    upper = np.where(np.arange(24) < 12, 0.0, 1.0)
-    kappa = np.where(hidden < 0, 1.0, np.where(hidden < upper, 2.0, 3.0))
-    model = model_of(kappa, 24)
-    model.use_law(fit(model, kappa))
-    a = model.input_posterior(SMALL.points()[[4, 15]], [2.0, 3.0]).sample(200, seeded())[0]
-    found = fields_of(model, a).numpy()
-    # The width of such a class is ten times the nugget's.
-    assert (np.abs(found[:, [4, 15]] - [2.0, 3.0]) < 1e-3).all(1).mean() > 0.7
-
-
 @pytest.fixture(scope="module")
 def emulator() -> uqsonet.Emulator:
     kappa = two_values(np.random.default_rng(7), 200)
     return uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="thresholded")
 
 
-def test_a_value_that_is_no_class_is_improbable(emulator: uqsonet.Emulator) -> None:
+def test_a_value_that_is_no_class_is_improbable(emulator):
     x = SMALL.points()[[3, 12, 20]]
     with warnings.catch_warnings():
         warnings.simplefilter("error", uqsonet.ObservationWarning)
@@ -169,7 +147,7 @@ def test_a_value_that_is_no_class_is_improbable(emulator: uqsonet.Emulator) -> N
         emulator.condition(x, [0.8, 0.1, 0.8])
 
 
-def test_noise_of_many_sensors_is_not_improbable(emulator: uqsonet.Emulator) -> None:
+def test_noise_of_many_sensors_is_not_improbable(emulator):
     """The farthest of 500 readings is as far as the farthest of 500 usually is."""
     rng = np.random.default_rng(8)
     x = SMALL.points().repeat(20, 1)
@@ -185,7 +163,7 @@ def test_noise_of_many_sensors_is_not_improbable(emulator: uqsonet.Emulator) -> 
 
 
 @pytest.mark.parametrize("noise", [0.4, 1.5])
-def test_classes_in_doubt_are_weighed_by_their_likelihood(noise: float) -> None:
+def test_classes_in_doubt_are_weighed_by_their_likelihood(noise):
     covariance = torch.tensor([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]]).double()
     cuts, values = torch.tensor([-0.4, 0.7]).double(), torch.tensor([-1.0, 0.0, 2.0]).double()
     readings = torch.tensor([-0.3, 0.9, 0.4]).double()
@@ -204,3 +182,74 @@ def test_classes_in_doubt_are_weighed_by_their_likelihood(noise: float) -> None:
     shares = torch.stack([(weight[:, None] * (classes == k)).sum(0) for k in range(3)])
     ours = torch.stack([(torch.bucketize(found, cuts) == k).double().mean(0) for k in range(3)])
     assert float((ours - shares).abs().max()) < 0.015
+
+
+LINE = Grid((0.0,), (2.0,), (60,))
+SQUARE = Grid((0.0, -1.0), (1.0, 1.0), (14, 16))
+
+
+def spectrum(grid: Grid, exponent: float, constant: float, wider: float, length: float) -> Spectrum:
+    values = [exponent, constant, wider] + [length] * grid.dim
+    return Spectrum(grid, torch.tensor(values, dtype=torch.float64))
+
+
+def correlations(field: Spectrum | LowRank, grid: Grid) -> Tensor:
+    rows = field.rows(grid, grid.points())
+    return rows @ rows.T
+
+
+@pytest.mark.parametrize("grid", [LINE, SQUARE, Grid((0.0,) * 3, (1.0,) * 3, (8, 9, 10))])
+@pytest.mark.parametrize("wider", [0.0, 0.5])
+def test_fields_on_the_grid_are_those_that_sensors_see(grid, wider):
+    field = spectrum(grid, 2.0, 0.3, wider, 0.4)
+    xi = torch.randn(5, field.rank, generator=seeded(), dtype=torch.float64)
+    rows = field.rows(grid, grid.points())
+    assert float((rows.square().sum(-1) - 1).abs().max()) < 1e-12
+    assert float((field.fields(xi) - xi @ rows.T).abs().max()) < 1e-5
+
+
+def test_a_wide_box_has_the_matern_kernel():
+    """Exponent 1 in one dimension is the exponential kernel, where the box's ends are far away."""
+    length = 0.1  # of the grid's extent of 2
+    field = spectrum(LINE, 1.0, 1.0, 0.5, length)
+    x = LINE.points()[:, 0]
+    # (1 + (length k)^2 / 2)^-1 is the spectrum of exp(-d sqrt(2) / length), d as a share.
+    wanted = torch.exp(-(x[:, None] - x).abs() / 2 * 2**0.5 / length)
+    inner = slice(10, 50)
+    off = (correlations(field, LINE) - wanted)[inner, inner].abs().max()
+    assert float(off) < 0.04  # cosines end somewhere: the kernel has a kink
+
+
+def test_a_rough_field_is_found_again_from_its_classes(monkeypatch):
+    monkeypatch.setattr(latent, "SPREAD", 60)
+    grid = Grid((0.0, -1.0), (1.0, 1.0), (11, 12))
+    true = spectrum(grid, 1.8, 0.05, 0.0, 0.5)
+    xi = torch.randn(6000, true.rank, generator=seeded(), dtype=torch.float64)
+    cut = torch.full((grid.size,), 0.6, dtype=torch.float64)
+    found = fit_latent(grid, (true.fields(xi) <= cut).float(), cut, tetrachoric)
+    assert isinstance(found, Spectrum)
+    off = (correlations(found, grid) - correlations(true, grid)).abs()
+    assert float(off.max()) < 0.06 and float(off.mean()) < 0.02
+    # Below the spacing of points, what matters is the exponent.
+    assert float(found.values[0]) == pytest.approx(1.8, abs=0.25)
+
+
+def test_a_field_that_no_spectrum_has_keeps_its_factor():
+    """Two independent halves: a jump of correlation that no stationary field knows."""
+    x = LINE.points()[:, 0]
+    kernel = torch.exp(-((x[:, None] - x) ** 2) / 0.3**2)
+    kernel = torch.where((x[:, None] < 1) == (x < 1), kernel, 0.0)
+    root = torch.linalg.cholesky(kernel + 1e-9 * torch.eye(len(x)))
+    hidden = torch.randn(6000, len(x), generator=seeded(), dtype=torch.float64) @ root.T
+    cut = torch.zeros(LINE.size, dtype=torch.float64)
+    found = fit_latent(LINE, (hidden <= 0).float(), cut, tetrachoric)
+    assert isinstance(found, LowRank)
+    assert float((correlations(found, LINE) - kernel).abs().max()) < 0.15
+
+
+def test_a_stored_spectrum_is_checked():
+    good = spectrum(LINE, 2.0, 0.3, 0.5, 0.4).values
+    assert torch.equal(Spectrum.of(LINE, good).values, good)
+    for wrong in (good[:3], torch.cat([good, good[:1]]), -good, good * torch.nan):
+        with pytest.raises(ValueError, match="spectrum"):
+            Spectrum.of(LINE, wrong)

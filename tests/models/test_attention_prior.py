@@ -75,13 +75,6 @@ def test_order_and_padding_of_sensors_have_no_influence(model):
         assert (other.std() - whole.std()).abs().max() < 1e-4 * whole.std().max()
 
 
-def test_a_reading_and_its_place_have_influence(model):
-    whole = model.condition(PLACES, VALUES)
-    for places, values in ((PLACES, [1.4, 2.0, 0.9]), ([[-0.6], [0.2], [0.55]], VALUES)):
-        other = model.condition(places, values)
-        assert (other.mean() - whole.mean()).abs().max() > 1e-4 * whole.mean().abs().max()
-
-
 def test_a_group_shares_its_sensors_and_nothing_else(model, functions):
     batch, normals = batch_of(model, functions)
     index = batch["index"].unflatten(0, (-1, model.group))
@@ -124,7 +117,7 @@ def test_the_linear_part_is_averaged_over_all_pairs(functions, noise_std):
     law = model.prior(functions.fields.input.grid.points()[index], None)
     field = functions.kappa.double().log()
     a = (field - field.mean(0)) @ model.bases.to_coefficients
-    draws = 2000 if noise_std else 1
+    draws = 400 if noise_std else 1
     values = (field - field.mean(0))[:, index].movedim(0, 1)[:, None].expand(-1, draws, -1, -1)
     noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
     values = (values + noise_std * noise) / model.value_std
@@ -140,35 +133,23 @@ def test_the_linear_part_is_averaged_over_all_pairs(functions, noise_std):
     assert float(model.averaged(law, index)) == pytest.approx(float(expected), rel=rel)
 
 
-def test_a_softmax_cannot_count_and_a_sum_can(functions):
-    """Two sensors at one place that read the same are one sensor to an average."""
-    for pooling, same in (("softmax", True), ("sum", False)):
-        torch.manual_seed(0)
-        network = NETWORK.model_copy(update={"pooling": pooling})
-        prior = build_model("uqsonet", functions.fields, network, 0.1).prior
-        once, twice = (prior(torch.full((1, m, 1), 0.3), None).root for m in (1, 2))
-        assert torch.allclose(once, twice, rtol=1e-5) is same
+def test_a_sensor_adds_its_own_gaussian_factor_where_factors_are_summed(functions):
+    """p(z | two sensors) is p(z | one) p(z | the other) / p(z), at any two places.
 
-
-def test_a_sensor_adds_its_own_gaussian_factor(functions):
-    """p(z | two sensors) is p(z | one) p(z | the other) / p(z), at any two places."""
+    To an average (softmax), two sensors at one place are one: it cannot count.
+    """
     torch.manual_seed(0)
-    prior = build_model("uqsonet", functions.fields, NETWORK, 0.1).prior
+    network = NETWORK.model_copy(update={"pooling": "softmax"})
+    average, prior = (
+        build_model("uqsonet", functions.fields, one, 0.1).prior for one in (network, NETWORK)
+    )
+    once, twice = (average(torch.full((1, m, 1), 0.3), None).root for m in (1, 2))
+    assert torch.allclose(once, twice, rtol=1e-5)
     x = torch.tensor([[[-0.6], [0.3]]])
     one, other, both = (prior(places, None) for places in (x[:, :1], x[:, 1:], x))
     parts = one.root @ one.root.mT + other.root @ other.root.mT - torch.eye(6)
     assert torch.allclose(both.root @ both.root.mT, parts, atol=1e-5)
     assert torch.allclose(both.response, torch.cat([one.response, other.response], 1))
-
-
-def test_a_precision_beyond_rounding_is_no_number_and_no_crash(functions):
-    torch.manual_seed(0)
-    prior = build_model("uqsonet", functions.fields, NETWORK, 0.1).prior
-    with torch.no_grad():
-        prior.factor.layers[-1].bias[-1] = 60.0  # log w, where single precision has 7 digits
-        prior.factor.layers[-1].bias[:2] = 1.0
-    law = prior(torch.tensor([[[-0.6], [0.3], [0.4]]]), None)
-    assert bool(law.root.isnan().all())
 
 
 def test_samples_have_the_moments_of_the_law():
@@ -195,15 +176,15 @@ def test_it_finds_the_exact_law_of_a_linear_gaussian_operator():
         input_modes=2, output_modes=2, branch=[], width=32, correction=[16], group=4
     )
     training = TrainingConfig(
-        iterations=1000,
-        batch_size=512,
-        learning_rate=3e-3,
+        iterations=300,
+        batch_size=256,
+        learning_rate=5e-3,
         schedule="cosine",
-        average_decay=0.99,
+        average_decay=0.98,
         gradient_clip=10.0,
     )
     layouts = {m: random_layouts(m) for m in (1, 2)}
-    model = fit(network, training, draw_functions(20_000), layouts)
+    model = fit(network, training, draw_functions(10_000), layouts)
     for m, layout in layouts.items():
         mean, std = errors(model, layout)
         assert mean < 0.025 and std < 0.015, (m, mean, std)
@@ -217,9 +198,6 @@ def test_what_it_cannot_do_is_refused(model, functions):
     assert model.condition_jointly is None
     with pytest.raises(ConfigError, match="elliptic_sde1d is random"):
         build_model("uqsonet", get_problem("elliptic_sde1d").fields, NETWORK, 0.0)
-
-
-def test_batches_that_no_whole_groups_fill_are_refused_by_the_configuration():
     raw = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))
     method = {
         "network": {"architecture": "attention_prior"},

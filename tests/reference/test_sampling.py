@@ -1,46 +1,95 @@
-"""Control variate and Rao-Blackwell: unbiased, and exact for linear problems."""
+"""Control variate and Rao-Blackwell: unbiased, and exact for linear and quadratic problems."""
+
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from tests.conftest import ToyLinear
 from tests.reference.coarse import check_equal_to_plain, modes_of, plain_samples, posterior
+from uqsonet.gaussian import GaussianLaw, condition
 from uqsonet.problems import get_problem
+from uqsonet.reference.control import Features
 from uqsonet.reference.directions import Directions
 from uqsonet.reference.sampling import ControlledSampler
 
-TOY = get_problem("toy_linear")
-KEYS = ("mean", "variance", "mode_mean", "mode_covariance")
-NAMES = ["diffusion1d", "elliptic_sde1d"]
 PLACES = torch.arange(20, 400, 36)
 
 
-@pytest.fixture(scope="module", params=NAMES)
+class ToySquare(ToyLinear):
+    """``u = kappa^2``, a quadratic function of the two coordinates."""
+
+    name = "toy_square"
+
+    def solve(self, kappa: Tensor) -> Tensor:
+        return kappa.square()
+
+
+def nodes(law: GaussianLaw) -> tuple[Tensor, Tensor]:
+    """Return coordinates (k, r) and weights of Gauss-Hermite quadrature, exact to degree 9."""
+    x, w = np.polynomial.hermite_e.hermegauss(5)
+    rank = law.mean.shape[-1]
+    z = torch.tensor(list(product(x, repeat=rank))).double()
+    weights = torch.tensor([np.prod(some) for some in product(w, repeat=rank)]).double()
+    return law.coordinates(z), weights / weights.sum()
+
+
+def averages(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    mean = weights @ values
+    centred = values - mean
+    return mean, (centred * weights[:, None]).T @ centred
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.4])
+@pytest.mark.parametrize("count", [1, 2])
+def test_moments_of_features_are_those_of_quadrature(noise_std, count):
+    generator = torch.Generator().manual_seed(count)
+    rows = torch.randn(count, 4, generator=generator, dtype=torch.float64)
+    law = condition(rows, torch.tensor([0.7, -1.2]).double()[:count], noise_std, None)
+    index = torch.tensor([3, 0, 2])
+    directions = torch.linalg.qr(torch.randn(3, 2, generator=generator).double()).Q
+    features = Features(index, directions)
+    xi, weights = nodes(law)
+    found = features.moments(law)
+    for ours, theirs in zip(found, averages(features.of(xi), weights), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    assert found[0].shape == (6,) and torch.linalg.eigvalsh(found[1]).min() > -1e-12
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.3])
+@pytest.mark.parametrize("kind", [ToyLinear, ToySquare])
+def test_a_linear_or_quadratic_problem_is_exact_from_any_two_samples(kind, noise_std):
+    toy = kind()
+    vectors = modes_of(toy.sample(np.random.default_rng(0), 50)[1], 2)
+    sampler = ControlledSampler(toy, vectors, np.random.default_rng(0), 100)
+    x, y = toy.grid.points()[[5]], torch.tensor([1.8]).double()
+    law = toy.prior.condition(x, y, noise_std)
+    found = sampler.moments(law, np.random.default_rng(1), 2)
+    xi, weights = nodes(law)
+    mean, covariance = averages(toy.pairs(xi, None)[1], weights)
+    assert mean.std() > 0.1 and covariance.diagonal().max() > 0.1
+    if kind is ToyLinear:
+        exact = toy.exact_posterior(x, y, noise_std, toy.grid.points())
+        torch.testing.assert_close(mean, exact[0], rtol=0, atol=1e-9)
+        torch.testing.assert_close(covariance, exact[1], rtol=0, atol=1e-9)
+    modal = vectors.T @ covariance @ vectors
+    for ours, theirs in (
+        (found.mean, mean),
+        (found.variance, covariance.diagonal()),
+        (found.mode_mean, vectors.T @ mean),
+        (found.mode_covariance, modal),
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
+
+
+@pytest.fixture(scope="module", params=["diffusion1d", "elliptic_sde1d"])
 def case(request):
     """A problem with its sampler and test vectors."""
     problem = get_problem(request.param)
     vectors = modes_of(problem.sample(np.random.default_rng(1), 300)[1], 3)
     return problem, ControlledSampler(problem, vectors, np.random.default_rng(2), 20_000), vectors
-
-
-@pytest.mark.parametrize("noise_std", [0.0, 0.3])
-def test_a_linear_problem_is_exact_from_any_two_samples(noise_std):
-    points = TOY.grid.points()
-    x, y = points[[3, 20]], torch.tensor([1.4, 0.3]).double()
-    vectors = modes_of(TOY.sample(np.random.default_rng(0), 50)[1], 2)
-    sampler = ControlledSampler(TOY, vectors, np.random.default_rng(0), 100)
-    found = sampler.moments(TOY.prior.condition(x, y, noise_std), np.random.default_rng(1), 2)
-    if noise_std == 0:  # two exact readings settle both coordinates
-        assert found.variance.abs().max() < 1e-12
-        mean = TOY.responses(points[:, 0]) @ torch.linalg.solve(TOY.shapes(x[:, 0]), y)
-        covariance = torch.zeros(33, 33).double()
-    else:
-        mean, covariance = TOY.exact_posterior(x, y, noise_std, points)
-    torch.testing.assert_close(found.mean, mean, rtol=0, atol=1e-10)
-    torch.testing.assert_close(found.variance, covariance.diagonal(), rtol=0, atol=1e-10)
-    torch.testing.assert_close(found.mode_mean, vectors.T @ mean, rtol=0, atol=1e-10)
-    projected = vectors.T @ covariance @ vectors
-    torch.testing.assert_close(found.mode_covariance, projected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(("noise_std", "count"), [(0.0, 2), (0.5, 4)])
@@ -50,17 +99,6 @@ def test_it_equals_plain_samples_within_standard_errors(case, noise_std, count):
     repeats = [sampler.moments(law, np.random.default_rng(50 + i), 100) for i in range(16)]
     u = plain_samples(problem.name, law, 7, 8000)
     check_equal_to_plain(repeats, u, vectors, PLACES)
-
-
-def test_moments_do_not_depend_on_how_samples_are_cut_into_blocks(case, monkeypatch):
-    problem, sampler, _ = case
-    law = posterior(problem, 0.3)
-    whole = sampler.moments(law, np.random.default_rng(0), 100)
-    monkeypatch.setattr(type(problem), "block", 77)
-    parts = sampler.moments(law, np.random.default_rng(0), 100)
-    for key in KEYS:
-        expected = getattr(whole, key)
-        torch.testing.assert_close(getattr(parts, key), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_given_the_coefficient_mean_and_spread_are_those_of_the_gaussian_u():

@@ -1,4 +1,8 @@
-"""Preconditioned conjugate gradients solve the central-difference system, whatever k and n."""
+"""The solvers of ``-div(k grad u) + r u = f`` on the square solve their central differences.
+
+With constant k by sine transforms (`poisson2d`), else by preconditioned conjugate gradients or,
+where k jumps, by multigrid (`elliptic2d`), whatever k and n.
+"""
 
 import numpy as np
 import pytest
@@ -14,9 +18,10 @@ from uqsonet.solvers.elliptic2d import (
     solve_elliptic2d,
     solve_rough2d,
 )
-from uqsonet.solvers.poisson2d import both_axes, sine_basis, solve_poisson2d
+from uqsonet.solvers.poisson2d import residual_poisson2d, solve_poisson2d
 
 PROBLEM = get_problem("elliptic_sde2d")
+EPS = torch.finfo(torch.float64).eps
 
 
 class Counted(EllipticOperator2D):
@@ -84,26 +89,27 @@ def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float((found - expected).norm() / expected.norm())
 
 
-@pytest.mark.parametrize("n", [3, 8, 33, 101])
-def test_a_constant_coefficient_gives_the_poisson_solution(n):
-    f, h = random_source(n, 2, n, n), 1 / (n - 1)
-    found = solve_elliptic2d(torch.full((2, n, n), 3.0).double(), f, h)
-    assert relative(found, solve_poisson2d(f, h, 3.0)) < 1e-12  # the preconditioner is exact
-
-
-def test_a_manufactured_solution_converges_at_second_order():
+@pytest.mark.parametrize(
+    ("coefficient", "reaction"), [(0.3, 0.0), (-1.0, 1.0), (None, 0.0)], ids=str
+)
+def test_a_manufactured_solution_converges_at_second_order(coefficient, reaction):
     def error(n: int) -> float:
         x, y = (axis.requires_grad_() for axis in mesh(n))
         u = x * (1 - x) * y * (1 - y) * torch.exp(x * y)
         k = torch.exp(torch.sin(3 * x) + x * torch.cos(2 * y))
+        if coefficient is not None:
+            k = coefficient + 0 * x
         divergence = torch.zeros_like(u)
         for axis in (x, y):
             (slope,) = torch.autograd.grad(u.sum(), axis, create_graph=True)
             (flux,) = torch.autograd.grad((k * slope).sum(), axis, create_graph=True)
             divergence = divergence + flux
-        f = -divergence.detach()[None]
-        found = solve_elliptic2d(k.detach()[None], f, 1 / (n - 1))[0]
-        return float((found - u.detach()).abs().max())
+        f, h = (reaction * u - divergence).detach()[None], 1 / (n - 1)
+        if coefficient is None:
+            found = solve_elliptic2d(k.detach()[None], f, h)
+        else:
+            found = solve_poisson2d(f, h, coefficient, reaction)
+        return float((found[0] - u.detach()).abs().max())
 
     sizes = np.array([12, 24, 48, 96])
     errors = [error(n + 1) for n in sizes]
@@ -112,7 +118,38 @@ def test_a_manufactured_solution_converges_at_second_order():
     assert errors[-1] < 5e-5
 
 
-@pytest.mark.parametrize("n", [8, 33, 64])
+@pytest.mark.parametrize("n", [3, 4, 34, 101])
+def test_with_a_constant_coefficient_both_solvers_equal_a_sparse_direct_solve(n):
+    f, h = random_source(n, n, n), 0.7 / (n - 1)
+    expected = direct(0.1 * torch.ones(n, n).double(), f, h)
+    u = solve_poisson2d(f, h, 0.1)
+    assert (u - expected).abs().max() < 1e-12 * expected.abs().max()
+    # rounding of u is amplified by at most 8 c / h^2, the norm of the operator
+    rounding = 64 * 0.1 / h**2 * EPS * u.abs().max()
+    inside = f[1:-1, 1:-1]
+    assert residual_poisson2d(u, f, h, 0.1).abs().max() < rounding
+    assert (residual_poisson2d(2 * u, f, h, 0.1) - inside).abs().max() < 2 * rounding
+    found = solve_elliptic2d(torch.full((1, n, n), 0.1, dtype=torch.float64), f[None], h)[0]
+    assert relative(found, u) < 1e-12  # the preconditioner is exact
+
+
+@pytest.mark.parametrize(("coefficient", "reaction"), [(1.0, 0.0), (-1.0, 1.0), (0.1, 3.0)])
+@pytest.mark.parametrize(("j", "k"), [(3, 5), (32, 1), (32, 32)])
+def test_sine_modes_are_solved_in_closed_form(coefficient, reaction, j, k):
+    """Products of sines, whose five-point Laplacian is known."""
+    n = 34
+    h = 1 / (n - 1)
+    x, y = mesh(n)
+    u = torch.sin(j * torch.pi * x) * torch.sin(k * torch.pi * y)
+    laplacian = sum(4 / h**2 * np.sin(np.pi * mode * h / 2) ** 2 for mode in (j, k))
+    f = (coefficient * laplacian + reaction) * u
+    found = solve_poisson2d(f, h, coefficient, reaction)
+    torch.testing.assert_close(found, u, rtol=0, atol=1e-12)
+    wrong = residual_poisson2d(found, f, h, coefficient, reaction + 1)
+    torch.testing.assert_close(wrong, u[1:-1, 1:-1], rtol=0, atol=2e-8)
+
+
+@pytest.mark.parametrize("n", [8, 33])
 @pytest.mark.parametrize("coefficient", [smooth, lambda n: smooth(n, 3.5), checkerboard, inclusion])
 def test_the_solution_equals_a_sparse_direct_solve_up_to_a_contrast_of_a_thousand(coefficient, n):
     k, f, h = coefficient(n), random_source(n, n, n), 0.7 / (n - 1)
@@ -120,135 +157,84 @@ def test_the_solution_equals_a_sparse_direct_solve_up_to_a_contrast_of_a_thousan
     assert relative(found, direct(k, f, h)) < 1e-9
 
 
-def test_prior_samples_agree_with_a_sparse_direct_solve():
-    k, f = prior_pairs(0, 3)
-    found = PROBLEM.solve_pairs(k.flatten(1), f.flatten(1)).reshape(3, 101, 101)
-    for i in range(3):
-        assert relative(found[i], direct(k[i], f[i], 0.01)) < 2e-8
-
-
-def test_the_residual_of_the_scaled_system_is_within_the_tolerance():
-    k, f = prior_pairs(1, 16)
-    weight = torch.stack([torch.from_numpy(assembled(one).diagonal()) for one in k]) ** -0.5
-    for tolerance in (1e-3, TOLERANCE[torch.float64]):
-        left = residual_elliptic2d(solve_elliptic2d(k, f, 0.01, tolerance), k, f, 0.01).flatten(1)
-        goal = tolerance * (weight * f[:, 1:-1, 1:-1].flatten(1)).norm(dim=1)
-        assert ((weight * left).norm(dim=1) <= 1.001 * goal).all()
-        assert ((weight * left).norm(dim=1) >= 1e-4 * goal).all()  # it stops when it is there
-
-
-def test_the_residual_is_that_of_an_assembled_operator():
-    k, u, f = smooth(9), random_source(1, 9, 9), random_source(2, 9, 9)
-    u[[0, -1]] = u[:, [0, -1]] = 0.0
-    inside = torch.from_numpy(assembled(k) @ u[1:-1, 1:-1].flatten().numpy()).reshape(7, 7)
-    found = residual_elliptic2d(u[None], k[None], f[None], 0.2)[0]
-    torch.testing.assert_close(found, inside / 0.2**2 - f[1:-1, 1:-1])
-
-
-def test_the_scaled_operator_and_its_low_block_are_those_of_the_dense_matrix():
-    """``A = S M S`` with ``S = 2 diag(M)^(-1/2)``; the low block is its Galerkin projection."""
-    n, low = 20, 14
-    k = smooth(n, 2.0)
-    operator = EllipticOperator2D(k[None], 1 / (n - 1))
-    matrix = torch.from_numpy(assembled(k).toarray())
-    scale = 2 * matrix.diagonal().rsqrt()
-    matrix = scale[:, None] * matrix * scale
-    unit = torch.eye((n - 2) ** 2).double().reshape(1, -1, n - 2, n - 2)
-    torch.testing.assert_close(operator.apply(unit)[0].flatten(1), matrix, rtol=0, atol=1e-14)
-    basis, _ = sine_basis(n, torch.float64, torch.device("cpu"))
-    projection = both_axes(unit[0], basis)[:, :low, :low].flatten(1)
-    expected = projection.T @ matrix @ projection
-    found = (operator._factor @ operator._factor.mT)[0]
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
-
-
-def test_the_preconditioner_is_symmetric_and_positive():
-    n = 18  # more modes than the low block holds
-    operator = EllipticOperator2D(checkerboard(n)[None], 1 / (n - 1))
-    unit = torch.eye((n - 2) ** 2).double().reshape(1, -1, n - 2, n - 2)
-    matrix = operator.precondition(unit)[0].flatten(1)
-    torch.testing.assert_close(matrix, matrix.T, rtol=1e-9, atol=1e-12)
-    assert torch.linalg.eigvalsh(matrix).min() > 0
-
-
-def test_twelve_iterations_are_enough_for_prior_samples():
-    k, f = prior_pairs(2, 48)
-    operator = Counted(k, 0.01)
-    operator.solve(f[:, None])
-    assert 4 <= operator.iterations <= 12
+def test_prior_samples_agree_with_a_sparse_direct_solve_and_take_twelve_iterations():
+    k, f = prior_pairs(0, 12)
+    counted = Counted(k, 0.01)
+    found = counted.solve(f[:, None])[:, 0]
+    assert 4 <= counted.iterations <= 12
+    whole = PROBLEM.solve_pairs(k.flatten(1), f.flatten(1)).reshape(found.shape)
+    torch.testing.assert_close(whole, found)
+    single = solve_elliptic2d(k.float(), f.float(), 0.01)
+    assert single.dtype == torch.float32
+    for i in range(2):
+        exact = direct(k[i], f[i], 0.01)
+        assert relative(found[i], exact) < 2e-8
+        assert 1e-8 < relative(single[i].double(), exact) < 1e-4
 
 
 def test_the_iteration_count_hardly_depends_on_the_grid():
     counts = []
-    for n in (33, 65, 129):
+    for n in (33, 129):
         operator = Counted(smooth(n, 3.0)[None], 1 / (n - 1))
         operator.solve(random_source(n, 1, 1, n, n))
         counts.append(operator.iterations)
     assert max(counts) <= 6, counts
 
 
-@pytest.mark.parametrize("c", [1e-6, 0.3, 1e6])
-def test_a_coefficient_c_times_as_large_gives_a_solution_c_times_as_small(c):
-    k, f = smooth(33)[None], random_source(0, 1, 33, 33)
-    once = solve_elliptic2d(k, f, 1 / 32)
-    torch.testing.assert_close(c * solve_elliptic2d(c * k, f, 1 / 32), once, rtol=0, atol=1e-9)
+def test_the_residual_of_the_scaled_system_is_within_the_tolerance():
+    k, f = prior_pairs(1, 8)
+    weight = torch.stack([torch.from_numpy(assembled(one).diagonal()) for one in k]) ** -0.5
+    for tolerance in (1e-3, TOLERANCE[torch.float64]):
+        u = solve_elliptic2d(k, f, 0.01, tolerance)
+        left = residual_elliptic2d(u, k, f, 0.01)
+        torch.testing.assert_close(
+            residual_elliptic2d(2 * u, k, f, 0.01) - 2 * left, f[:, 1:-1, 1:-1]
+        )
+        goal = tolerance * (weight * f[:, 1:-1, 1:-1].flatten(1)).norm(dim=1)
+        size = (weight * left.flatten(1)).norm(dim=1)
+        assert (size <= 1.001 * goal).all() and (size >= 1e-4 * goal).all()  # it stops when there
 
 
 def test_several_sources_and_coefficients_together_equal_one_at_a_time():
-    k = torch.stack([smooth(21), checkerboard(21), inclusion(21)])
+    """Whatever their size: a source of zero, and a coefficient of a millionth, among others."""
+    k = torch.stack([smooth(21), 1e-6 * checkerboard(21), 1e6 * inclusion(21)])
     f = random_source(3, 3, 4, 21, 21) * torch.tensor([1e-6, 1.0, 1e6, 0.0])[:, None, None]
     together = EllipticOperator2D(k, 0.05).solve(f, 1e-12)
+    assert (together[:, 3] == 0).all()
     for i in range(3):
         for j in range(4):
-            alone = solve_elliptic2d(k[i : i + 1], f[i, j][None], 0.05, 1e-12)[0]
+            alone = direct(k[i], f[i, j], 0.05)
             assert (together[i, j] - alone).norm() <= 1e-9 * alone.norm()
+    same = solve_elliptic2d(k, f[:1, 1], 0.05, 1e-12)  # one source serves all coefficients
+    torch.testing.assert_close(same[0], together[0, 1], rtol=0, atol=1e-9)
 
 
-def test_one_source_serves_a_batch_of_coefficients():
-    k, f = torch.stack([smooth(17), smooth(17, 2.0)]), random_source(4, 1, 17, 17)
-    each = solve_elliptic2d(k, f.repeat(2, 1, 1), 1 / 16)
-    torch.testing.assert_close(solve_elliptic2d(k, f, 1 / 16), each)
-
-
-def test_a_zero_source_gives_zero_beside_others_that_are_not():
-    f = random_source(5, 1, 2, 17, 17)
-    f[0, 0] = 0.0
-    u = EllipticOperator2D(smooth(17)[None], 1 / 16).solve(f)
-    assert (u[0, 0] == 0).all() and u[0, 1].abs().max() > 0
-
-
-def test_boundary_values_of_the_source_have_no_influence_and_u_is_zero_there():
+def test_edges_of_the_source_have_no_influence_and_u_is_zero_there():
     edge = torch.ones(21, 21, dtype=torch.bool)
     edge[1:-1, 1:-1] = False
     k, f = smooth(21)[None], random_source(6, 1, 21, 21)
-    u = solve_elliptic2d(k, f, 0.05)
-    assert (u[:, edge] == 0).all() and (u[:, ~edge] != 0).all()
-    assert torch.equal(solve_elliptic2d(k, torch.where(edge, float("nan"), f), 0.05), u)
+    for solve in (lambda f: solve_elliptic2d(k, f, 0.05), lambda f: solve_poisson2d(f, 0.05)):
+        u = solve(f)
+        assert (u[:, edge] == 0).all() and (u[:, ~edge] != 0).all()
+        assert torch.equal(solve(torch.where(edge, float("nan"), f)), u)
 
 
-def test_float32_costs_less_than_a_ten_thousandth_on_prior_samples():
-    k, f = prior_pairs(3, 16)
-    u = solve_elliptic2d(k, f, 0.01)
-    single = solve_elliptic2d(k.float(), f.float(), 0.01)
+def test_the_solution_operator_is_symmetric_and_positive():
+    sources = torch.zeros(49, 9, 9).double()
+    sources[:, 1:-1, 1:-1] = torch.eye(49).double().reshape(49, 7, 7)
+    matrix = solve_poisson2d(sources, 1 / 8)[:, 1:-1, 1:-1].flatten(1)
+    torch.testing.assert_close(matrix, matrix.T, rtol=0, atol=1e-15)
+    assert torch.linalg.eigvalsh(matrix).min() > 1 / (8 * 8**2)  # 1 / the operator's norm 8 / h^2
+    assert (matrix > 0).all()  # the maximum principle
+
+
+def test_poisson_in_float32_differs_by_a_millionth():
+    problem = get_problem("poisson2d")
+    kappa, u = problem.sample(np.random.default_rng(0), 20)
+    single = problem.solve(kappa.float())
     assert single.dtype == torch.float32
-    error = (single - u).flatten(1).norm(dim=1) / u.flatten(1).norm(dim=1)
-    assert 1e-8 < error.max() < 1e-4
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-@pytest.mark.parametrize("place", [(0, 0), (4, 5)])
-def test_a_coefficient_that_is_not_positive_and_finite_is_refused(value, place):
-    k = torch.ones(2, 9, 9).double()
-    k[1][place] = value
-    with pytest.raises(DataError, match=f"positive and finite, found .*{value:g}"):
-        solve_elliptic2d(k, torch.ones(2, 9, 9).double(), 1 / 8)
-
-
-def test_a_source_that_is_not_finite_is_refused():
-    f = torch.ones(1, 9, 9).double()
-    f[0, 4, 4] = float("nan")
-    with pytest.raises(DataError, match=r"no convergence to 1e-08 .* is f finite"):
-        solve_elliptic2d(torch.ones(1, 9, 9).double(), f, 1 / 8)
+    error = (single - u).abs().amax(1) / u.abs().amax(1)
+    assert 1e-9 < error.max() < 2e-6
 
 
 @pytest.mark.parametrize(("n", "contrast"), [(9, 4.0), (40, 4.0), (40, 100.0)])
@@ -258,15 +244,23 @@ def test_jumps_are_solved_as_sparse_lu_does(n, contrast):
     wave = torch.sin(9 * x + torch.rand((), generator=generator)) * torch.cos(7 * y)
     k = torch.where(wave > 0, contrast, 1.0).double()
     f = torch.ones(n, n).double() + x
-    found = solve_rough2d(k[None], f[None], 1 / (n - 1))[0]
     expected = direct(k, f, 1 / (n - 1))
-    assert (found - expected).abs().max() < 1e-7 * expected.abs().max()
-    single = solve_rough2d(k[None].float(), f[None].float(), 1 / (n - 1))[0]
-    assert (single - expected).abs().max() < 5e-5 * expected.abs().max()
+    for dtype, error in ((torch.float64, 1e-7), (torch.float32, 5e-5)):
+        found = solve_rough2d(k[None].to(dtype), f[None].to(dtype), 1 / (n - 1))[0]
+        assert (found - expected).abs().max() < error * expected.abs().max()
 
 
-def test_a_coefficient_with_jumps_has_to_be_positive():
-    k = torch.ones(1, 9, 9).double()
-    k[0, 4, 4] = 0
-    with pytest.raises(DataError, match="positive and finite, found 0 to 1"):
-        solve_rough2d(k, torch.ones_like(k), 1 / 8)
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_coefficient_that_is_not_positive_and_finite_is_refused(value):
+    k = torch.ones(2, 9, 9).double()
+    k[1, 4, 5] = value
+    for solve in (solve_elliptic2d, solve_rough2d):
+        with pytest.raises(DataError, match=f"positive and finite, found .*{value:g}"):
+            solve(k, torch.ones_like(k), 1 / 8)
+
+
+def test_a_source_that_is_not_finite_is_refused():
+    f = torch.ones(1, 9, 9).double()
+    f[0, 4, 4] = float("nan")
+    with pytest.raises(DataError, match=r"no convergence to 1e-08 .* is f finite"):
+        solve_elliptic2d(torch.ones(1, 9, 9).double(), f, 1 / 8)

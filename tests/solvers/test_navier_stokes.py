@@ -15,7 +15,6 @@ from uqsonet.solvers.navier_stokes import (
     spectral_space,
     to_grid,
     to_spectrum,
-    trigonometric_basis,
 )
 
 PI = math.pi
@@ -51,7 +50,7 @@ def errors(found: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def states() -> torch.Tensor:
-    return paper_states(8, seed=1)
+    return paper_states(4, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +73,11 @@ def fixed_steps(w: torch.Tensor, f: torch.Tensor, viscosity: float, time: float,
     return w
 
 
-# Space
-
-
 def test_transforms_are_inverse_and_isometric():
     w = torch.randn(15, 3, 15, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     field = to_grid(w, 20)
     torch.testing.assert_close(to_spectrum(field, 7), w, rtol=0, atol=1e-13)
     torch.testing.assert_close(field.square().mean((1, 2)), w.square().sum((0, 2)))
-
-
-def test_basis_derivatives_agree_with_the_fft():
-    values, slopes = trigonometric_basis(5, 16)
-    spectrum = np.fft.fft(values.numpy(), axis=0) * (2j * PI * np.fft.fftfreq(16, 1 / 16))[:, None]
-    np.testing.assert_allclose(np.fft.ifft(spectrum, axis=0).real, slopes.numpy(), atol=1e-12)
 
 
 def test_rate_is_the_projected_nonlinear_term():
@@ -110,25 +100,6 @@ def test_rate_is_the_projected_nonlinear_term():
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12 * float(expected.abs().max()))
 
 
-def test_rate_conserves_energy_enstrophy_and_mean():
-    space = spectral_space(10, torch.float64, torch.device("cpu"))
-    w = torch.randn(21, 4, 21, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    rate = space.rate(w, torch.zeros(21, 1, 21).double())
-    k = 2 * PI * ((torch.arange(21) + 1) // 2).double()
-    inverse = 1 / (k[:, None] ** 2 + k**2)
-    inverse[0, 0] = 0
-    for weight in (torch.ones(21, 21).double(), inverse):
-        change = weight[:, None] * w * rate
-        assert (change.sum((0, 2)).abs() < 1e-12 * change.abs().sum((0, 2))).all()
-    assert rate[0, :, 0].abs().max() < 1e-14 * rate.abs().max()
-
-
-def test_resize_keeps_the_function():
-    w = to_spectrum(smooth_state(30), 9)
-    torch.testing.assert_close(to_grid(resize(w, 20), 60)[:, ::2, ::2], smooth_state(30))
-    torch.testing.assert_close(resize(resize(w, 20), 9), w, rtol=0, atol=0)
-
-
 def test_modes_beyond_two_thirds_are_cut():
     x, y = points(16)
     kept, nyquist = torch.cos(2 * PI * 5 * x) + 0 * y, torch.cos(2 * PI * 8 * x) + 0 * y
@@ -140,16 +111,13 @@ def test_modes_beyond_two_thirds_are_cut():
     assert found[1:].abs().max() < 1e-14
 
 
-# Exact solutions
-
-
 @pytest.mark.parametrize("coarsen", [True, False])
-def test_taylor_green_vortex_decays_exactly(coarsen):
-    x, y = points(32)
-    w0 = torch.stack([torch.sin(2 * PI * x) * torch.sin(2 * PI * y), torch.cos(4 * PI * (x + y))])
-    found = solve_navier_stokes(w0, torch.zeros(32, 32).double(), 0.01, 2.0, coarsen=coarsen)
-    rates = torch.tensor([8.0, 32.0], dtype=torch.float64) * PI**2 * 0.01
-    exact = w0 * torch.exp(-2.0 * rates)[:, None, None]
+@pytest.mark.parametrize("n", [4, 5, 7, 32])
+def test_taylor_green_vortex_decays_exactly(n, coarsen):
+    x, y = points(n)
+    w0 = (torch.cos(2 * PI * x) * torch.cos(2 * PI * y))[None]
+    found = solve_navier_stokes(w0, torch.zeros(n, n).double(), 0.01, 2.0, coarsen=coarsen)
+    exact = w0 * math.exp(-2 * 8 * PI**2 * 0.01)
     torch.testing.assert_close(found, exact, rtol=0, atol=1e-13)
 
 
@@ -180,96 +148,44 @@ def test_manufactured_steady_flow_with_advection_stays():
         assert errors(found, w[None]).max() < tolerance
 
 
-# Time
-
-
-def test_fixed_steps_converge_at_fifth_order():
-    w, f = to_spectrum(smooth_state(32), 10), to_spectrum(paper_forcing(32)[None], 10)
-    exact = fixed_steps(w, f, NU, 2.0, 640)
-    steps = np.array([20, 28, 40, 56])
-    found = [(fixed_steps(w, f, NU, 2.0, int(s)) - exact).norm().item() for s in steps]
-    order = -np.polyfit(np.log(steps), np.log(found), 1)[0]
-    assert abs(order - 5) < 0.2, (order, found)
-
-
-def test_error_estimate_is_of_fifth_order_a_step():
+def test_fixed_steps_and_the_error_estimate_are_of_fifth_order():
     """The embedded solution has order four: its error in one step falls like h^5."""
     w, f = to_spectrum(smooth_state(32), 10), to_spectrum(paper_forcing(32)[None], 10)
+    exact = fixed_steps(w, f, NU, 2.0, 320)
+    steps = np.array([20, 28, 40, 56])
+    found = [(fixed_steps(w, f, NU, 2.0, int(s)) - exact).norm().item() for s in steps]
     space = spectral_space(10, w.dtype, w.device)
     rate = space.rate(w, f)
-    sizes = np.array([0.1, 0.07, 0.05, 0.035])
-    found = [runge_kutta_step(space, w, rate, f, NU, float(h)).error.item() for h in sizes]
-    order = np.polyfit(np.log(sizes), np.log(found), 1)[0]
-    assert abs(order - 5) < 0.2, (order, found)
+    stated = [runge_kutta_step(space, w, rate, f, NU, 2 / int(s)).error.item() for s in steps]
+    for some in (found, stated):
+        order = -np.polyfit(np.log(steps), np.log(some), 1)[0]
+        assert abs(order - 5) < 0.2, (order, some)
 
 
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-8])
-@pytest.mark.parametrize("coarsen", [True, False])
-def test_error_is_below_the_tolerance(states, reference, tolerance, coarsen):
-    found = solve_navier_stokes(states, paper_forcing(), NU, T, tolerance, coarsen=coarsen)
-    assert found.dtype == torch.float64
-    worst = errors(found, reference).max()
-    assert worst < tolerance
-    assert worst > tolerance / 500  # nor is the work wasted
-
-
-def test_single_precision_meets_the_tolerance(states, reference):
-    for tolerance in (1e-4, 1e-5, 1e-7):  # the last is computed in double precision
-        found = solve_navier_stokes(states.float(), paper_forcing().float(), NU, T, tolerance)
-        assert found.dtype == torch.float32
-        assert errors(found, reference).max() < tolerance + 1e-7  # rounding of the data itself
-
-
-def test_inviscid_invariants_drift_with_the_tolerance():
-    zero = torch.zeros(32, 32).double()
-    k = torch.fft.fftfreq(32, 1 / 32, dtype=torch.float64)
-    inverse = 1 / (k[:, None] ** 2 + k**2)
-    inverse[0, 0] = 0
-    w0 = smooth_state(32)
-
-    def invariants(w):
-        power = torch.fft.fft2(w).abs().square()
-        return torch.stack([power.sum(), (power * inverse).sum()])
-
-    for tolerance in (1e-5, 1e-7, 1e-9):
-        found = solve_navier_stokes(w0, zero, 0.0, 4.0, tolerance)
-        assert (invariants(found) / invariants(w0) - 1).abs().max() < tolerance
-        assert errors(found, w0).max() > 0.1  # it did flow
-
-
-def test_mean_vorticity_is_conserved(states):
-    shifted = states + 0.3
-    found = solve_navier_stokes(shifted, paper_forcing(), NU, T)
-    torch.testing.assert_close(found.mean((1, 2)), shifted.mean((1, 2)), rtol=0, atol=1e-14)
-
-
-def test_translated_state_gives_the_translated_flow(states):
-    """Shifts by (i, -i)/n keep the forcing, a function of x + y."""
-    rolled = states.roll((17, -17), (1, 2))
-    found = solve_navier_stokes(rolled, paper_forcing(), NU, T, 1e-8)
-    expected = solve_navier_stokes(states, paper_forcing(), NU, T, 1e-8)
-    assert errors(found.roll((-17, 17), (1, 2)), expected).max() < 1e-8
-
-
-# Degree
-
-
-@pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-8])
-def test_coarsening_changes_less_than_the_tolerance(states, tolerance):
-    pair = [
-        solve_navier_stokes(states, paper_forcing(), NU, T, tolerance, coarsen=c)
-        for c in (True, False)
+def test_the_error_is_below_the_tolerance_with_and_without_coarsening(states, reference, tolerance):
+    both = [
+        solve_navier_stokes(states, paper_forcing(), NU, T, tolerance, coarsen=coarsen)
+        for coarsen in (True, False)
     ]
-    assert 0 < errors(*pair).max() < tolerance / 3
+    for found in both:
+        assert tolerance / 500 < errors(found, reference).max() < tolerance  # no work is wasted
+    single = solve_navier_stokes(states.float(), paper_forcing().float(), NU, T, tolerance)
+    assert single.dtype == torch.float32 and both[0].dtype == torch.float64
+    assert errors(single, reference).max() < tolerance + 1e-7  # rounding of the data itself
+    assert 0 < errors(*both).max() < tolerance / 3
 
 
-def test_degree_falls_for_the_paper_and_is_kept_without_coarsening(states):
-    w, f = to_spectrum(states, 33), to_spectrum(paper_forcing()[None], 33)
-    last, march = integrate(w, f, NU, T, 1e-6, True)
-    assert march[0].degree == 33 and march[-1].degree < 20 and last.shape[0] // 2 < 20
-    assert march[-1].time == T
-    _, march = integrate(w, f, NU, T, 1e-6, False)
-    assert {step.degree for step in march} == {33}
+def test_moved_and_shifted_states_give_the_flow_moved_and_shifted(states):
+    """Shifts by (i, -i)/n keep the forcing, a function of x + y; the mean vorticity is conserved.
+
+    Added to the state, it changes nothing else: a constant has no velocity.
+    """
+    expected = solve_navier_stokes(states, paper_forcing(), NU, T, 1e-8)
+    rolled = states.roll((17, -17), (1, 2)) + 0.3
+    found = solve_navier_stokes(rolled, paper_forcing(), NU, T, 1e-8)
+    torch.testing.assert_close(found.mean((1, 2)), rolled.mean((1, 2)), rtol=0, atol=1e-14)
+    assert errors(found.roll((-17, 17), (1, 2)) - 0.3, expected).max() < 2e-8
 
 
 def test_degree_rises_again_where_a_cascade_fills_it():
@@ -277,9 +193,9 @@ def test_degree_rises_again_where_a_cascade_fills_it():
     found, march = integrate(w, f, 2e-4, 12.0, 1e-6, True)
     degrees = [step.degree for step in march]
     assert min(degrees[:10]) < 18 and max(degrees) > 25
-    expected, _ = integrate(w, f, 2e-4, 12.0, 1e-6, False)
-    full = resize(found, 31)
-    assert (full - expected).norm() < 1e-6 * expected.norm()
+    expected, whole = integrate(w, f, 2e-4, 12.0, 1e-6, False)
+    assert march[-1].time == 12 and {step.degree for step in whole} == {31}
+    assert (resize(found, 31) - expected).norm() < 1e-6 * expected.norm()
 
 
 def test_coarsening_keeps_a_forcing_of_higher_degree_than_the_state():
@@ -291,29 +207,13 @@ def test_coarsening_keeps_a_forcing_of_higher_degree_than_the_state():
     assert errors(*pair).max() < 1e-6
 
 
-# Batches
-
-
-def test_same_call_same_bits_and_chunks_agree_within_the_tolerance(states):
-    first, second = (solve_navier_stokes(states, paper_forcing(), NU, 3.0) for _ in range(2))
-    assert torch.equal(first, second)
-    assert torch.equal(
-        first[:4], solve_navier_stokes(states, paper_forcing(), NU, 3.0, chunk=8)[:4]
-    )
-    alone = solve_navier_stokes(states, paper_forcing(), NU, 3.0, chunk=3)
-    assert errors(alone, first).max() < 2e-6
-
-
-def test_samples_do_not_mix(states):
-    """A chunk in the middle is what it is alone."""
-    chunked = solve_navier_stokes(states, paper_forcing(), NU, 3.0, chunk=2)
-    alone = solve_navier_stokes(states[2:4].clone(), paper_forcing(), NU, 3.0)
-    assert torch.equal(chunked[2:4], alone)
-
-
-def test_input_is_left_alone_and_an_empty_batch_is_empty(states):
+def test_samples_do_not_mix_and_the_input_is_left_alone(states):
     before = states.clone()
-    solve_navier_stokes(states[:1], paper_forcing(), NU, 0.5)
+    whole = solve_navier_stokes(states, paper_forcing(), NU, 3.0)
+    chunked = solve_navier_stokes(states, paper_forcing(), NU, 3.0, chunk=2)
+    alone = solve_navier_stokes(states[2:].clone(), paper_forcing(), NU, 3.0)
+    assert torch.equal(chunked[2:], alone)
+    assert errors(chunked, whole).max() < 2e-6  # steps are those of the hardest of a chunk
     assert torch.equal(before, states)
     assert solve_navier_stokes(states[:0], paper_forcing(), NU, 0.5).shape == (0, N, N)
 
@@ -326,12 +226,9 @@ def test_cuda_agrees_with_the_cpu(states, reference):
     assert errors(found.cpu(), reference).max() < 1e-7
 
 
-# Resolution
-
-
 def test_discretisation_of_the_paper_grid():
     """Degree 33 resolves the flow; sampling the kinks of w0 on 100 points costs about 1e-3."""
-    fine = paper_states(4, seed=3, n=200)
+    fine = paper_states(2, seed=3, n=200)
 
     def final(n: int, degree: int) -> torch.Tensor:
         w = to_spectrum(fine[:, :: 200 // n, :: 200 // n], degree)
@@ -345,6 +242,7 @@ def test_discretisation_of_the_paper_grid():
     assert 1e-4 < errors(paper, final(200, 66)).max() < 3e-3
 
 
+@pytest.mark.long  # most of it goes into loading and compiling JAX
 def test_agrees_with_exponax(states):
     """ETDRK4 of a JAX package, with the paper's forcing, in double precision."""
     import exponax
@@ -362,18 +260,13 @@ def test_agrees_with_exponax(states):
 
         # scale -1: its velocity comes from Lap psi = w, the opposite sign
         stepper = Forced(2, 1.0, N, 0.05, diffusivity=NU, vorticity_convection_scale=-1.0, order=4)
-        run = jax.jit(exponax.repeat(stepper, 200))
+        run = jax.jit(exponax.repeat(stepper, 40))
         expected = torch.from_numpy(np.array(run(states[:1].numpy())))
     finally:
         jax.config.update("jax_enable_x64", previous)
     assert expected.dtype == torch.float64
-    found = solve_navier_stokes(states[:1], paper_forcing(), NU, T, 1e-10)
-    difference = errors(found, expected).max()
-    print(f"relative difference to exponax: {difference:.1e}")
-    assert difference < 1e-7
-
-
-# Bad input
+    found = solve_navier_stokes(states[:1], paper_forcing(), NU, 2.0, 1e-10)
+    assert errors(found, expected).max() < 1e-7
 
 
 @pytest.mark.parametrize(
@@ -383,15 +276,11 @@ def test_agrees_with_exponax(states):
         ({"forcing": torch.full((8, 8), math.inf)}, "infinite"),
         ({"w0": torch.zeros(1, 8, 6)}, "B, n, n"),
         ({"w0": torch.zeros(1, 3, 3)}, "n >= 4"),
-        ({"w0": torch.zeros(8, 8)}, "B, n, n"),
         ({"w0": torch.zeros(1, 8, 8, dtype=torch.float16)}, "float32 or float64"),
         ({"forcing": torch.zeros(6, 6)}, "forcing has shape"),
         ({"viscosity": -1e-3}, "viscosity"),
-        ({"viscosity": math.nan}, "viscosity"),
-        ({"time": 0.0}, "time"),
         ({"time": math.inf}, "time"),
         ({"tolerance": 0.0}, "tolerance"),
-        ({"tolerance": math.nan}, "tolerance"),
         ({"chunk": 0}, "chunk"),
     ],
 )
@@ -404,11 +293,3 @@ def test_bad_input_is_refused(change, message):
 def test_a_flow_that_no_step_can_follow_is_refused():
     with pytest.raises(DataError, match="collapsed"):
         solve_navier_stokes(1e30 * smooth_state(16), torch.zeros(16, 16).double(), 0.1, 1.0)
-
-
-@pytest.mark.parametrize("n", [4, 5, 7, 27])
-def test_odd_and_small_grids(n):
-    x, y = points(n)
-    w0 = (torch.cos(2 * PI * x) * torch.cos(2 * PI * y))[None]
-    found = solve_navier_stokes(w0, torch.zeros(n, n).double(), 0.01, 1.0)
-    torch.testing.assert_close(found, w0 * math.exp(-8 * PI**2 * 0.01), rtol=0, atol=1e-13)
