@@ -78,20 +78,6 @@ def test_auto_finds_the_law(name):
         assert found[name][f"crps_{m}"] < found["gaussian"][f"crps_{m}"]
 
 
-def test_blocks_are_no_cut_gaussian_field():
-    """Exactly one block, of one width, anywhere on a periodic domain.
-
-    One sensor on the block tells where there is none, which no cut Gaussian field knows: analogues
-    are better by more than a tenth.
-    """
-    rng = np.random.default_rng(2)
-    away = (np.linspace(0, 1, 24) - rng.random((HELD + SIZE, 1)) + 0.5) % 1 - 0.5
-    _, rows = chosen(np.where(np.abs(away) < 0.15, 0.8, -0.8))
-    found = by_law(rows)
-    assert not found["thresholded"]["chosen"] and found["thresholded"]["above_best"] > 0.1
-    assert found["analogue"]["chosen"] and found["gaussian"]["above_best"] > 0.2
-
-
 def test_a_law_whose_fields_leave_the_range_is_not_taken():
     """Where sensors tell nothing more, the CRPS of the mean is near, but the fields are not.
 

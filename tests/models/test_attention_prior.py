@@ -1,7 +1,6 @@
 """The learned set embedding: invariances, and the exact law of a linear-Gaussian operator."""
 
 import math
-from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,6 @@ from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.models.attention_prior import AttentionPriorModel, LearnedPosterior
 from uqsonet.models.base import build_model
 from uqsonet.problems import get_problem
-from uqsonet.training.gradients import Workers, add_gradients
-from uqsonet.training.sampler import BatchSampler
 from uqsonet_study.config import AttentionPriorNetwork, TrainingConfig, load_config
 
 PLACES, VALUES = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
@@ -44,65 +41,6 @@ def model(functions) -> AttentionPriorModel:
     assert isinstance(found, AttentionPriorModel)
     found.fit_constants(functions)
     return found.eval()
-
-
-def batch_of(model, functions, size: int = 32) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    training = TrainingConfig(iterations=1, batch_size=size)
-    generator = torch.Generator().manual_seed(5)
-    layouts = {m: torch.randint(300, (50, m), generator=generator) for m in (1, 2, 5)}
-    sampler = BatchSampler(
-        functions.fields,
-        training,
-        functions.kappa,
-        model.targets(functions),
-        layouts,
-        0.1,
-        0,
-        1,
-        [generator],
-        model.group,
-    )
-    batch, normals = sampler.draw()
-    return {name: value[0] for name, value in batch.items()}, normals[0]
-
-
-def test_order_and_padding_of_sensors_have_no_influence(model):
-    whole = model.condition(PLACES, VALUES)
-    turned = model.condition(PLACES[::-1], VALUES[::-1])
-    padded = model.condition([*PLACES, [0.9]], [*VALUES, 5.0], [True] * 3 + [False])
-    for other in (turned, padded):
-        assert (other.mean() - whole.mean()).abs().max() < 1e-4 * whole.mean().abs().max()
-        assert (other.std() - whole.std()).abs().max() < 1e-4 * whole.std().max()
-
-
-def test_a_group_shares_its_sensors_and_nothing_else(model, functions):
-    batch, normals = batch_of(model, functions)
-    index = batch["index"].unflatten(0, (-1, model.group))
-    assert bool((index == index[:, :1]).all()) and not bool((index[0] == index[1]).all())
-    values = batch["values"].unflatten(0, (-1, model.group))
-    assert not bool((values[:, 0] == values[:, 1]).any(-1).all())
-    single = deepcopy(model)
-    single.group = 1
-    together, _ = model.loss(batch, normals)
-    apart, _ = single.loss(batch, normals)
-    assert abs(together - apart) < 1e-5 * abs(apart)
-
-
-def test_blocks_and_threads_change_no_gradient(model, functions):
-    batch, normals = batch_of(model, functions, 64)
-    found = []
-    for threads in (1, 4):
-        own = deepcopy(model)
-        for parameter in own.parameters():
-            parameter.grad = torch.zeros_like(parameter)
-        with Workers(threads) as workers:
-            add_gradients(own, batch, normals, workers)
-        found.append(torch.cat([p.grad.flatten() for p in own.parameters() if p.grad is not None]))
-    own = deepcopy(model)
-    own.loss(batch, normals)[0].backward()
-    plain = torch.cat([p.grad.flatten() for p in own.parameters() if p.grad is not None])
-    assert torch.equal(*found)
-    assert (found[0] - plain).norm() < 1e-5 * plain.norm()
 
 
 @torch.no_grad()

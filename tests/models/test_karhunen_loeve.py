@@ -13,7 +13,6 @@ from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
 from uqsonet.baselines import Cokriging
 from uqsonet.data import Functions
-from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.gaussian import condition
 from uqsonet.models.base import build_model
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
@@ -157,13 +156,6 @@ def test_untrained_vidon_is_the_mean_of_cokriging(fixed, vidon):
     found = vidon.condition(PLACES, VALUES).mean(queries)
     exact = Cokriging(fixed, 0.1).condition(PLACES, VALUES).mean(queries)
     assert (found - exact).abs().max() < 1e-5 * exact.abs().max()
-
-
-def test_it_has_no_spread_and_one_noise_level(vidon):
-    with pytest.raises(NoUncertaintyError):
-        vidon.condition(PLACES, VALUES).std()
-    with pytest.raises(ObservationError, match=r"noise_std = 0\.1, asked for 0.5"):
-        vidon.condition(PLACES, VALUES, noise_std=0.5)
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])

@@ -122,9 +122,6 @@ class _Random(type(TOY)):
 def test_impossible_sensors_are_refused(k, u, message):
     with pytest.raises(ObservationError, match=message):
         sample(k=k, u=u)
-
-
-def test_values_under_a_logarithm_and_other_inputs_are_refused():
     with pytest.raises(ObservationError, match=r"of k: values must be positive, found -1\.0"):
         sample(DIFFUSION, k=sensors([4], [-1.0], 0.1), u=NONE)
     with pytest.raises(ConfigError, match="toy_linear: chains need a solver without an unobserved"):

@@ -181,10 +181,8 @@ def test_other_problems_and_sensors_that_do_not_fit_are_refused_with_the_reason(
     problem, one = Poisson9(), torch.ones(1).double()
     for place, values, noise, match in [
         ([81], one, 0.0, "the output: places 81 to 81 found, the grid has points 0 to 80"),
-        ([-1], one, 0.0, "places -1 to -1"),
         ([3, 4], one, 0.0, r"expected, found \(2,\), \(1,\), \(\)"),
         ([3], one, torch.ones(2), r"found \(1,\), \(1,\), \(2,\)"),
-        ([[1.0, 2.0]], one, 0.0, r"found \(1, 2\)"),
         ([[float("nan")] * 81], one, 0.0, "weights are not finite"),
         ([3], one * float("inf"), 0.0, "values are not finite"),
         ([3], one, float("nan"), "noise are not finite"),

@@ -84,7 +84,7 @@ def plain_loss(model, batch, u, normals):
     e = model.embedding
     tokens = perceptron(e.location.layers, batch["locations"])
     tokens = tokens + perceptron(e.value.layers, batch["values"][..., None])
-    scores = heads(e.score, tokens)[..., 0] * e.scale
+    scores = heads(e.score, tokens)[..., 0] / tokens.shape[-1] ** 0.5
     weights = torch.softmax(scores.masked_fill(~batch["mask"], -torch.inf), -1)
     h = (weights[..., None] * heads(e.projection, tokens)).sum(2).permute(1, 0, 2).flatten(1)
     divergence = 0.0
