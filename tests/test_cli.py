@@ -1,4 +1,4 @@
-"""The command line: checks, estimates, clear messages."""
+"""The command line of the study: checks, estimates, clear messages."""
 
 import time
 from pathlib import Path
@@ -13,10 +13,11 @@ from uqsonet_study.cli import app, read_config
 from uqsonet_study.config import json_schema
 
 ROOT = Path(__file__).resolve().parents[1]
+SMOKE = [ROOT / "config.yaml", ROOT / "config" / "smoke.yaml"]
 runner = CliRunner()
 
 
-def test_schema_prints_what_is_committed() -> None:
+def test_schema_prints_what_is_committed():
     result = runner.invoke(app, ["schema"])
     assert result.exit_code == 0
     assert result.stdout == json_schema()
@@ -36,42 +37,33 @@ def test_weights_and_published_files_pass_the_check() -> None:
         ("a.h5", b"not hdf5", "not a readable HDF5 file"),
         ("a.safetensors", b"\x00" * 20, "not a readable safetensors file"),
         ("a.txt", b"", "neither .h5 nor .safetensors"),
+        ("poems.h5", None, "unknown kind 'poems'"),
+        ("", None, "holds no .h5 or .safetensors file"),
     ],
 )
-def test_check_says_what_is_wrong(tmp_path: Path, name: str, content: bytes, words: str) -> None:
-    (tmp_path / name).write_bytes(content)
+def test_check_says_what_is_wrong(tmp_path, name, content, words):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    elif name:
+        write_arrays(tmp_path / name, "poems", {}, {})
     result = runner.invoke(app, ["check", str(tmp_path / name)])
     assert result.exit_code == 1
     assert words in result.stdout
 
 
-def test_check_of_an_empty_folder_fails(tmp_path: Path) -> None:
-    result = runner.invoke(app, ["check", str(tmp_path)])
-    assert result.exit_code == 1
-    assert "no .h5" in result.stdout
-
-
-def test_check_refuses_an_unknown_kind(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "a.h5", "poems", {}, {})
-    result = runner.invoke(app, ["check", str(tmp_path / "a.h5")])
-    assert result.exit_code == 1
-    assert "poems" in result.stdout
-
-
-def test_estimate_adds_up_the_default_run_in_seconds() -> None:
-    files = [str(ROOT / "config.yaml"), str(ROOT / "config" / "smoke.yaml")]
-    result = runner.invoke(app, ["estimate", *files, "--cores", "2"])
+def test_estimate_adds_up_a_run_from_pieces_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "ENOUGH", 0.0)  # nothing is repeated
+    few = tmp_path / "few.yaml"
+    few.write_text("select: [diffusion1d, elliptic_sde1d]")
+    result = runner.invoke(app, ["estimate", *map(str, [*SMOKE, few]), "--cores", "2"])
     assert result.exit_code == 0, result.output
     assert "core-hours" in result.output
     for stage in ("simulate", "reference", "train", "evaluate"):
         assert stage in result.output
 
 
-def test_estimate_measures_what_is_asked_for_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = [ROOT / "config.yaml", ROOT / "config" / "smoke.yaml"]
-    config, timed = read_config(files), []
+def test_estimate_measures_what_is_asked_for_and_nothing_else(tmp_path, monkeypatch):
+    config, timed = read_config(SMOKE), []
     monkeypatch.setattr(estimate, "_timed", lambda action, repeats=3: timed.append(1) or 0.5)
     estimate._pair_seconds.cache_clear()
     functions = f"{config.results}/simulate/diffusion1d.h5"
@@ -79,39 +71,26 @@ def test_estimate_measures_what_is_asked_for_and_nothing_else(
     estimate._pair_seconds.cache_clear()
     assert {stage for stage, cost in costs.items() if cost.jobs} == {"simulate"}
     assert len(timed) == 1 and costs["simulate"].jobs == 1 and costs["simulate"].seconds > 0
-    estimate.estimate(config, tmp_path, set())
-    assert len(timed) == 1
     (tmp_path / "left").write_text("")
-    named = ["estimate", *map(str, files), "--left", str(tmp_path / "left")]
+    named = ["estimate", *map(str, SMOKE), "--left", str(tmp_path / "left")]
     result = runner.invoke(app, named)
-    assert result.exit_code == 0 and result.output == ""
+    assert result.exit_code == 0 and result.output == "" and len(timed) == 1
 
 
-def test_times_are_those_of_the_processor() -> None:
-    assert estimate._timed(lambda: time.sleep(0.2), 1) < 0.1
-    spent = []
-    estimate._timed(lambda: spent.append(sum(i * i for i in range(4_000_000))), 100)
-    assert len(spent) < 20
-
-
-def test_overlays_that_change_what_is_run_have_their_own_results() -> None:
-    """No two share a folder; some only add experiments or outputs (tests/test_config.py)."""
-    base = ROOT / "config.yaml"
-    overlays = {path.stem: path for path in (ROOT / "config").glob("*.yaml")}
-    added = {read_config([base, overlays.pop(n)]).results for n in ("ablation",)}
-    roots = {read_config([base, path]).results for path in overlays.values()}
-    assert len(roots) == len(overlays) and added == {read_config([base]).results}
-    assert not added & roots
+def test_times_are_those_of_the_processor_and_the_least_of_a_few():
+    calls: list[int] = []
+    assert estimate._timed(lambda: (calls.append(1), time.sleep(0.1)), 2) < 0.05
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "a: [", "problems: 3"])
-def test_an_unreadable_configuration_names_its_file(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_configuration_names_its_file(tmp_path, text):
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
         read_config([path])
 
 
-def test_a_step_of_groups_is_timed_in_whole_groups() -> None:
+def test_a_step_of_groups_is_timed_in_whole_groups():
     config = read_config([ROOT / "config.yaml", ROOT / "config" / "attention.yaml"])
     assert estimate.Meter(config).step("diffusion1d", "uqsonet") > 0

@@ -4,22 +4,18 @@ import hashlib
 import importlib
 import os
 import sys
-from collections import Counter
 from itertools import islice
 
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.distance import pdist
 from scipy.stats import chi2
 
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields import Grid
-from uqsonet.seeds import numpy_generator
 from uqsonet_study import layouts
 from uqsonet_study.config import SensorsConfig
 from uqsonet_study.layouts import (
-    BLOCK,
     Lattice,
     candidates,
     first_centres,
@@ -33,7 +29,6 @@ SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (101, 101))
 """The grid of the paper's two-dimensional problems."""
 PLACES = candidates(SQUARE, 0.1)
 POINTS = Lattice.of(SQUARE).coordinates(PLACES)
-APART = {2: 0.8, 3: 0.5, 4: 0.5}
 SPLITS = ("training", "validation", "test")
 
 
@@ -57,42 +52,13 @@ def permutations(seed: int, count: int) -> list[np.ndarray]:
     return [generator.permutation(POINTS) for _ in range(count)]
 
 
-@pytest.mark.parametrize("sensors", [1, 2, 5, 20, 33])
-def test_sensors_stand_on_distinct_points_of_the_grid(sensors):
-    layouts = uniform_layouts(np.random.default_rng(0), 33, sensors, 500)
-    assert layouts.shape == (500, sensors)
-    assert layouts.min() >= 0 and layouts.max() < 33
-    assert all(len(set(row)) == sensors for row in layouts.tolist())
-
-
-@pytest.mark.parametrize("sensors", [1, 3, 10])
-def test_every_point_is_equally_likely_at_every_position(sensors):
-    layouts = uniform_layouts(np.random.default_rng(1), 20, sensors, 20_000)
-    for column in layouts.T:
-        counts = np.bincount(column, minlength=20)
-        statistic = ((counts - 1000) ** 2 / 1000).sum()
-        assert chi2.sf(statistic, 19) > 1e-3 / sensors
-
-
-def test_every_pair_of_points_is_equally_likely():
-    layouts = uniform_layouts(np.random.default_rng(2), 6, 2, 30_000)
-    counts = np.bincount(layouts[:, 0] * 6 + layouts[:, 1], minlength=36).reshape(6, 6)
-    assert np.diag(counts).sum() == 0
-    off = counts[~np.eye(6, dtype=bool)]
-    assert chi2.sf(((off - 1000) ** 2 / 1000).sum(), 29) > 1e-3
-
-
-def test_every_subset_is_equally_likely():
-    layouts = uniform_layouts(np.random.default_rng(3), 6, 3, 20_000)
-    codes = (1 << layouts).sum(1)
-    _, counts = np.unique(codes, return_counts=True)
-    assert len(counts) == 20
-    assert chi2.sf(((counts - 1000) ** 2 / 1000).sum(), 19) > 1e-3
-
-
-def test_more_sensors_than_points_are_refused():
-    with pytest.raises(ObservationError, match="34 sensors cannot stand on 33"):
-        uniform_layouts(np.random.default_rng(0), 33, 34, 1)
+def test_every_ordered_layout_of_distinct_points_is_equally_likely():
+    layouts = uniform_layouts(np.random.default_rng(3), 6, 3, 60_000)
+    codes, counts = np.unique(layouts @ [36, 6, 1], return_counts=True)
+    assert len(codes) == 6 * 5 * 4 and all(len(set(row)) == 3 for row in layouts[:1000].tolist())
+    assert chi2.sf(((counts - 500) ** 2 / 500).sum(), len(codes) - 1) > 1e-3
+    full = uniform_layouts(np.random.default_rng(0), 33, 33, 20)  # no point is left over
+    assert (np.sort(full) == np.arange(33)).all()
 
 
 def test_a_new_count_or_a_larger_pool_leaves_other_layouts_unchanged(tmp_path):
@@ -103,9 +69,6 @@ def test_a_new_count_or_a_larger_pool_leaves_other_layouts_unchanged(tmp_path):
         first, second = (load_layouts(tmp_path / f"{n}.h5", split) for n in ("small", "large"))
         assert list(second) == [2, 5] and second[5].shape == (rows, 5)
         assert torch.equal(first[2], second[2])
-    first = load_layouts(tmp_path / "small.h5", "training")[2]
-    second = load_layouts(tmp_path / "large.h5", "training")[2]
-    assert first.shape == (10, 2) and second.shape == (40, 2)
 
 
 def test_streams_of_uniform_layouts_have_not_moved(tmp_path):
@@ -128,11 +91,6 @@ def test_candidates_keep_the_margin_with_its_edge():
     assert len(candidates(Grid((-1.0,), (1.0,), (33,)), 0.125)) == 29
 
 
-def test_a_margin_that_leaves_nothing_is_refused():
-    with pytest.raises(ConfigError, match=r"sensors\.margin: no grid point .* 0\.6 away"):
-        candidates(SQUARE, 0.6)
-
-
 @pytest.mark.parametrize("layout", ["uniform", "regular_space"])
 def test_all_counts_and_splits_keep_the_margin(tmp_path, layout):
     distances = {2: 0.5} if layout == "regular_space" else {}
@@ -145,43 +103,20 @@ def test_all_counts_and_splits_keep_the_margin(tmp_path, layout):
             assert set(indices.flatten().tolist()) <= allowed
 
 
-@pytest.mark.parametrize("sensors", APART)
-def test_layouts_have_m_distinct_sensors_farther_apart_than_the_distance(sensors):
-    generator, d = np.random.default_rng(sensors), APART[sensors]
-    found = list(islice(regular_space_layouts(generator, SQUARE, PLACES, sensors, d), 50))
-    for layout in found:
-        assert layout.dtype == np.int32 and layout.shape == (sensors,)
-        assert len(set(layout.tolist())) == sensors
-        assert set(layout.tolist()) <= set(PLACES.tolist())
-        squares = pdist(Lattice.of(SQUARE).coordinates(layout), "sqeuclidean")
-        assert (squares > (100 * d) ** 2).all()  # whole numbers, so exact
-
-
-@pytest.mark.parametrize("distance", [80.0, 50.0])
-def test_a_scan_in_parts_finds_the_first_centres_of_the_full_scan(distance):
-    for points in permutations(0, 25):
-        expected = points[plain_scan(points, distance)]
-        for wanted in range(1, 7):
-            found = first_centres(points, distance, wanted)
-            assert np.array_equal(found, expected[:wanted])
-
-
-@pytest.mark.parametrize("sensors", [2, 4])
-def test_a_layout_is_the_first_m_of_the_first_permutation_that_has_m(sensors):
-    d = APART[sensors]
-    found = list(
-        islice(
-            regular_space_layouts(np.random.default_rng(5), SQUARE, PLACES, sensors, d),
-            10,
-        )
-    )
+@pytest.mark.parametrize(("sensors", "distance"), [(2, 0.8), (4, 0.5)])
+def test_a_layout_is_the_first_m_centres_of_the_first_permutation_that_has_m(sensors, distance):
+    generator = np.random.default_rng(5)
+    found = list(islice(regular_space_layouts(generator, SQUARE, PLACES, sensors, distance), 8))
     generator, expected = np.random.default_rng(5), []
-    while len(expected) < 10:
+    while len(expected) < 8:
         order = generator.permutation(len(PLACES))
-        centres = plain_scan(POINTS[order], 100 * d)
+        centres = plain_scan(POINTS[order], 100 * distance)
+        # A scan in parts that ends early finds the same.
+        early = first_centres(POINTS[order], 100 * distance, sensors)
+        assert np.array_equal(early, POINTS[order[centres[:sensors]]])
         if len(centres) >= sensors:
             expected.append(PLACES[order[centres[:sensors]]])
-    assert np.array_equal(found, expected)
+    assert np.array_equal(found, expected) and found[0].dtype == np.int32
 
 
 def test_a_point_at_exactly_the_distance_is_no_centre():
@@ -202,89 +137,43 @@ def test_a_lattice_counts_in_the_smallest_spacing():
     np.testing.assert_allclose(lattice.coordinates(index) * lattice.unit, points, atol=1e-14)
 
 
-def within(counts: Counter, shares: dict[int, float], size: int) -> None:
-    """Compare counts with shares that were measured on 10,000 scans, at 4 standard errors."""
-    assert set(counts) <= set(shares)
-    for centres, share in shares.items():
-        error = (share * (1 - share) * (1 / size + 1 / 10_000)) ** 0.5
-        assert abs(counts[centres] / size - share) < 4 * error, (centres, counts)
+def test_blocks_splits_and_seeds_have_layouts_of_their_own_and_a_pool_begins_with_a_smaller(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(layouts, "BLOCK", 20)
+    made = {}
+    for name, seed, pool in (("few", 3, 10), ("one", 3, 40), ("again", 3, 40), ("other", 4, 40)):
+        path = tmp_path / f"{name}.h5"
+        generate_layouts("toy_plane", clustered(pool=pool), seed, 10, 10, path)
+        made[name] = {split: load_layouts(path, split) for split in SPLITS}
+    assert (tmp_path / "one.h5").read_bytes() == (tmp_path / "again.h5").read_bytes()
+    for m in (1, 2, 3):
+        pool = made["one"]["training"][m]
+        assert torch.equal(pool[:10], made["few"]["training"][m])
+        heads = [pool[:10], pool[20:30], made["other"]["training"][m][:10]]
+        heads += [made["one"][split][m] for split in ("validation", "test")]
+        assert len({str(head.tolist()) for head in heads}) == 5
 
 
 @pytest.mark.parametrize(
-    ("distance", "shares"),
+    ("config", "message"),
     [
-        (80.0, {1: 0.310, 2: 0.665, 3: 0.025}),
-        (50.0, {2: 0.007, 3: 0.385, 4: 0.577, 5: 0.031}),
+        ({"counts": [10], "margin": 0.45}, "10 sensors cannot stand on 9 distinct grid points"),
+        ({"margin": 0.6}, r"sensors\.margin: no grid point .* 0\.6 away"),
+        (
+            {"counts": [6], "layout": "regular_space", "distances": {6: 0.8}, "margin": 0.1},
+            r"sensors\.distances: 20 scans of 289 grid points found at most [23] .* 0\.8 apart, 6 ",
+        ),
+        (
+            {"counts": [3], "layout": "fixed", "points": [17, 2, 441]},
+            "441 is no index of the grid's 441 points",
+        ),
     ],
 )
-def test_the_number_of_centres_is_distributed_as_documented(distance, shares):
-    size = 600
-    found = Counter(len(first_centres(points, distance, 99)) for points in permutations(1, size))
-    within(found, shares, size)
-
-
-def test_the_share_of_scans_with_one_centre_is_the_exact_one():
-    # One centre comes exactly if no candidate is farther from the first point than d_min.
-    far = np.maximum(np.arange(81), 80 - np.arange(81))
-    alone = (far[:, None] ** 2 + far**2 <= 80**2).mean()
-    assert alone == pytest.approx(0.309, abs=5e-4)
-    size = 1000
-    ones = sum(len(first_centres(points, 80.0, 2)) == 1 for points in permutations(2, size))
-    assert abs(ones / size - alone) < 4 * (alone * (1 - alone) / size) ** 0.5
-
-
-def test_a_single_sensor_is_uniform_over_the_candidates(tmp_path):
-    generate_layouts("toy_plane", clustered(pool=28_900), 4, 1, 1, tmp_path / "a.h5")
-    indices = load_layouts(tmp_path / "a.h5", "training")[1]
-    _, counts = np.unique(indices.numpy(), return_counts=True)
-    assert len(counts) == 17**2
-    assert chi2.sf(((counts - 100) ** 2 / 100).sum(), 17**2 - 1) > 1e-3
-
-
-def test_a_larger_regular_space_pool_begins_with_the_smaller(tmp_path):
-    pools = (10, BLOCK - 1, BLOCK + 30)
-    for pool in pools:
-        generate_layouts("toy_plane", clustered(pool=pool), 3, pool, 2, tmp_path / f"{pool}.h5")
-    for split in ("training", "validation"):
-        small, middle, large = (load_layouts(tmp_path / f"{n}.h5", split) for n in pools)
-        for m in (1, 2, 3):
-            assert large[m].shape == (BLOCK + 30, m)
-            assert torch.equal(large[m][:10], small[m])
-            assert torch.equal(large[m][: BLOCK - 1], middle[m])
-
-
-def test_every_block_split_and_seed_has_layouts_of_its_own(tmp_path):
-    for seed in (3, 4):
-        config = clustered(pool=2 * BLOCK)
-        generate_layouts("toy_plane", config, seed, 50, 50, tmp_path / f"{seed}.h5")
-    one, other = tmp_path / "3.h5", tmp_path / "4.h5"
-    for m in (1, 2, 3):
-        pool = load_layouts(one, "training")[m]
-        assert not torch.equal(pool[:BLOCK], pool[BLOCK:])
-        heads = [pool[:50], load_layouts(other, "training")[m][:50]]
-        heads += [load_layouts(one, split)[m] for split in ("validation", "test")]
-        assert len({str(head.tolist()) for head in heads}) == 4
-
-
-def test_the_same_seed_gives_the_same_file(tmp_path):
-    for name in "ab":
-        generate_layouts("toy_plane", clustered(), 3, 4, 5, tmp_path / f"{name}.h5")
-    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
-
-
-def test_sensors_that_do_not_fit_are_refused(monkeypatch):
+def test_sensors_that_do_not_fit_are_refused(tmp_path, monkeypatch, config, message):
     monkeypatch.setattr(layouts, "RETRIES", 20)
-    found = regular_space_layouts(numpy_generator(0), SQUARE, PLACES, 6, 0.8)
-    message = (
-        r"sensors\.distances: 20 scans of 6561 grid points found at most [23] .* 0\.8 apart, 6 "
-    )
-    with pytest.raises(ConfigError, match=message):
-        next(found)
-
-
-def test_uniform_sensors_must_fit_into_the_margin(tmp_path):
-    config = SensorsConfig(counts=[10], pool=1, margin=0.45)
-    with pytest.raises(ObservationError, match="10 sensors cannot stand on 9"):
+    config = SensorsConfig.model_validate({"counts": [1], "pool": 1} | config)
+    with pytest.raises((ConfigError, ObservationError), match=message):
         generate_layouts("toy_plane", config, 0, 1, 1, tmp_path / "a.h5")
 
 
@@ -298,17 +187,13 @@ def require_pyemma():
         pytest.skip("PyEMMA is not installed (`make pyemma`)")
 
 
-@pytest.mark.parametrize("distance", [80.0, 50.0])
-def test_pyemma_finds_the_same_centres(distance):
+@pytest.mark.pyemma
+def test_pyemma_finds_the_same_centres_and_layouts(tmp_path):
     require_pyemma()
-    for points in permutations(3, 20):
+    for points, distance in zip(permutations(3, 20), [80.0, 50.0] * 10, strict=True):
         found = first_centres(points, distance, 99, "pyemma")
         expected = first_centres(points, distance, 99)
         assert found.dtype == expected.dtype and np.array_equal(found, expected)
-
-
-def test_pyemma_gives_the_same_layouts(tmp_path):
-    require_pyemma()
     for backend in ("deeptime", "pyemma"):
         path = tmp_path / f"{backend}.h5"
         generate_layouts("toy_plane", clustered(backend=backend, pool=10), 3, 4, 5, path)
@@ -331,6 +216,3 @@ def test_fixed_points_are_the_layout_of_every_function(tmp_path):
     for split, size in zip(SPLITS, (4, 5, 6), strict=True):
         found = load_layouts(tmp_path / "fixed.h5", split)[3]
         assert found.tolist() == [[17, 2, 30]] * size
-    beyond = config.model_copy(update={"points": [17, 2, 33]})
-    with pytest.raises(ConfigError, match="33 is no index of the grid's 33 points"):
-        generate_layouts("toy_linear", beyond, 1, 5, 6, tmp_path / "beyond.h5")

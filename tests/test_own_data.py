@@ -35,9 +35,7 @@ def numbers(path: Path, split: str) -> list[int]:
     return (load_functions(path, split).kappa[:, 0].round().int() - 1).tolist()
 
 
-def test_the_last_rows_test_and_all_others_are_shuffled_by_the_seed(
-    file: Path, tmp_path: Path
-) -> None:
+def test_the_last_rows_test_and_all_others_are_shuffled_by_the_seed(file, tmp_path):
     found = {}
     for seed in (0, 0, 1):
         out = tmp_path / f"{seed}.h5"
@@ -59,23 +57,17 @@ def test_the_last_rows_test_and_all_others_are_shuffled_by_the_seed(
     assert numbers(tmp_path / "few.h5", "training") == splits["training"][:20]
 
 
-def test_a_file_of_test_functions_leaves_all_others_for_training(
-    file: Path, tmp_path: Path
-) -> None:
+def test_a_file_of_test_functions_leaves_all_others_for_training(file, tmp_path):
     other = tmp_path / "test.npz"
     with np.load(file) as runs:
         np.savez(other, **{name: runs[name][::-1] if name != "x" else runs[name] for name in runs})
     _, splits = open_splits("mine", problem(file, (50, 10, 5), test_file=str(other)), 0)
-    assert {split: len(runs) for split, runs in splits.items()} == {
-        "training": 50,
-        "validation": 10,
-        "test": 5,
-    }
+    assert [len(splits[name]) for name in ("training", "validation", "test")] == [50, 10, 5]
     first = splits["test"].inputs["k"].values[:, 0] - 1
     assert first.tolist() == [59, 58, 57, 56, 55]
 
 
-def test_layouts_stand_on_the_points_of_the_file(file: Path, tmp_path: Path) -> None:
+def test_layouts_stand_on_the_points_of_the_file(file, tmp_path):
     cloud = tmp_path / "cloud.npz"
     places = np.random.default_rng(1).random((POINTS, 2))
     with np.load(file) as runs:
@@ -104,9 +96,7 @@ def test_layouts_stand_on_the_points_of_the_file(file: Path, tmp_path: Path) -> 
         ((40, 8, 10), {"test_file": "{coarse}"}, r"k has other points in .*coarse\.npz \(5 on"),
     ],
 )
-def test_wrong_data_are_refused_in_one_message(
-    file: Path, sizes: tuple[int, int, int], data: dict[str, str], message: str
-) -> None:
+def test_wrong_data_are_refused_in_one_message(file, sizes, data, message):
     coarse = file.with_name("coarse.npz")
     with np.load(file) as runs:
         np.savez(coarse, **{name: runs[name][..., ::2] for name in runs})
@@ -119,5 +109,5 @@ def test_wrong_data_are_refused_in_one_message(
     ("name", "printed"),
     [("k", "k"), ("load", r"\mathrm{load}"), ("k_eff $x$%", r"\mathrm{k\ eff\ x}")],
 )
-def test_names_of_fields_are_printed_without_commands(name: str, printed: str) -> None:
+def test_names_of_fields_are_printed_without_commands(name, printed):
     assert symbol(name) == printed
