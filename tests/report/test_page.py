@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -24,13 +25,12 @@ from uqsonet_study.report.paper import paper_cells
 
 HOSTILE = '<script>alert(1)</script> & "quotes" <img src=x onerror=alert(2)>'
 WIDE = "<table class='scores'><tbody><tr>" + "<td>12.34 ± 0.56</td>" * 60 + "</tr></tbody></table>"
-PROVENANCE = {
-    **{"configuration_sha256": "c0ffee" * 10, "seed": 7, "recipe": HOSTILE, "cores": 2},
-    **{"processor": "A processor", "versions": {"torch": "2.0", "numpy": "1.0"}, "python": "3.11"},
-    "stages": {
-        "sensors": {"jobs": 1, "hours": 0.25, "peak_memory_mib": 100},
-        "train": {"jobs": 3, "hours": 1.5, "peak_memory_mib": 900},
-    },
+PROVENANCE: dict[str, Any] = {"configuration_sha256": "c0ffee" * 10, "recipe": HOSTILE, "seed": 7}
+PROVENANCE |= {"processor": "A processor", "cores": 2, "python": "3.11"}
+PROVENANCE |= {"versions": {"torch": "2.0", "numpy": "1.0"}}
+PROVENANCE["stages"] = {
+    "sensors": {"jobs": 1, "hours": 0.25, "peak_memory_mib": 100},
+    "train": {"jobs": 3, "hours": 1.5, "peak_memory_mib": 900},
 }
 
 

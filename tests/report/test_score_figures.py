@@ -44,8 +44,8 @@ def whole_summary() -> pd.DataFrame:
     spread = summary[summary["metric"].eq("mean_std")]
     learned = spread[spread["method"].ne("reference")]
     ranks = [learned.assign(metric=f"rank_{k + 1}", value=0.055 + 0.01 * k) for k in range(10)]
-    distances = spread.assign(metric="w2"), learned.assign(metric="w2_gaussian")
-    return pd.concat([summary, *distances, *ranks], ignore_index=True)
+    gaussian = learned.assign(metric="w2_gaussian", value=learned["value"] / 2)
+    return pd.concat([summary, spread.assign(metric="w2"), gaussian, *ranks], ignore_index=True)
 
 
 def drawn(kind: Any, name: str, path: Path, summary: pd.DataFrame, **more: Any) -> Figure:

@@ -114,16 +114,13 @@ def test_intervals_cover(trials: int, sets: int) -> None:
 def test_estimates_stay_within_the_scores_and_skill_has_no_unit(
     scores: np.ndarray, factor: float
 ) -> None:
-    found = estimate(scores)
-    assert found.copies.shape == (RESAMPLES,)
+    found, over = estimate(scores), np.full((1, scores.shape[1]), 0.7)
     row, slack = found.row(), 1e-9
-    assert row["value"] == pytest.approx(scores.mean())
+    assert row["value"] == pytest.approx(scores.mean()) and len(found.copies) == RESAMPLES
     assert scores.min() - slack <= row["low"] <= row["high"] <= scores.max() + slack
-    over = np.full((1, scores.shape[1]), 0.7)
     one = skill(found, estimate(over)).row()
     other = skill(estimate(factor * scores), estimate(factor * over)).row()
-    for key in ("value", "low", "high"):
-        assert one[key] == pytest.approx(other[key])
+    assert one == pytest.approx(other, nan_ok=True)
 
 
 def test_what_cannot_be_averaged_is_refused(by_hand: list[Path]) -> None:
@@ -197,8 +194,6 @@ def test_means_medians_and_floors_of_laws(of_laws: Config, tmp_path: Path) -> No
 
 def test_the_plan_makes_the_scores_of_the_shown_laws(of_laws: Config) -> None:
     plan = Plan(of_laws)
-    assert plan.of_laws() == ["e_1"]
     assert plan.table_inputs("any-law") == {"scores": ["results/scores.csv"]}
-    assert plan.law_files() == {"e_1": plan.scores("e_1")}
+    assert plan.law_files() == {"e_1": plan.scores("e_1")} and plan.of_laws() == ["e_1"]
     assert any("/chosen-" in file for file in plan.scores("e_1"))
-    assert Plan(of_laws.model_copy(update={"tables": {}})).of_laws() == []

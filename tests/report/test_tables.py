@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 
 from tests.report.conftest import make_config, make_summary, overlay, summary_of, whole_config
-from uqsonet.errors import ConfigError, DataError
-from uqsonet_study.config import BASELINES, Config
+from uqsonet.errors import DataError
+from uqsonet_study.config import BASELINES, Case, Config
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.law_scores import law_name
@@ -71,60 +71,50 @@ def inputs_of(config: Config, name: str, folder: Path) -> dict[str, Any]:
     table = config.tables[name]
     if table.layout in OF_SCORES:
         return {"summaries": [make_summary(config)]}
-    if table.layout == "costs":
-        return measured(config, table.experiments, folder)
-    if table.layout == "ablation":
-        return ablation_logs(config, folder)
-    return scored(config, name, folder) if table.layout in ("laws", "placement") else {}
+    cases = config.cases_of([e for e in table.experiments if e in config.selected])
+    if table.layout in ("costs", "ablation"):
+        given: dict[str, Any] = {"logs": {c.name: logs_of(config, c, folder) for c in cases}}
+        timings = [timing_of(case, folder) for case in cases if table.layout == "costs"]
+        return given | {"inference": timings}
+    if table.layout == "networks":
+        return {}
+    number, rows = count(1), []
+    columns = LAW_COLUMNS if table.layout == "laws" else PLACE_COLUMNS
+    for case in cases:
+        laws = [*BASELINES, *(law_name(config, case.experiment, m) for m in case.methods)]
+        places = product([case.problem], laws, case.counts)
+        if table.layout == "placement":
+            places = product([case.problem], table.counts, STRATEGIES)
+        for place in places:
+            rows.append((*place, *(1 + 0.618034 * next(number) % 9 for _ in columns[3:])))
+    return {"scores": [write_csv(folder / f"{name}-scores.csv", columns, rows)]}
 
 
-def write_log(path: Path, names: str, rows: list[tuple[float, ...]]) -> Path:
-    pd.DataFrame(rows, columns=pd.Index(names.split())).to_csv(path, index=False)
+def logs_of(config: Config, case: Case, folder: Path) -> dict[str, list[Path]]:
+    """Logs of three stacks of two trials; the std of `few_inputs` is worst at two sensors."""
+    names = "trial iteration seconds skill_mean_1 skill_mean_2 skill_std_1 skill_std_2"
+    low = 0.2 if "few_inputs" in case.name else 0.7
+    logs: dict[str, list[Path]] = {method: [] for method in case.methods}
+    for method, k in product(case.methods, range(3)):
+        last = config.method_of(case.name, method).training.iterations
+        ends = [(i * last // 2, 3600.0 * i * (k + 1)) for i in (1, 2)]
+        skills = 0.5 + k / 10, 0.9, 0.8, low
+        rows = [(t, *end, *skills) for end in ends for t in (2 * k, 2 * k + 1)]
+        path = folder / f"{case.name}_{method}_{k}.csv"
+        logs[method].append(write_csv(path, names.split(), rows))
+    return logs
+
+
+def timing_of(case: Case, folder: Path) -> Path:
+    timing = {"seconds": dict.fromkeys(case.methods, 0.0125), "samples": 1000, "sensors": 4}
+    path = folder / f"{case.name}.json"
+    path.write_text(json.dumps(timing | {"threads": 1, "processor": "CPU_7 & co"}))
     return path
 
 
-def measured(config: Config, experiments: list[str], folder: Path) -> dict[str, Any]:
-    """Logs of two stacks of two trials, three hours in one and one in the other, and timings."""
-    logs: dict[str, dict[str, list[Path]]] = {}
-    timings = []
-    for case in config.cases_of([e for e in experiments if e in config.selected]):
-        for method, hours in product(case.methods, (1, 3)):
-            last = config.method_of(case.name, method).training.iterations
-            rows = [(t, i * last // 2, 1800 * i * hours) for i in (1, 2) for t in (0, 1)]
-            path = folder / f"{case.name}_{method}_{hours}.csv"
-            write_log(path, "trial iteration seconds", rows)
-            logs.setdefault(case.name, {}).setdefault(method, []).append(path)
-        timing = {"seconds": dict.fromkeys(case.methods, 0.0125), "samples": 1000, "sensors": 4}
-        timings.append(folder / f"{case.name}.json")
-        timings[-1].write_text(json.dumps(timing | {"threads": 1, "processor": "CPU_7 & co"}))
-    return {"logs": logs, "inference": timings}
-
-
-def ablation_logs(config: Config, folder: Path) -> dict[str, Any]:
-    """Logs of two counts and three trials; the std of `few_inputs` is worst at m = 2."""
-    names = "trial iteration seconds skill_mean_1 skill_mean_2 skill_std_1 skill_std_2"
-    logs: dict[str, dict[str, list[Path]]] = {e: {"uqsonet": []} for e in config.selected}
-    for experiment, trial in product(config.selected, range(3)):
-        low = 0.2 if "few_inputs" in experiment else 0.7
-        rows = [(trial, i, 30.0 * i, 0.5 + trial / 10, 0.9, 0.8, low) for i in (1, 2)]
-        path = write_log(folder / f"{experiment}_{trial}.csv", names, rows)
-        logs[experiment]["uqsonet"].append(path)
-    return {"logs": logs}
-
-
-def scored(config: Config, name: str, folder: Path) -> dict[str, Any]:
-    """Scores of laws or of places."""
-    table, number, rows = config.tables[name], count(1), []
-    for case in config.cases_of(table.experiments):
-        laws = [*BASELINES, *(law_name(config, case.experiment, m) for m in case.methods)]
-        if table.layout == "laws":
-            for law, m in product(laws, case.counts):
-                rows.append((case.problem, law, m, *(1.1 * next(number) for _ in LAW_COLUMNS[3:])))
-        else:
-            for place in product([case.problem], table.counts, STRATEGIES):
-                rows.append((*place, 1 / next(number), 0.01))
-    columns = LAW_COLUMNS if table.layout == "laws" else PLACE_COLUMNS
-    return {"scores": [write_log(folder / f"{name}-scores.csv", " ".join(columns), rows)]}
+def write_csv(path: Path, names: list[str], rows: list[tuple[Any, ...]]) -> Path:
+    pd.DataFrame(rows, columns=pd.Index(names)).to_csv(path, index=False)
+    return path
 
 
 def cells_of(folder: Path, name: str) -> dict[tuple[str, ...], str]:
@@ -212,18 +202,12 @@ def test_every_error_stands_in_its_cell(tables: Path, name: str) -> None:
     assert set(cells.values()) <= {"–"}
 
 
-def test_rows_and_columns_follow_the_configuration(tmp_path: Path) -> None:
-    some = {"methods": ["uqsonet"], "sensors": {"counts": [3]}}
-    for name, config, rows in (
-        (NAME, make_config(experiment=some), 36),
-        (NAME, make_config(experiment={"evaluations": ["paper"]}), 40),
-        ("2d-pde-error", whole_config(select=["poisson2d"]), 160),
-    ):
-        table, (case,) = write(config, tmp_path, name), config.cases_of(config.selected)
-        assert set(table["case"]) == {case.name} and len(table) == rows
-        assert set(table["method"]) == {*case.methods, *BASELINES, "reference"}
-        assert set(table["sensors"]) == set(case.counts)
-        assert set(table["evaluation"]) == set(case.evaluations)
+def test_what_is_not_run_is_left_out(tmp_path: Path) -> None:
+    table = write(make_config(experiment={"evaluations": ["paper"]}), tmp_path)
+    assert set(table["evaluation"]) == {"paper"} and len(table) == 40
+    assert {panel for panel, *_ in cells_of(tmp_path, NAME)} == {"Err"}
+    table = write(whole_config(select=["poisson2d"]), tmp_path, "2d-pde-error")
+    assert set(table["experiment"]) == {"poisson2d"} and len(table) == 160
 
 
 def test_a_model_for_each_count_gives_the_same_table(tables: Path, tmp_path: Path) -> None:
@@ -238,9 +222,8 @@ def test_a_model_for_each_count_gives_the_same_table(tables: Path, tmp_path: Pat
 
 def test_costs_beside_the_papers(tables: Path, tmp_path: Path) -> None:
     cells = cells_of(tables, "training-cost")
-    # One hour and three for two trials each: a mean of one hour a trial.
     for head, paper, ours in (
-        ("training (h)", "6.03", "1.00"),
+        ("training (h)", "6.03", "2.00"),
         ("iterations", "100\u202f000", "2\u202f000"),
         ("inference (s)", "0.030", "0.013"),
     ):
@@ -253,10 +236,9 @@ def test_costs_beside_the_papers(tables: Path, tmp_path: Path) -> None:
 
 
 def test_networks_beside_the_papers(tables: Path, tmp_path: Path) -> None:
-    table = pd.read_csv(tables / "NN.csv").set_index(["experiment", "method", "metric"])
-    row = table.loc[("diffusion1d", "vidon", "learning_rate")]
-    assert (row["setting"], row["paper_setting"]) == ("2·10^-3", "10^-4")
-    assert cells_of(tables, "NN")["(b)", "1D PDE", "VIDON", "modes of κ (dz)"] == "56"
+    cells = cells_of(tables, "NN")
+    assert cells["(b)", "1D PDE", "VIDON", "modes of κ (dz)"] == "56"
+    assert cells["(c)", "1D PDE", "VIDON", "learning rate"] == "2·10−3"
     # tab:NN against `recipes.paper`: two transcriptions of one table.
     table = write(whole_config(recipe="paper"), tmp_path, "NN")
     # VIDON has neither encoder nor latent variable.
@@ -300,39 +282,36 @@ def test_scores_of_several_recipes_go_by_recipe(tmp_path: Path) -> None:
     write(make_config(experiments=both, tables={"s": declared}), tmp_path, "s")
     heads = [key[2] for key in cells_of(tmp_path, "s") if key[1] == "1" and key[3] == "CRPS"]
     assert heads == ["Sensor-free", "Cokriging", "Regression", "my recipe", "other"]
-    with pytest.raises(ConfigError, match="metrics"):
-        make_config(tables={"s": declared | {"experiments": ["e_1"], "metrics": ["err"]}})
 
 
 def test_laws_stand_beside_baselines_and_floor(tables: Path) -> None:
-    given = pd.read_csv(tables / "any-law-scores.csv").set_index(["problem", "law", "sensors"])
-    cells, row = cells_of(tables, "any-law"), given.loc[("mixture1d", "auto", 4)]
-    assert cells["(a)", "Auto", "W1", "m = 4"] == f"{row['w1']:.1f}"
-    assert cells["(a)", "Auto", "CRPS", "m = 4"] == f"{row['crps']:.2f}"
-    first = given.loc[("mixture1d", "sensor_free", 4)]
-    assert cells["(a)", "MC floor", "W1", "m = 4"] == f"{first['floor_w1']:.1f}"
-    assert cells["(a)", "Sensor-free", "W1", "m = 4"] == f"*{first['w1']:.1f}*"  # the best
+    given = pd.read_csv(tables / "any-law-scores.csv").query("problem == 'mixture1d'")
+    given, cells = given[given["sensors"] == 4].set_index("law"), cells_of(tables, "any-law")
+    for law, row in given.iterrows():
+        best = "*" if row["w1"] == given["w1"].min() else ""
+        printed = cells["(a)", method_title(str(law)), "W1", "m = 4"]
+        assert printed == f"{best}{row['w1']:.1f}{best}"
+    floor = given.loc["sensor_free", "floor_w1"]
+    assert cells["(a)", "MC floor", "W1", "m = 4"] == f"{floor:.1f}"
     records = pd.read_csv(tables / "any-law.csv").set_index(["experiment", "method", "sensors"])
     found = records.loc[("mixture1d", "auto", 4)].set_index("metric")["value"]
-    assert found.to_dict() == pytest.approx(row[found.index].to_dict())
+    assert found.to_dict() == pytest.approx(given.loc["auto", found.index].to_dict())
 
 
 def test_places_stand_by_strategy(tables: Path) -> None:
-    given = pd.read_csv(tables / "placement-scores.csv")
-    given = given[given["problem"] == "diffusion1d"].set_index(["strategy", "sensors"])["std"]
-    cells = cells_of(tables, "placement")
-    for strategy, m in product(STRATEGIES, (1, 8)):
-        printed = cells["(a)", STRATEGIES[strategy], f"m = {m}"]
-        assert float(printed.strip("*")) == pytest.approx(given[strategy, m], rel=0.01)
-        assert ("*" in printed) == (strategy == "worst")  # the least in its column
+    given = pd.read_csv(tables / "placement-scores.csv").query("problem == 'diffusion1d'")
+    given, cells = given[given["sensors"] == 8].set_index("strategy"), cells_of(tables, "placement")
+    for strategy, std in given["std"].items():
+        best = "*" if std == given["std"].drop(["random_low", "random_high"]).min() else ""
+        assert cells["(a)", STRATEGIES[str(strategy)], "m = 8"] == f"{best}{std:.2f}{best}"
 
 
 def test_an_ablation_averages_the_last_skills_of_each_recipe(tables: Path) -> None:
     table = pd.read_csv(tables / "ablation.csv").set_index(["experiment", "metric"])
     row = table.loc[("diffusion1d_tuned", "skill_mean")]
-    assert row["value"] == pytest.approx(0.75) and row["pm"] == pytest.approx(0.05)
+    assert row["value"] == pytest.approx(0.75) and row["pm"] == pytest.approx(0.002**0.5)
     assert table.loc[("diffusion1d_few_inputs", "skill_std_worst"), "value"] == pytest.approx(0.2)
-    assert table.loc[("sde1d_linear", "minutes"), "value"] == pytest.approx(1.0)
+    assert table.loc[("sde1d_linear", "minutes"), "value"] == pytest.approx(120)
     assert len(table) == 5 * len(config_of("ablation").tables["ablation"].experiments)
     worst = cells_of(tables, "ablation")["(a)", "few inputs", "skill of the std", "worst m"]
     assert worst == "0.200 ± 0.000"
@@ -346,19 +325,18 @@ def test_an_ablation_averages_the_last_skills_of_each_recipe(tables: Path) -> No
 def test_each_row_of_the_ablation_changes_one_thing() -> None:
     """Its recipes repeat `tuned`, so that a change there has to be made here too."""
     config = config_of("ablation")
-
-    def settings(case: str) -> dict[str, Any]:
-        found = config.method_of(case, "uqsonet")
-        pairs = {"training": config.cases[case].training}
-        return found.network.model_dump() | found.training.model_dump() | pairs
-
     for base in ("diffusion1d", "elliptic_sde1d_more", "navier_stokes"):
-        tuned, start = settings(base), base.removeprefix("elliptic_").removesuffix("_more")
-        for name in config.selected:
-            if name.startswith(start) and not name.endswith(("attention", "linear")):
-                changes = {key for key, value in settings(name).items() if value != tuned[key]}
-                changes -= {"validate_every", "max_passes"}
-                assert len(changes) == (not name.endswith("tuned")), name
+        start = base.removeprefix("elliptic_").removesuffix("_more")
+        for name in (name for name in config.selected if name.startswith(start)):
+            if name.endswith(("attention", "linear")):
+                continue
+            changes = config.cases[name].training != config.cases[base].training
+            tuned, found = (config.method_of(case, "uqsonet") for case in (base, name))
+            for part in ("network", "training"):
+                before = getattr(tuned, part).model_dump(exclude={"validate_every", "max_passes"})
+                after = getattr(found, part).model_dump(include=set(before))
+                changes += sum(after[key] != value for key, value in before.items())
+            assert changes == (not name.endswith("tuned")), name
 
 
 def test_what_no_table_is_made_of_is_refused(
@@ -400,8 +378,6 @@ def test_all_tables_stand_in_one_document(tables: Path, tmp_path: Path) -> None:
     merged = pd.read_csv(tmp_path / "all.csv", low_memory=False)
     assert set(merged["table"]) == {f"tab:{name}" for name in names}
     assert len(merged) == sum(len(pd.read_csv(tables / f"{name}.csv")) for name in names)
-    common = ["table", "experiment", "scale", "recipe", "method", "metric"]
-    assert merged[common].notna().all(axis=None)
     assert all(cells_of(tables, name) for name in names)
     all_tables([], tmp_path / "all.tex", make_config(tables={}))
     assert "asks for no tables" in (tmp_path / "all.tex").read_text(encoding="utf-8")
