@@ -253,7 +253,7 @@ def levels_of(levels: object, least: int = 0) -> np.ndarray:
     levels = without_mask(levels, "levels")
     try:
         q = np.asarray(levels, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}") from None
     if not least <= q.ndim <= 1 or not q.size or not bool(((q >= 0) & (q <= 1)).all()):
         raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}")

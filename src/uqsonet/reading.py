@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product, takewhile
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Literal
 
 import h5py
@@ -56,7 +57,7 @@ SHOWN = 30
 
 _UNREADABLE = (
     OSError, ValueError, KeyError, RuntimeError, TypeError, EOFError, OverflowError, MemoryError,
-    SyntaxError, zipfile.BadZipFile, zlib.error, NotImplementedError,
+    SyntaxError, TokenError, zipfile.BadZipFile, zlib.error, NotImplementedError,
 )  # fmt: skip
 """What libraries raise for a damaged file, depending on where the damage is."""
 

@@ -27,12 +27,16 @@ def build(problem):
     return build_model("uqsonet", get_problem(problem).fields, ATTENTION, 0.0)
 
 
-def normals(*shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+def normals(*shape, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("ignored", ["h", "z"])
-def test_what_the_branch_ignores_explains_nothing(ignored):
+@pytest.mark.parametrize(
+    ("ignored", "used", "same", "zero"),
+    [("h", "z", "share_wrong_h", "h_at_zero"), ("z", "h", "share_prior", "z_at_mean")],
+)
+def test_what_the_branch_ignores_explains_nothing(ignored, used, same, zero):
     model, m = build("diffusion1d"), 4
     with torch.no_grad():
         first = model.branch.layers[0].weight
@@ -42,22 +46,16 @@ def test_what_the_branch_ignores_explains_nothing(ignored):
     given = mechanism.sensors_of("diffusion1d", None, None, m, 0.0)
     found = mechanism.measure(model, mechanism.pairs_of("diffusion1d", None), *given)
     assert found["attended"] == pytest.approx(m)
-    used = "z" if ignored == "h" else "h"
     assert found[f"effect_{used}"] == pytest.approx(1)
-    assert [found["effect_both"], found[f"effect_{ignored}"]] == pytest.approx([0, 0], abs=1e-12)
-    if ignored == "h":
-        assert found["share_wrong_h"] == pytest.approx(found["share_encoder"], rel=1e-12)
-        assert found["h_at_zero"] == pytest.approx(0, abs=1e-12)
-    else:
-        assert found["share_prior"] == pytest.approx(found["share_encoder"], rel=1e-12)
-        assert found["share_zero"] == pytest.approx(found["share_encoder"], rel=1e-12)
-        assert found["z_at_mean"] == pytest.approx(0, abs=1e-12)
+    nothing = [found["effect_both"], found[f"effect_{ignored}"], found[zero]]
+    assert nothing == pytest.approx([0, 0, 0], abs=1e-12)
+    assert found[same] == pytest.approx(found["share_encoder"], rel=1e-12)
 
 
 def test_information_of_a_gaussian_pair():
     """c = 2 h + e, two of them: correlation^2 4/5, so I = 2 * 1/2 log 5."""
     h, fit = normals(20_000, 2), 10_000
-    c = 2 * h + torch.randn(h.shape, generator=torch.Generator().manual_seed(2)).double()
+    c = 2 * h + normals(20_000, 2, seed=2)
     errors = c[fit:] - mechanism.regressed([h], c, fit)
     assert mechanism.information(c[fit:], errors) == pytest.approx(math.log(5), rel=0.03)
     assert mechanism.share(c[fit:], c[fit:] - errors) == pytest.approx(0.8, abs=0.01)

@@ -1,167 +1,96 @@
-"""Random calls of the interface: every answer is finite, or refused by one of our errors.
+"""Thousands of random calls: every answer is finite, or the call is refused by one of our errors.
 
-    python -m tests.reliability.fuzz_calls --count 3000 --log results/fuzz-calls.csv
+    python -m tests.reliability.fuzz_calls --count 3000 --log results/fuzz-calls.csv     (make fuzz)
 
-Places, values, noise, sizes, levels and seeds are drawn by hypothesis: usual numbers, numbers of
-any size, and things that are no numbers. Hypothesis shrinks what fails to its shortest form.
+Places, values, noise, sizes and levels are usual numbers, but for one kind of them, or all: those
+may be of any size, or things that are no numbers.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
+import random
 import warnings
-from collections import Counter
+from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import uqsonet
+from tests.reliability import fuzz
 from uqsonet.baselines import Cokriging
 from uqsonet.data import Functions
 from uqsonet.errors import UQSONetError
 from uqsonet.problems import get_problem
 from uqsonet.regression import Regression
 
-ODD = [
-    *(0, -1, -0.5, 1e-300, 1e30, 1e39, 1e154, 1e200, -1e308, 10**400, np.int64(3), np.float32(0.1)),
-    *(float("nan"), float("inf"), -float("inf"), True, None, "a", "0.1", b"1", 1j, object()),
-    *([], [[0.1]], [0.1, 0.2], {}, np.datetime64("2020"), torch.ones(1, requires_grad=True)),
-]
-"""What stands where a number should."""
-
-USUAL = st.floats(0.05, 0.95)
-ANY = st.one_of(st.floats(), st.sampled_from(ODD))
-NUMBER = st.one_of(USUAL, USUAL, ANY)
-SIZE = st.one_of(st.integers(1, 20), st.sampled_from(ODD))
-ASKED: dict[str, tuple[st.SearchStrategy, ...]] = {
-    "mean": (),
-    "std": (),
-    "sample": (SIZE,),
-    "quantile": (NUMBER,),
-    "band": (NUMBER,),
-    "covariance": (),
-    "coefficient_moments": (SIZE,),
-    "place": (NUMBER,),
-}
-OPERATORS = ("diffusion1d", "poisson2d", "elliptic_sde1d", "raw", "cokriging", "regression")
+FINE = ("finite", "refused")
+ODD = [*fuzz.ODD, np.int64(3), np.float32(0.1), b"1", 1j, object(), [[0.1]], [0.1, 0.2]]
+ODD += [np.datetime64("2020"), torch.ones(1, requires_grad=True)]
+BASELINES = {"cokriging": Cokriging, "regression": Regression}
+OPERATORS = ("diffusion1d", "poisson2d", "elliptic_sde1d", *BASELINES)
+USUAL = {"mean": (), "std": (), "sample": (3,), "quantile": (0.5,)}
+USUAL |= {"band": (0.5,), "covariance": (), "place": (0.1,)}
+"""Question -> its usual arguments. Baselines answer the first four."""
 
 
 @cache
 def operator(name: str) -> Any:
-    """Return what answers: an emulator, its model alone, or a baseline fitted to 40 pairs."""
-    if name == "raw":
-        return uqsonet.load("diffusion1d").operator
-    if name not in ("cokriging", "regression"):
+    """Return an emulator, or a baseline fitted to 40 pairs."""
+    if name not in BASELINES:
         return uqsonet.load(name)
     problem = get_problem("diffusion1d")
     kappa, u = problem.sample(np.random.default_rng(0), 40)
     u = u[:, problem.training_grid()[1]].contiguous()
-    pairs = Functions(problem.fields, "training", kappa.float(), u.float())
-    return {"cokriging": Cokriging, "regression": Regression}[name](pairs, 0.0)
+    return BASELINES[name](Functions(problem.fields, "training", kappa.float(), u.float()), 0.0)
 
 
-@st.composite
-def calls(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw one call: who is asked, sensors, the question and its arguments."""
-    who, asked = draw(st.sampled_from(OPERATORS)), draw(st.sampled_from(sorted(ASKED)))
-    dim, m = 2 if who == "poisson2d" else 1, draw(st.integers(1, 3))
-    odd = draw(st.sampled_from(["places", "values", "noise", "question", "all"]))
+def call(chance: random.Random, who: str, asked: str) -> Any:
+    """Make one call; return its answer."""
+    odd = chance.choice(("places", "values", "noise", "question", "all"))
 
-    def numbers(name: str, count: int) -> list[Any]:
-        one = NUMBER if odd in (name, "all") else USUAL
-        return draw(st.lists(one, min_size=count, max_size=count))
+    def number(what: str, usual: object) -> Any:
+        if odd not in (what, "all") or chance.random() < 0.5:
+            return usual
+        return chance.choice([chance.uniform(-9, 9), chance.choice(ODD)])
 
-    spread = np.linspace(0.1, 0.9, m)[:, None] * np.ones(dim)
-    places = [numbers("places", dim) for _ in range(m)] if odd in ("places", "all") else spread
-    noise = draw(st.one_of(st.none(), ANY)) if odd in ("noise", "all") else None
-    given = places, numbers("values", m), noise
-    usual = {"sample": 3, "quantile": 0.5, "band": 0.5, "coefficient_moments": 3}
-    questions = [
-        draw(one) if odd in ("question", "all") else usual.get(asked) for one in ASKED[asked]
-    ]
-    return {"who": who, "asked": asked, "given": given, "arguments": questions}
-
-
-def answer(who: str, asked: str, given: tuple[Any, Any, Any], arguments: list[Any]) -> Any:
-    """Return what a call returns."""
-    places, values, noise = given
+    dim = 2 if who == "poisson2d" else 1
+    spread = np.linspace(0.1, 0.9, 20)[:, None] * np.ones(dim)
+    arguments = [number("question", usual) for usual in USUAL[asked]]
     if asked == "place":
-        if not isinstance(operator(who), uqsonet.Emulator):
-            raise UQSONetError("only emulators place sensors")
-        rest = dict(
-            noise_std=arguments[0], candidates=operator(who).fields.input.grid.points()[:20]
-        )
-        return operator(who).place(2, **rest).reduction
-    posterior = operator(who).condition(places, values, noise_std=noise)
-    emulator = isinstance(operator(who), uqsonet.Emulator)
-    if (emulator and asked == "coefficient_moments") or (
-        not emulator and asked in ("band", "covariance")
-    ):
-        asked, arguments = "mean", []
-    if asked == "quantile" and not emulator:
-        arguments = [arguments]
-    where = (
-        []
-        if asked == "coefficient_moments"
-        else [np.full((2, 2 if who == "poisson2d" else 1), 0.3)]
-    )
-    return getattr(posterior, asked)(*arguments, *where)
+        return operator(who).place(2, noise_std=arguments[0], candidates=spread).reduction
+    places = [[number("places", x) for x in row] for row in spread[:: chance.randint(5, 20)]]
+    values = [number("values", chance.uniform(0.05, 0.95)) for _ in places]
+    posterior = operator(who).condition(places, values, noise_std=number("noise", None))
+    if asked == "quantile" and who in BASELINES:
+        arguments = [arguments]  # several levels, where an emulator takes one
+    return getattr(posterior, asked)(*arguments, np.full((2, dim), 0.3))
 
 
-def outcome(call: dict[str, Any]) -> str:
-    """Return finite or refused.
-
-    Raises
-    ------
-    AssertionError
-        If the answer holds a NaN or an infinity; any other error is that of the call.
-    """
+def outcome(chance: random.Random, who: str, asked: str) -> str:
+    """Return `finite`, `refused`, or what came instead."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = answer(**call)
+            found = call(chance, who, asked)
     except UQSONetError:
         return "refused"
-    for one in found if isinstance(found, tuple) else (found,):
-        assert bool(np.isfinite(np.asarray(one)).all()), "an answer that is not finite"
-    return "finite"
+    except Exception as error:
+        return f"raised {type(error).__name__}: {str(error)[:200]}"
+    parts = found if isinstance(found, tuple) else (found,)
+    finite = all(bool(np.isfinite(np.asarray(part)).all()) for part in parts)
+    return "finite" if finite else "an answer that is not finite"
 
 
-def run(count: int) -> Counter[tuple[str, str, str]]:
-    """Make `count` calls; return how many there were by operator, question and outcome."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-
-    @settings(
-        max_examples=count, deadline=None, database=None, derandomize=True,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], print_blob=False,
-    )  # fmt: skip
-    @given(calls())
-    def each(call: dict[str, Any]) -> None:
-        counts[call["who"], call["asked"], outcome(call)] += 1
-
-    each()
-    return counts
-
-
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=3000)
-    parser.add_argument("--log", type=Path, default=Path("fuzz-calls.csv"))
-    options = parser.parse_args()
-    counts = run(options.count)
-    with options.log.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("operator", "question", "outcome", "calls"))
-        writer.writerows((*key, number) for key, number in sorted(counts.items()))
-    print(f"{sum(counts.values())} calls, {Counter(k[2] for k in counts.elements())}")
+def judged(count: int) -> Iterator[fuzz.Case]:
+    """Judge calls of all operators."""
+    for number in range(count):
+        chance = random.Random(number)
+        who = chance.choice(OPERATORS)
+        asked = chance.choice([*USUAL][: 4 if who in BASELINES else None])
+        yield f"{who}: {asked}", outcome(chance, who, asked)
 
 
 if __name__ == "__main__":
-    main()
+    fuzz.main(__doc__ or "", judged, FINE)

@@ -1,12 +1,11 @@
-"""Training killed as a process: what SIGTERM saves, what SIGKILL loses, and the same last bit.
+"""What is killed goes on with the same command and ends with the same bytes."""
 
-`tests/training/test_loop.py` has the same inside one process; here the process really dies.
-"""
-
+import fcntl
 import multiprocessing
 import os
 import signal
-from multiprocessing.process import BaseProcess
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,149 +13,73 @@ import pytest
 import torch
 
 from tests.conftest import DataFiles
-from tests.reliability.training import work
-from tests.training.test_loop import ATTENTION, KRIGING
-from tests.watch import wait_for
+from tests.reliability import kill
+from tests.workflow.conftest import ROOT
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.storage.weights import read_weights, write_weights
 from uqsonet.training import loop
 from uqsonet.training.checkpoint import Progress, lower_rate, save_checkpoint
 from uqsonet.training.optimiser import StackedOptimiser
-from uqsonet_study.config import JobsConfig, MethodConfig, TrainingConfig
+from uqsonet_study import locks
+from uqsonet_study.config import JobsConfig, KarhunenLoeveNetwork, MethodConfig, TrainingConfig
 from uqsonet_study.training import TrainingJob, train
 
-PROCESSES = multiprocessing.get_context("forkserver")
-"""Each training is a process that is forked from one that has imported everything."""
-PROCESSES.set_forkserver_preload(["tests.reliability.training"])
-NETWORKS = {"attention": ATTENTION, "karhunen_loeve": KRIGING}
-ITERATIONS, ENDLESS = 100, 10**7
+
+@pytest.mark.kill
+def test_a_kill_in_every_stage_of_the_pipeline_changes_no_byte(tmp_path: Path) -> None:
+    log = tmp_path / "kills.csv"
+    assert kill.run(tmp_path / "work", log, len(kill.STAGES)) >= 15
+    assert all(f"\n{stage}," in log.read_text() for stage in kill.STAGES)
 
 
-def configure(architecture: str, iterations: int) -> MethodConfig:
-    training = TrainingConfig(
-        iterations=iterations,
-        batch_size=20,
-        learning_rate=1e-3,
-        validate_every=min(50, iterations),
-        schedule="cosine",
-        average_decay=0.9,
-    )
-    return MethodConfig(network=NETWORKS[architecture], training=training)
-
-
-class Training:
-    """One training that is started, killed and continued as a process of its own."""
-
-    def __init__(
-        self,
-        folder: Path,
-        files: DataFiles,
-        architecture: str,
-        minutes: float,
-        iterations: int = ITERATIONS,
-    ) -> None:
-        folder.mkdir()
-        method = configure(architecture, iterations)
-        self.folder = folder
-        self.messages = folder / "messages"
-        self.arguments = (
-            folder,
-            method.model_dump(mode="json"),
-            [files.functions, files.sensors, files.validation],
-            minutes,
-        )
-
-    def start(self, hold: int | None = None) -> BaseProcess:
-        """Start, or continue; stand still at an iteration until a signal comes."""
-        self.messages.unlink(missing_ok=True)
-        process = PROCESSES.Process(target=work, args=(*self.arguments, hold))
-        process.start()
-        return process
-
-    def finish(self) -> tuple[bytes, str]:
-        """Run to the end; return weights and messages."""
-        process = self.start()
-        process.join()
-        messages = self.messages.read_text()
-        assert process.exitcode == 0, messages
-        assert not (self.folder / "state").exists()
-        assert not list(self.folder.glob(".*.part"))
-        return (self.folder / "w.safetensors").read_bytes(), messages
-
-    def saved(self) -> int:
-        """Return the iteration of the checkpoint, 0 without one."""
-        state = self.folder / "state"
-
-        def read() -> int | None:
-            try:
-                return read_weights(state)[1]["iteration"] if state.exists() else 0
-            except DataError:  # replaced between two looks at it: it is opened twice
-                return None
-
-        return wait_for(read, lambda: None, pause=0.01)
-
-    def wait_for_checkpoint(self, process: BaseProcess, after: int) -> int:
-        """Wait until a later iteration is saved."""
-
-        def later() -> int | None:
-            assert process.exitcode is None, self.messages.read_text()
-            found = self.saved()
-            return found if found > after else None
-
-        return wait_for(later, lambda: None, pause=0.01)
-
-
-def stop(process: BaseProcess, signum: int) -> None:
-    """Send a signal and wait for the end."""
-    assert process.pid is not None
-    os.kill(process.pid, signum)
-    process.join()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("architecture", ["attention", "karhunen_loeve"])
-def test_killed_again_and_again_it_ends_with_the_same_bytes(
-    architecture: str, diffusion_files: DataFiles, tmp_path: Path
+def training(
+    folder: Path, files: list[Path], minutes: float = 1e-9, saves: int = 0, signum: int = 0
 ) -> None:
-    whole, _ = Training(tmp_path / "whole", diffusion_files, architecture, 10).finish()
-    # A checkpoint with every iteration: kills meet its writing often.
-    parts = Training(tmp_path / "parts", diffusion_files, architecture, 1e-9)
-    last = 0
-    for signum in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-        process = parts.start(hold=last + 25)
-        last = parts.wait_for_checkpoint(process, last)
-        stop(process, signum)
-        messages = parts.messages.read_text()
-        found = parts.saved()
-        assert found >= last, "a saved iteration was lost"
-        if signum == signal.SIGTERM:
-            assert f"stopped by signal 15 at iteration {found}" in messages
-            assert "Traceback" not in messages and process.exitcode == 1
-        last = found
-    bytes_, messages = parts.finish()
-    assert f"continuing at iteration {last}" in messages
-    assert bytes_ == whole
+    """Train in a folder, from scratch or from the checkpoint there; stop after some checkpoints."""
+    save, left = loop.save_checkpoint, [saves]
+
+    def counted(*arguments: object) -> None:
+        save(*arguments)
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signum)
+
+    loop.save_checkpoint = counted
+    network = KarhunenLoeveNetwork(input_modes=2, output_modes=2, branch=[8])
+    options = {"iterations": 20, "batch_size": 20, "learning_rate": 1e-3, "validate_every": 10}
+    chosen = TrainingConfig(**options, schedule="cosine", average_decay=0.9)
+    method = MethodConfig(network=network, training=chosen)
+    job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, [0, 1], 400, 4, *files, "code")
+    outputs = folder / "w.safetensors", folder / "w.csv", folder / "state"
+    try:
+        train(job, JobsConfig(checkpoint_minutes=minutes), *outputs, bar=False)
+    except TrainingError as error:
+        sys.exit(str(error))
+    finally:
+        loop.save_checkpoint = save
 
 
-@pytest.mark.long
-def test_sigterm_saves_at_once_though_no_checkpoint_is_due(
+def test_a_job_killed_again_and_again_ends_with_the_same_bytes(
     diffusion_files: DataFiles, tmp_path: Path
 ) -> None:
-    training = Training(tmp_path / "run", diffusion_files, "attention", 1e6, ENDLESS)
-    process = training.start()
-
-    def at_work() -> bool | None:
-        assert process.exitcode is None
-        return (
-            training.messages.exists() and "iteration 50/" in training.messages.read_text()
-        ) or None
-
-    wait_for(at_work, lambda: None)
-    assert training.saved() == 0
-    stop(process, signal.SIGTERM)  # neither the last iteration nor a checkpoint is near
-    messages = training.messages.read_text()
-    assert f"stopped by signal 15 at iteration {training.saved()};" in messages
-    assert training.saved() >= 50
+    """Each training is a process, forked from one that has imported everything."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.reliability.test_resume"])
+    files = [diffusion_files.functions, diffusion_files.sensors, diffusion_files.validation]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir(), parts.mkdir()
+    training(whole, files, minutes=10)
+    saved = 0
+    for saves, signum, code in ((4, signal.SIGKILL, -9), (6, signal.SIGTERM, 1), (3, 9, -9)):
+        process = processes.Process(target=training, args=(parts, files, 1e-9, saves, signum))
+        process.start()
+        process.join()
+        assert process.exitcode == code
+        before, saved = saved, read_weights(parts / "state")[1]["iteration"]
+        assert saved >= before + saves and not (parts / "w.safetensors").exists()
+    training(parts, files)
+    assert (parts / "w.safetensors").read_bytes() == (whole / "w.safetensors").read_bytes()
+    assert not (parts / "state").exists() and not list(parts.glob(".*.part"))
 
 
 def test_what_is_saved_is_at_most_as_old_as_configured(
@@ -177,13 +100,9 @@ def test_what_is_saved_is_at_most_as_old_as_configured(
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(StackedOptimiser, "step", timed)
     monkeypatch.setattr(loop, "save_checkpoint", noted)
-    files = diffusion_files.functions, diffusion_files.sensors, diffusion_files.validation
-    method = configure("attention", 33)
-    job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, [0, 1], 400, 4, *files, "code")
-    jobs = JobsConfig(checkpoint_minutes=5 / 60)
-    outputs = tmp_path / "w.safetensors", tmp_path / "w.csv", tmp_path / "state"
-    train(job, jobs, *outputs, bar=False)
-    assert saved == [6, 12, 18, 24, 30]
+    files = [diffusion_files.functions, diffusion_files.sensors, diffusion_files.validation]
+    training(tmp_path, files, minutes=5 / 60)
+    assert saved == [6, 12, 18]
 
 
 def checkpoint(path: Path, state: dict[str, torch.Tensor]) -> None:
@@ -198,9 +117,8 @@ def test_a_state_that_is_not_finite_does_not_replace_the_last_good_one(tmp_path:
         checkpoint(path, {"parameter/w": torch.tensor([float("nan")])})
     checkpoint(path, {"parameter/w": torch.ones(2)})
     before = path.read_bytes()
-    with pytest.raises(
-        TrainingError, match=r"parameter/w is not finite at iteration 7.*lower-rate"
-    ):
+    message = r"parameter/w is not finite at iteration 7.*lower-rate"
+    with pytest.raises(TrainingError, match=message):
         checkpoint(path, {"parameter/w": torch.tensor([1.0, float("nan")])})
     assert path.read_bytes() == before
 
@@ -217,3 +135,38 @@ def test_a_checkpoint_goes_on_at_a_lower_rate_and_says_so(tmp_path: Path) -> Non
     write_weights(path, {"parameter/w": torch.ones(1)}, {"method": "uqsonet"})
     with pytest.raises(DataError, match="not a checkpoint"):
         lower_rate(path, 0.001)
+
+
+def test_locks_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
+    folder = tmp_path / ".snakemake"
+    lock = folder / "locks/0.output.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    code = "import uqsonet_study.at_work, sys; print({'torch', 'numpy'} & {*sys.modules}); input()"
+    living = subprocess.Popen(
+        [sys.executable, "-uc", code],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+    )
+    assert living.stdout is not None
+    assert living.stdout.readline() == b"set()\n"  # the lock is taken before torch is imported
+    assert locks.release_dead(folder) == 0 and lock.exists()
+    living.kill()
+    living.communicate()
+    assert locks.release_dead(folder) == 1 and not lock.exists()
+    file = locks.join(folder)
+    assert file is not None
+    with pytest.raises(BlockingIOError), (folder / locks.NAME).open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(file)
+
+
+def test_every_script_takes_the_lock_before_it_imports_anything_else_of_ours() -> None:
+    scripts = [*(ROOT / "workflow/scripts").glob("*.py")]
+    assert scripts
+    for script in scripts:
+        lines = [x for x in script.read_text().splitlines() if x.startswith(("import", "from"))]
+        first = next(line for line in lines if "uqsonet" in line)
+        assert first.startswith("import uqsonet_study.at_work"), script

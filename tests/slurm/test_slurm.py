@@ -1,161 +1,199 @@
-"""Jobs through a real SLURM: equal to a local run, and continued after all that goes wrong there.
+"""Jobs through a real SLURM of one node: whatever goes wrong there, the bytes of a local run."""
 
-The first test runs with all others where SLURM is installed, the rest by `make test-slurm`.
-"""
-
-import shlex
+import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import h5py
 import pytest
 
-from tests.slurm.conftest import (
-    CHECKPOINT,
-    RESULTS,
-    ROOT,
-    SCORES,
-    TRAIN_LOG,
-    WEIGHTS,
-    Cluster,
-    Submit,
-    same_bytes,
-    small_project,
-)
-from tests.watch import wait_for
-from tests.workflow.conftest import Project
+from tests.workflow.conftest import ROOT, Project, fresh_copy
+from uqsonet_study.cli import read_config
+from uqsonet_study.pipeline import Plan
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(0)]  # what takes time is watched
-DATA = RESULTS / "simulate/diffusion1d.h5"
+pytestmark = pytest.mark.slurm
+
+HERE = Path(__file__).resolve().parent
+RESULTS = Path("results/smoke")
+PLAN = Plan(read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml", HERE / "small.yaml"]))
+DATA = PLAN.functions("diffusion1d")
+WEIGHTS = PLAN.trained("diffusion1d", "uqsonet", "safetensors")[0]
+SCORES = PLAN.scores("diffusion1d")[0]
+TABLES = str(RESULTS / "tables/all.tex")
+CHECKPOINT = RESULTS / "state" / Path(WEIGHTS).relative_to(RESULTS)
+TRAIN_LOG = (RESULTS / "logs" / Path(WEIGHTS).relative_to(RESULTS)).with_suffix(".log")
 
 
-def documented(start: str) -> str:
-    """Return the command of docs/slurm.md that begins like this."""
-    lines = (ROOT / "docs/slurm.md").read_text().splitlines()
-    (found,) = [line.strip() for line in lines if line.strip().startswith(start)]
-    return found
+class Cluster:
+    """A SLURM of one node in a folder of its own."""
+
+    def __init__(self, state: Path) -> None:
+        paths = [str(state / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        self.runs: dict[subprocess.Popen[bytes], Path] = {}
+        """Snakemake that submits jobs, and the file that it prints to."""
+        self.environment = os.environ | {
+            **{"UQSONET_SLURM_STATE": str(state), "SLURM_CONF": str(state / "slurm.conf")},
+            **{"PATH": os.pathsep.join(paths), "MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""},
+        }
+
+    def command(self, *arguments: str) -> str:
+        """Return what a command prints, which must end well."""
+        return subprocess.run(
+            arguments, env=self.environment, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
+
+    def jobs(self, path: Path, states: str, rule: str = "") -> list[str]:
+        """Return the jobs that were submitted from a folder for a rule, the latest first."""
+        lines = self.command("squeue", "--noheader", f"--states={states}", "--format=%i|%k|%Z")
+        rows = [line.split("|") for line in lines.splitlines()]
+        found = [int(j) for j, comment, at in rows if at == str(path) and comment.startswith(rule)]
+        return [str(job) for job in sorted(found, reverse=True)]
+
+    def text(self, run: subprocess.Popen[bytes]) -> str:
+        """Return what Snakemake has printed."""
+        return self.runs[run].read_text()
+
+    def hold_training(self, run: subprocess.Popen[bytes]) -> str:
+        """Stop a training in its tracks when it has a checkpoint; return the job.
+
+        A stopped process is a running job to SLURM, which hangs for as long as a test likes.
+        """
+        path = self.runs[run].parent
+        while run.poll() is None:
+            time.sleep(0.1)
+            for job in self.jobs(path, "running", "rule_train"):
+                if (path / CHECKPOINT).exists():
+                    self.command("scancel", "--signal=STOP", job)  # reaches its processes alone
+                    rows = self.command("scontrol", "listpids", job).splitlines()[1:]
+                    files = [Path("/proc", row.split()[0], "stat") for row in rows]
+                    if any(" T " in file.read_text() for file in files if file.exists()):
+                        assert not (path / WEIGHTS).exists(), "the training was over already"
+                        return job
+        raise AssertionError(self.text(run))
+
+    def submit(
+        self, project: Project, *arguments: str, target: str = SCORES
+    ) -> subprocess.Popen[bytes]:
+        """Start Snakemake with the profile for SLURM."""
+        command = [
+            *(sys.executable, "-m", "snakemake", "--workflow-profile", "workflow/profiles/slurm"),
+            # This SLURM has no accounting database. Jobs of seconds are asked after every few.
+            *("--slurm-status-command", "squeue", "--seconds-between-status-checks", "2"),
+            *("--slurm-init-seconds-before-status-checks", "2"),
+            *("--default-resources", "slurm_account=tests", "slurm_partition=main"),
+            *("--retries", "0", *arguments),
+            *("--configfile", "config/smoke.yaml", "config/small.yaml", "--", target),
+        ]
+        paths = f"{project.path / 'bin'}:{self.environment['PATH']}"  # without an estimate of time
+        environment = self.environment | {"PYTHONPATH": str(project.path / "src"), "PATH": paths}
+        output = project.path / f"snakemake-{len(self.runs)}.out"
+        with output.open("wb") as file:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT}
+            run = subprocess.Popen(command, cwd=project.path, env=environment, **streams)
+        self.runs[run] = output
+        return run
 
 
-def test_a_run_through_slurm_equals_a_local_one(
-    local: Project, submit: Submit, tmp_path: Path
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A running SLURM; without the programs tests are skipped, or fail where required."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    needed = ("slurmctld", "slurmd", "sbatch", "munged")
+    if missing := [program for program in needed if not shutil.which(program, path=path)]:
+        message = f"{', '.join(missing)} not installed (Debian: tests/slurm/cluster.sh install)"
+        if os.environ.get("UQSONET_REQUIRE_SLURM") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    found = Cluster(tmp_path_factory.mktemp("slurm") / "state")
+    try:
+        found.command(str(HERE / "cluster.sh"), "start")
+        yield found
+    finally:
+        for run in found.runs:  # of a test that failed midway
+            run.kill()
+            run.wait()
+        found.command(str(HERE / "cluster.sh"), "stop")
+
+
+def small_project(path: Path) -> Project:
+    """Return a copy of the project that has run nothing yet."""
+    project = fresh_copy(path)
+    shutil.copy(HERE / "small.yaml", path / "config")
+    return project
+
+
+def on_this_machine(project: Project, *arguments: str) -> str:
+    """Run without SLURM; return what that prints."""
+    configs = "--configfile", "config/smoke.yaml", "config/small.yaml"
+    result = project.snakemake(*configs, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+def computed(project: Project) -> dict[str, bytes]:
+    """Return all that is computed. A record and the log of a training hold times, which differ."""
+    kept = r"(simulate|sensors|reference|train)/.*\.(h5|safetensors)|evaluate/.*\.csv"
+    results = project.path / RESULTS
+    paths = {str(path.relative_to(results)): path for path in results.rglob("*.*")}
+    return {name: path.read_bytes() for name, path in paths.items() if re.fullmatch(kept, name)}
+
+
+def test_cancelled_killed_and_late_a_run_has_the_bytes_of_a_local_one(
+    cluster: Cluster, tmp_path: Path
 ) -> None:
-    project = small_project(tmp_path / "project")
-    run = submit(project)
-    assert run.wait() == 0, run.text
-    assert run.submitted == 6, run.text  # both layouts together
-    same = same_bytes(local, project)
-    assert len(same) == 9 and all(same.values()), same  # seven outputs, two files of kept modes
-    # The profile for one machine finds nothing to do where the other has been.
-    again = project.smoke("config/small.yaml", targets=(str(SCORES),), dry=True)
-    assert "Nothing to be done" in again.stdout + again.stderr
+    local, project = small_project(tmp_path / "local"), small_project(tmp_path / "project")
+    on_this_machine(local, "--", SCORES)
 
-
-@pytest.mark.slurm
-def test_a_cancelled_job_is_named_and_continues(
-    local: Project, untrained: Project, cluster: Cluster, submit: Submit
-) -> None:
-    run = submit(untrained)
-    job = run.hold_training()
+    # A job that is cancelled is named.
+    run = cluster.submit(project)
+    job = cluster.hold_training(run)
     cluster.command("scancel", job)
     assert run.wait() != 0
-    assert f"SLURM-job '{job}' failed, SLURM status is: 'CANCELLED'" in run.text
-    assert not (untrained.path / WEIGHTS).exists()
-    assert (untrained.path / CHECKPOINT).exists()
+    assert f"SLURM-job '{job}' failed, SLURM status is: 'CANCELLED'" in cluster.text(run)
+    # Both layouts are one job; scores wait for the training.
+    assert cluster.text(run).count("has been submitted with SLURM jobid") == 5, cluster.text(run)
 
-    again = submit(untrained)
-    assert again.wait() == 0, again.text
-    assert again.submitted == 2, again.text  # training and scores, nothing before them
-    assert "continuing at iteration" in (untrained.path / TRAIN_LOG).read_text()
-    assert all(same_bytes(local, untrained).values())
+    # A killed Snakemake leaves an orphan and a locked folder, and the message says what to do.
+    run = cluster.submit(project)
+    job = cluster.hold_training(run)
+    run.kill()
+    assert run.wait() == -signal.SIGKILL
+    assert cluster.jobs(project.path, "running") == [job]
+    refused = cluster.submit(project)
+    assert refused.wait() != 0 and "--unlock" in cluster.text(refused)
+    document = (ROOT / "docs/slurm.md").read_text().splitlines()
+    (cancel,) = [line for line in document if line.startswith("squeue --me")]
+    subprocess.run(cancel, shell=True, cwd=project.path, env=cluster.environment, check=True)
+    while cluster.jobs(project.path, "pending,running,completing"):
+        time.sleep(0.1)
+    unlocked = cluster.submit(project, "--unlock")
+    assert unlocked.wait() == 0, cluster.text(unlocked)
 
+    # A job over its time is retried with more of it, from the checkpoint. SLURM counts in minutes.
+    minutes = "--set-resources", "train:runtime=attempt"
+    run = cluster.submit(project, "--jobs", "2", "--retries", "1", *minutes, target=TABLES)
+    job = cluster.hold_training(run)
+    assert run.wait() == 0, cluster.text(run)
+    assert f"SLURM-job '{job}' failed, SLURM status is: 'TIMEOUT'" in cluster.text(run)
+    latest, *earlier = cluster.jobs(project.path, "all", "rule_train")
+    assert earlier[0] == job
+    for name, limit in ((job, "TimeLimit=00:01:00"), (latest, "TimeLimit=00:02:00")):
+        assert limit in cluster.command("scontrol", "show", "job", name)
+    assert "continuing at iteration" in (project.path / TRAIN_LOG).read_text()
+    assert cluster.text(run).count("Group job report") == 1  # all summaries and tables are one job
 
-@pytest.mark.slurm
-def test_a_failing_job_says_why(local: Project, untrained: Project, submit: Submit) -> None:
-    kept = (untrained.path / DATA).read_bytes()
-    with h5py.File(untrained.path / DATA, "r+") as file:
-        file["training/kappa"][3, 7] = float("nan")
-    target = str(WEIGHTS)
-    run = submit(untrained, targets=(target,))
-    assert run.wait() != 0
-    assert "SLURM status is: 'FAILED'" in run.text
-    # The reason itself, not only where to look for it.
-    assert "results/smoke/simulate/diffusion1d.h5" in run.text
-    assert "SHA-256" in run.text
-    assert not (untrained.path / WEIGHTS).exists()
-
-    (untrained.path / DATA).write_bytes(kept)
-    again = submit(untrained)
-    assert again.wait() == 0, again.text
-    assert all(same_bytes(local, untrained).values())
-
-
-@pytest.mark.slurm
-def test_overtime_is_retried_with_more_time_from_the_checkpoint(
-    local: Project, untrained: Project, cluster: Cluster, submit: Submit
-) -> None:
-    run = submit(untrained, "--retries", "1", "--set-resources", "train:runtime=attempt")
-    job = run.hold_training()
-    # SLURM counts in minutes and looks every half a minute.
-    assert run.wait() == 0, run.text
-    assert f"SLURM-job '{job}' failed, SLURM status is: 'TIMEOUT'" in run.text
-    assert "JobState=TIMEOUT" in cluster.describe(job)
-    assert "TimeLimit=00:01:00" in cluster.describe(job)
-    jobs = cluster.jobs(untrained.path, "all")
-    trainings = [j for j, rule in jobs.items() if rule.startswith("rule_train")]
-    assert len(trainings) == 2
-    assert "TimeLimit=00:02:00" in cluster.describe(max(trainings, key=int))
-    assert "continuing at iteration" in (untrained.path / TRAIN_LOG).read_text()
-    assert all(same_bytes(local, untrained).values())
+    found, wanted = computed(project), computed(local)
+    assert len(wanted) == 9  # seven outputs, two files of kept modes
+    assert not [name for name in wanted if wanted[name] != found.get(name)]
+    # The profile for one machine finds nothing to do where the other has been.
+    assert "Nothing to be done" in on_this_machine(project, "--dry-run", "--", TABLES)
 
 
-@pytest.mark.slurm
-def test_a_killed_snakemake_leaves_an_orphan_and_continues(
-    local: Project, untrained: Project, cluster: Cluster, submit: Submit
-) -> None:
-    run = submit(untrained)
-    job = run.hold_training()
-    run.process.send_signal(signal.SIGKILL)
-    run.process.wait()
-    assert job in cluster.jobs(untrained.path, "running")
-
-    # The folder is locked, and the message says what to do.
-    refused = submit(untrained)
-    assert refused.wait() != 0
-    assert "--unlock" in refused.text
-    assert refused.submitted == 0
-
-    # The steps of docs/slurm.md, word for word.
-    def step(start: str) -> None:
-        command = shlex.join(["bash", "-c", documented(start)])
-        subprocess.run(command, shell=True, cwd=untrained.path, env=cluster.environment, check=True)
-
-    step("squeue --me")
-    wait_for(lambda: None if cluster.jobs(untrained.path) else "gone", lambda: None)
-    unlocked = submit(untrained, "--unlock")
-    assert unlocked.wait() == 0, unlocked.text
-
-    again = submit(untrained)
-    assert again.wait() == 0, again.text
-    assert again.submitted == 2, again.text
-    assert "continuing at iteration" in (untrained.path / TRAIN_LOG).read_text()
-    assert all(same_bytes(local, untrained).values())
-
-
-@pytest.mark.slurm
-def test_a_report_is_one_job(local: Project, submit: Submit, tmp_path: Path) -> None:
-    project = local.copy(tmp_path / "project")
-    run = submit(project, "--jobs", "2", targets=())
-    assert run.wait() == 0, run.text
-    # The precise reference, three more scores, the time of an answer, and all the rest as one.
-    assert run.submitted == 6, run.text
-    assert run.text.count("Group job report") == 1
-    for name in ("tables/all.tex", "scorecard.csv", "report.html"):
-        assert (project.path / RESULTS / name).stat().st_size > 0
-
-
-@pytest.mark.slurm
 @pytest.mark.parametrize(
     ("arguments", "asked"),
     [
@@ -164,16 +202,16 @@ def test_a_report_is_one_job(local: Project, submit: Submit, tmp_path: Path) -> 
     ],
     ids=["gpu", "gres"],
 )
-def test_a_gpu_is_asked_for_in_one_way(
-    cluster: Cluster, submit: Submit, tmp_path: Path, arguments: tuple[str, ...], asked: str
+def test_a_gpu_is_asked_for_in_one_way_and_a_failing_job_says_why(
+    cluster: Cluster, tmp_path: Path, arguments: tuple[str, ...], asked: str
 ) -> None:
     project = small_project(tmp_path / "project")
-    run = submit(project, "--config", "jobs={device: cuda}", *arguments, targets=(str(DATA),))
-    # There is none: SLURM hands out a device file, and the job says what torch sees.
+    run = cluster.submit(project, "--config", "jobs={device: cuda}", *arguments, target=DATA)
+    # There is none: SLURM hands out a device file. The message is the reason itself.
     assert run.wait() != 0
-    assert "torch sees 0 CUDA devices" in run.text
+    assert "SLURM status is: 'FAILED'" in cluster.text(
+        run
+    ) and "torch sees 0 CUDA devices" in cluster.text(run)
     (job,) = cluster.jobs(project.path, "all")
-    described = cluster.describe(job)
-    assert asked in described
-    assert described.count("gres:gpu") == 1
-    shutil.rmtree(project.path)
+    described = cluster.command("scontrol", "show", "job", job)
+    assert asked in described and described.count("gres:gpu") == 1

@@ -1,0 +1,101 @@
+"""Small sound files of every kind, and what reads and rewrites their content."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+import xarray
+
+import uqsonet
+from uqsonet.models.base import build_model
+from uqsonet.problems import get_problem
+from uqsonet.storage.arrays import write_arrays
+from uqsonet.storage.reading import ArrayFile, array_kind
+from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet.training.checkpoint import Progress, save_checkpoint
+from uqsonet_study.config import (
+    KarhunenLoeveNetwork,
+    MethodConfig,
+    ProblemConfig,
+    ReferenceConfig,
+    SensorsConfig,
+    TrainingConfig,
+)
+from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.parts import PartStore, cut
+from uqsonet_study.references import compute_reference
+from uqsonet_study.simulation import simulate, simulate_shard
+
+NAME, SEED = "diffusion1d", 5
+Meta = dict[str, Any]
+Arrays = dict[str, np.ndarray]
+
+
+def make_files(folder: Path) -> None:
+    """Write the files of a run, and what people bring: runs in three formats and sensors."""
+    folder.mkdir(parents=True)
+    pairs = ProblemConfig(training=30, validation=3, test=3, shard=10)
+    simulate(NAME, pairs, SEED, folder / "f.h5")
+    generate_layouts(NAME, SensorsConfig(counts=[1, 3], pool=20), SEED, 3, 3, folder / "s.h5")
+    sources = folder / "f.h5", folder / "s.h5", "validation", "validation"
+    few = ReferenceConfig(sets=2, reference_samples=20)
+    compute_reference(*sources, few, 0.0, SEED, folder / "r.h5")
+    problem = get_problem(NAME)
+    kappa, u = (field.float().numpy() for field in simulate_shard(problem, SEED, "test", 0, 10))
+    store = PartStore(folder, {"problem": NAME})
+    store.complete(cut({"test": 10}, 10), lambda _: {"kappa": kappa, "u": u}, "functions")
+    make_weights(folder)
+    k, u = (field.numpy()[:, ::10] for field in problem.sample(np.random.default_rng(SEED), 30))
+    np.savez(folder / "runs.npz", k=k, u=u)
+    with h5py.File(folder / "runs.hdf5", "w") as file:
+        file["k"], file["u"] = k, u
+    data = xarray.Dataset({"k": (("run", "x"), k), "u": (("run", "y"), u)})
+    data.to_netcdf(folder / "runs.nc", engine="h5netcdf")
+    model = uqsonet.fit(uqsonet.Runs({"k": k}, {"u": u}), 0, sensors=[3], bar=False)
+    model.save(folder / "m.safetensors")
+    (folder / "sensors.csv").write_text("x,value\n0.1,1.2\n0.5,0.9\n")
+
+
+def make_weights(folder: Path) -> None:
+    """Write weights of two trials and a checkpoint of one training."""
+    fields = get_problem(NAME).fields
+    network = KarhunenLoeveNetwork(input_modes=4, output_modes=3, branch=[6])
+    model = build_model("uqsonet", fields, network, 0.0)
+    training = TrainingConfig(iterations=2, batch_size=2, learning_rate=1e-3, validate_every=1)
+    meta = {
+        "method": "uqsonet",
+        "fields": fields.as_dict(),
+        "config": MethodConfig(network=network, training=training).model_dump(mode="json"),
+        "noise_std": 0.0,
+        "trials": [0, 1],
+    }
+    parameters = {n: torch.stack([p, p + 1]) for n, p in model.named_parameters()}
+    buffers = {f"buffer/{n}": b for n, b in model.named_buffers() if n in model.state_dict()}
+    stacked = {f"parameter/{n}": p for n, p in parameters.items()}
+    write_weights(folder / "w.safetensors", stacked | buffers, meta)
+    state = stacked | {f"adam/step/{n}": torch.tensor(2.0) for n in parameters}
+    progress = Progress(1, 0.5, [{"trial": 0}])
+    save_checkpoint(folder / "c.safetensors", meta, state, [torch.Generator()], progress)
+
+
+def content(path: Path) -> tuple[str, Meta, Arrays]:
+    """Return kind, header and arrays of a file of this project."""
+    if path.suffix == ".safetensors":
+        tensors, meta = read_weights(path)
+        return "weights", meta, {name: tensor.numpy() for name, tensor in tensors.items()}
+    kind = array_kind(path)
+    with ArrayFile(path, kind) as file:
+        return kind, copy.deepcopy(file.meta), {name: file.read(name) for name in file.names()}
+
+
+def rewrite(path: Path, kind: str, meta: Meta, arrays: Arrays) -> None:
+    """Write a file whose digests fit its content, whatever that is."""
+    if kind == "weights":
+        write_weights(path, {n: torch.from_numpy(a) for n, a in arrays.items()}, meta)
+    else:
+        write_arrays(path, kind, meta, {name: [array] for name, array in arrays.items()})
