@@ -7,8 +7,6 @@ import platform
 import re
 from pathlib import Path
 
-import torch
-
 from uqsonet.errors import ConfigError
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in malloc.h
@@ -28,6 +26,8 @@ def require_device(name: str) -> str:
     if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
         raise ConfigError(f"jobs.device = {name!r}, allowed are 'cpu', 'cuda' and 'cuda:<number>'")
     if name.startswith("cuda"):
+        import torch  # deferred: reports ask for the processor and need no torch
+
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         index = int(name.partition(":")[2] or 0)
         if index >= count:

@@ -284,29 +284,22 @@ class Meter:
         return _fit_seconds(_functions_of(self.config, chosen.problem)) * chosen.training
 
     def scores(
-        self, case: str, evaluation: EvaluationConfig, models: list[dict[str, Any]]
+        self, case: str, evaluation: EvaluationConfig, method: str, predictors: int
     ) -> float:
-        """Return seconds of the scores of some models."""
+        """Return seconds of the scores of a method."""
         chosen = self.config.cases[case]
-        sets, data = (
-            evaluation.sets * len(chosen.counts),
-            _functions_of(self.config, chosen.problem),
-        )
+        data = _functions_of(self.config, chosen.problem)
+        sets = evaluation.sets * len(chosen.counts)
         score = SCORE_SECONDS[0] + SCORE_SECONDS[1] * data.u_rows.shape[1]
         score += evaluation.wasserstein * WASSERSTEIN_SECONDS
-        spent = 0.0
-        for scored in models:
-            method = scored["method"]
-            if method == UNTRAINED:
-                pairs = chosen.training
-                spent += self._fitting(case, (INPUT_MODES, OUTPUT_MODES))
-                spent += sets * (score + REGRESSION_SECONDS * pairs)
-                spent += FIT_SECONDS * data.u_rows.shape[1] * pairs  # of u alone
-                continue
-            bands = 0 if evaluation.wasserstein else BAND_SAMPLES
-            answer = self.answer(case, method, evaluation.model_samples + bands)
-            spent += sets * (score + answer) * scored["predictors"]
-        return spent
+        if method == UNTRAINED:
+            pairs = chosen.training
+            fitting = self._fitting(case, (INPUT_MODES, OUTPUT_MODES))
+            fitting += FIT_SECONDS * data.u_rows.shape[1] * pairs  # of u alone
+            return fitting + sets * (score + REGRESSION_SECONDS * pairs)
+        bands = 0 if evaluation.wasserstein else BAND_SAMPLES
+        answer = self.answer(case, method, evaluation.model_samples + bands)
+        return sets * (score + answer) * predictors
 
     def answer(self, case: str, method: str, samples: int) -> float:
         """Return seconds to sample one posterior, all members' where there are several."""
@@ -359,8 +352,9 @@ def estimate(config: Config, root: Path, left: Collection[str] | None = None) ->
         for label in case.evaluations:
             evaluation = config.evaluation_of(case.name, label)
             for job in plan.evaluations(case.name, label):
-                file, models = plan.file("evaluate", job.name, "csv"), job.parameters["models"]
-                jobs["evaluate"][file] = partial(meter.scores, case.name, evaluation, models)
+                told = job.parameters["method"], job.parameters["predictors"]
+                spent = partial(meter.scores, case.name, evaluation, *told)
+                jobs["evaluate"][plan.file("evaluate", job.name, "csv")] = spent
     start = time.process_time()
     missing = {
         stage: [f for f in files if (not (root / f).exists() if left is None else f in left)]

@@ -36,9 +36,27 @@ def job(snakemake: Any, threads: int | None = None) -> Iterator[dict[str, Any]]:
         Threads of torch, by default those of the job.
     """
     with frame(snakemake, threads):
-        spec = json.loads(snakemake.params.spec)
-        require_headers(spec.pop("headers", {}))
-        yield spec
+        yield _read(snakemake.params.spec)
+
+
+@contextmanager
+def jobs(snakemake: Any) -> Iterator[dict[str, dict[str, Any]]]:
+    """Do `job` for a rule that makes one thing or several; yield name -> parameters.
+
+    Parameters
+    ----------
+    snakemake : object
+        As in `job`, with `params.specs` (name -> JSON).
+    """
+    with frame(snakemake):
+        yield {name: _read(spec) for name, spec in snakemake.params.specs.items()}
+
+
+def _read(text: str) -> dict[str, Any]:
+    """Return parameters from JSON; wrong headers of inputs are refused."""
+    spec = json.loads(text)
+    require_headers(spec.pop("headers", {}))
+    return spec
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def summary_of(config: Config, folder: Path) -> pd.DataFrame:
 
 
 def make_summary(config: Config) -> pd.DataFrame:
-    """Return a summary without files: no two numbers agree, VIDON has no skill at its last count."""
+    """Return a summary without files: no two numbers agree; VIDON ends without skill."""
     rows: list[tuple[Any, ...]] = []
     for case in config.cases.values():
         about = case.experiment, case.name, case.noise_std, case.training, case.latent_dim

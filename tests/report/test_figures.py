@@ -139,7 +139,7 @@ def lines(axes: Axes) -> list[np.ndarray]:
 
 def meshes(axes: list[Axes]) -> list[np.ndarray]:
     """Return the values of maps, as functions on the grid of the plane."""
-    found = [np.asarray(one.collections[0].get_array()) for one in axes if one.collections]
+    found = [np.asarray(one.images[0].get_array()) for one in axes if one.images]
     return [values.T.ravel() for values in found if values.shape == (21, 21)]
 
 

@@ -30,3 +30,31 @@ def spec_of(rule):
 def input_of(rule, kind):
     """Return the files of one kind that a rule's jobs read."""
     return lambda wildcards: found(rule)(wildcards).inputs.get(kind, [])
+
+
+# With `jobs.together` one job makes what otherwise takes one job each.
+def files_of(pattern, **names):
+    """Return the pattern of a rule's files, or all of them where one job makes them."""
+    return expand(pattern, **names) if CONFIG.jobs.together else pattern
+
+
+def log_of(folder, wildcard):
+    """Return the log of a rule that makes one thing or all."""
+    if CONFIG.jobs.together:
+        return f"{RESULTS}/logs/together/{folder}.log"
+    return f"{RESULTS}/logs/{folder}/{{{wildcard}}}.log"
+
+
+def made(wildcards, names):
+    """Return the names of what a job makes."""
+    return names if CONFIG.jobs.together else [wildcards[0]]
+
+
+def merged(inputs):
+    """Return the files of several inputs, by kind."""
+    found = {}
+    for one in inputs:
+        for kind, files in one.items():
+            files = [files] if isinstance(files, str) else files
+            found[kind] = list(dict.fromkeys([*found.get(kind, []), *files]))
+    return found

@@ -1,17 +1,19 @@
 # Scores against the references: all trials of a learned method in one job, baselines and the
-# reference itself in another, or all that a case asks for in one.
-# And the time of one answer, measured.
+# reference itself in another. And the time of one answer, measured.
+SCORED = PLAN.scored()
+
+
+def evaluations(wildcards):
+    return [found("evaluate")({"name": name}) for name in made(wildcards, SCORED)]
 
 
 rule evaluate:
     input:
-        functions=input_of("evaluate", "functions"),
-        reference=input_of("evaluate", "reference"),
-        weights=input_of("evaluate", "weights"),
+        unpack(lambda w: merged(job.inputs for job in evaluations(w))),
     output:
-        f"{RESULTS}/evaluate/{{name}}.csv",
+        files_of(f"{RESULTS}/evaluate/{{name}}.csv", name=SCORED),
     log:
-        f"{RESULTS}/logs/evaluate/{{name}}.log",
+        log_of("evaluate", "name"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -19,7 +21,8 @@ rule evaluate:
         mem_mb=growing(8000),
         runtime=growing(60),
     params:
-        spec=spec_of("evaluate"),
+        specs=lambda w: {job.name: job.spec for job in evaluations(w)},
+        files=lambda w: {job.name: job.inputs for job in evaluations(w)},
     script:
         "../scripts/evaluate.py"
 

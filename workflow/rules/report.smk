@@ -4,12 +4,17 @@
 rule summary:
     input:
         lambda w: sorted(
-            {f for fs in PLAN.score_files(w.experiment).values() for f in fs}
+            {
+                f
+                for e in made(w, PLAN.summarised())
+                for fs in PLAN.score_files(e).values()
+                for f in fs
+            }
         ),
     output:
-        f"{RESULTS}/summary/{{experiment}}.csv",
+        files_of(f"{RESULTS}/summary/{{experiment}}.csv", experiment=PLAN.summarised()),
     log:
-        f"{RESULTS}/logs/summary/{{experiment}}.log",
+        log_of("summary", "experiment"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -17,11 +22,12 @@ rule summary:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=lambda w: PLAN.report(
-            "uqsonet_study.report.summary",
-            [w.experiment],
-            files=PLAN.score_files(w.experiment),
-        ),
+        specs=lambda w: {
+            e: PLAN.report(
+                "uqsonet_study.report.summary", [e], files=PLAN.score_files(e)
+            )
+            for e in made(w, PLAN.summarised())
+        },
     script:
         "../scripts/summary.py"
 
@@ -51,18 +57,18 @@ rule law_scores:
 
 rule table:
     input:
-        unpack(lambda w: PLAN.table_inputs(w.table)),
+        unpack(lambda w: merged(map(PLAN.table_inputs, made(w, [*TABLES])))),
     output:
-        tex=f"{RESULTS}/tables/{{table}}.tex",
+        tex=files_of(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
         csv=report(
-            f"{RESULTS}/tables/{{table}}.csv",
+            files_of(f"{RESULTS}/tables/{{table}}.csv", table=TABLES),
             caption="../report/table.rst",
             category="Tables",
-            labels={"table": "{table}"},
+            labels=lambda w: {"table": w.table} if w else {},
         ),
-        json=f"{RESULTS}/tables/{{table}}.json",
+        json=files_of(f"{RESULTS}/tables/{{table}}.json", table=TABLES),
     log:
-        f"{RESULTS}/logs/tables/{{table}}.log",
+        log_of("tables", "table"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -70,13 +76,17 @@ rule table:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        caption=lambda w: PLAN.caption(w.table, table=True),
-        spec=lambda w: PLAN.report(
-            "uqsonet_study.report.tables.write",
-            TABLES[w.table],
-            table=w.table,
-            logs=PLAN.logs(w.table),
-        ),
+        captions=lambda w: {t: PLAN.caption(t, table=True) for t in made(w, [*TABLES])},
+        specs=lambda w: {
+            t: PLAN.report(
+                "uqsonet_study.report.tables.write",
+                TABLES[t],
+                table=t,
+                logs=PLAN.logs(t),
+            )
+            for t in made(w, [*TABLES])
+        },
+        files=lambda w: {t: PLAN.table_inputs(t) for t in made(w, [*TABLES])},
     script:
         "../scripts/table.py"
 
@@ -128,17 +138,17 @@ rule scorecard:
 
 rule figure:
     input:
-        unpack(lambda w: PLAN.figure(w.figure).inputs),
+        unpack(lambda w: merged(PLAN.figure(f).inputs for f in made(w, FIGURES))),
     output:
-        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        pdf=files_of(f"{RESULTS}/figures/{{figure}}.pdf", figure=FIGURES),
         png=report(
-            f"{RESULTS}/figures/{{figure}}.png",
+            files_of(f"{RESULTS}/figures/{{figure}}.png", figure=FIGURES),
             caption="../report/figure.rst",
-            category=lambda w: PLAN.figure(w.figure).category,
-            labels=lambda w: PLAN.figure(w.figure).labels,
+            category=lambda w: PLAN.figure(w.figure).category if w else "Figures",
+            labels=lambda w: PLAN.figure(w.figure).labels if w else {},
         ),
     log:
-        f"{RESULTS}/logs/figures/{{figure}}.log",
+        log_of("figures", "figure"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -146,8 +156,8 @@ rule figure:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        caption=lambda w: PLAN.caption(w.figure),
-        spec=lambda w: PLAN.figure(w.figure).spec,
+        captions=lambda w: {f: PLAN.caption(f) for f in made(w, FIGURES)},
+        specs=lambda w: {f: PLAN.figure(f).spec for f in made(w, FIGURES)},
     script:
         "../scripts/figure.py"
 

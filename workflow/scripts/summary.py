@@ -1,14 +1,15 @@
-"""Averages and intervals of an experiment: see `uqsonet_study.report.summary.summarise`."""
+"""Averages and intervals of experiments: see `uqsonet_study.report.summary.summarise`."""
 
 from pathlib import Path
 
 import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet.storage.files import write_text
 from uqsonet_study.config import load_config
-from uqsonet_study.jobs import job
+from uqsonet_study.jobs import jobs
 from uqsonet_study.report.summary import summarise
 
-with job(snakemake) as spec:
-    files = {case: [Path(path) for path in paths] for case, paths in spec["files"].items()}
-    summary = summarise(files, load_config(spec["config"]))
-    write_text(Path(snakemake.output[0]), summary.to_csv(index=False, float_format="%.17g"))
+with jobs(snakemake) as specs:
+    for spec, out in zip(specs.values(), snakemake.output, strict=True):
+        files = {case: [Path(path) for path in paths] for case, paths in spec["files"].items()}
+        found = summarise(files, load_config(spec["config"]))
+        write_text(Path(out), found.to_csv(index=False, float_format="%.17g"))

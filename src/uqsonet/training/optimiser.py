@@ -14,6 +14,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
+from torch.optim.adamw import adamw
 
 from uqsonet.models.base import OperatorModel
 from uqsonet.training.gradients import Workers, add_gradients, twin
@@ -82,19 +83,17 @@ class StackedOptimiser:
         first = next(iter(stacks.values()))
         self._parts = _Parts({name: stack.shape for name, stack in stacks.items()})
         self._whole = first.new_zeros(len(initial), self._parts.size).requires_grad_()
-        self._whole.grad = torch.zeros_like(self._whole)
+        self._gradient = self._whole.grad = torch.zeros_like(self._whole)
         self.parameters = self._parts.of(self._whole.detach())
-        for name, part in self._parts.of(self._whole.grad).items():
+        for name, part in self._parts.of(self._gradient).items():
             self.parameters[name].copy_(stacks[name]).requires_grad_().grad = part
         self._average = self._whole.detach().clone()
-        self._adam = torch.optim.AdamW(
-            [self._whole],
-            lr=config.learning_rate,
-            betas=(config.beta1, config.beta2),
-            eps=config.epsilon,
-            weight_decay=config.weight_decay,
-            fused=True,
-        )
+        # State of AdamW as a function: the class imports torch's compiler, more than a second.
+        self._moments = {
+            "step": torch.zeros((), device=first.device),
+            "exp_avg": torch.zeros_like(self._average),
+            "exp_avg_sq": torch.zeros_like(self._average),
+        }
         self._buffers = dict(model.named_buffers())
         self._workers = Workers()
         self._twins: list[OperatorModel] = []
@@ -114,7 +113,7 @@ class StackedOptimiser:
 
     def gradients(self, batch: Stack, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Set the gradients; return the loss and its terms, each (T,), detached."""
-        self._adam.zero_grad(set_to_none=False)
+        self._gradient.zero_()
         if not self._twins:
             losses, terms = self.losses(batch, normals)
             losses.sum().backward()  # of independent losses: each trial gets its own gradient
@@ -145,17 +144,34 @@ class StackedOptimiser:
         losses, terms = self.gradients(batch, normals)
         if self.config.gradient_clip is not None:
             self._clip(self.config.gradient_clip)
-        for group in self._adam.param_groups:
-            group["lr"] = learning_rate(self.config, iteration)
-        self._adam.step()
+        self._descend(learning_rate(self.config, iteration))
         if self.config.average_decay is not None:
             self._average.lerp_(self._whole.detach(), 1 - self.config.average_decay)
         return {"loss": losses} | terms
 
+    @torch.no_grad()
+    def _descend(self, rate: float) -> None:
+        moments, config = self._moments, self.config
+        adamw(
+            [self._whole],
+            [self._gradient],
+            [moments["exp_avg"]],
+            [moments["exp_avg_sq"]],
+            [],
+            [moments["step"]],
+            fused=True,
+            amsgrad=False,
+            beta1=config.beta1,
+            beta2=config.beta2,
+            lr=rate,
+            weight_decay=config.weight_decay,
+            eps=config.epsilon,
+            maximize=False,
+        )
+
     def _clip(self, largest: float) -> None:
-        assert self._whole.grad is not None
-        norm = self._whole.grad.square().sum(1, keepdim=True).sqrt()
-        self._whole.grad.mul_((largest / (norm + 1e-12)).clamp_max(1.0))
+        norm = self._gradient.square().sum(1, keepdim=True).sqrt()
+        self._gradient.mul_((largest / (norm + 1e-12)).clamp_max(1.0))
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to use: the average where one is kept, else the parameters."""
@@ -164,11 +180,10 @@ class StackedOptimiser:
 
     def _state(self) -> dict[str, Tensor]:
         """Return what a continuation needs, each (T, P) or a scalar."""
-        moments = self._adam.state[self._whole].items()
         found = {"parameter": self._whole.detach()}
         if self.config.average_decay is not None:
             found["average"] = self._average
-        return found | {f"adam/{key}": value for key, value in moments}
+        return found | {f"adam/{key}": value for key, value in self._moments.items()}
 
     def state(self) -> dict[str, Tensor]:
         """Return everything that a bit-exact continuation needs, as named tensors."""
@@ -181,11 +196,7 @@ class StackedOptimiser:
     @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:
         """Continue from what `state` returned."""
-        self._adam.state[self._whole] = {
-            "step": state["adam/step"].to(self._whole.device).clone(),
-            "exp_avg": torch.zeros_like(self._whole),
-            "exp_avg_sq": torch.zeros_like(self._whole),
-        }
+        self._moments["step"].copy_(state["adam/step"])
         for kind, value in self._state().items():
             if value.ndim > 0:
                 for name, part in self._parts.of(value).items():

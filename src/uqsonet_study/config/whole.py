@@ -68,9 +68,10 @@ class JobsConfig(Section):
     """How work is cut into jobs."""
 
     trials_per_job: int = Field(default=1, ge=1, le=64, description="Trials stacked in a job.")
-    methods_together: bool = Field(
+    together: bool = Field(
         default=False,
-        description="Score all methods of a case in one job: fewer processes, less in parallel.",
+        description="One job each makes all scores, all summaries, all tables and all figures: for "
+        "runs whose jobs would spend their time starting up.",
     )
     checkpoint_minutes: float = Field(default=2.0, gt=0, description="Time between checkpoints.")
     device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="Torch device.")

@@ -19,7 +19,7 @@ from uqsonet.storage.files import provenance, write_text
 SAMPLES = 1000
 """Latent samples of one posterior."""
 
-REPEATS = 15
+REPEATS = 9
 """Timings; the first ones pay for start-up and are left out of the median."""
 
 WARM_UP = 3

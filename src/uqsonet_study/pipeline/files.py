@@ -337,8 +337,7 @@ class Files(Specs):
         """Return the jobs that score the methods of a case.
 
         There is one for each method, whatever the stacks of its trials, and one for what is not
-        trained; or one for all of it, where the configuration asks for that
-        (`jobs.methods_together`).
+        trained.
         """
         problem, shared = self.problem(case), self.evaluation(case, evaluation)
         reference = self.reference_job(case, evaluation).name
@@ -346,26 +345,20 @@ class Files(Specs):
             "functions": self.functions(case),
             "reference": self.posteriors(case, evaluation),
         }
-
-        def job(name: str, scored: list[Parameters], weights: list[str]) -> Job:
-            trained = [s["method"] for s in scored if s["method"] != UNTRAINED]
-            models = [module for method in trained for module in self.modules(case, method)]
-            code = self.code("evaluate", problem, models)
-            files = inputs | {"weights": weights}
-            headers = self.headers(case, files, evaluation, trained)
-            parameters = shared | {"models": scored}
-            return Job("evaluate", name, parameters, code, files, headers=headers)
-
         found = []
         for scored, trained, weights in self._scored(case):
             identity = shared | scored | {"reference": reference, "trained": trained}
             del identity["weights"], identity["predictors"]  # how trials are cut into jobs
-            name = named(f"{problem}/{evaluation}", scored["method"], **identity)
-            found.append((name, scored, weights))
-        if self.config.jobs.methods_together:
-            name = named(f"{problem}/{evaluation}", "all", parts=[part[0] for part in found])
-            return [job(name, [s for _, s, _ in found], [w for *_, ws in found for w in ws])]
-        return [job(name, [scored], weights) for name, scored, weights in found]
+            method = scored["method"]
+            name = named(f"{problem}/{evaluation}", method, **identity)
+            methods = [method] if method != UNTRAINED else []
+            models = [module for m in methods for module in self.modules(case, m)]
+            code = self.code("evaluate", problem, models)
+            files = inputs | {"weights": weights}
+            headers = self.headers(case, files, evaluation, methods)
+            told = shared | scored
+            found.append(Job("evaluate", name, told, code, files, headers=headers))
+        return found
 
     def _scored(self, case: str) -> Iterator[tuple[Parameters, list[str], list[str]]]:
         """Yield what is scored by itself: parameters, the trainings in it, their weights."""
@@ -488,6 +481,6 @@ class Files(Specs):
             for label in case.evaluations:
                 add("reference", label, "", self.posteriors(name, label))
                 for job in self.evaluations(name, label):
-                    methods = " ".join(dict.fromkeys(s["method"] for s in job.parameters["models"]))
-                    add("evaluate", label, methods, self.file("evaluate", job.name, "csv"))
+                    method = job.parameters["method"]
+                    add("evaluate", label, method, self.file("evaluate", job.name, "csv"))
         return Text("\n".join(lines) + "\n")

@@ -116,6 +116,12 @@ class Plan(Files):
             others.update(experiments)
         return [e for e in self.config.selected if e in others or e not in ablations]
 
+    def scored(self) -> list[str]:
+        """Return the names of the jobs whose scores are summarised or compared."""
+        cases = self.config.cases_of([*self.summarised(), *self.of_laws()])
+        jobs = (job for c in cases for e in c.evaluations for job in self.evaluations(c.name, e))
+        return list(dict.fromkeys(job.name for job in jobs))
+
     def table_inputs(self, name: str) -> dict[str, list[str]]:
         """Return the files that a table is made from, by kind."""
         experiments = self.tables()[name]

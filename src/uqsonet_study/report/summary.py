@@ -257,19 +257,18 @@ def read_scores(path: Path) -> pd.DataFrame:
 def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, str], Estimate]:
     """Return the estimates of one sensor count, skills included."""
     place = ", ".join(f"{key} {value}" for key, value in where.items())
-    sets = sorted(group["set"].unique())
     found: dict[tuple[str, str], Estimate] = {}
-    for head, part in group.groupby(["method", "metric"]):
+    scores = group.pivot(index=["method", "metric", "trial"], columns="set", values="value")
+    for head, wide in scores.groupby(level=["method", "metric"]):
         assert isinstance(head, tuple)
-        method, metric = head
-        wide = part.pivot(index="trial", columns="set", values="value").reindex(columns=sets)
-        values = wide.to_numpy()
+        (method, metric), values = head, wide.to_numpy()
         if np.isnan(values).any():
             trial, lacking = np.argwhere(np.isnan(values))[0]
+            of = group.loc[(group["method"] == method) & (group["metric"] == metric), "file"]
             raise DataError(
-                f"{part['file'].iloc[0]}: {place}: {metric} of {method!r}, trial "
-                f"{wide.index[trial]}, lacks set {sets[lacking]}; all methods and trials must be "
-                "scored on the same sets"
+                f"{of.iloc[0]}: {place}: {metric} of {method!r}, trial "
+                f"{wide.index[trial][2]}, lacks set {wide.columns[lacking]}; all methods and "
+                "trials must be scored on the same sets"
             )
         found[str(method), str(metric)] = estimate(values)
     for error, name in SKILLS.items():

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh, TriMesh
+from matplotlib.collections import TriMesh
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
+from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from uqsonet.fields import Domain, Grid
@@ -26,7 +27,7 @@ SENSORS: dict[str, Any] = {
     "markeredgewidth": 0.8,
 }
 
-Mesh = QuadMesh | TriMesh
+Map = AxesImage | TriMesh
 
 TICKS = 4
 """Most ticks of a logarithmic colour bar."""
@@ -45,25 +46,30 @@ def input_scale(fields: OperatorFields, *values: np.ndarray) -> Normalize:
     return LogNorm(linear.vmin, linear.vmax) if fields.input.transform.positive else linear
 
 
-def draw_map(axes: Axes, grid: Domain, values: np.ndarray, norm: Normalize, colors: str) -> Mesh:
+def draw_map(axes: Axes, grid: Domain, values: np.ndarray, norm: Normalize, colors: str) -> Map:
     """Draw a function (n,) over the whole domain, on a grid also up to a periodic end."""
+    # Interpolated between grid points. Images are drawn ten times as fast as meshes, and are small.
+    look: dict[str, Any] = {"cmap": colors, "norm": norm}
+    if isinstance(grid, Grid):
+        field = values.reshape(grid.shape).T.astype(float)
+        if grid.periodic:
+            field = np.pad(field, ((0, 1), (0, 1)), mode="wrap")
+        # Grid points are the middles of pixels.
+        ends = zip(grid.lower, grid.upper, grid.spacing(), strict=True)
+        extent = [place for low, high, h in ends for place in (low - h / 2, high + h / 2)]
+        look |= {"extent": extent, "origin": "lower", "interpolation": "bilinear"}
+        found: Map = axes.imshow(field, **look)
+    else:
+        x, y = grid.points().numpy().T
+        look |= {"shading": "gouraud", "rasterized": True}
+        found = axes.tripcolor(x, y, values.astype(float), **look)
     axes.set_aspect("equal")
     axes.set_xlim(grid.lower[0], grid.upper[0])
     axes.set_ylim(grid.lower[1], grid.upper[1])
     for side in (axes.xaxis, axes.yaxis):
         side.set_major_locator(MaxNLocator(2))
     axes.tick_params(length=2)
-    # Interpolated between grid points; a raster inside the PDF keeps the file small.
-    look: dict[str, Any] = {"cmap": colors, "norm": norm, "shading": "gouraud"}
-    if not isinstance(grid, Grid):
-        x, y = grid.points().numpy().T
-        return axes.tripcolor(x, y, values.astype(float), rasterized=True, **look)
-    field = values.reshape(grid.shape)
-    places = [axis.numpy() for axis in grid.axes()]
-    if grid.periodic:
-        field = np.pad(field, ((0, 1), (0, 1)), mode="wrap")
-        places = [np.append(p, end) for p, end in zip(places, grid.upper, strict=True)]
-    return axes.pcolormesh(*places, field.T.astype(float), rasterized=True, **look)
+    return found
 
 
 def draw_sensors(axes: Axes, sensors: np.ndarray, **look: Any) -> None:
@@ -72,7 +78,7 @@ def draw_sensors(axes: Axes, sensors: np.ndarray, **look: Any) -> None:
 
 
 def draw_bar(
-    figure: FigureBase, mesh: Mesh, panels: Iterable[Axes], location: str, **look: Any
+    figure: FigureBase, mesh: Map, panels: Iterable[Axes], location: str, **look: Any
 ) -> Colorbar:
     """Draw the colour bar that some maps share."""
     bar = figure.colorbar(mesh, ax=list(panels), location=location, **look)

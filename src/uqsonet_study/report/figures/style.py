@@ -88,10 +88,11 @@ def save(figure: Figure, scale: str, pdf: Path, png: Path) -> None:
     with styled():
         if scale == "smoke":
             _say_smoke(figure)
-        for path, kind in ((pdf, "pdf"), (png, "png")):
+        for path, kind in ((png, "png"), (pdf, "pdf")):
             with atomic_path(path) as temporary:
                 metadata = dict.fromkeys(nothing[kind])
                 figure.savefig(temporary, format=kind, metadata=metadata)
+            figure.set_layout_engine("none")  # found once: panels stand alike in both files
 
 
 def _say_smoke(figure: Figure) -> None:

@@ -1,0 +1,261 @@
+"""What users do with the workflow beyond the paper: own data, laws, both sides, places of sensors."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.workflow.conftest import SMOKE, Project, fresh_copy, jobs
+from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.models.weights import load
+from uqsonet.reference.files import Reference, load_sets
+from uqsonet_study.config import BASELINES
+from uqsonet_study.report.place_scores import STRATEGIES
+
+pytestmark = [pytest.mark.dag, pytest.mark.timeout(0)]
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return fresh_copy(tmp_path / "project")
+
+
+@pytest.fixture
+def run(project: Project) -> Run:
+    """Run with configuration files, the last of them given by what is in it."""
+
+    def start(*files: str | dict[str, Any], flags: tuple[str, ...] = ()) -> str:
+        paths = [f if isinstance(f, str) else project.overlay(f) for f in files]
+        result = project.snakemake("--configfile", *paths, *flags)
+        text = result.stdout + result.stderr
+        assert result.returncode == 0, text
+        return text
+
+    return start
+
+
+LINE = {"training": 300, "validation": 20, "test": 8, "shard": 100}
+SHORT = {"uqsonet": {"training": {"iterations": 100, "batch_size": 50, "validate_every": 50}}}
+ANY_LAW: dict[str, Any] = {
+    "scale": "smoke",
+    "select": ["bounded1d", "mixture1d"],
+    "problems": {"mixture1d": LINE, "bounded1d": LINE},
+    "experiments": {
+        "mixture1d": {
+            "sensors": {"counts": [2, 4], "pool": 10},
+            "methods": ["uqsonet", "mixture", "auto"],
+            "trials": 2,
+            "sets": {"precise": 8},
+        },
+        "bounded1d": {
+            "sensors": {"pool": 10},
+            "methods": ["uqsonet", "auto"],
+            "sets": {"precise": 4},
+        },
+    },
+    "evaluations": {
+        "validation": {"sets": 4},
+        "precise": {"sets": 4, "reference_samples": 300, "model_samples": 300},
+        "paper": {"sets": 4},
+    },
+    "jobs": {"trials_per_job": 2, "together": True},
+    "recipes": {"tuned": {"mixture1d": SHORT, "bounded1d": SHORT}},
+}
+
+
+def test_laws_are_fitted_to_each_trial_scored_and_drawn(project: Project, run: Run) -> None:
+    run("config/any_law.yaml", ANY_LAW)
+    results = project.path / "results/any_law"
+    scores = pd.read_csv(results / "scores.csv")
+    found = {name: set(part["law"]) for name, part in scores.groupby("problem")}
+    assert found["mixture1d"] == {*BASELINES, "gaussian", "mixture", "auto"}
+    assert found["bounded1d"] == {*BASELINES, "gaussian", "auto"}
+    assert scores.notna().to_numpy().all() and (scores["floor_w1"] > 0).all()
+    at = scores.set_index(["problem", "law", "sensors"])["crps"]
+    assert at["mixture1d", "auto", 4] < at["mixture1d", "sensor_free", 4]
+    for name in ("any-law-mixture", "any-law-bounded"):
+        assert (results / f"figures/{name}.pdf").stat().st_size > 10_000
+    assert "Samples of laws, bounded1d, m = 3" in (results / "report.html").read_text()
+    # Both trials were trained as one stack, once for all laws. Each has a law of its own.
+    assert len(list((results / "train/mixture1d").rglob("*.safetensors"))) == 1
+    logs = sorted((results / "law/mixture1d").glob("auto-*/*.csv"))
+    assert [path.name for path in logs] == ["trial_0.csv", "trial_1.csv"]
+    for path in logs:
+        log, model = pd.read_csv(path), load(path.with_suffix(".safetensors"))
+        assert {"gaussian", "mixture"} <= set(log["law"]) and log["chosen"].sum() == 1
+        assert isinstance(model, KarhunenLoeveModel)
+        assert model.config.law == log.loc[log["chosen"], "law"].iloc[0]
+    (file,) = (results / "reference/bounded1d").glob("precise-*.h5")
+    sets, fields, _ = load_sets(file)  # of fixed sensors
+    assert isinstance(sets, Reference) and sets.quantiles is not None
+    assert (sets.observations.locations == fields.input.grid.points()[[17, 50, 79]]).all()
+    # Another law needs no other training.
+    more = {"mixture1d": {"methods": ["uqsonet", "mixture", "analogue", "auto"]}}
+    planned = jobs(run("config/any_law.yaml", ANY_LAW, {"experiments": more}, flags=("-n",)))
+    assert planned["law"] == 2
+    assert not {"train", "reference", "sensors", "simulate"} & set(planned)
+
+
+POINTS, RUNS, COUNTS = 33, 400, [2, 4, 12]
+UNSEEN = 0.3
+"""Size of a second load that no sensor reads: the operator is random."""
+OWN: dict[str, Any] = {
+    "results": "results/own",
+    "scale": "smoke",
+    "select": ["membrane"],
+    "problems": {
+        "membrane": {
+            "data": {"file": "runs.npz", "input": "load", "output": "w"},
+            "training": 300,
+            "validation": 50,
+            "test": 50,
+        }
+    },
+    "experiments": {
+        "membrane": {
+            "problem": "membrane",
+            "sensors": {"counts": COUNTS, "pool": 100},
+            "methods": ["uqsonet"],
+            "trials": 1,
+            "evaluations": ["precise"],
+        }
+    },
+    "evaluations": {"validation": {"sets": 10}, "precise": {"sets": 30, "model_samples": 300}},
+    "tables": {
+        "mine": {
+            "layout": "scores",
+            "experiments": ["membrane"],
+            "metrics": ["err_mean", "crps", "coverage_90"],
+        }
+    },
+    "figures": {"mine-plot": {"layout": "posterior", "experiment": "membrane", "counts": [2, 4]}},
+    "jobs": {"together": True},
+}
+
+
+def membrane() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return places, the law's covariance of the load, and the Green's function of -w'' = load."""
+    x = np.linspace(0, 1, POINTS)
+    covariance = np.exp(-((x[:, None] - x) ** 2) / (2 * 0.15**2))
+    green = np.minimum(x[:, None], x) * (1 - np.maximum(x[:, None], x)) / (POINTS - 1)
+    return x, covariance, green
+
+
+def write_runs(path: Path) -> np.ndarray:
+    """Write a user's file and return its outputs."""
+    x, covariance, green = membrane()
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.clip(values, 0, None))
+    generator = np.random.default_rng(7)
+    load, unseen = (generator.standard_normal((RUNS, POINTS)) @ root.T for _ in range(2))
+    w = ((1 + load + UNSEEN * unseen) @ green).astype(np.float32)
+    np.savez(path, load=(1 + load).astype(np.float32), w=w, x=x)
+    return w
+
+
+def exact_errors(file: Path, outputs: np.ndarray) -> dict[int, float]:
+    """Return the mean relative error of the exact conditional mean, in percent, by count."""
+    _, covariance, green = membrane()
+    sets, _, _ = load_sets(file)
+    assert not isinstance(sets, Reference)
+    found: dict[int, list[float]] = {}
+    for s, m in enumerate(sets.observations.counts.tolist()):
+        places = np.rint(sets.observations.locations[s, :m, 0].numpy() * (POINTS - 1)).astype(int)
+        inner = covariance[np.ix_(places, places)] + 1e-9 * np.eye(m)
+        gain = np.linalg.solve(inner, covariance[places]).T
+        mean = (1 + gain @ (sets.observations.values[s, :m].numpy() - 1)) @ green
+        w = outputs[-50:][int(sets.function[s])].astype(float)  # the last rows: test functions
+        found.setdefault(m, []).append(100 * float(np.linalg.norm(mean - w) / np.linalg.norm(w)))
+    return {m: fmean(errors) for m, errors in found.items()}
+
+
+def test_own_data_need_a_file_and_names_and_come_close_to_the_exact_posterior(
+    project: Project, run: Run
+) -> None:
+    file, results = project.path / "runs.npz", project.path / "results/own"
+    outputs = write_runs(file)
+    run(OWN)
+    table = pd.read_csv(results / "tables/mine.csv").set_index(["method", "metric", "sensors"])
+    (sets,) = (results / "reference/membrane").glob("precise-*.h5")
+    exact, value = exact_errors(sets, outputs), table["value"]
+    for m in COUNTS:
+        # Nobody does better than the exact mean by more than chance, nor much worse.
+        assert value["uqsonet", "err_mean", m] == pytest.approx(exact[m], rel=0.15, abs=0.5)
+        assert value["uqsonet", "crps", m] < 0.8 * value["sensor_free", "crps", m]
+        # With many sensors only the unseen load is left, which residuals alone put into the band.
+        # 30 functions: chance alone is worth some six points.
+        assert 78 <= value["uqsonet", "coverage_90", m] <= 98
+    assert exact[12] < 0.8 * exact[2]
+    summary = pd.read_csv(results / "summary/membrane.csv")
+    assert set(summary["method"]) == {"uqsonet", "sensor_free", "cokriging", "regression"}
+    assert not {"err_std", "w2_gaussian", "narrower"} & set(summary["metric"])  # no reference
+    page = (results / "report.html").read_text()
+    assert "Own data: membrane" in page and "true output stands in its place" in page
+    assert json.loads((results / "simulate/membrane.json").read_text())["read"].keys() == {
+        file.name
+    }
+    # A touch of the file reruns nothing, an edit all that comes from it. Wrong names stop at once.
+    file.touch()
+    assert jobs(run(OWN, flags=("-n",))) == {}
+    with np.load(file) as runs:
+        np.savez(file, load=runs["load"], w=2 * runs["w"], x=runs["x"])
+    planned = jobs(run(OWN, flags=("-n",)))
+    assert {"simulate", "sensors", "reference", "train", "evaluate", "table"} <= set(planned)
+    wrong = project.overlay({"problems": {"membrane": {"data": {"input": "laod"}}}}, "wrong")
+    result = project.snakemake("--configfile", "config/extra.yaml", wrong, "-n")
+    text = result.stdout + result.stderr
+    assert result.returncode != 0 and "Traceback" not in text and "Job stats" not in text
+    assert "problems.membrane.data: runs.npz" in text and "laod" in text
+
+
+def test_sensors_of_both_sides_are_scored_against_chains(project: Project, run: Run) -> None:
+    names = ("either_side", "either_side_input")
+    small = {
+        "training": 300,
+        "output_noise": [0.05],
+        "sensors": {"counts": [1, 3], "pool": 100},
+        "output_sensors": {"counts": [1, 3], "pool": 100},
+        "sets": {"precise": 2},
+        "reference_samples": {"precise": 20},
+        "model_samples": {"precise": 200},
+    }
+    overlay = {"results": str(SMOKE), "experiments": dict.fromkeys(names, small)}
+    wanted = [str(SMOKE / f"summary/{name}.csv") for name in names]
+    run("config/smoke.yaml", "config/either_side.yaml", overlay, flags=("--", *wanted))
+    for path in wanted:
+        table = pd.read_csv(project.path / path)
+        assert {*BASELINES, "uqsonet", "reference"} <= set(table["method"])
+        assert set(table["sensors"]) == {1, 3} and "effective_size" in set(table["metric"])
+
+
+def test_greedy_places_leave_less_than_others(project: Project, run: Run) -> None:
+    shown = ["diffusion1d", "elliptic_sde1d_more"]
+    asked = {"shipped": False, "counts": [1, 4, 8], "random": 8, "functions": 2, "samples": 60}
+    overlay = {
+        "results": str(SMOKE),
+        "select": shown,
+        "tables": {"placement": asked},
+        "figures": {"placement": {"experiments": shown}},
+    }
+    wanted = [str(SMOKE / "tables/placement.tex"), str(SMOKE / "figures/placement.pdf")]
+    one_each = {"jobs": {"together": False}} | overlay
+    run("config/smoke.yaml", "config/placement.yaml", one_each, flags=("--", *wanted))
+    folder = project.path / SMOKE
+    scores = pd.read_csv(folder / "placement/scores.csv")
+    assert len(scores) == 2 * 3 * len(STRATEGIES) and scores["std"].min() > 0
+    at = scores.set_index(["problem", "strategy", "sensors"])["std"]
+    for m in (1, 4, 8):
+        for problem in ("diffusion1d", "elliptic_sde1d"):
+            low, high = at[problem, "random_low", m], at[problem, "random_high", m]
+            assert low <= at[problem, "random", m] <= high
+        assert at["diffusion1d", "greedy", m] < at["diffusion1d", "random_low", m]
+    assert at["diffusion1d", "greedy", 8] < at["diffusion1d", "greedy", 1]
+    assert at["diffusion1d", "greedy", 8] < at["diffusion1d", "worst", 8]
+    assert "space-filling" in (folder / "tables/placement.tex").read_text()
+    assert (folder / "figures/placement.pdf").stat().st_size > 5000

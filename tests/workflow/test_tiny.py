@@ -1,0 +1,68 @@
+"""The whole DAG in real Snakemake at its least size, and what an edit makes it do again."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.conftest import TINY, Project, jobs
+
+
+def test_one_command_makes_everything_from_nothing_to_the_page(tiny: Project) -> None:
+    results = tiny.path / TINY
+    names = [f"tables/{n}.{s}" for n in ("1d-pde-error", "NN") for s in ("tex", "csv", "json")]
+    figures = ("1d-pde-plot", "diffusion1d_data", "diffusion1d_training")
+    names += [f"figures/{name}.{kind}" for name in figures for kind in ("pdf", "png")]
+    names += ["tables/all.tex", "tables/training-cost.csv", "simulate/diffusion1d.json"]
+    for name in (*names, "summary/diffusion1d.csv", "jobs.csv"):
+        assert (results / name).stat().st_size > 0, name
+    assert json.loads((results / "config.json").read_text())["scale"] == "smoke"
+    assert "SMOKE SCALE" in (results / "tables/all.tex").read_text()
+    page = (results / "report.html").read_text()
+    assert "Smoke scale" in page and page.count("<img") == len(figures)
+    for stage in ("simulate", "train", "evaluate", "figure"):
+        assert f"<td>{stage}</td>" in page, "the page lacks what a stage took"
+    with (results / "scorecard.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 142
+
+
+def test_the_results_pass_the_check(tiny: Project) -> None:
+    command = [sys.executable, "-m", "uqsonet", "check", str(tiny.path / TINY)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("ok ") >= 5
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text, f"{path} has no {old!r}"
+    path.write_text(text.replace(old, new, 1))
+
+
+@pytest.fixture(scope="module")
+def replanned(
+    tiny: Project, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, int], dict[str, int]]:
+    """What is planned after edits of words, and then after one of a law of training."""
+    project = tiny.copy(tmp_path_factory.mktemp("edited") / "project")
+    source = project.path / "src/uqsonet"
+    edit(source / "models/karhunen_loeve.py", '"""The closed-form', '"""In words: the closed-form')
+    edit(source / "training/loop.py", 'f"the loss of trial', 'f"in other words: the loss of trial')
+    edit(source / "version.py", '"', '"1.')
+    edit(source / "solvers/elliptic1d.py", "from torch", "\n\nfrom torch")
+    script = project.path / "workflow/scripts/train.py"
+    script.write_text(script.read_text() + "\n# a comment\n")
+    words = jobs(project.run("config/tiny.yaml", dry=True))
+    style = project.path / "src/uqsonet_study/report/figures/style.py"
+    style.write_text(style.read_text() + "\nEXTRA_COLOUR = '#123456'\n")
+    return words, jobs(project.run("config/tiny.yaml", dry=True))
+
+
+def test_an_edit_of_words_reruns_nothing_and_one_of_a_colour_draws_anew(
+    replanned: tuple[dict[str, int], dict[str, int]],
+) -> None:
+    assert replanned == ({}, {"figure": 1, "page": 1})
