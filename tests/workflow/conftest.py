@@ -1,4 +1,4 @@
-"""Copies of the project that are run: a tiny run for all tests, and the small one of `make tables`."""
+"""Copies of the project that are run: a tiny run for all tests, and that of `make tables`."""
 
 from __future__ import annotations
 

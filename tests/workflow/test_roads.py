@@ -1,4 +1,4 @@
-"""What users do with the workflow beyond the paper: own data, laws, both sides, places of sensors."""
+"""What users do with the workflow beyond the paper: own data, laws, both sides, places."""
 
 import json
 from collections.abc import Callable
