@@ -58,3 +58,10 @@ def merged(inputs):
             files = [files] if isinstance(files, str) else files
             found[kind] = list(dict.fromkeys([*found.get(kind, []), *files]))
     return found
+
+
+def evaluations(wildcards):
+    """Return the jobs whose scores a job makes."""
+    return [
+        found("evaluate")({"name": name}) for name in made(wildcards, PLAN.scored())
+    ]

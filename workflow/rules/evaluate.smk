@@ -1,17 +1,12 @@
 # Scores against the references: all trials of a learned method in one job, baselines and the
 # reference itself in another. And the time of one answer, measured.
-SCORED = PLAN.scored()
-
-
-def evaluations(wildcards):
-    return [found("evaluate")({"name": name}) for name in made(wildcards, SCORED)]
 
 
 rule evaluate:
     input:
         unpack(lambda w: merged(job.inputs for job in evaluations(w))),
     output:
-        files_of(f"{RESULTS}/evaluate/{{name}}.csv", name=SCORED),
+        files_of(f"{RESULTS}/evaluate/{{name}}.csv", name=PLAN.scored()),
     log:
         log_of("evaluate", "name"),
     conda:
