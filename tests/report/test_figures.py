@@ -172,9 +172,7 @@ def test_posteriors_are_those_of_the_panels(line: Path) -> None:
     assert "Deep ensemble, mean" in words(figure) and "noisy observations" in words(figure)
 
 
-def test_noise_on_a_logarithm_is_shown_on_a_logarithmic_axis(
-    line: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_noise_on_a_logarithmic_axis(line: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     panels, law = read_panels(of_noise(line)[:3]), (np.full(33, 0.5), np.full(33, 0.25))
     low, high = data.noise_bars(panels[0])
     np.testing.assert_allclose([panels[0].values - low, high - panels[0].values], 2 * NOISE)

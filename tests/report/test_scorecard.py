@@ -66,10 +66,8 @@ def test_the_default_run_fills_every_cell_with_its_own_numbers(tmp_path: Path) -
             np.testing.assert_allclose(beside[column], 100 * beside[number], rtol=1e-9)
 
 
-def test_what_was_not_run_stays_empty(
-    summary: pd.DataFrame, config: Config, tmp_path: Path
-) -> None:
-    card = write(summary, config, tmp_path)
+def test_what_was_not_run_stays_empty(summary: pd.DataFrame, tmp_path: Path) -> None:
+    card = write(summary, make_config(), tmp_path)
     filled = card[card["ours"].notna()]
     assert len(card) == 142 and len(filled) == 6
     assert set(filled["table"]) == {"tab:1d-pde-error"} and (filled["trials"] == 2).all()

@@ -85,8 +85,7 @@ def test_gains_are_over_cokriging_on_the_same_sets(tmp_path: Path) -> None:
     for method, gained in (("net", 0.2), ("regression", 0.1)):
         gain = pick(table, method, "gain_crps")
         assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((gained,) * 3)
-    assert (table["metric"] == "gain_crps").sum() == 2
-    assert not (table["metric"] == "gain_energy").any()
+    assert table["metric"].str.startswith("gain_").sum() == 2
 
 
 def test_files_in_any_order_give_the_same_table(tmp_path: Path, config: Config) -> None:
@@ -111,9 +110,7 @@ def test_intervals_cover(trials: int, sets: int) -> None:
 
 @settings(max_examples=25)
 @given(SCORES, st.floats(0.1, 10))
-def test_estimates_stay_within_the_scores_and_skill_has_no_unit(
-    scores: np.ndarray, factor: float
-) -> None:
+def test_means_lie_within_and_skill_has_no_unit(scores: np.ndarray, factor: float) -> None:
     found, over = estimate(scores), np.full((1, scores.shape[1]), 0.7)
     row, slack = found.row(), 1e-9
     assert row["value"] == pytest.approx(scores.mean()) and len(found.copies) == RESAMPLES

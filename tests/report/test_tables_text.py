@@ -56,6 +56,10 @@ def test_formulas_stand_between_dollar_signs() -> None:
     )
     assert to_words(found) == "given m sensors & a_b more, errσ[u] ± 5%"
     assert (to_latex("5 $"), to_html("5 $")) == (r"5 \$", "5 $")  # a single one is a character
+    found = [power(number) for number in (1e-4, 2e-3, 0.01, 0.0)]
+    assert list(map(to_latex, found)) == ["$10^{-4}$", r"$2\cdot 10^{-3}$", "0.01", "0"]
+    assert list(map(to_words, found)) == ["10^-4", "2·10^-3", "0.01", "0"]
+    assert to_latex(integer(80000)) == r"80\,000"
 
 
 def test_every_formula_has_a_form_in_html() -> None:
@@ -63,13 +67,6 @@ def test_every_formula_has_a_form_in_html() -> None:
         printed = to_html(heading)
         ElementTree.fromstring(f"<p>{printed}</p>")
         assert not set(printed) & set("\\${}^_"), heading
-
-
-def test_powers() -> None:
-    found = [power(number) for number in (1e-4, 2e-3, 0.01, 0.0)]
-    assert list(map(to_latex, found)) == ["$10^{-4}$", r"$2\cdot 10^{-3}$", "0.01", "0"]
-    assert list(map(to_words, found)) == ["10^-4", "2·10^-3", "0.01", "0"]
-    assert to_latex(integer(80000)) == r"80\,000"
 
 
 @settings(max_examples=50)
