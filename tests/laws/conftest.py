@@ -1,7 +1,5 @@
 """Small models whose operator is the identity, on inputs of laws that are known."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """`auto` takes the simplest law that inputs do not contradict; what users of `fit` are told."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

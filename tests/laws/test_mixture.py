@@ -1,7 +1,5 @@
 """Clusters and scales: what is fitted, and the closed form against dense formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -60,15 +58,10 @@ def fitted(kappa: np.ndarray) -> tuple[KarhunenLoeveModel, MixtureLaw]:
     return model, fit(model, kappa)
 
 
-def law_of(model: KarhunenLoeveModel) -> MixtureLaw:
-    assert isinstance(model.law, MixtureLaw)
-    return model.law
-
-
 def dense(model: KarhunenLoeveModel, sensors: Sensors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return weights (k,), means (k, r) and covariances (k, r, r) of the posterior's components."""
     x, values, noise = sensors
-    law, bases = law_of(model), model.bases
+    law, bases = model.law, model.bases
     rows = SMALL.interpolate(bases.input_factor.double(), x).numpy()
     y = values.numpy() - SMALL.interpolate(bases.input_mean[:, None], x)[:, 0].numpy()
     least = LEAST_LEVEL**2 * float(bases.input_factor.double().square().sum(1).mean())
@@ -137,7 +130,7 @@ def test_moments_and_samples_are_those_of_dense_formulas(model, kind):
 
 def test_tail_is_the_probability_of_values_as_far(model, monkeypatch):
     """Draws of the law with their own sensors have tails of which each share p is below p."""
-    law, size = law_of(model), 4000
+    law, size = model.law, 4000
     generator = seeded(4)
     a = model.input_posterior([], []).sample(size, generator)[0].double()
     x = torch.tensor([[0.1], [0.35], [0.8]], dtype=torch.float64)
@@ -148,7 +141,6 @@ def test_tail_is_the_probability_of_values_as_far(model, monkeypatch):
     monkeypatch.setattr(model, "law", exact)
     tail = model.input_posterior(x.expand(size, 3, 1), mean + a @ rows.T + noise, None, 0.2).tail
     far = model.input_posterior(x, mean + 60.0, None, 0.2).tail
-    assert tail is not None and far is not None
     # The probability, with (c, s) drawn anew, that the distance of a draw is larger: for one
     # cluster and scale it is uniform, for a mixture it has the mean of a uniform and no small part
     # is more frequent than a few times its share.

@@ -3,8 +3,6 @@
 Then the latent field itself: spectra found again, consistent fields, which one is chosen.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -32,7 +30,6 @@ from uqsonet.laws.choice import input_sample
 from uqsonet.laws.latent import LowRank, Spectrum, fit_latent
 from uqsonet.laws.thresholded import (
     ThresholdedLaw,
-    _in_doubt,
     bivariate_normal,
     classes_of,
     tetrachoric,
@@ -84,23 +81,28 @@ def three() -> KarhunenLoeveModel:
 
 def test_three_classes_whose_shares_differ_between_points(three):
     law = three.law
-    assert isinstance(law, ThresholdedLaw)
     assert law.values.tolist() == [1.0, 2.0, 5.0]
     wanted = np.stack([np.full(24, -0.5), 0.4 + 0.8 * np.linspace(0, 1, 24)], 1)
     assert law.thresholds.numpy() == pytest.approx(wanted, abs=0.08)
     assert np.abs(hidden_covariance(law) - kernel(0.3)).max() < 0.07
 
 
-@pytest.mark.parametrize("classes", [(), (2.0, 2.0, 5.0), (1.0, 5.0, 2.0)])
-def test_posterior_is_that_of_rejection(three, classes):
-    at = [3, 12, 20][: len(classes)]
-    drawn = three_classes(np.random.default_rng(3), 100_000)
-    kept = drawn[(drawn[:, at] == classes).all(1)]
-    assert len(kept) > 600
-    a = three.input_posterior(SMALL.points()[at], list(classes)).sample(4000, seeded())[0]
-    found = fields_of(three, a).numpy()
-    # But for the nugget, which is a thousandth of the latent field.
-    assert (np.abs(found[:, at] - np.array(classes)) < 1e-3).all(1).mean() > 0.99
+@pytest.mark.parametrize(
+    ("readings", "noise"),
+    [((), 0.0), ((2.0, 2.0, 5.0), 0.0), ((1.0, 5.0, 2.0), 0.0), ((1.4, 3.4, 2.8), 1.0)],
+)
+def test_posterior_is_that_of_rejection(three, readings, noise):
+    at = [3, 12, 20][: len(readings)]
+    rng = np.random.default_rng(3)
+    drawn = three_classes(rng, 100_000)
+    off = (drawn[:, at] - np.array(readings)) / (noise or 1e-3)
+    weight = np.exp(-(off**2).sum(1) / 2)
+    assert weight.sum() ** 2 / (weight**2).sum() > 600
+    kept = drawn[rng.choice(len(drawn), 20_000, p=weight / weight.sum())]
+    posterior = three.input_posterior(SMALL.points()[at], list(readings), None, noise)
+    found = fields_of(three, posterior.sample(4000, seeded())[0]).numpy()
+    if noise == 0:  # but for the nugget, which is a thousandth of the latent field
+        assert (np.abs(found[:, at] - np.array(readings)) < 1e-3).all(1).mean() > 0.99
     # Of each class at each point; shares of thousands of draws, and a law from 10,000 inputs.
     for value in (1.0, 2.0, 5.0):
         shares = [(np.abs(f - value) < 0.4).mean(0) for f in (found, kept)]
@@ -108,7 +110,7 @@ def test_posterior_is_that_of_rejection(three, classes):
         assert np.abs(shares[0] - shares[1]).mean() < 0.015, value
     # Of pairs of points: where the field changes from one class to another.
     changes = [(np.abs(np.diff(f, axis=1)) > 0.4).sum(1).mean() for f in (found, kept)]
-    assert changes[0] == pytest.approx(changes[1], rel=0.04)
+    assert changes[0] == pytest.approx(changes[1], rel=0.06)
 
 
 def test_classes_that_contradict_one_another():
@@ -132,6 +134,13 @@ def test_inputs_that_are_no_classes():
     assert classes_of(torch.ones(30, 4)) is None
 
 
+def test_an_input_of_few_points():
+    grid = Grid((0.0,), (1.0,), (3,))
+    kappa = np.sign(gaussian_fields(np.random.default_rng(5), 8000, kernel(1.0, grid=grid)))
+    law = fit(model_of(kappa, 2, grid), kappa, grid)
+    assert np.abs(hidden_covariance(law, grid) - kernel(1.0, grid=grid)).max() < 0.06
+
+
 def test_a_value_that_is_no_class_is_improbable():
     kappa = two_values(np.random.default_rng(7), 200)
     emulator = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="thresholded")
@@ -141,28 +150,6 @@ def test_a_value_that_is_no_class_is_improbable():
         emulator.condition(x, [0.8, -0.8, 0.8])
     with pytest.warns(uqsonet.ObservationWarning, match=r"improbable .* \('thresholded'\).* prob"):
         emulator.condition(x, [0.8, 0.1, 0.8])
-
-
-@pytest.mark.parametrize("noise", [0.4, 1.5])
-def test_classes_in_doubt_are_weighed_by_their_likelihood(noise):
-    covariance = torch.tensor([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]]).double()
-    cuts, values = torch.tensor([-0.4, 0.7]).double(), torch.tensor([-1.0, 0.0, 2.0]).double()
-    readings = torch.tensor([-0.3, 0.9, 0.4]).double()
-    ends = torch.full((3, 1), torch.inf).double()
-    walls = torch.cat([-ends, cuts.expand(3, 2), ends], 1)
-    likelihood = -((readings[:, None] - values) / noise).square() / 2
-    found = _in_doubt(covariance, walls, likelihood, 20_000, seeded(3))
-    drawn = torch.randn(400_000, 3, generator=seeded(4), dtype=torch.float64)
-    drawn = drawn @ torch.linalg.cholesky(covariance).T
-    classes = torch.bucketize(drawn, cuts)
-    weight = likelihood[torch.arange(3), classes].sum(1).softmax(0)
-    mean = weight @ drawn
-    std = (weight @ (drawn - mean).square()).sqrt()
-    assert float((found.mean(0) - mean).abs().max()) < 0.03
-    assert float((found.std(0) - std).abs().max()) < 0.03
-    shares = torch.stack([(weight[:, None] * (classes == k)).sum(0) for k in range(3)])
-    ours = torch.stack([(torch.bucketize(found, cuts) == k).double().mean(0) for k in range(3)])
-    assert float((ours - shares).abs().max()) < 0.015
 
 
 LINE = Grid((0.0,), (2.0,), (60,))

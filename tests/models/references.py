@@ -8,8 +8,6 @@ elliptic_sde1d, navier_stokes) or unobserved coefficients (elliptic_sde2d), with
 package for the two problems that have no closed form.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

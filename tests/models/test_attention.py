@@ -17,7 +17,7 @@ from uqsonet.errors import ConfigError, NoUncertaintyError, ObservationError
 from uqsonet.models.attention import gaussian_kl, scaled_squared_error
 from uqsonet.models.base import build_model
 from uqsonet.models.ensemble import DeepEnsemble
-from uqsonet.models.perceptrons import MLP, HeadsMLP
+from uqsonet.models.perceptrons import MLP
 from uqsonet.problems import get_problem
 from uqsonet_study.config import AttentionNetwork
 
@@ -232,22 +232,6 @@ def test_a_repeated_sensor_cannot_be_told_from_one_except_by_the_count_feature()
     assert [h[0, -1].item() for h in (once, thrice)] == pytest.approx([1, 1 / 3])
 
 
-@pytest.mark.parametrize("activation", ["tanh", "silu", "gelu"])
-@torch.no_grad()
-def test_heads_equal_separate_perceptrons(activation):
-    torch.manual_seed(0)
-    heads = HeadsMLP(3, 4, [6, 5], 2, activation)
-    x = torch.randn(11, 4)
-    found = heads(x)
-    assert found.shape == (3, 11, 2)
-    for i in range(3):
-        single = MLP(4, [6, 5], 2, activation)
-        for layer, weight, bias in zip(single.layers, heads.weights, heads.biases, strict=True):
-            layer.weight.copy_(weight[i].T)
-            layer.bias.copy_(bias[i, 0])
-        torch.testing.assert_close(found[i], single(x))
-
-
 @pytest.mark.parametrize(
     ("dtype", "error"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=["single", "double"]
 )
@@ -269,37 +253,28 @@ def test_values_and_gradients_are_those_of_tanh_to_rounding(dtype, error):
 PLACES, VALUES = torch.tensor([[[-0.5], [0.2]], [[0.1], [0.7]]]), torch.tensor([[1.0, 2.0]] * 2)
 
 
-@pytest.fixture(scope="module")
-def members():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        return [
-            build_model("vidon", get_problem("toy_linear").fields, NETWORK, 0.5) for _ in range(5)
-        ]
+MEMBERS = [build("vidon", "toy_linear", seed).eval() for seed in range(5)]
 
 
-def test_an_ensemble_has_mean_spread_and_samples_of_its_members(members):
-    answers = torch.stack([m.condition(PLACES, VALUES).mean() for m in members])
-    law = DeepEnsemble(members).condition(PLACES, VALUES)
+def test_an_ensemble_has_mean_spread_and_samples_of_its_members():
+    answers = torch.stack([m.condition(PLACES, VALUES).mean() for m in MEMBERS])
+    law = DeepEnsemble(MEMBERS).condition(PLACES, VALUES)
     assert torch.allclose(law.mean(), answers.mean(0))
     assert torch.allclose(law.std(), answers.std(0, correction=0), atol=1e-12)
     queries = torch.tensor([[0.33], [-0.9]])
-    at = torch.stack([m.condition(PLACES, VALUES).mean(queries) for m in members])
+    at = torch.stack([m.condition(PLACES, VALUES).mean(queries) for m in MEMBERS])
     assert torch.allclose(law.std(queries), at.std(0, correction=0), atol=1e-12)
     samples = law.sample(300, generator=torch.Generator().manual_seed(1))
     distance = (samples[:, :, None] - answers.movedim(0, 1)[:, None]).abs().amax(-1)
     assert (distance.amin(-1) < 1e-12).all()
     shares = (distance < 1e-12).double().mean(1)
     assert (shares > 0.1).all()  # five members, 300 draws: each about a fifth
-    alone = DeepEnsemble(members).condition(PLACES[0], VALUES[0])
+    alone = DeepEnsemble(MEMBERS).condition(PLACES[0], VALUES[0])
     assert alone.mean().shape == (33,) and alone.sample(4).shape == (4, 33)
 
 
-def test_an_ensemble_of_one_or_of_random_models_is_refused(members):
+def test_an_ensemble_of_one_or_of_random_models_is_refused():
     with pytest.raises(ObservationError, match="at least two members"):
-        DeepEnsemble(members[:1])
-    random = [
-        build_model("uqsonet", get_problem("toy_linear").fields, NETWORK, 0.5) for _ in range(2)
-    ]
+        DeepEnsemble(MEMBERS[:1])
     with pytest.raises(ObservationError, match="must be deterministic"):
-        DeepEnsemble(random).condition(PLACES, VALUES)
+        DeepEnsemble(2 * [build(problem="toy_linear")]).condition(PLACES, VALUES)

@@ -38,7 +38,6 @@ def functions() -> Functions:
 def model(functions) -> AttentionPriorModel:
     torch.manual_seed(0)
     found = build_model("uqsonet", functions.fields, NETWORK, 0.1)
-    assert isinstance(found, AttentionPriorModel)
     found.fit_constants(functions)
     return found.eval()
 

@@ -1,6 +1,7 @@
 """The Karhunen-Loeve architecture before training is cokriging, plus slopes of the covariance.
 
-VIDON on the kriged input starts there, too, and learns a mean that is not linear.
+VIDON on the kriged input starts there, too, and learns a mean that is not linear. Last, the
+covariance of what kappa leaves open, on laws where it is known.
 """
 
 from copy import deepcopy
@@ -13,9 +14,16 @@ from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
 from uqsonet.baselines import Cokriging
 from uqsonet.data import Functions
-from uqsonet.gaussian import condition
+from uqsonet.gaussian import condition, covariance_root
+from uqsonet.models import random_operator
 from uqsonet.models.base import build_model
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.models.random_operator import (
+    KEPT,
+    residual_covariance,
+    residual_slopes,
+    standardised_residuals,
+)
 from uqsonet.problems import get_problem
 from uqsonet_study.config import KarhunenLoeveNetwork, KarhunenLoeveSetNetwork, TrainingConfig
 
@@ -171,7 +179,6 @@ def test_the_embedding_is_mean_and_variance_of_the_dense_posterior(vidon, noise_
     gain = torch.linalg.solve(rows @ rows.T + level * torch.eye(3).double(), rows).T
     expected = torch.cat([gain @ residual, 1 - (gain * rows.T).sum(1)])
     assert (h - expected).abs().max() < 1e-4
-    assert condition(rows, residual, noise_std, None).mean.shape == (256,)
 
 
 def test_vidon_learns_a_mean_that_no_linear_predictor_has():
@@ -199,6 +206,58 @@ def test_vidon_learns_a_mean_that_no_linear_predictor_has():
         variance = 1 - (law.variance_reduction * law.directions[..., 0] ** 2).sum(-1)
         exact = (law.mean[:, 0] ** 2 + variance)[:, None] * shape
         found = model.condition(x, y).mean(toy.training_grid()[0].points())
-        linear = (1 * shape).expand_as(exact)
         assert (found - exact).norm() < 0.1 * exact.norm()
-        assert (linear - exact).norm() > 0.3 * exact.norm()
+        assert (shape - exact).norm() > 0.3 * exact.norm()  # the best linear predictor
+
+
+def residual_pairs(size, slopes, noise=1.0):
+    """Residuals with covariance ``noise^2 + sum_j a_j S_j``, diagonal S_j, and random weights."""
+    generator = torch.Generator().manual_seed(1)
+    a = torch.randn(size, len(slopes), generator=generator).double()
+    weight = torch.randn(slopes.shape[1], len(slopes), generator=generator).double()
+    variance = (noise**2 + a @ slopes).clamp_min(0)
+    r = torch.randn(size, slopes.shape[1], generator=generator).double() * variance.sqrt()
+    return a, a @ weight.T + r, weight
+
+
+def test_slopes_are_found(monkeypatch):
+    slopes = torch.tensor([[0.2, 0.0, 0.1], [0.0, -0.2, 0.0], [0.0, 0.0, 0.0]]).double()
+    a, c, weight = known = residual_pairs(200_000, slopes)
+    r = c - a @ weight.T
+    torch.testing.assert_close(residual_covariance(*known), r.T @ r / len(a))
+    found = residual_slopes(*known)
+    monkeypatch.setattr(random_operator, "ROWS", 64_000)  # blocks change nothing
+    torch.testing.assert_close(residual_slopes(*known), found)
+    # The standard error of an entry is about sqrt(3 / 200,000) = 0.004.
+    assert (found - torch.diag_embed(slopes)).abs().max() < 0.025
+    noise = residual_slopes(*residual_pairs(300, torch.zeros(40, 3).double()))
+    assert (noise.flatten(1).norm(dim=1) == 0).double().mean() > 0.3  # what may be noise is cut
+
+
+@pytest.mark.parametrize("size", [700, KEPT + 500])
+def test_residuals_are_standardised_and_keep_their_shape(size):
+    """With covariance C given back they are the residuals themselves, less their mean."""
+    generator = torch.Generator().manual_seed(4)
+    mixing = torch.randn(3, 3, generator=generator).double()
+    r = torch.randn(size, 3, generator=generator).double().exp() @ mixing.T
+    a = torch.randn(size, 2, generator=generator).double()
+    weight = torch.randn(3, 2, generator=generator).double()
+    found = standardised_residuals(a, r + a @ weight.T, weight)
+    assert found.shape == (KEPT, 3)
+    assert found.mean(0).abs().max() < 1e-10
+    torch.testing.assert_close(found.T @ found / KEPT, torch.eye(3).double())
+    repeated = r[torch.arange(KEPT) % size]
+    centred = repeated - repeated.mean(0)
+    back = found @ covariance_root(centred.T @ centred / KEPT)
+    torch.testing.assert_close(back, centred)
+    broken = torch.diag(torch.tensor([2.0, -0.5]).double())  # its nearest covariance has a root
+    assert (covariance_root(broken).square()).tolist() == [[pytest.approx(2.0), 0.0], [0.0, 0.0]]
+
+
+def test_directions_with_nothing_left_open_stay_zero():
+    a, c, weight = residual_pairs(400, torch.zeros(4, 3).double())
+    c[:, 2] = a @ weight[2]
+    found = standardised_residuals(a, c, weight)
+    assert found.isfinite().all() and found[:, 2].abs().max() < 1e-6
+    nothing = standardised_residuals(a, a @ weight.T, weight)
+    assert nothing.isfinite().all()

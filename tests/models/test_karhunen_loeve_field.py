@@ -1,7 +1,5 @@
 """The branch that reads whole input fields: shapes, symmetries, what a perceptron cannot learn."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -52,7 +50,6 @@ def trained(config: KarhunenLoeveNetwork, data: Functions, steps: int) -> Karhun
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(trainer.optimiser.parameters[name][0])
-    assert isinstance(model, KarhunenLoeveModel)
     return model.eval()
 
 

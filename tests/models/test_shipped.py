@@ -1,11 +1,8 @@
 """The operators that come with the package against the posteriors of the real problems."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -67,10 +64,6 @@ def test_a_card_says_what_it_must(name):
     for word in ("Domain: [", "Noise:", "Sensors:", "Gaussian field", "no conformal band"):
         assert word in limits
     assert ("log k" in limits) == problem.transform.positive
-    low, high = card["typical_input"]
-    values = problem.sample(np.random.default_rng(1), 40)[0]
-    inside = ((values > low) & (values < high)).double().mean()
-    assert inside == pytest.approx(0.9, abs=0.02)
 
 
 @pytest.mark.parametrize(

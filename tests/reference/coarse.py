@@ -1,7 +1,5 @@
 """Small copies of the two-dimensional problems, and comparison within standard errors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -64,7 +62,7 @@ def check_equal_to_plain(
     modes = u @ vectors
     pairs = (
         ([m.mean[places] for m in repeats], u[:, places]),
-        ([m.variance[places] for m in repeats], centred_squares(u[:, places])),
+        ([m.variance[places] for m in repeats], (u - u.mean(0)).square()[:, places]),
         ([m.mode_mean for m in repeats], modes),
         (
             [m.mode_covariance.flatten() for m in repeats],
@@ -78,10 +76,6 @@ def check_equal_to_plain(
         # The repeats have the fewest degrees of freedom: their quantiles bound all.
         assert scores.max() < t.isf(0.001 / (2 * scores.numel()), len(found) - 1)
         assert scores.max() > 0.1
-
-
-def centred_squares(u: Tensor) -> Tensor:
-    return (u - u.mean(0)).square()
 
 
 def modes_of(u: Tensor, count: int) -> Tensor:

@@ -8,9 +8,7 @@ import torch
 
 from tests.reference.coarse import (
     ToySDE2D,
-    check_equal_to_plain,
     modes_of,
-    plain_samples,
     posterior,
 )
 from uqsonet.gaussian_process import squared_exponential
@@ -115,15 +113,3 @@ def test_symmetrised_moments_equal_brute_force_over_moved_coefficients(
     monkeypatch.setattr(ToySDE2D, "symmetries", Problem.symmetries)
     (alone,) = OperatorMoments(SDE, vectors, np.random.default_rng(3), 9).moments([law])
     assert (alone.mean - found.mean).norm() > 0.02 * found.mean.norm()
-
-
-def test_operator_moments_equal_plain_samples_within_standard_errors():
-    vectors = modes_of(SDE.sample(np.random.default_rng(0), 200)[1], 3)
-    law = posterior(SDE, 0.5, 3)
-    repeats = [
-        OperatorMoments(SDE, vectors, np.random.default_rng(seed), 16).moments([law])[0]
-        for seed in range(12)
-    ]
-    places = SDE.grid.subgrid(3)[1].reshape(5, 5)[1:-1, 1:-1].flatten()
-    u = plain_samples("toy_sde2d", law, 100, 2000)
-    check_equal_to_plain(repeats, u, vectors, places)

@@ -12,7 +12,6 @@ from tests.reference.coarse import check_equal_to_plain, modes_of, plain_samples
 from uqsonet.gaussian import GaussianLaw, condition
 from uqsonet.problems import get_problem
 from uqsonet.reference.control import Features
-from uqsonet.reference.directions import Directions
 from uqsonet.reference.sampling import ControlledSampler
 
 PLACES = torch.arange(20, 400, 36)
@@ -119,27 +118,3 @@ def test_given_the_coefficient_mean_and_spread_are_those_of_the_gaussian_u():
     difference = within.mode_covariance - covariance.mean(0)
     assert difference.norm() < 2e-4 * covariance.mean(0).norm()
     assert (within.mean == 0).all() and (within.mode_mean == 0).all()
-
-
-@pytest.mark.parametrize("neglected", [1e-2, 1e-6])
-@pytest.mark.parametrize("name", ["elliptic_sde1d", "toy_sde2d"])
-def test_directions_leave_out_no_more_than_the_stated_share_and_are_as_few_as_that_allows(
-    name, neglected
-):
-    problem = get_problem(name)
-    directions = Directions(problem, neglected)
-    field, other = problem.unobserved, problem.transform.inverse(problem.prior.mean)
-    if problem.affine == "kappa":
-        field, other = problem.prior, problem.unobserved_transform.inverse(problem.unobserved.mean)
-    assert directions.field is field
-    total = problem.solve_affine(other[None], field.factor.T)[0].square().sum()
-    kept = directions.responses(other[None])[0, 1:].square().sum(1)
-    assert -1e-12 < 1 - kept.sum() / total <= neglected
-    assert 1 - kept[:-1].sum() / total > neglected  # one direction fewer would not do
-    assert (kept[1:] <= kept[:-1] * (1 + 1e-9)).all()
-    size = directions.size - 1
-    identity = torch.eye(size).double()
-    torch.testing.assert_close(directions.basis.T @ directions.basis, identity)
-    torch.testing.assert_close(directions.sources[0], field.mean)
-    expected = field.fluctuation(directions.basis.T.contiguous())
-    torch.testing.assert_close(directions.sources[1:], expected, rtol=0, atol=1e-10)

@@ -4,31 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet.blocks import RowBlocks
+from tests.models.test_attention import NETWORK as SMALL
 from uqsonet.data import Functions
 from uqsonet.models import attention_networks
 from uqsonet.models.base import build_model
-from uqsonet.models.output_basis import TOLERANCE, output_basis
 from uqsonet.problems import get_problem
 from uqsonet.training.gradients import Workers, add_gradients
 from uqsonet.training.optimiser import StackedOptimiser
-from uqsonet_study.config import AttentionNetwork, TrainingConfig
+from uqsonet_study.config import TrainingConfig
 from uqsonet_study.layouts import uniform_layouts
 
 SIZE = 60
-NETWORK = AttentionNetwork(
-    embedding_dim=3,
-    heads=2,
-    head_width=8,
-    location_embedding=[10, 10],
-    value_embedding=[10, 10],
-    attention=[16, 16, 16],
-    branch=[16, 16],
-    trunk=[16, 16],
-    encoder=[16, 16],
-    latent_dim=4,
-    truncation=12,
-    noise_variance=1e-2,
+NETWORK = SMALL.model_copy(
+    update={"attention": [16, 16, 16], "latent_dim": 4, "truncation": 12, "noise_variance": 1e-2}
 )
 
 
@@ -182,16 +170,3 @@ def test_threads_change_no_bit(data, monkeypatch):
             loss, _ = add_gradients(model, batch, normals, workers)
         found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-
-
-def test_the_span_leaves_out_no_more_than_rounding():
-    generator = np.random.default_rng(0)
-    smooth = np.cos(np.outer(np.linspace(0, 3, 900), np.arange(12)))
-    u = torch.from_numpy(generator.standard_normal((2000, 12)) @ smooth.T + 5).float()
-    span = output_basis(RowBlocks.of(u))
-    assert span is not None and 12 <= span.shape[1] < 40
-    torch.testing.assert_close(span.T @ span, torch.eye(span.shape[1]).double())
-    rest = u.double() - u.double() @ span @ span.T
-    assert rest.norm() <= TOLERANCE * u.double().norm()
-    noise = torch.randn(600, 40, generator=torch.Generator().manual_seed(0))
-    assert output_basis(RowBlocks.of(noise)) is None  # outputs that fill the space

@@ -164,17 +164,12 @@ def test_a_stacked_pair_trains_as_two_single_runs(make_job, tmp_path, architectu
     assert rows(pair)[0]["loss"] != rows(pair)[1]["loss"]
 
 
-def test_training_lowers_the_loss_and_trials_start_apart(make_job, tmp_path):
-    network = {"iterations": 100, "validate_every": 20, "learning_rate": 1e-2}
-    found = rows(run(make_job("attention", (0, 1), **network), tmp_path))
-    losses = [[float(r["loss"]) for r in found if r["trial"] == t] for t in "01"]
-    assert losses[0][0] != losses[1][0]
-    for trial in losses:
-        assert trial[-1] < 0.5 * trial[0]
-
-
-def test_skill_of_a_good_model_is_near_one(make_job, tmp_path):
-    found = rows(run(make_job("karhunen_loeve", iterations=200, learning_rate=1e-2), tmp_path))[-1]
+def test_training_lowers_the_loss(make_job, tmp_path):
+    job = make_job(iterations=120, validate_every=10, learning_rate=1e-2)
+    losses = [float(row["loss"]) for row in rows(run(job, tmp_path))]
+    assert losses[-1] < 0.5 * losses[0]
+    job = make_job("karhunen_loeve", iterations=200, learning_rate=1e-2)
+    found = rows(run(job, tmp_path, "near_exact"))[-1]
     assert all(float(v) > 0.8 for k, v in found.items() if k.startswith("skill_")), found
 
 
