@@ -59,6 +59,7 @@ def test_lock_satisfies_pyproject_without_what_only_some_machines_can_install():
         assert requirement.specifier.contains(lock[name_of(requirement)]), requirement
         assert ">=" in {one.operator for one in requirement.specifier}, requirement
     assert [name for name in lock if CUDA.match(name)] == []
+    assert len(LIBRARY) <= 8  # whoever only loads and conditions needs little
     # A local label such as +cpu would not be found on PyPI.
     assert Version(lock["torch"]).local is None
 
@@ -71,9 +72,3 @@ def test_environment_has_the_versions_of_the_lock_and_nothing_else():
     assert {name for name in extra if not name.startswith("python")} == {"pip"}
     (line,) = [e for e in ENVIRONMENT["dependencies"] if str(e).startswith("python>")]
     assert SpecifierSet(line.removeprefix("python")) == SpecifierSet(PROJECT["requires-python"])
-
-
-def test_the_library_alone_needs_few_packages():
-    assert len(LIBRARY) <= 8
-    extra = {"snakemake", "pandas", "matplotlib", "pot", "deeptime", "jinja2", "scipy", "xarray"}
-    assert not extra & {name_of(requirement) for requirement in LIBRARY}
