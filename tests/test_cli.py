@@ -25,20 +25,12 @@ def test_schema_prints_what_is_committed():
     assert result.stdout == json_schema()
 
 
-<<<<<<< ours
 def test_weights_and_published_files_pass_the_check() -> None:
     files = [ROOT / "src/uqsonet/weights/diffusion1d.safetensors", ROOT / "published/config.json"]
     files += (ROOT / "published").glob("*.csv")
     result = runner.invoke(app, ["check", *map(str, files)])
     assert result.exit_code == 0, result.stdout
     assert result.stdout.count("ok ") == len(files) > 5
-=======
-def test_shipped_weights_and_numbers_pass_the_check(tmp_path):
-    (tmp_path / "a.json").write_text('{"a": 1.5}')
-    files = [ROOT / "src/uqsonet/weights/diffusion1d.safetensors", tmp_path / "a.json"]
-    result = runner.invoke(app, ["check", *map(str, files)])
-    assert result.exit_code == 0 and result.stdout.count("ok ") == 2, result.stdout
->>>>>>> theirs
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Copies of the project that are run: a tiny run for all tests, and that of `make tables`."""
+"""Copies of the project that are run: a tiny run, and the small one of `make tables`."""
 
 from __future__ import annotations
 
@@ -26,32 +26,11 @@ CORES = max(1, (os.cpu_count() or 1) // WORKERS)
 """Cores of one run: this worker's share of the machine."""
 CONFIG = read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml"])
 PLAN = Plan(CONFIG)
-SMALLEST: dict[str, Any] = {
-    "results": str(TINY),
-    "select": ["diffusion1d"],
-    "problems": {"diffusion1d": {"training": 1000, "validation": 5, "test": 5}},
-    "experiments": {
-        "diffusion1d": {
-            "sensors": {"counts": [2, 4], "pool": 50},
-            "training": 200,
-            "trials": 1,
-            "methods": ["uqsonet"],
-            "evaluations": ["paper"],
-        }
-    },
-    "figures": {"1d-pde-plot": {"counts": [2, 4]}},
-    "recipes": {
-        "tuned": {
-            "diffusion1d": {
-                "uqsonet": {
-                    "network": {"input_modes": 10, "output_modes": 8},
-                    "training": {"iterations": 10, "batch_size": 100, "validate_every": 5},
-                }
-            }
-        }
-    },
-}
-"""One method of one experiment, over `config/smoke.yaml`."""
+
+
+def read(name: str) -> dict[str, Any]:
+    """Read an overlay of this folder."""
+    return yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text())
 
 
 @dataclass
@@ -130,7 +109,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
     def make(folder: Path) -> None:
         project = fresh_copy(folder / "project")
-        project.run(project.overlay(SMALLEST, "tiny"))
+        project.run(project.overlay(read("tiny"), "tiny"))
 
     return Project(make_once(tmp_path_factory, "tiny", make) / "project")
 

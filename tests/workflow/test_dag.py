@@ -7,7 +7,7 @@ import h5py
 import pytest
 import yaml
 
-from tests.workflow.conftest import CORES, SMALLEST, TINY, Project, fresh_copy
+from tests.workflow.conftest import CORES, TINY, Project, fresh_copy, read
 from uqsonet_study.cli import read_config
 from uqsonet_study.pipeline import Plan
 
@@ -23,7 +23,7 @@ def plan_of(project: Project, *overlays: str) -> Plan:
 
 def test_one_job_each_on_other_cores_gives_the_same_bytes(tiny: Project, tmp_path: Path) -> None:
     other = fresh_copy(tmp_path / "other")
-    overlays = other.overlay(SMALLEST, "tiny"), other.overlay(ONE_EACH)
+    overlays = other.overlay(read("tiny"), "tiny"), other.overlay(ONE_EACH)
     result = other.smoke(*overlays, cores=2 if CORES == 1 else 1)
     assert result.returncode == 0, result.stdout + result.stderr
     names = {
@@ -54,14 +54,6 @@ def test_an_edit_of_a_model_starts_at_its_training(editable: Project) -> None:
     assert not {"simulate", "sensors", "reference"} & set(planned)
 
 
-def test_one_more_noise_level_adds_its_reference_and_scores(editable: Project) -> None:
-    extra = editable.overlay({"experiments": {"diffusion1d": {"noise_std": [0.0, 2.0]}}})
-    planned = editable.planned("config/tiny.yaml", extra)
-    assert planned["reference"] == 1 and not {"train", "simulate", "sensors"} & set(planned)
-    editable.run("config/tiny.yaml", extra, targets=(str(TINY / "summary/diffusion1d.csv"),))
-    assert "diffusion1d-noise2," in (editable.path / TINY / "summary/diffusion1d.csv").read_text()
-
-
 def test_a_bad_configuration_is_refused_at_once_with_every_key(editable: Project) -> None:
     values = {"experimentz": {}, "results": "../elsewhere"}
     values |= {"experiments": {"diffusion1d": {"noise_std": -1}}}
@@ -70,13 +62,6 @@ def test_a_bad_configuration_is_refused_at_once_with_every_key(editable: Project
     assert result.returncode != 0 and "Traceback" not in output
     for words in ("experimentz: unknown key", "results: ", "diffusion1d.noise_std: "):
         assert words in output
-
-
-def test_a_job_that_nothing_needs_is_refused_by_name(editable: Project) -> None:
-    target = str(TINY / "train/diffusion1d/uqsonet-00000000/trial_0.safetensors")
-    result = editable.smoke("config/tiny.yaml", targets=(target,), dry=True)
-    message = "needs no train job 'diffusion1d/uqsonet-00000000/trial_0'"
-    assert result.returncode != 0 and message in result.stdout + result.stderr
 
 
 def test_damaged_data_stop_the_job_that_reads_them(editable: Project) -> None:
@@ -102,10 +87,10 @@ def test_a_new_problem_and_a_new_method_need_one_file_each(editable: Project) ->
     recipe = yaml.safe_load((editable.path / "config.yaml").read_text())
     recipe = recipe["recipes"]["tuned"]["diffusion1d"]["vidon"]
     recipe["training"] |= {"iterations": 10, "batch_size": 100}
-    small = SMALLEST["experiments"]["diffusion1d"]
+    small = read("tiny")["experiments"]["diffusion1d"]
     values = {
         "select": ["reaction"],
-        "problems": {"reaction1d": SMALLEST["problems"]["diffusion1d"]},
+        "problems": {"reaction1d": read("tiny")["problems"]["diffusion1d"]},
         "experiments": {"reaction": small | {"problem": "reaction1d", "methods": ["other"]}},
         "recipes": {"tuned": {"reaction1d": {"other": recipe}}},
     }

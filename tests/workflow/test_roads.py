@@ -1,4 +1,4 @@
-"""What users do with the workflow beyond the paper: own data, laws, both sides, places."""
+"""What users do with the workflow: own data, laws of the input, both sides, places of sensors."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.workflow.conftest import SMOKE, Project, fresh_copy, jobs
+from tests.workflow.conftest import SMOKE, Project, fresh_copy, jobs, read
 from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
 from uqsonet.models.weights import load
 from uqsonet.reference.files import Reference, load_sets
@@ -31,7 +31,8 @@ def run(project: Project) -> Run:
     """Run with configuration files, the last of them given by what is in it."""
 
     def start(*files: str | dict[str, Any], flags: tuple[str, ...] = ()) -> str:
-        paths = [f if isinstance(f, str) else project.overlay(f) for f in files]
+        own = (f"extra{k}" for k in range(len(files)))
+        paths = [f if isinstance(f, str) else project.overlay(f, next(own)) for f in files]
         result = project.snakemake("--configfile", *paths, *flags)
         text = result.stdout + result.stderr
         assert result.returncode == 0, text
@@ -40,37 +41,8 @@ def run(project: Project) -> Run:
     return start
 
 
-LINE = {"training": 300, "validation": 20, "test": 8, "shard": 100}
-SHORT = {"uqsonet": {"training": {"iterations": 100, "batch_size": 50, "validate_every": 50}}}
-ANY_LAW: dict[str, Any] = {
-    "scale": "smoke",
-    "select": ["bounded1d", "mixture1d"],
-    "problems": {"mixture1d": LINE, "bounded1d": LINE},
-    "experiments": {
-        "mixture1d": {
-            "sensors": {"counts": [2, 4], "pool": 10},
-            "methods": ["uqsonet", "mixture", "auto"],
-            "trials": 2,
-            "sets": {"precise": 8},
-        },
-        "bounded1d": {
-            "sensors": {"pool": 10},
-            "methods": ["uqsonet", "auto"],
-            "sets": {"precise": 4},
-        },
-    },
-    "evaluations": {
-        "validation": {"sets": 4},
-        "precise": {"sets": 4, "reference_samples": 300, "model_samples": 300},
-        "paper": {"sets": 4},
-    },
-    "jobs": {"trials_per_job": 2, "together": True},
-    "recipes": {"tuned": {"mixture1d": SHORT, "bounded1d": SHORT}},
-}
-
-
 def test_laws_are_fitted_to_each_trial_scored_and_drawn(project: Project, run: Run) -> None:
-    run("config/any_law.yaml", ANY_LAW)
+    run("config/any_law.yaml", read("any_law"))
     results = project.path / "results/any_law"
     scores = pd.read_csv(results / "scores.csv")
     found = {name: set(part["law"]) for name, part in scores.groupby("problem")}
@@ -97,46 +69,16 @@ def test_laws_are_fitted_to_each_trial_scored_and_drawn(project: Project, run: R
     assert (sets.observations.locations == fields.input.grid.points()[[17, 50, 79]]).all()
     # Another law needs no other training.
     more = {"mixture1d": {"methods": ["uqsonet", "mixture", "analogue", "auto"]}}
-    planned = jobs(run("config/any_law.yaml", ANY_LAW, {"experiments": more}, flags=("-n",)))
+    planned = jobs(
+        run("config/any_law.yaml", read("any_law"), {"experiments": more}, flags=("-n",))
+    )
     assert planned["law"] == 2
     assert not {"train", "reference", "sensors", "simulate"} & set(planned)
 
 
-POINTS, RUNS, COUNTS = 33, 400, [2, 4, 12]
+POINTS, RUNS = 33, 400
 UNSEEN = 0.3
 """Size of a second load that no sensor reads: the operator is random."""
-OWN: dict[str, Any] = {
-    "results": "results/own",
-    "scale": "smoke",
-    "select": ["membrane"],
-    "problems": {
-        "membrane": {
-            "data": {"file": "runs.npz", "input": "load", "output": "w"},
-            "training": 300,
-            "validation": 50,
-            "test": 50,
-        }
-    },
-    "experiments": {
-        "membrane": {
-            "problem": "membrane",
-            "sensors": {"counts": COUNTS, "pool": 100},
-            "methods": ["uqsonet"],
-            "trials": 1,
-            "evaluations": ["precise"],
-        }
-    },
-    "evaluations": {"validation": {"sets": 10}, "precise": {"sets": 30, "model_samples": 300}},
-    "tables": {
-        "mine": {
-            "layout": "scores",
-            "experiments": ["membrane"],
-            "metrics": ["err_mean", "crps", "coverage_90"],
-        }
-    },
-    "figures": {"mine-plot": {"layout": "posterior", "experiment": "membrane", "counts": [2, 4]}},
-    "jobs": {"together": True},
-}
 
 
 def membrane() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -180,11 +122,11 @@ def test_own_data_need_a_file_and_names_and_come_close_to_the_exact_posterior(
 ) -> None:
     file, results = project.path / "runs.npz", project.path / "results/own"
     outputs = write_runs(file)
-    run(OWN)
+    run(read("own_data"))
     table = pd.read_csv(results / "tables/mine.csv").set_index(["method", "metric", "sensors"])
     (sets,) = (results / "reference/membrane").glob("precise-*.h5")
     exact, value = exact_errors(sets, outputs), table["value"]
-    for m in COUNTS:
+    for m in (2, 4, 12):
         # Nobody does better than the exact mean by more than chance, nor much worse.
         assert value["uqsonet", "err_mean", m] == pytest.approx(exact[m], rel=0.15, abs=0.5)
         assert value["uqsonet", "crps", m] < 0.8 * value["sensor_free", "crps", m]
@@ -202,13 +144,13 @@ def test_own_data_need_a_file_and_names_and_come_close_to_the_exact_posterior(
     }
     # A touch of the file reruns nothing, an edit all that comes from it. Wrong names stop at once.
     file.touch()
-    assert jobs(run(OWN, flags=("-n",))) == {}
+    assert jobs(run(read("own_data"), flags=("-n",))) == {}
     with np.load(file) as runs:
         np.savez(file, load=runs["load"], w=2 * runs["w"], x=runs["x"])
-    planned = jobs(run(OWN, flags=("-n",)))
+    planned = jobs(run(read("own_data"), flags=("-n",)))
     assert {"simulate", "sensors", "reference", "train", "evaluate", "table"} <= set(planned)
     wrong = project.overlay({"problems": {"membrane": {"data": {"input": "laod"}}}}, "wrong")
-    result = project.snakemake("--configfile", "config/extra.yaml", wrong, "-n")
+    result = project.snakemake("--configfile", "config/extra0.yaml", wrong, "-n")
     text = result.stdout + result.stderr
     assert result.returncode != 0 and "Traceback" not in text and "Job stats" not in text
     assert "problems.membrane.data: runs.npz" in text and "laod" in text

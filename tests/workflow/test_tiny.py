@@ -24,7 +24,7 @@ def test_one_command_makes_everything_from_nothing_to_the_page(tiny: Project) ->
     page = (results / "report.html").read_text()
     assert "Smoke scale" in page and page.count("<img") == len(figures)
     for stage in ("simulate", "train", "evaluate", "figure"):
-        assert f"<td>{stage}</td>" in page, "the page lacks what a stage took"
+        assert f'<th scope="row">{stage}</th>' in page, "the page lacks what a stage took"
     with (results / "scorecard.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 142
