@@ -67,13 +67,14 @@ class Cluster:
         while run.poll() is None:
             time.sleep(0.1)
             for job in self.jobs(path, "running", "rule_train"):
-                if (path / CHECKPOINT).exists():
-                    self.command("scancel", "--signal=STOP", job)  # reaches its processes alone
-                    rows = self.command("scontrol", "listpids", job).splitlines()[1:]
-                    files = [Path("/proc", row.split()[0], "stat") for row in rows]
-                    if any(" T " in file.read_text() for file in files if file.exists()):
-                        assert not (path / WEIGHTS).exists(), "the training was over already"
-                        return job
+                rows = self.command("scontrol", "listpids", job).splitlines()[1:]
+                pids = [int(row.split()[0]) for row in rows if row.split()[2] != "batch"]
+                # -1 stands for a step that has no process yet. A signal to it would reach them all.
+                if pids and min(pids) > 1 and (path / CHECKPOINT).exists():
+                    for pid in pids:
+                        os.kill(pid, signal.SIGSTOP)
+                    assert not (path / WEIGHTS).exists(), "the training was over already"
+                    return job
         raise AssertionError(self.text(run))
 
     def submit(
