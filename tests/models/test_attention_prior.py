@@ -16,7 +16,7 @@ from tests.training.test_linear_gaussian import (
 )
 from uqsonet.data import Functions
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.models.attention_prior import AttentionPriorModel, LearnedPosterior
+from uqsonet.models.attention_prior import LearnedPosterior
 from uqsonet.models.base import build_model
 from uqsonet.problems import get_problem
 from uqsonet_study.config import AttentionPriorNetwork, TrainingConfig, load_config
@@ -35,11 +35,11 @@ def functions() -> Functions:
 
 
 @pytest.fixture(scope="module")
-def model(functions) -> AttentionPriorModel:
+def model(functions):
     torch.manual_seed(0)
-    found = build_model("uqsonet", functions.fields, NETWORK, 0.1)
+    found = build_model("uqsonet", functions.fields, NETWORK, 0.1).eval()
     found.fit_constants(functions)
-    return found.eval()
+    return found
 
 
 @torch.no_grad()

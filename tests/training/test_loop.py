@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import uqsonet
-from tests.models.test_attention import NETWORK
+from tests.models.test_attention import NETWORK as ATTENTION
 from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.storage.files import file_digest
 from uqsonet.storage.weights import read_weights, write_weights
@@ -32,14 +32,15 @@ from uqsonet_study.config import (
 from uqsonet_study.training import TrainingJob, train
 
 SMALL = {"input_modes": 2, "output_modes": 2, "branch": [8]}
+KRIGING = KarhunenLoeveNetwork(**SMALL)
 NETWORKS = {
-    "attention": NETWORK,
+    "attention": ATTENTION,
     "attention_prior": AttentionPriorNetwork(**SMALL, width=8, heads=2, correction=[8], group=4),
-    "karhunen_loeve": KarhunenLoeveNetwork(**SMALL),
+    "karhunen_loeve": KRIGING,
     "karhunen_loeve_set": KarhunenLoeveSetNetwork(**SMALL),
 }
-METHODS = dict.fromkeys(NETWORKS, "uqsonet") | {"karhunen_loeve_set": "vidon"}
 JOBS = JobsConfig()
+METHODS = dict.fromkeys(NETWORKS, "uqsonet") | {"karhunen_loeve_set": "vidon"}
 
 
 @pytest.fixture
