@@ -339,12 +339,11 @@ def test_the_density_of_every_candidate_once_is_one(shape: tuple[int, ...]) -> N
 def test_maps_of_periodic_functions_reach_the_end() -> None:
     grid = Grid((0.0, 0.0), (1.0, 2.0), (3, 4), periodic=True)
     values = np.arange(12.0)
-    mesh = draw_map(Figure().subplots(), grid, values, scale(values), FIELD_MAP)
-    corners = mesh.get_coordinates()  # last axis: x, y
-    assert corners.shape == (5, 4, 2) and corners[-1, -1].tolist() == [1.0, 2.0]
-    shown = np.asarray(mesh.get_array()).reshape(5, 4)
+    image = draw_map(Figure().subplots(), grid, values, scale(values), FIELD_MAP)
+    # Pixels are 1/3 wide and 1/2 high, and their middles are grid points from 0 to 1 and 2.
+    np.testing.assert_allclose(image.get_extent(), [-1 / 6, 7 / 6, -1 / 4, 9 / 4])
     wrapped = np.pad(values.reshape(3, 4), ((0, 1), (0, 1)), mode="wrap")
-    np.testing.assert_array_equal(shown.T, wrapped)
+    np.testing.assert_array_equal(np.asarray(image.get_array()).T, wrapped)
 
 
 def saved(figure: Figure, folder: Path, scale: str = "full") -> tuple[bytes, bytes]:
