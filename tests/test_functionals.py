@@ -71,6 +71,16 @@ def test_weights_on_both_sides_give_the_closed_form(linear) -> None:
     assert (known.diagonal().sqrt() < 1.001 * level[2:]).all()
 
 
+def test_what_modes_leave_out_is_noise_of_the_norm_of_the_weights() -> None:
+    model = linear_model()
+    model.bases.input_remainder.fill_(0.3)
+    level = (NOISE[:2].square() + (0.3 * OF_K.norm(dim=1)).square()).sqrt()
+    weights = torch.cat([OF_K, torch.zeros_like(OF_U)], dim=1)
+    mean, _ = textbook(*law_of(model), weights, VALUES[:2], level)
+    found = Emulator.around(model).condition(k=(WeightedPoints(X, OF_K), VALUES[:2], NOISE[:2]))
+    torch.testing.assert_close(found.mean(), mean[N:], rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["linear", "curved", "mixture", "cokriging", "regression"])
 def test_one_point_of_weight_one_is_a_sensor_there(kind: str) -> None:
     models = {"linear": linear_model, "curved": curved_model, "mixture": lambda: mixture_model()[0]}
