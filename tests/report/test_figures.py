@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import cached_property, partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -355,6 +356,13 @@ def saved(figure: Figure, folder: Path, scale: str = "full") -> tuple[bytes, byt
     assert found[0].startswith(b"%PDF") and found[1].startswith(b"\x89PNG")
     assert b"/Type3" not in found[0] and b"CreationDate" not in found[0]
     return found
+
+
+def test_panels_of_equal_sides_keep_apart(tmp_path: Path) -> None:
+    figure = draw_layouts(tmp_path, "toy_plane")
+    saved(figure, tmp_path, "smoke")
+    boxes = filter(None, [axes.get_tightbbox() for axes in figure.axes])
+    assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
 
 
 def test_style_neither_leaks_nor_takes_the_readers_settings(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def edit(path: Path, old: str, new: str) -> None:
 def replanned(
     tiny: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """What is planned after edits of words, and then after one of a law of training."""
+    """What is planned after edits of words, and then after one of a colour."""
     project = tiny.copy(tmp_path_factory.mktemp("edited") / "project")
     source = project.path / "src/uqsonet"
     edit(source / "models/karhunen_loeve.py", '"""The closed-form', '"""In words: the closed-form')

@@ -88,11 +88,13 @@ def save(figure: Figure, scale: str, pdf: Path, png: Path) -> None:
     with styled():
         if scale == "smoke":
             _say_smoke(figure)
+        if engine := figure.get_layout_engine():
+            engine.execute(figure)  # panels of equal sides find their places in two turns
         for path, kind in ((png, "png"), (pdf, "pdf")):
             with atomic_path(path) as temporary:
                 metadata = dict.fromkeys(nothing[kind])
                 figure.savefig(temporary, format=kind, metadata=metadata)
-            figure.set_layout_engine("none")  # found once: panels stand alike in both files
+            figure.set_layout_engine("none")  # panels stand alike in both files
 
 
 def _say_smoke(figure: Figure) -> None:
