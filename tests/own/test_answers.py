@@ -82,6 +82,22 @@ def test_sensors_of_every_kind_are_the_same_sensors(
         np.testing.assert_allclose(both.mean(), [answer.mean(), short], atol=1e-10)
 
 
+def test_noise_is_the_same_however_it_is_stated(linear: Emulator, answer: FieldPosterior) -> None:
+    noise = np.array([0.1, 0.5, 0.2, 0.3])
+    frame = pd.DataFrame(PLACES, columns=["x", "y"]).assign(value=VALUES, noise_std=noise)
+    expected = linear.condition(PLACES, VALUES, noise_std=noise)
+    assert np.abs(expected.mean() - answer.mean()).max() > 0.01, "noise tells nothing here"
+    for posterior in (
+        linear.condition((PLACES, VALUES, noise)),
+        linear.condition((PLACES, VALUES), noise_std=noise),
+        linear.condition(a=(PLACES, VALUES, noise)),
+        linear.condition({"a": (PLACES, VALUES, noise)}),
+        linear.condition(frame),
+    ):
+        np.testing.assert_allclose(posterior.mean(), expected.mean(), atol=1e-10)
+        np.testing.assert_allclose(posterior.std(), expected.std(), atol=1e-10)
+
+
 def test_shapes(answer: FieldPosterior, answers: FieldPosterior) -> None:
     for posterior, lead in ((answer, ()), (answers, (100,))):
         assert posterior.mean().shape == posterior.std().shape == (*lead, 150)

@@ -66,3 +66,22 @@ def test_an_edit_of_words_reruns_nothing_and_one_of_a_colour_draws_anew(
     replanned: tuple[dict[str, int], dict[str, int]],
 ) -> None:
     assert replanned == ({}, {"figure": 1, "page": 1})
+
+
+REPORT = {"summary", "scorecard", "table", "all_tables", "page"}
+READERS = {
+    "simulate": {"reference", "train", "evaluate", "inference", "figure"} | REPORT,
+    "reference": {"train", "evaluate", "inference", "figure"} | REPORT,  # training is validated
+    "train": {"evaluate", "inference", "figure"} | REPORT,
+    "evaluate": REPORT,
+    "figure": {"page"},
+}
+"""Rule -> the rules that read what it makes, at once or by way of another."""
+
+
+@pytest.mark.parametrize("rule", READERS)
+def test_what_reads_a_file_is_made_again_with_it(tiny: Project, rule: str) -> None:
+    options = ("--configfile", "config/smoke.yaml", "config/tiny.yaml", "--forcerun", rule)
+    result = tiny.snakemake("--dry-run", *options)
+    assert result.returncode == 0, result.stderr
+    assert set(jobs(result.stdout + result.stderr)) == {rule} | READERS[rule]
