@@ -70,7 +70,7 @@ FENCES = {
     for name, text in DOCUMENTS.items()
     if not name.startswith("docs/cli")  # written by typer
 }
-PARSED = ("cd", "pip", "python3", "source", "squeue")
+PARSED = ("cd", "pip", "python3", "source", "squeue", ".venv/bin/python")
 """What no example runs for real: a shell reads it. tests/test_bare.py installs the package."""
 FASTER = {
     # Linear models, few runs and small sizes: minutes of training change numbers, not what runs.

@@ -221,3 +221,12 @@ def test_a_stored_spectrum_is_checked():
     for wrong in (good[:3], torch.cat([good, good[:1]]), -good, good * torch.nan):
         with pytest.raises(ValueError, match="spectrum"):
             Spectrum.of(LINE, wrong)
+
+
+def test_a_law_on_a_grid_comes_back_from_its_tensors():
+    """With its spectrum: a file holds that instead of a factor."""
+    halves = torch.tensor([0.0, 1.0]), torch.zeros(LINE.size, 1)
+    law = ThresholdedLaw(*halves, spectrum(LINE, 2.0, 0.3, 0.5, 0.4))
+    found = ThresholdedLaw.of(law.tensors(), model_of(np.zeros((3, LINE.size)), 2, LINE).bases)
+    assert found.tensors().keys() == law.tensors().keys() == {"values", "thresholds", "spectrum"}
+    assert torch.equal(correlations(found.latent, LINE), correlations(law.latent, LINE))

@@ -159,7 +159,7 @@ def test_own_data_need_a_file_and_names_and_come_close_to_the_exact_posterior(
 def test_sensors_of_both_sides_are_scored_against_chains(project: Project, run: Run) -> None:
     names = ("either_side", "either_side_input")
     small = {
-        "training": 300,
+        "training": 500,
         "output_noise": [0.05],
         "sensors": {"counts": [1, 3], "pool": 100},
         "output_sensors": {"counts": [1, 3], "pool": 100},

@@ -44,36 +44,6 @@ def control_samples(samples: int) -> int:
     return min(max(least, samples // CONTROL_SHARE), most)
 
 
-def sample_reference(
-    problem: Problem,
-    locations: Tensor,
-    values: Tensor,
-    mask: Tensor,
-    noise_std: float,
-    normals: Tensor,
-    unobserved: Tensor | None = None,
-) -> Tensor:
-    """Map standard normals to posterior samples of u for one observation set.
-
-    Parameters
-    ----------
-    problem : Problem
-    locations : Tensor, shape (m, d)
-    values : Tensor, shape (m,)
-    mask : Tensor of bool, shape (m,)
-    noise_std : float
-    normals : Tensor, shape (n, rank of the prior)
-    unobserved : Tensor, shape (n, rank of the unobserved law), optional
-        Where the problem has a second random input.
-
-    Returns
-    -------
-    Tensor, shape (n, grid size)
-    """
-    law = posterior_law(problem, locations, values, mask, noise_std)
-    return problem.pairs(law.coordinates(normals), unobserved)[1]
-
-
 def posterior_law(
     problem: Problem, locations: Tensor, values: Tensor, mask: Tensor, noise_std: float
 ) -> GaussianLaw:
