@@ -96,8 +96,8 @@ published: peers ## all runs behind published/, README and docs, from one commit
 
 explore: env ## build the program of `uqsonet explore` (needs node), its pages in docs and their pictures
 	cd explore && npm ci --no-audit --no-fund && npm run build
-	for name in diffusion1d navier_stokes; do \
-	  $(BIN)/python -m uqsonet explore $$name -o docs/explore/$$name.html; done
+	$(BIN)/python -m uqsonet explore-exact diffusion1d -o docs/explore/diffusion1d.html
+	$(BIN)/python -m uqsonet explore navier_stokes -o docs/explore/navier_stokes.html
 	$(BIN)/python -m benchmarks.explore_pictures
 
 docs: env ## the documentation as a site with search: build/site/index.html

@@ -22,7 +22,7 @@ from benchmarks import (
 )
 from benchmarks.rows import Row, write
 from benchmarks.timing import gemm_peak, hardware, threads
-from uqsonet.devices import keep_freed_memory
+from uqsonet.operator.devices import keep_freed_memory
 
 SUBJECTS = {
     "training": training.rows,

@@ -16,12 +16,12 @@ from torch import Tensor
 from benchmarks.fno_stepper import STEP, euler_steps
 from benchmarks.rows import Row, not_run
 from benchmarks.timing import hardware, medians
-from uqsonet.problems import get_problem
-from uqsonet.problems.navier_stokes import NavierStokes
-from uqsonet.solvers.elliptic1d import solve_elliptic1d
-from uqsonet.solvers.elliptic2d import solve_elliptic2d
-from uqsonet.solvers.navier_stokes import solve_navier_stokes
 from uqsonet_study.layouts import ENGINES, candidates, first_centres, regular_space_layouts
+from uqsonet_study.problems import get_problem
+from uqsonet_study.problems.navier_stokes import NavierStokes
+from uqsonet_study.solvers.elliptic1d import solve_elliptic1d
+from uqsonet_study.solvers.elliptic2d import solve_elliptic2d
+from uqsonet_study.solvers.navier_stokes import solve_navier_stokes
 
 
 def _row(

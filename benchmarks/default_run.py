@@ -16,7 +16,7 @@ import pandas as pd
 from benchmarks.rows import Row
 from benchmarks.timing import hardware
 from benchmarks.workloads import configuration
-from uqsonet.storage.files import write_text
+from uqsonet.files import write_text
 from uqsonet_study.estimate import estimate
 from uqsonet_study.report.provenance import stage_costs
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from tests.browser import browser
 from tests.test_explore import fitted
-from uqsonet.explore import write_page
+from uqsonet.show.explore import write_page
 
 FOLDER = Path(__file__).parents[1] / "docs/explore"
 SETTLED = "body[data-state=ready]"

@@ -29,17 +29,17 @@ import typer
 from torch import Tensor, nn
 
 from benchmarks.workloads import functions
-from uqsonet.data import Functions
+from uqsonet.gauss.metrics import ascending, marginal_w1, quantile_bins, relative_error
 from uqsonet.laws.base import InputLaw
-from uqsonet.laws.choice import equip
-from uqsonet.metrics import ascending, marginal_w1, quantile_bins, relative_error
-from uqsonet.models.base import build_model
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.problems import get_problem
-from uqsonet.training.optimiser import StackedOptimiser
-from uqsonet.training.validation import load_trial
+from uqsonet.laws.choose import equip
+from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.networks.training.validation import load_trial
+from uqsonet.operator.base import build_model
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.functions import Functions
 from uqsonet_study.cli import read_config
 from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.problems import get_problem
 
 ROOT = Path(__file__).parents[1]
 LAWS = {

@@ -8,8 +8,8 @@ import torch
 from benchmarks.rows import Row
 from benchmarks.timing import hardware, medians
 from benchmarks.workloads import workload
-from uqsonet.problems import get_problem
 from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.problems import get_problem
 
 FUNCTIONS = 1000
 

@@ -19,7 +19,7 @@ import numpy as np
 import uqsonet
 from benchmarks.rows import Row
 from benchmarks.timing import hardware, medians
-from uqsonet.problems import get_problem
+from uqsonet_study.problems import get_problem
 
 NOISE = 0.1
 

@@ -42,16 +42,17 @@ import torch
 import typer
 from torch import Tensor
 
-from uqsonet.baselines import Cokriging
-from uqsonet.blocks import RowBlocks
-from uqsonet.data import Functions, load_functions
-from uqsonet.models.attention import ACTIVE_NATS, AttentionModel, gaussian_kl
-from uqsonet.models.weights import load_trials
-from uqsonet.modes import Modes, empirical_modes
-from uqsonet.problems import get_problem
-from uqsonet.quasi_random import even_normals
-from uqsonet.seeds import numpy_generator, torch_generator
+from uqsonet.fitting.baselines import Cokriging
+from uqsonet.gauss.blocks import RowBlocks
+from uqsonet.gauss.modes import Modes, empirical_modes
+from uqsonet.gauss.quasi_random import even_normals
+from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.networks.attention import ACTIVE_NATS, AttentionModel, gaussian_kl
+from uqsonet.operator.file import load_trials
+from uqsonet.runs.functions import Functions
 from uqsonet_study.layouts import load_layouts, uniform_layouts
+from uqsonet_study.problems import get_problem
+from uqsonet_study.storage.functions import load_functions
 
 COUNTS = (1, 4, 10)
 FIT, HELD = 8000, 2000

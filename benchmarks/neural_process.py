@@ -24,12 +24,12 @@ from torch import Tensor
 from benchmarks.rows import Row
 from benchmarks.timing import hardware
 from benchmarks.workloads import functions, workload
-from uqsonet.data import Functions
-from uqsonet.metrics import relative_error
-from uqsonet.problems import get_problem
-from uqsonet.training.optimiser import StackedOptimiser
-from uqsonet.training.validation import load_trial
+from uqsonet.gauss.metrics import relative_error
+from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.networks.training.validation import load_trial
+from uqsonet.runs.functions import Functions
 from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.problems import get_problem
 
 COUNTS, SETS, DRAWS = (1, 4, 10), 20, 4000
 MINUTES = (5.0, 20.0)

@@ -19,9 +19,9 @@ import pandas as pd
 import torch
 
 import uqsonet
-from uqsonet.data import load_functions
-from uqsonet.metrics import relative_error
-from uqsonet.reference.files import load_reference
+from uqsonet.gauss.metrics import relative_error
+from uqsonet_study.reference.files import load_reference
+from uqsonet_study.storage.functions import load_functions
 
 
 def as_runs(path: Path, size: int, stride: int) -> uqsonet.Runs:

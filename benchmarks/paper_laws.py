@@ -15,12 +15,12 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from uqsonet.data import Functions
-from uqsonet.laws.choice import equip
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.models.weights import load
-from uqsonet.problems import get_problem
-from uqsonet.seeds import numpy_generator
+from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.laws.choose import equip
+from uqsonet.operator.file import load
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.functions import Functions
+from uqsonet_study.problems import get_problem
 from uqsonet_study.simulation import simulate_shard
 
 SEED, SHARD, SHARDS, HELD = 2026, 1000, 10, 100

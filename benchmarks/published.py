@@ -25,7 +25,7 @@ import pandas as pd
 import typer
 
 from benchmarks.default_run import COSTS
-from uqsonet.storage.files import write_text
+from uqsonet.files import write_text
 from uqsonet_study.cli import read_config
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.publish import publish
@@ -37,7 +37,7 @@ DRAFTS = Path("results/published")
 """Where benchmarks write. A step that is stopped leaves what is published as it was."""
 
 APART = (
-    *("published", "docs", "README.md", "CHANGELOG.md", "src/uqsonet/weights", "tests"),
+    *("published", "docs", "README.md", "CHANGELOG.md", "src/uqsonet/emulator/weights", "tests"),
     *("config/smoke.yaml", "benchmarks/published.py"),
 )
 """No number depends on these: what steps write, texts around it, tests, the run in small, and this

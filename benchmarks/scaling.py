@@ -10,7 +10,7 @@ from benchmarks.rows import Row
 from benchmarks.timing import hardware, medians
 from benchmarks.training import engine_pass
 from benchmarks.workloads import functions, workload
-from uqsonet.problems import get_problem
+from uqsonet_study.problems import get_problem
 
 
 def _row(what: str, number: int, value: float, unit: str = "s/iteration") -> Row:

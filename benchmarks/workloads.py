@@ -12,12 +12,12 @@ import torch
 import yaml
 from torch import Tensor
 
-from uqsonet.data import Functions
-from uqsonet.models.base import Batch, OperatorModel, build_model
-from uqsonet.problems import get_problem
-from uqsonet.training.optimiser import StackedOptimiser
+from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.operator.base import Batch, OperatorModel, build_model
+from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config
 from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.problems import get_problem
 
 CONFIG = Path(__file__).parents[1] / "config.yaml"
 

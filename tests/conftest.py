@@ -20,16 +20,19 @@ from jaxtyping import install_import_hook
 
 # Array shapes in signatures are checked while the tests run (set up before the first import).
 CHECKED = (
-    *("fields", "gaussian", "gaussian_process", "metrics", "posterior", "solvers"),
-    *("models.attention", "models.random_operator", "models.set_embedding"),
+    *("uqsonet.fields.field", "uqsonet.fields.grid", "uqsonet.gauss.gaussian"),
+    *("uqsonet.gauss.metrics", "uqsonet.gauss.posterior", "uqsonet.operator.residual"),
+    *("uqsonet.networks.attention", "uqsonet.networks.set_embedding"),
+    *("uqsonet_study.priors.gaussian_process", "uqsonet_study.solvers"),
 )
-with install_import_hook([f"uqsonet.{name}" for name in CHECKED], "beartype.beartype"):
-    import uqsonet.problems
+with install_import_hook(list(CHECKED), "beartype.beartype"):
+    pass
 from uqsonet_study.config import EvaluationConfig, ProblemConfig, SensorsConfig
-from uqsonet.gaussian_process import GaussianField
-from uqsonet.fields import Grid
+from uqsonet_study.priors.gaussian_process import GaussianField
+from uqsonet.fields.grid import Grid
 from uqsonet_study.layouts import generate_layouts
-from uqsonet.problems.base import Problem
+from uqsonet_study import problems
+from uqsonet_study.problems.base import Problem
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate
 from tests import suites
@@ -124,11 +127,11 @@ class ToyLinear(Problem):
 
 def register(problem: type[Problem]) -> None:
     """Make a problem known as if its file stood in the package."""
-    module = types.ModuleType(f"uqsonet.problems.{problem.name}")
+    module = types.ModuleType(f"uqsonet_study.problems.{problem.name}")
     setattr(module, problem.__name__, problem)
     sys.modules[module.__name__] = module
-    names = uqsonet.problems.problem_names()
-    uqsonet.problems.problem_names = lambda: sorted([*names, problem.name])
+    names = problems.problem_names()
+    problems.problem_names = lambda: sorted([*names, problem.name])
 
 
 class ToyPlane(Problem):

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet import regression
-from uqsonet.baselines import Cokriging, SensorFree, build_baseline
-from uqsonet.data import Functions, load_functions
 from uqsonet.errors import ConfigError
-from uqsonet.problems import get_problem
+from uqsonet.fitting import regression
+from uqsonet.fitting.baselines import Cokriging, SensorFree, build_baseline
+from uqsonet.runs.functions import Functions
+from uqsonet_study.problems import get_problem
+from uqsonet_study.storage.functions import load_functions
 
 
 @pytest.fixture(scope="module")

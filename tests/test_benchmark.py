@@ -11,13 +11,10 @@ import pandas as pd
 import pytest
 import torch
 
-from uqsonet.data import Functions
 from uqsonet.errors import DataError, ObservationError
-from uqsonet.joint import condition_jointly, condition_linearised
-from uqsonet.problems import get_problem
-from uqsonet.problems.darcy64 import Darcy64
-from uqsonet.problems.poisson128 import Poisson128
-from uqsonet.storage.weights import write_weights
+from uqsonet.operator.file import write_weights
+from uqsonet.operator.joint import condition_jointly, condition_linearised
+from uqsonet.runs.functions import Functions
 from uqsonet_study import benchmark
 from uqsonet_study.benchmark import (
     Conditioned,
@@ -40,6 +37,9 @@ from uqsonet_study.correction import (
 )
 from uqsonet_study.kernel_branch import fit_kernel_branch
 from uqsonet_study.pipeline import Plan
+from uqsonet_study.problems import get_problem
+from uqsonet_study.problems.darcy64 import Darcy64
+from uqsonet_study.problems.poisson128 import Poisson128
 from uqsonet_study.report.benchmark import COLUMNS, as_latex, as_markdown, joined
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from uqsonet import blocks, modes
-from uqsonet.blocks import RowBlocks, RunningMoments, column_moments, least_squares
 from uqsonet.errors import ConfigError
-from uqsonet.modes import empirical_modes
+from uqsonet.gauss import blocks, modes
+from uqsonet.gauss.blocks import RowBlocks, RunningMoments, column_moments, least_squares
+from uqsonet.gauss.modes import empirical_modes
 
 
 def fields(size: int, points: int, decay: float) -> torch.Tensor:

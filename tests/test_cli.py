@@ -7,12 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from uqsonet.errors import ConfigError
-from uqsonet.problems import get_problem
-from uqsonet.storage.arrays import write_arrays
 from uqsonet_study import estimate
 from uqsonet_study.cli import app, read_config
 from uqsonet_study.config import json_schema
+from uqsonet_study.problems import get_problem
 from uqsonet_study.references import for_sampling
+from uqsonet_study.storage.arrays import write_arrays
 
 ROOT = Path(__file__).resolve().parents[1]
 SMOKE = [ROOT / "config.yaml", ROOT / "config" / "smoke.yaml"]
@@ -26,7 +26,10 @@ def test_schema_prints_what_is_committed():
 
 
 def test_weights_and_published_files_pass_the_check() -> None:
-    files = [ROOT / "src/uqsonet/weights/diffusion1d.safetensors", ROOT / "published/config.json"]
+    files = [
+        ROOT / "src/uqsonet/emulator/weights/diffusion1d.safetensors",
+        ROOT / "published/config.json",
+    ]
     files += (ROOT / "published").glob("*.csv")
     result = runner.invoke(app, ["check", *map(str, files)])
     assert result.exit_code == 0, result.stdout

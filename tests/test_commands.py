@@ -13,8 +13,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import uqsonet
-from uqsonet import fitting
 from uqsonet.cli import app
+from uqsonet.fitting import fit as fitting
 
 runner = CliRunner()
 SENSORS = "x,value\n0.1,0.3\n0.55,-0.2\n0.9,0.4\n"

@@ -9,13 +9,13 @@ before any measurement, where a method knows that; networks that average over se
 import pytest
 import torch
 
-from uqsonet.baselines import build_baseline
-from uqsonet.data import load_functions
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.models.base import build_model
-from uqsonet.models.ensemble import DeepEnsemble
-from uqsonet.problems import get_problem
+from uqsonet.fitting.baselines import build_baseline
+from uqsonet.networks.ensemble import DeepEnsemble
+from uqsonet.operator.base import build_model
 from uqsonet_study.config import BASELINES, AttentionNetwork, KarhunenLoeveNetwork
+from uqsonet_study.problems import get_problem
+from uqsonet_study.storage.functions import load_functions
 
 ATTENTION = AttentionNetwork(
     location_embedding=[5],

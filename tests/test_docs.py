@@ -119,7 +119,7 @@ def prepared(shape: tuple[int, ...]) -> dict[str, Any]:
     values, outputs = K[0, [2, 5, 7]], U[0].ravel()[[2, 5, 7]]
     frame = pd.DataFrame(dict(zip("xy", locations.T, strict=False)) | {"value": values})
     frame.to_csv("sensors.csv", index=False)
-    shipped = ROOT / "src/uqsonet/weights/diffusion1d.safetensors"
+    shipped = ROOT / "src/uqsonet/emulator/weights/diffusion1d.safetensors"
     Path("model.safetensors").symlink_to(shipped)
     Path("results/train/diffusion1d/vidon-1").mkdir(parents=True)
     for trial in range(2):

@@ -9,17 +9,17 @@ import torch
 import yaml
 
 from uqsonet.errors import ConfigError
-from uqsonet.gaussian import condition
-from uqsonet.posterior import GaussianPosterior
-from uqsonet.problems import get_problem
-from uqsonet.reference.files import Reference, load_sets
-from uqsonet.storage.files import file_digest
+from uqsonet.files import file_digest
+from uqsonet.gauss.gaussian import condition
+from uqsonet.gauss.posterior import GaussianPosterior
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import EvaluationConfig, ProblemConfig, SensorsConfig
 from uqsonet_study.evaluation import Scored, evaluate
 from uqsonet_study.evaluation import job as evaluation_job
 from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.pipeline import Plan
+from uqsonet_study.problems import get_problem
+from uqsonet_study.reference.files import Reference, load_sets
 from uqsonet_study.references import compute_reference, output_std
 from uqsonet_study.simulation import simulate
 

@@ -6,13 +6,11 @@ import pandas as pd
 import pytest
 import torch
 
-from uqsonet.data import load_functions
 from uqsonet.errors import DataError
-from uqsonet.fields import Grid
-from uqsonet.metrics import ascending, quantile_bins, relative_error
-from uqsonet.posterior import GaussianPosterior
-from uqsonet.problems import get_problem
-from uqsonet.seeds import torch_generator
+from uqsonet.fields.grid import Grid
+from uqsonet.gauss.metrics import ascending, quantile_bins, relative_error
+from uqsonet.gauss.posterior import GaussianPosterior
+from uqsonet.gauss.seeds import torch_generator
 from uqsonet_study.config import BASELINES
 from uqsonet_study.evaluation import (
     Expansion,
@@ -24,7 +22,9 @@ from uqsonet_study.evaluation import (
     score_set,
 )
 from uqsonet_study.evaluation.scores import narrower_share
+from uqsonet_study.problems import get_problem
 from uqsonet_study.references import compute_reference
+from uqsonet_study.storage.functions import load_functions
 
 
 @pytest.fixture(scope="module")

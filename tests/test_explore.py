@@ -18,17 +18,17 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from typer.testing import CliRunner
 
 import uqsonet
-import uqsonet.problems
 from tests.browser import OVERFLOW, browser
 from tests.own.conftest import Linear
 from uqsonet.cli import app
-from uqsonet.config import KarhunenLoeveFieldNetwork
 from uqsonet.errors import ConfigError
-from uqsonet.explore import page, write_page
-from uqsonet.fields import Field, Grid
-from uqsonet.models.karhunen_loeve_field import KarhunenLoeveFieldModel
-from uqsonet.models.perceptrons import ACTIVATIONS
-from uqsonet.operator_fields import OperatorFields
+from uqsonet.fields.field import Field
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.networks.field_operator import KarhunenLoeveFieldModel
+from uqsonet.operator.config import KarhunenLoeveFieldNetwork
+from uqsonet.operator.perceptrons import ACTIVATIONS
+from uqsonet.show.explore import page, write_page
 
 ROOT = Path(__file__).parents[1]
 EQUAL = 1e-4
@@ -199,7 +199,7 @@ SENSORS: dict[str, Sensors] = {
 @pytest.mark.parametrize("name", SENSORS)
 def test_mean_and_std_are_those_of_python(name, show, folder, monkeypatch):
     if name == "rounded":
-        monkeypatch.setattr("uqsonet.explore.SMALL", 500)  # as if the modes were large
+        monkeypatch.setattr("uqsonet.show.explore.SMALL", 500)  # as if the modes were large
     compare(show(name), {next(iter(SENSORS[name])): []}, SENSORS[name])
     rounded = '"int16"' in (folder / f"{name}.html").read_text()
     assert rounded == (name == "rounded")
@@ -327,7 +327,7 @@ def test_the_command_writes_a_page_without_secrets_or_holes(tmp_path):
 def test_the_program_was_built_from_its_sources():
     sources = [*sorted((ROOT / "explore").glob("src/*")), ROOT / "explore/package-lock.json"]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    built = (ROOT / "src/uqsonet/web/explore.js").read_text(encoding="utf-8")
+    built = (ROOT / "src/uqsonet/show/web/explore.js").read_text(encoding="utf-8")
     assert built.startswith(f"// {digest}\n"), "run `make explore`"
     for name in ("diffusion1d", "navier_stokes"):
         assert built in (ROOT / f"docs/explore/{name}.html").read_text(encoding="utf-8")
@@ -356,7 +356,7 @@ def test_what_cannot_be_explored_is_said():
 def test_a_page_that_is_too_large_is_refused(tmp_path, monkeypatch):
     model = model_of("two inputs")
     size = write_page(model, tmp_path / "fits.html", "two")
-    monkeypatch.setattr("uqsonet.explore.MOST_BYTES", size - 1)
+    monkeypatch.setattr("uqsonet.show.explore.MOST_BYTES", size - 1)
     with pytest.raises(ConfigError, match=rf"two would have {size / 1e6:.1f} MB.*k \(\d+ points"):
         write_page(model, tmp_path / "large.html", "two")
     assert not (tmp_path / "large.html").exists()

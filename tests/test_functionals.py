@@ -28,10 +28,10 @@ from tests.test_joint import (
     under_log,
 )
 from uqsonet import WeightedPoints
-from uqsonet.baselines import build_baseline
-from uqsonet.emulator import Emulator
+from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ObservationError
-from uqsonet.fields import Grid
+from uqsonet.fields.grid import Grid
+from uqsonet.fitting.baselines import build_baseline
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet.fields import Grid
-from uqsonet.gaussian_process import (
+from uqsonet.fields.grid import Grid
+from uqsonet_study.priors.gaussian_process import (
     CosineField,
     GaussianField,
     PeriodicField,
     SeparableField,
     squared_exponential,
 )
-from uqsonet.problems import get_problem
+from uqsonet_study.problems import get_problem
 
 STD, LENGTH = 0.7, 0.3
 AXIS = squared_exponential(STD, LENGTH, halved=True)

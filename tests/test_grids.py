@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields import Grid
+from uqsonet.fields.grid import Grid
 
 LINE = Grid((-1.0,), (1.0,), (41,))
 BOX = Grid((0.0, -1.0), (2.0, 1.0), (9, 13))

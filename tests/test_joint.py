@@ -12,18 +12,19 @@ import torch
 from torch import Tensor
 
 from tests.laws.conftest import LAWS, SMALL, gaussian_fields, kernel
-from uqsonet.baselines import build_baseline
-from uqsonet.config import KarhunenLoeveNetwork
-from uqsonet.data import Functions
-from uqsonet.domains import join
-from uqsonet.emulator import Emulator
+from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ObservationError, ObservationWarning
-from uqsonet.fields import Field, Grid, Transform
-from uqsonet.laws.choice import input_sample
+from uqsonet.fields.field import Field, Transform
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.named_field import NamedField
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fields.stacked import join
+from uqsonet.fitting.baselines import build_baseline
+from uqsonet.laws.choose import input_sample
 from uqsonet.laws.mixture import MixtureLaw
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.named_fields import NamedField
-from uqsonet.operator_fields import OperatorFields
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.functions import Functions
 
 FIELDS = OperatorFields("toy", Field("k", SMALL), Field("u", SMALL))
 X = SMALL.points()

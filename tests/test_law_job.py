@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from tests.conftest import DataFiles
-from uqsonet.config import KarhunenLoeveNetwork
-from uqsonet.data import load_functions
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.fields import Domain
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.models.weights import load, read_model
-from uqsonet.training.settings import MethodConfig, TrainingConfig
+from uqsonet.fields.grid import Domain
+from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.file import load, read_model
+from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.laws import LawJob, fit_law
+from uqsonet_study.storage.functions import load_functions
 from uqsonet_study.training import TrainingJob, train
 
 

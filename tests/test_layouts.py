@@ -12,7 +12,7 @@ import torch
 from scipy.stats import chi2
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.fields import Grid
+from uqsonet.fields.grid import Grid
 from uqsonet_study import layouts
 from uqsonet_study.config import SensorsConfig
 from uqsonet_study.layouts import (

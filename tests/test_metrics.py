@@ -7,7 +7,7 @@ import scoringrules
 import torch
 from scipy.stats import norm, wasserstein_distance
 
-from uqsonet.metrics import (
+from uqsonet.gauss.metrics import (
     ascending,
     bures_wasserstein2,
     coverage,

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uqsonet.data import load_functions
-from uqsonet.domains import PointCloud
 from uqsonet.errors import ConfigError, UQSONetError
-from uqsonet.fields import Grid
+from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.grid import Grid
 from uqsonet_study.config import OwnDataConfig, ProblemConfig, SensorsConfig
 from uqsonet_study.layouts import generate_layouts, load_layouts
 from uqsonet_study.own_data import open_splits, read_own_data, symbol
+from uqsonet_study.storage.functions import load_functions
 
 RUNS, POINTS = 60, 9
 

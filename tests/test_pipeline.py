@@ -19,9 +19,9 @@ from uqsonet_study.pipeline.sources import WITHOUT_INFLUENCE, Sources, _file_dig
 from uqsonet_study.pipeline.specs import RUN_BY, as_json
 
 ROOT = Path(__file__).resolve().parents[1]
-PROBLEM = "uqsonet.problems.diffusion1d"
-TRAINER, LOOP = "uqsonet.training.trainer", "uqsonet.training.loop"
-SOLVER = "uqsonet.solvers.elliptic1d"
+PROBLEM = "uqsonet_study.problems.diffusion1d"
+TRAINER, LOOP = "uqsonet.networks.training.trainer", "uqsonet.networks.training.loop"
+SOLVER = "uqsonet_study.solvers.elliptic1d"
 FIGURE = "uqsonet_study.report.figures.compare"
 STYLE = "uqsonet_study.report.figures.style"
 LAW = "uqsonet.laws.base"
@@ -73,7 +73,7 @@ def test_trials_are_cut_into_stacks(plan: Plan) -> None:
 
 def test_models_are_found_by_method_and_architecture() -> None:
     assert model_module("vidon", "attention") == MODEL_OF["attention"]
-    assert model_module("vidon", "karhunen_loeve_set") == MODEL_OF["karhunen_loeve"] + "_vidon"
+    assert model_module("vidon", "karhunen_loeve_set") == "uqsonet.networks.vidon"
     for method, message in (("perceptron", "there are"), ("vidon", "no architecture 'karhunen_lo")):
         with pytest.raises(ConfigError, match=message):
             model_module(method, "karhunen_loeve")
@@ -143,22 +143,21 @@ def added(text: str) -> str:
 def test_words_versions_and_writing_plan_nothing(copy: Copy) -> None:
     in_other_words = first('"""', '"""In other words. ')
     assert not copy.changed(
-        ("uqsonet.version", first('"', '"1.')),
         (LOOP, first('"the loss of trial', '"in other words: the loss of trial')),
         (LOOP, first('"starting from scratch', '"anew')),
         (TRAINER, lambda text: text + "\n# a comment\n"),
         (TRAINER, in_other_words),
         (MODEL_OF["karhunen_loeve"], in_other_words),
-        ("uqsonet.training.checkpoint", first("no checkpoint", "none")),
-        ("uqsonet.models.output_basis", in_other_words),
-        ("uqsonet.modes", first("give at most", "allow no more than")),
+        ("uqsonet.networks.training.checkpoint", first("no checkpoint", "none")),
+        ("uqsonet.networks.output_basis", in_other_words),
+        ("uqsonet.gauss.modes", first("give at most", "allow no more than")),
         (SOLVER, first("from torch", "\n\nfrom torch")),
     )
-    without = ("storage.arrays", "errors")
-    of_the_study = ("ship", "report.cards")
+    without = ("files", "errors")
+    of_the_study = ("ship", "report.cards", "storage.arrays")
     modules = [f"uqsonet.{m}" for m in without] + [f"uqsonet_study.{m}" for m in of_the_study]
     assert not copy.changed(*((module, added) for module in modules))
-    for path in copy.root.glob("uqsonet/weights/*.safetensors"):
+    for path in copy.root.glob("uqsonet/emulator/weights/*.safetensors"):
         path.write_bytes(b"of another day")
     assert not copy.changed((TRAINER, lambda text: text + "\n# a comment\n"))
 

@@ -24,15 +24,20 @@ from tests.test_joint import (
     side_by_side,
     under_log,
 )
-from uqsonet.config import KarhunenLoeveNetwork
-from uqsonet.data import Functions
-from uqsonet.emulator import Emulator
+from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import DataError, ObservationError
-from uqsonet.fields import Grid
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.problems.poisson2d import Poisson2D, source_field
-from uqsonet.reference.linear import GridSensors, affine_maps, linear_posterior, unit_responses
-from uqsonet.regression import Regression
+from uqsonet.fields.grid import Grid
+from uqsonet.fitting.regression import Regression
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.functions import Functions
+from uqsonet_study.problems.poisson2d import Poisson2D, source_field
+from uqsonet_study.reference.linear import (
+    GridSensors,
+    affine_maps,
+    linear_posterior,
+    unit_responses,
+)
 
 
 @pytest.fixture(scope="module")

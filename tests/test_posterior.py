@@ -7,8 +7,8 @@ from scipy.stats import norm
 
 import uqsonet
 from uqsonet.errors import ObservationError
-from uqsonet.fields import Grid
-from uqsonet.posterior import GaussianPosterior, LatentPosterior
+from uqsonet.fields.grid import Grid
+from uqsonet.gauss.posterior import GaussianPosterior, LatentPosterior
 
 GRID = Grid((-1.0,), (1.0,), (21,))
 MEAN = torch.tensor([[1.0, -0.5], [0.0, 2.0], [3.0, 3.0]]).double()

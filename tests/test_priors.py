@@ -9,10 +9,15 @@ from scipy.integrate import quad
 from scipy.stats import chi2, kstest, multivariate_normal, norm
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.fields import Grid
-from uqsonet.gaussian_process import GaussianField, matern, squared_exponential
-from uqsonet.priors import BoundedField, MixtureField, StudentField, ThresholdedField
-from uqsonet.problems import get_problem
+from uqsonet.fields.grid import Grid
+from uqsonet_study.priors.beyond import (
+    BoundedField,
+    MixtureField,
+    StudentField,
+    ThresholdedField,
+)
+from uqsonet_study.priors.gaussian_process import GaussianField, matern, squared_exponential
+from uqsonet_study.problems import get_problem
 
 POINTS = Grid((0.0,), (1.0,), (21,)).points()
 SENSORS = torch.tensor([4, 12])
@@ -146,7 +151,7 @@ def test_the_scale_of_a_student_process_follows_its_posterior():
 
 
 def test_a_box_that_holds_nothing_is_refused(monkeypatch):
-    monkeypatch.setattr("uqsonet.priors.MOST_ROUNDS", 3)
+    monkeypatch.setattr("uqsonet_study.priors.beyond.MOST_ROUNDS", 3)
     with pytest.raises(ConfigError, match="stay within 5 and 6"):
         BoundedField(zero_mean(), 5.0, 6.0).draw(np.random.default_rng(0), 10)
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import uqsonet
-from uqsonet import problems
-from uqsonet.devices import processor
-from uqsonet.problems import get_problem
-from uqsonet.storage.files import array_digest, file_digest
+from uqsonet.files import array_digest, file_digest
+from uqsonet.operator.devices import processor
+from uqsonet_study import problems
+from uqsonet_study.problems import get_problem
 from uqsonet_study.publish import shown
 from uqsonet_study.simulation import simulate_shard
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from uqsonet.models.weights import load, shipped
-from uqsonet.quasi_random import even_normals
+from uqsonet.gauss.quasi_random import even_normals
+from uqsonet.operator.file import load, shipped
 
 
 def test_even_normals_are_standard_normal_and_repeat():

@@ -3,10 +3,10 @@
 import torch
 from scipy.stats import norm
 
-from uqsonet.metrics import wasserstein2
-from uqsonet.problems import get_problem
-from uqsonet.reference.files import load_reference
-from uqsonet.storage.files import file_digest
+from uqsonet.files import file_digest
+from uqsonet.gauss.metrics import wasserstein2
+from uqsonet_study.problems import get_problem
+from uqsonet_study.reference.files import load_reference
 from uqsonet_study.references import compute_reference
 
 TOY = get_problem("toy_linear")

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import torch
 
-from uqsonet.data import load_functions
-from uqsonet.problems import get_problem
-from uqsonet.seeds import numpy_generator, torch_generator
-from uqsonet.storage.files import file_digest
+from uqsonet.files import file_digest
+from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet_study.config import ProblemConfig
+from uqsonet_study.problems import get_problem
 from uqsonet_study.simulation import simulate, simulate_shard
+from uqsonet_study.storage.functions import load_functions
 
 PATHS = [
     ("toy", "training", "functions", 0),

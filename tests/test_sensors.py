@@ -4,9 +4,10 @@ import numpy as np
 import torch
 from scipy.stats import norm
 
-from uqsonet.fields import Field, Grid, Transform
-from uqsonet.problems import get_problem
+from uqsonet.fields.field import Field, Transform
+from uqsonet.fields.grid import Grid
 from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.problems import get_problem
 from uqsonet_study.references import evaluation_observations
 
 GRID = Grid((-1.0,), (1.0,), (33,))

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet import blocks
-from uqsonet.baselines import Cokriging
-from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
-from uqsonet.problems import get_problem
-from uqsonet.storage import arrays
-from uqsonet.storage.arrays import write_arrays
-from uqsonet.storage.files import file_digest, provenance
-from uqsonet.storage.reading import ArrayFile
+from uqsonet.files import file_digest, provenance
+from uqsonet.fitting.baselines import Cokriging
+from uqsonet.gauss import blocks
+from uqsonet.runs.functions import Functions
 from uqsonet_study import parts, simulation
 from uqsonet_study.check import check_path
 from uqsonet_study.config import ProblemConfig
+from uqsonet_study.problems import get_problem
 from uqsonet_study.simulation import simulate, simulate_shard
+from uqsonet_study.storage import arrays
+from uqsonet_study.storage.arrays import write_arrays
+from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage.reading import ArrayFile
 
 SIZES = ProblemConfig(training=23, validation=3, test=9, shard=5)
 NAMES = [f"{s}/{a}" for s in ("training", "validation", "test") for a in ("kappa", "u")]

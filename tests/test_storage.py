@@ -10,12 +10,12 @@ import pytest
 import safetensors.torch
 import torch
 
-from uqsonet import storage
 from uqsonet.errors import DataError
-from uqsonet.storage.arrays import Stream, write_arrays
-from uqsonet.storage.files import atomic_path, file_digest, remove_debris, write_text
-from uqsonet.storage.reading import ArrayFile, array_kind
-from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet.files import atomic_path, file_digest, remove_debris, write_text
+from uqsonet.operator.file import read_weights, write_weights
+from uqsonet_study.storage import arrays
+from uqsonet_study.storage.arrays import Stream, write_arrays
+from uqsonet_study.storage.reading import ArrayFile, array_kind
 
 A = np.random.default_rng(0).standard_normal((50, 7)).astype(np.float32)
 B = np.arange(12, dtype=np.int32).reshape(3, 4)
@@ -72,7 +72,7 @@ def test_arrays_round_trip_whole_and_in_blocks(path):
 
 @pytest.mark.parametrize("cuts", [(), (25,), (1, 2, 3, 49), tuple(range(1, 50))])
 def test_how_an_array_is_cut_changes_no_byte(path, tmp_path, monkeypatch, cuts):
-    monkeypatch.setattr(storage.arrays, "CHUNK_BYTES", 5 * A[0].nbytes)  # several chunks
+    monkeypatch.setattr(arrays, "CHUNK_BYTES", 5 * A[0].nbytes)  # several chunks
     for name, blocks in (("whole", [A]), ("cut", np.split(A, cuts))):
         stream = Stream(A.shape, A.dtype, (block for block in blocks))
         digests = write_arrays(tmp_path / f"{name}.h5", "functions", {}, {"x/a": stream})

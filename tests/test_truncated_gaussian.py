@@ -7,8 +7,8 @@ import torch
 from scipy.stats import kstest, truncnorm
 
 from uqsonet.errors import ObservationError
-from uqsonet.gaussian import covariance_root
-from uqsonet.truncated_gaussian import truncated_samples
+from uqsonet.gauss.gaussian import covariance_root
+from uqsonet.laws.truncated import truncated_samples
 
 INF = math.inf
 SIZE = 20_000

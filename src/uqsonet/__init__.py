@@ -12,36 +12,67 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
-from uqsonet.version import __version__
-
 if TYPE_CHECKING:
-    from uqsonet.emulator import Emulator, load
+    from uqsonet.emulator.answer import FieldPosterior
+    from uqsonet.emulator.emulator import Emulator, load
     from uqsonet.errors import ObservationWarning, UQSONetError
-    from uqsonet.field_posterior import FieldPosterior
-    from uqsonet.fields import Field, Grid, Transform, WeightedPoints
-    from uqsonet.fitting import fit
-    from uqsonet.operator_fields import OperatorFields
-    from uqsonet.reading import open_runs
-    from uqsonet.runs import FieldRuns, Runs
+    from uqsonet.fields.field import Field, Transform, WeightedPoints
+    from uqsonet.fields.grid import Grid
+    from uqsonet.fields.operator_fields import OperatorFields
+    from uqsonet.fitting.fit import fit
+    from uqsonet.runs.files import open_runs
+    from uqsonet.runs.runs import FieldRuns, Runs
+
+__version__ = "0.1.0"
 
 _HOMES = {
-    "Emulator": "emulator",
-    "Field": "fields",
-    "FieldPosterior": "field_posterior",
-    "FieldRuns": "runs",
-    "Grid": "fields",
+    "Emulator": "emulator.emulator",
+    "Field": "fields.field",
+    "FieldPosterior": "emulator.answer",
+    "FieldRuns": "runs.runs",
+    "Grid": "fields.grid",
     "ObservationWarning": "errors",
-    "OperatorFields": "operator_fields",
-    "Runs": "runs",
-    "Transform": "fields",
+    "OperatorFields": "fields.operator_fields",
+    "Runs": "runs.runs",
+    "Transform": "fields.field",
     "UQSONetError": "errors",
-    "WeightedPoints": "fields",
-    "fit": "fitting",
-    "load": "emulator",
-    "open_runs": "reading",
+    "WeightedPoints": "fields.field",
+    "fit": "fitting.fit",
+    "load": "emulator.emulator",
+    "open_runs": "runs.files",
 }
+
+_MOVED = {
+    "uqsonet.config": "uqsonet.operator.config",
+    "uqsonet.data": "uqsonet.runs.functions",
+    "uqsonet.domains": "uqsonet.fields.cloud",
+    "uqsonet.field_posterior": "uqsonet.emulator.answer",
+    "uqsonet.functionals": "uqsonet.sensors.functionals",
+    "uqsonet.gaussian": "uqsonet.gauss.gaussian",
+    "uqsonet.gaussian_process": "uqsonet_study.priors.gaussian_process",
+    "uqsonet.joint": "uqsonet.operator.joint",
+    "uqsonet.metrics": "uqsonet.gauss.metrics",
+    "uqsonet.models": "uqsonet.operator and uqsonet.networks",
+    "uqsonet.operator_fields": "uqsonet.fields.operator_fields",
+    "uqsonet.placement": "uqsonet.emulator.place",
+    "uqsonet.posterior": "uqsonet.gauss.posterior",
+    "uqsonet.priors": "uqsonet_study.priors.beyond",
+    "uqsonet.problems": "uqsonet_study.problems",
+    "uqsonet.reading": "uqsonet.runs.files",
+    "uqsonet.reference": "uqsonet_study.reference",
+    "uqsonet.regression": "uqsonet.fitting.regression",
+    "uqsonet.scores": "uqsonet.fitting.scores",
+    "uqsonet.seeds": "uqsonet.gauss.seeds",
+    "uqsonet.solvers": "uqsonet_study.solvers",
+    "uqsonet.storage": "uqsonet.files and uqsonet_study.storage",
+    "uqsonet.training": "uqsonet.networks.training",
+    "uqsonet.truncated_gaussian": "uqsonet.laws.truncated",
+}
+"""Import paths of earlier versions, and where their contents are now."""
 
 __all__ = [
     "Emulator",
@@ -60,6 +91,17 @@ __all__ = [
     "load",
     "open_runs",
 ]
+
+
+class _Moved(MetaPathFinder):
+    """Answers an import path of an earlier version with the new one."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name in _MOVED:
+            raise ModuleNotFoundError(f"{name} has moved: import {_MOVED[name]}", name=name)
+
+
+sys.meta_path.append(_Moved())  # after all others: asked only for what is not there
 
 
 def __getattr__(name: str) -> Any:

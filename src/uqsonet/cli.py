@@ -1,20 +1,26 @@
-"""The command line ``uqsonet``: commands of this package and of packages that add theirs."""
+"""The command line ``uqsonet``: describe, fit, predict, place, validate, explore, info.
+
+Other packages add commands of their own (entry points of the group ``uqsonet.commands``).
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from uqsonet import commands
-from uqsonet.terminal import clear_errors, console
-from uqsonet.version import __version__
+from uqsonet import __version__
+from uqsonet.errors import ConfigError
+from uqsonet.show.terminal import clear_errors, console, show_log
+
+if TYPE_CHECKING:
+    from uqsonet.runs.runs import Runs
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-app.registered_commands += commands.app.registered_commands
 
 
 def _version(asked: bool) -> None:
@@ -32,21 +38,317 @@ def _options(
     """UQ-SONet: operators from sparse sensors, with the whole conditional distribution."""
 
 
-@app.command("lower-rate")
-def lower_rate(
-    checkpoint: Annotated[Path, typer.Argument(help="A file below results/state.")],
-    rate: Annotated[float, typer.Argument(help="As in the configuration from now on.")],
+FileOfRuns = Annotated[Path, typer.Argument(help="Pairs of functions: .npz, .h5 or .nc.")]
+Input = Annotated[str, typer.Option(help="Input field, or several: k,f.")]
+Output = Annotated[str, typer.Option(help="Output field, or several: u,v.")]
+Transforms = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="k=log or k=identity, once for each field.", show_default="what scores better"
+    ),
+]
+Missing = Annotated[str, typer.Option(help="NaN: error, drop (the run) or fill (interpolate).")]
+RunDimension = Annotated[str | None, typer.Option(help="NetCDF dimension that counts runs.")]
+Periodic = Annotated[bool, typer.Option("--periodic", help="Fields repeat beyond their grids.")]
+Model = Annotated[str, typer.Argument(help="A file, or the name of an operator of the package.")]
+Sensors = Annotated[
+    str | None,
+    typer.Option(help="Numbers of sensors, such as 5,12,50.", show_default="the model's"),
+]
+
+
+@app.command()
+def describe(
+    file: FileOfRuns,
+    input: Input,
+    output: Output,
+    transform: Transforms = None,
+    missing: Missing = "error",
+    run: RunDimension = None,
+    periodic: Periodic = False,
 ) -> None:
-    """Let a training that failed go on from its checkpoint at a lower learning rate."""
-    from uqsonet.training.checkpoint import lower_rate as lower
+    """Say what is in a file of runs: shapes, ranges, modes, distance from a Gaussian law.
+
+    Example: uqsonet describe runs.nc --input k --output u
+    """
+    with clear_errors():
+        print(_runs(file, input, output, transform, missing, run, periodic).describe())
+
+
+@app.command()
+def fit(
+    file: FileOfRuns,
+    input: Input,
+    output: Output,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the model goes: .safetensors.")],
+    minutes: Annotated[float, typer.Option(help="Of training on one core; 0: closed forms.")] = 5,
+    sensors: Annotated[
+        str | None, typer.Option(help="Numbers of sensors to expect.", show_default="3,10,30")
+    ] = None,
+    noise_std: Annotated[
+        float, typer.Option(help="Noise of sensors to expect; relative for log fields.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of the split, the layouts and the training.")] = 0,
+    transform: Transforms = None,
+    missing: Missing = "error",
+    run: RunDimension = None,
+    periodic: Periodic = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    law: Annotated[
+        str, typer.Option(help="Of the inputs; auto: chosen by scores on held-out runs.")
+    ] = "auto",
+) -> None:
+    """Learn the operator of some runs. If stopped, the same command continues.
+
+    Example: uqsonet fit runs.nc --input k --output u -o mine.safetensors --minutes 2
+    """
+    from uqsonet.fitting.fit import fit as learn
 
     with clear_errors():
-        iteration, before = lower(checkpoint, rate)
-    console.print(
-        f"{checkpoint}: from iteration {iteration} on {rate:g} instead of {before:g}. Put "
-        f"learning_rate: {rate:g} into the configuration and run the same command.",
-        highlight=False,
+        if out.suffix != ".safetensors":
+            raise ConfigError(f"{out}: models are saved as .safetensors")
+        runs = _runs(file, input, output, transform, missing, run, periodic)
+        show_log()
+        state = out.with_name(f"{out.name}.state")
+        model = learn(
+            runs, minutes, sensors=_counts(sensors), noise_std=noise_std, seed=seed,
+            device=device, state=state, law=law,
+        )  # fmt: skip
+        model.save(out)
+        shutil.rmtree(state, ignore_errors=True)
+        print(model)
+    console.print(f"saved: {out}", highlight=False)
+
+
+@app.command()
+def predict(
+    model: Model,
+    sensors: Annotated[
+        Path, typer.Argument(help="CSV: x[,y[,z]],value[,field][,noise_std][,set].")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Answer: .csv, .npz or .nc.", show_default="print"),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture: .png, .pdf or .svg.")] = None,
+    points: Annotated[
+        Path | None, typer.Option(help="CSV with x[,y[,z]].", show_default="the field's own points")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Of the band.")] = 0.9,
+    band: Annotated[
+        str, typer.Option(help="conformal, plain or whole.", show_default="conformal if calibrated")
+    ] = "",
+    samples: Annotated[int, typer.Option(min=0, help="Functions to draw.")] = 0,
+    noise_std: Annotated[
+        float | None, typer.Option(help="Noise of the sensors.", show_default="the model's")
+    ] = None,
+    field: Annotated[
+        str | None, typer.Option(help="Which field, an input too.", show_default="the output")
+    ] = None,
+) -> None:
+    """Answer for a file of sensors: mean, standard deviation and band of a field.
+
+    Example: uqsonet predict mine.safetensors sensors.csv -o field.nc --plot field.png
+    """
+    from uqsonet.emulator.emulator import load
+    from uqsonet.sensors.tables import read_points
+    from uqsonet.show import export as exports
+
+    with clear_errors():
+        if out is not None:
+            exports.require_format(out)
+        kinds: dict[str, dict[str, Any]] = {
+            "": {}, "plain": {"kind": "plain"}, "conformal": {"kind": "conformal"},
+            "whole": {"whole": True},
+        }  # fmt: skip
+        if band not in kinds:
+            raise ConfigError(f"--band {band!r} is unknown; there are conformal, plain and whole")
+        emulator = load(model)
+        posterior = emulator.condition(sensors, noise_std=noise_std)
+        if field is not None:
+            posterior = posterior[field]
+        elif len(emulator.outputs) > 1:
+            names = ", ".join(one.name for one in emulator.outputs)
+            raise ConfigError(f"{model} has several output fields: say --field, one of {names}")
+        places = None if points is None else read_points(points, posterior.field.domain.dim)
+        asked = level, places, samples
+        if plot is not None:
+            posterior.plot(plot, level)
+        if out is not None:
+            exports.write_answer(posterior, out, *asked, **kinds[band])
+        elif plot is None:
+            print(exports.csv_text(exports.answer_lines(posterior, *asked, **kinds[band])), end="")
+    for path in (out, plot):
+        if path is not None:
+            console.print(f"saved: {path}", highlight=False)
+
+
+@app.command()
+def place(
+    model: Model,
+    n: Annotated[int, typer.Option("--n", help="Sensors to place.")] = 1,
+    candidates: Annotated[
+        Path | None, typer.Option(help="CSV with x[,y[,z]].", show_default="the field's points")
+    ] = None,
+    given: Annotated[
+        Path | None, typer.Option(help="Sensors that are there, a CSV as for predict.")
+    ] = None,
+    field: Annotated[
+        str | None, typer.Option(help="What is to be read.", show_default="the input")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Field to be known.", show_default="the output")
+    ] = None,
+    noise_std: Annotated[
+        float | None, typer.Option(help="Noise of new sensors.", show_default="the model's")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Places: .csv.", show_default="print")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Map: .png, .pdf or .svg.")] = None,
+) -> None:
+    """Say where the next sensors belong: places that leave the least variance of the output.
+
+    Example: uqsonet place mine.safetensors --n 4 --given sensors.csv -o places.csv --plot map.png
+    """
+    from uqsonet.emulator.emulator import load
+    from uqsonet.files import write_text
+    from uqsonet.sensors.sensors import field_number
+    from uqsonet.sensors.tables import read_points
+    from uqsonet.show import export as exports
+
+    with clear_errors():
+        if out is not None and out.suffix.lower() != ".csv":
+            raise ConfigError(f"{out}: places are written to .csv")
+        emulator = load(model)
+        fields = emulator.inputs + emulator.outputs
+        number = 0 if field is None else field_number(fields, field, "--field")
+        places = None
+        if candidates is not None:
+            places = read_points(candidates, fields[number].domain.dim)
+        found = emulator.place(
+            n, places, field=field, given=given, noise_std=noise_std, target=target
+        )
+        if plot is not None:
+            found.plot(plot)
+        text = exports.csv_text(exports.placement_lines(found))
+        if out is not None:
+            write_text(out, text)
+        else:
+            print(text, end="")
+    for path in (out, plot):
+        if path is not None:
+            console.print(f"saved: {path}", highlight=False)
+
+
+@app.command()
+def validate(
+    model: Model,
+    file: FileOfRuns,
+    sensors: Sensors = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Page with pictures: .html.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="The table as a file.")] = None,
+    noise_std: Annotated[
+        float | None, typer.Option(help="Noise added to the sensors.", show_default="the model's")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of layouts and noise.")] = 0,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="The runs of `fit`: regression on them is scored, too."),
+    ] = None,
+    missing: Missing = "error",
+    run: RunDimension = None,
+) -> None:
+    """Score a model on runs that it has not seen, beside no sensors and cokriging.
+
+    Example: uqsonet validate mine.safetensors more_runs.nc --sensors 5,12,50 -o report.html
+    """
+    from uqsonet.emulator.emulator import load
+    from uqsonet.files import write_text
+    from uqsonet.show.export import csv_text
+
+    with clear_errors():
+        emulator = load(model)
+        ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
+        runs, fitted = (
+            None if one is None else _runs(one, ins, outs, None, missing, run, False)
+            for one in (file, pairs)
+        )
+        assert runs is not None
+        report = emulator.validate(
+            runs, _counts(sensors), noise_std=noise_std, seed=seed, pairs=fitted
+        )
+        if out is not None:
+            report.save(out)
+        if csv is not None:
+            rows = report.rows()
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            lines = ([str(row.get(name, "")) for name in names] for row in rows)
+            write_text(csv, csv_text(iter([names, *lines])))
+        print(report)
+    for path in (out, csv):
+        if path is not None:
+            console.print(f"saved: {path}", highlight=False)
+
+
+@app.command()
+def explore(
+    model: Model,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the page goes: .html.")] = Path(
+        "page.html"
+    ),
+) -> None:
+    """Write a page to explore a model with: move sensors, see mean, band and samples move along.
+
+    Example: uqsonet explore mine.safetensors -o mine.html
+    """
+    from uqsonet.emulator.emulator import load
+    from uqsonet.show.explore import write_page
+
+    with clear_errors():
+        size = write_page(load(model), out, Path(model).stem)
+    console.print(f"saved: {out} ({size / 1e6:.1f} MB)", highlight=False)
+
+
+@app.command()
+def info(model: Model) -> None:
+    """Say what a model is: fields, data, recipe, scores, limits.
+
+    Example: uqsonet info mine.safetensors
+    """
+    from uqsonet.emulator.emulator import load
+
+    with clear_errors():
+        print(load(model))
+
+
+def _runs(
+    file: Path, input: str, output: str, transform: list[str] | None, missing: Any,
+    run: str | None, periodic: bool,
+) -> Runs:  # fmt: skip
+    from uqsonet.runs.files import open_runs
+
+    if missing not in ("error", "drop", "fill"):
+        raise ConfigError(f"--missing {missing!r} is unknown; there are error, drop and fill")
+    given = {}
+    for text in transform or []:
+        name, sign, kind = text.partition("=")
+        if not sign:
+            raise ConfigError(f"--transform: k=log expected, found {text!r}")
+        given[name] = kind
+    return open_runs(
+        file, input, output, transform=given, missing=missing, run=run, periodic=periodic
     )
+
+
+def _counts(text: str | None) -> list[int] | None:
+    """Return numbers of sensors that are separated by commas."""
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--sensors: whole numbers such as 5,12,50, found {text!r}") from None
 
 
 def main() -> None:

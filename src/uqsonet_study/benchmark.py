@@ -20,21 +20,21 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from uqsonet.config import KarhunenLoeveNetwork
-from uqsonet.data import Functions
 from uqsonet.errors import DataError
-from uqsonet.joint import JointPosterior, Readings, condition_linearised
-from uqsonet.metrics import relative_error
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.models.weights import read_model
-from uqsonet.posterior import Posterior
-from uqsonet.problems import Problem, get_problem
-from uqsonet.reference.linear import GridSensors, linear_posterior
-from uqsonet.regression import Regression
-from uqsonet.seeds import numpy_generator, torch_generator
+from uqsonet.fitting.regression import Regression
+from uqsonet.gauss.metrics import relative_error
+from uqsonet.gauss.posterior import Posterior
+from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.file import read_model
+from uqsonet.operator.joint import JointPosterior, Readings, condition_linearised
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.functions import Functions
 from uqsonet_study.config import BenchmarkConfig
 from uqsonet_study.correction import fit_correction
 from uqsonet_study.kernel_branch import fit_kernel_branch
+from uqsonet_study.problems import Problem, get_problem
+from uqsonet_study.reference.linear import GridSensors, linear_posterior
 
 LOG = logging.getLogger("uqsonet")
 

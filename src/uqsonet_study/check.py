@@ -11,18 +11,18 @@ from pathlib import Path
 
 import torch
 
-from uqsonet import emulator
-from uqsonet.data import SPLITS, load_functions
+from uqsonet.emulator import emulator
 from uqsonet.errors import DataError, UQSONetError
-from uqsonet.models.base import OperatorModel
-from uqsonet.models.weights import load
-from uqsonet.reference.files import load_sets
-from uqsonet.storage.common import readable, require_solid
-from uqsonet.storage.reading import ArrayFile, array_kind
-from uqsonet.storage.weights import read_weights
+from uqsonet.files import readable, require_solid
+from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.file import load, read_weights
+from uqsonet.runs.functions import SPLITS
 from uqsonet_study.config.loading import require_readable
 from uqsonet_study.kept_modes import MODES
 from uqsonet_study.layouts import load_layouts
+from uqsonet_study.reference.files import load_sets
+from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage.reading import ArrayFile, array_kind
 
 LARGEST_FIELD = 1 << 20
 """Characters in one field of a CSV file; ours are far shorter."""

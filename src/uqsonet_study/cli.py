@@ -98,6 +98,37 @@ def check(
         sys.exit(1)
 
 
+@app.command("lower-rate")
+def lower_rate(
+    checkpoint: Annotated[Path, typer.Argument(help="A file below results/state.")],
+    rate: Annotated[float, typer.Argument(help="As in the configuration from now on.")],
+) -> None:
+    """Let a training that failed go on from its checkpoint at a lower learning rate."""
+    from uqsonet.networks.training.checkpoint import lower_rate as lower
+
+    with clear_errors():
+        iteration, before = lower(checkpoint, rate)
+    console.print(
+        f"{checkpoint}: from iteration {iteration} on {rate:g} instead of {before:g}. Put "
+        f"learning_rate: {rate:g} into the configuration and run the same command.",
+        highlight=False,
+    )
+
+
+@app.command("explore-exact")
+def explore_exact(
+    name: Annotated[str, typer.Argument(help="diffusion1d, or another problem of section 4.1.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the page goes: .html.")],
+) -> None:
+    """Write the page of `uqsonet explore` with the exact posterior beside the model's own."""
+    from uqsonet import load
+    from uqsonet.show.explore import write_page
+    from uqsonet_study.exact_page import exact_law
+
+    with clear_errors():
+        write_page(load(name), out, name, exact_law(name))
+
+
 @app.command()
 def schema() -> None:
     """Print the JSON schema of the configuration."""
@@ -123,7 +154,9 @@ def ship(
     results: Annotated[Path, typer.Argument(help="A results folder with trainings.")],
     config: Annotated[Path, typer.Option(help="Their experiments.")] = Path("config.yaml"),
     published: Annotated[Path, typer.Option(help="Where the scores are.")] = Path("published"),
-    out: Annotated[Path, typer.Option(help="The library's weights.")] = Path("src/uqsonet/weights"),
+    out: Annotated[Path, typer.Option(help="The library's weights.")] = Path(
+        "src/uqsonet/emulator/weights"
+    ),
 ) -> None:
     """Write the library's weights anew: trained operators in a small form, with cards."""
     from uqsonet_study.ship import ship as write
@@ -139,7 +172,7 @@ def readme(
     root: Annotated[Path, typer.Argument(help="Where README.md and docs are.")] = Path(),
 ) -> None:
     """Write the tables of README and docs anew, from `published/` and `interpretations.csv`."""
-    from uqsonet.storage.files import write_text
+    from uqsonet.files import write_text
     from uqsonet_study.report.markers import replaced
     from uqsonet_study.report.readme import published_tables
 

@@ -17,21 +17,21 @@ from typing import Any
 
 import torch
 
-from uqsonet.baselines import INPUT_MODES, OUTPUT_MODES
-from uqsonet.data import Functions
-from uqsonet.models.base import OperatorModel, build_model
-from uqsonet.posterior import moments_of
-from uqsonet.problems import get_problem, problem_names
-from uqsonet.reference.directions import Directions
-from uqsonet.reference.sampling import control_samples
-from uqsonet.seeds import numpy_generator, torch_generator
-from uqsonet.training.optimiser import StackedOptimiser
-from uqsonet.training.sampler import BatchSampler
+from uqsonet.fitting.baselines import INPUT_MODES, OUTPUT_MODES
+from uqsonet.gauss.posterior import moments_of
+from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.networks.training.sampler import BatchSampler
+from uqsonet.operator.base import OperatorModel, build_model
+from uqsonet.runs.functions import Functions
 from uqsonet_study.config import Config, Evaluation, EvaluationConfig, ProblemConfig
 from uqsonet_study.evaluation.scores import BAND_SAMPLES
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.own_data import training_functions
 from uqsonet_study.pipeline import UNTRAINED, Plan
+from uqsonet_study.problems import get_problem, problem_names
+from uqsonet_study.reference.directions import Directions
+from uqsonet_study.reference.sampling import control_samples
 from uqsonet_study.references import for_sampling
 from uqsonet_study.training import within_data
 

@@ -38,8 +38,8 @@ def require_header(path: Path | str, kind: str, expected: Header) -> None:
         If the file is damaged, of another kind, or lacks a key or has another value.
     """
     # Deferred: the plan needs neither torch nor HDF5.
-    from uqsonet.storage.reading import ArrayFile
-    from uqsonet.storage.weights import read_weights
+    from uqsonet.operator.file import read_weights
+    from uqsonet_study.storage.reading import ArrayFile
 
     if kind == "weights":
         meta = read_weights(path)[1]
@@ -60,7 +60,7 @@ def require_headers(headers: Mapping[str, tuple[str, Header]]) -> None:
 
     Weights that say which functions they were trained on must say those of this job.
     """
-    from uqsonet.storage.files import file_digest
+    from uqsonet.files import file_digest
 
     for path, (kind, expected) in headers.items():
         require_header(path, kind, expected)

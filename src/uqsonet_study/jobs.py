@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import UQSONetError
-from uqsonet.storage.files import remove_debris
+from uqsonet.files import remove_debris
 from uqsonet_study.headers import require_headers
 
 LOG = logging.getLogger("uqsonet")

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from uqsonet import blocks, modes
-from uqsonet.data import Functions
 from uqsonet.errors import DataError
-from uqsonet.storage.files import file_digest
-from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet.files import file_digest
+from uqsonet.gauss import blocks, modes
+from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.runs.functions import Functions
 
 if TYPE_CHECKING:  # an edit of that model is none of other models' trainings
-    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+    from uqsonet.operator.bases import KarhunenLoeveBases
 
 LOG = logging.getLogger("uqsonet")
 

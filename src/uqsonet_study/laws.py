@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
-from uqsonet.laws.choice import equip
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.models.weights import read_model
-from uqsonet.seeds import seed_sequence
-from uqsonet.storage.files import file_digest, write_text
-from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet.files import file_digest, write_text
+from uqsonet.gauss.seeds import seed_sequence
+from uqsonet.laws.choose import equip
+from uqsonet.operator.file import read_model, read_weights, write_weights
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.functions import Functions
 from uqsonet_study.layouts import load_layouts
+from uqsonet_study.storage.functions import load_functions
 
 
 @dataclass(frozen=True)

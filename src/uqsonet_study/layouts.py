@@ -22,16 +22,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.data import load_functions
-from uqsonet.domains import domain_as_dict, domain_from_dict
 from uqsonet.errors import ConfigError, DataError, ObservationError
-from uqsonet.fields import Domain, Grid
-from uqsonet.problems import get_problem
-from uqsonet.seeds import numpy_generator
-from uqsonet.storage.arrays import write_arrays
-from uqsonet.storage.common import readable
-from uqsonet.storage.reading import ArrayFile
+from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.stacked import domain_as_dict, domain_from_dict
+from uqsonet.files import readable
+from uqsonet.gauss.seeds import numpy_generator
 from uqsonet_study.config import SensorsConfig
+from uqsonet_study.problems import get_problem
+from uqsonet_study.storage.arrays import write_arrays
+from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage.reading import ArrayFile
 
 BLOCK = 500
 """Regular-space layouts that share a node of the seed tree. Another value gives other layouts."""

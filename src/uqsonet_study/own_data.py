@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from uqsonet.data import Functions
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.fields import Field, Transform
-from uqsonet.operator_fields import OperatorFields
-from uqsonet.reading import open_runs
-from uqsonet.runs import FAR, Runs
-from uqsonet.seeds import numpy_generator
-from uqsonet.storage.arrays import write_arrays
-from uqsonet.storage.files import file_digest, provenance, write_text
+from uqsonet.fields.field import Field, Transform
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.files import file_digest, provenance, write_text
+from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.runs.files import open_runs
+from uqsonet.runs.functions import Functions
+from uqsonet.runs.runs import FAR, Runs
 from uqsonet_study.config import Config, OwnDataConfig, ProblemConfig
+from uqsonet_study.storage.arrays import write_arrays
 
 
 def require_own_data(config: Config) -> None:

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.progress import ProgressBar
-from uqsonet.storage.arrays import write_arrays
-from uqsonet.storage.files import Meta, provenance, remove_debris
-from uqsonet.storage.reading import ArrayFile
+from uqsonet.files import Meta, provenance, remove_debris
+from uqsonet.operator.progress import ProgressBar
+from uqsonet_study.storage.arrays import write_arrays
+from uqsonet_study.storage.reading import ArrayFile
 
 LOG = logging.getLogger("uqsonet")
 

@@ -15,17 +15,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from uqsonet.data import load_functions
-from uqsonet.emulator import load
-from uqsonet.placement import place
-from uqsonet.problems import Problem, get_problem
-from uqsonet.reference.affine import ClosedForm, OperatorMoments
-from uqsonet.reference.sampling import ControlledSampler, posterior_law
-from uqsonet.seeds import numpy_generator
-from uqsonet.storage.files import file_digest, write_text
+from uqsonet.emulator.emulator import load
+from uqsonet.emulator.place import place
+from uqsonet.files import file_digest, write_text
+from uqsonet.gauss.seeds import numpy_generator
 from uqsonet_study.layouts import candidates
 from uqsonet_study.parts import PartStore, Row
+from uqsonet_study.problems import Problem, get_problem
+from uqsonet_study.reference.affine import ClosedForm, OperatorMoments
+from uqsonet_study.reference.sampling import ControlledSampler, posterior_law
 from uqsonet_study.references import Given
+from uqsonet_study.storage.functions import load_functions
 
 LABEL = "placement"
 """Branch of the seed tree."""

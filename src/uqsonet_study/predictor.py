@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from uqsonet.posterior import Posterior
+from uqsonet.gauss.posterior import Posterior
 
 
 class Predictor(Protocol):

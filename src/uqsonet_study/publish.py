@@ -19,9 +19,9 @@ from typing import Any
 
 import pandas as pd
 
-from uqsonet.devices import processor
 from uqsonet.errors import DataError
-from uqsonet.storage.files import atomic_path, file_digest, provenance, write_text
+from uqsonet.files import atomic_path, file_digest, provenance, write_text
+from uqsonet.operator.devices import processor
 from uqsonet_study.config import Case, Config, load_config
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.provenance import stage_costs

@@ -13,27 +13,32 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from uqsonet.blocks import column_moments
-from uqsonet.data import load_functions
-from uqsonet.devices import keep_freed_memory
 from uqsonet.errors import ConfigError
-from uqsonet.fields import Observations
-from uqsonet.gaussian_process import GaussianField
-from uqsonet.metrics import ascending, marginal_w1, quantile_bins, wasserstein2
-from uqsonet.operator_fields import OperatorFields
-from uqsonet.problems import Problem, get_problem
-from uqsonet.reference.affine import ClosedForm, OperatorMoments
-from uqsonet.reference.chains import R_HAT, chain_posterior
-from uqsonet.reference.files import OF_SETS
-from uqsonet.reference.linear import GridSensors
-from uqsonet.reference.moments import Moments, SampleMoments, bures_basis
-from uqsonet.reference.sampling import ControlledSampler, plain_draws, posterior, posterior_law
-from uqsonet.seeds import numpy_generator
-from uqsonet.storage.arrays import write_arrays
-from uqsonet.storage.files import array_digest
+from uqsonet.fields.field import Observations
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.files import array_digest
+from uqsonet.gauss.blocks import column_moments
+from uqsonet.gauss.metrics import ascending, marginal_w1, quantile_bins, wasserstein2
+from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.operator.devices import keep_freed_memory
 from uqsonet_study.config import ReferenceConfig
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.parts import PartStore, Row
+from uqsonet_study.priors.gaussian_process import GaussianField
+from uqsonet_study.problems import Problem, get_problem
+from uqsonet_study.reference.affine import ClosedForm, OperatorMoments
+from uqsonet_study.reference.chains import R_HAT, chain_posterior
+from uqsonet_study.reference.files import OF_SETS
+from uqsonet_study.reference.linear import GridSensors
+from uqsonet_study.reference.moments import Moments, SampleMoments, bures_basis
+from uqsonet_study.reference.sampling import (
+    ControlledSampler,
+    plain_draws,
+    posterior,
+    posterior_law,
+)
+from uqsonet_study.storage.arrays import write_arrays
+from uqsonet_study.storage.functions import load_functions
 
 LOG = logging.getLogger("uqsonet")
 

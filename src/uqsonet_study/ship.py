@@ -16,14 +16,13 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.models.base import OperatorModel
-from uqsonet.models.weights import load
-from uqsonet.problems import Problem, get_problem
-from uqsonet.storage.files import file_digest
-from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet.files import file_digest
+from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.file import load, read_weights, write_weights
 from uqsonet_study.config import Config
 from uqsonet_study.headers import require_header
 from uqsonet_study.pipeline import Plan
+from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.report.cards import OPERATORS, card, is_published, rounded
 
 TOLERANCE = 1e-5

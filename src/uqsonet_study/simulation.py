@@ -18,15 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.data import SPLITS
-from uqsonet.devices import processor, require_device
-from uqsonet.problems import Problem, get_problem
-from uqsonet.seeds import numpy_generator
-from uqsonet.storage.arrays import Stream, write_arrays
-from uqsonet.storage.files import Meta, file_digest, provenance, remove_debris, write_text
-from uqsonet.storage.reading import ArrayFile
+from uqsonet.files import Meta, file_digest, provenance, remove_debris, write_text
+from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.operator.devices import processor, require_device
+from uqsonet.runs.functions import SPLITS
 from uqsonet_study.config import ProblemConfig
 from uqsonet_study.parts import Arrays, Part, PartStore, cut
+from uqsonet_study.problems import Problem, get_problem
+from uqsonet_study.storage.arrays import Stream, write_arrays
+from uqsonet_study.storage.reading import ArrayFile
 
 
 def simulate_shard(

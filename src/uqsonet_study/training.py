@@ -11,20 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.config import KarhunenLoeveNetwork
-from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
-from uqsonet.reference.files import Reference, load_sets
-from uqsonet.storage.files import file_digest, write_text
-from uqsonet.storage.weights import write_weights
-from uqsonet.training import loop
-from uqsonet.training.loop import RunOptions
-from uqsonet.training.settings import MethodConfig
-from uqsonet.training.trainer import TrialStack
-from uqsonet.training.validation import ReferenceValidator, TruthValidator, load_trial
+from uqsonet.files import file_digest, write_text
+from uqsonet.networks.training import loop
+from uqsonet.networks.training.loop import RunOptions
+from uqsonet.networks.training.settings import MethodConfig
+from uqsonet.networks.training.trainer import TrialStack
+from uqsonet.networks.training.validation import load_trial
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.file import write_weights
+from uqsonet.runs.functions import Functions
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.layouts import load_layouts
+from uqsonet_study.reference.files import Reference, load_sets
+from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.validation import ReferenceValidator, TruthValidator
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def train(
     DataError
         If the data are those of another problem.
     TrainingError
-        See `uqsonet.training.loop.train`.
+        See `uqsonet.networks.training.loop.train`.
     """
     data = load_functions(job.functions, "training", job.training)
     if data.fields.name != job.problem:

@@ -8,9 +8,9 @@ import torch
 from benchmarks import mechanism
 from benchmarks.rows import read
 from tests.training.test_loop import ATTENTION
-from uqsonet.models.base import build_model
-from uqsonet.problems import get_problem
-from uqsonet.storage.weights import write_weights
+from uqsonet.operator.base import build_model
+from uqsonet.operator.file import write_weights
+from uqsonet_study.problems import get_problem
 
 
 @pytest.fixture(autouse=True)

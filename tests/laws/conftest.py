@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 
 import uqsonet
-from uqsonet import fitting
-from uqsonet.config import KarhunenLoeveNetwork
-from uqsonet.data import Functions
-from uqsonet.fields import Field, Grid
-from uqsonet.gaussian import covariance_root
-from uqsonet.laws import bounded, choice, mixture
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.operator_fields import OperatorFields
+from uqsonet.fields.field import Field
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fitting import fit as fitting
+from uqsonet.gauss.gaussian import covariance_root
+from uqsonet.laws import bounded, mixture
+from uqsonet.laws import choose as choice
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.functions import Functions
 
 SMALL = Grid((0.0,), (1.0,), (24,))
 

@@ -20,13 +20,14 @@ from tests.laws.conftest import (
     two_fields,
     two_values,
 )
-from uqsonet import fitting
-from uqsonet.card import _law_text
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.laws import NAMES, choice
-from uqsonet.laws.choice import equip, refit
+from uqsonet.fitting import fit as fitting
+from uqsonet.fitting.card import _law_text
+from uqsonet.laws import NAMES
+from uqsonet.laws import choose as choice
+from uqsonet.laws.choose import equip, refit
 from uqsonet.laws.thresholded import ThresholdedPosterior
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.operator.model import KarhunenLoeveModel
 
 pytestmark = pytest.mark.usefixtures("quick_fits")
 

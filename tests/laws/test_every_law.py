@@ -11,8 +11,7 @@ import uqsonet
 from tests.laws.conftest import LAWS, SMALL, runs_of, seeded
 from uqsonet.errors import DataError
 from uqsonet.laws import NAMES
-from uqsonet.models.weights import read_model
-from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet.operator.file import read_model, read_weights, write_weights
 
 INPUTS = {**LAWS, "analogue": LAWS["gaussian"]}
 pytestmark = pytest.mark.usefixtures("quick_fits")

@@ -16,13 +16,13 @@ from tests.laws.conftest import (
     student_fields,
     two_fields,
 )
-from uqsonet.data import Functions
+from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws import mixture
-from uqsonet.laws.choice import input_sample
+from uqsonet.laws.choose import input_sample
 from uqsonet.laws.common import LEAST_LEVEL
 from uqsonet.laws.mixture import Clusters, MixtureLaw
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.seeds import numpy_generator
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.functions import Functions
 
 Sensors = tuple[Tensor, Tensor, Tensor]
 """Locations (m, 1), values (m,), noise (m,)."""

@@ -20,8 +20,8 @@ from uqsonet.errors import ObservationError
 from uqsonet.laws import bounded
 from uqsonet.laws.analogue import AnalogueLaw
 from uqsonet.laws.bounded import BoundedLaw
-from uqsonet.laws.choice import input_sample
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.laws.choose import input_sample
+from uqsonet.operator.model import KarhunenLoeveModel
 
 AT = [3, 12, 20]
 

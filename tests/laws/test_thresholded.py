@@ -24,9 +24,9 @@ from tests.laws.conftest import (
     two_values,
 )
 from uqsonet.errors import ObservationError
-from uqsonet.fields import Grid
+from uqsonet.fields.grid import Grid
 from uqsonet.laws import latent
-from uqsonet.laws.choice import input_sample
+from uqsonet.laws.choose import input_sample
 from uqsonet.laws.latent import LowRank, Spectrum, fit_latent
 from uqsonet.laws.thresholded import (
     ThresholdedLaw,
@@ -34,7 +34,7 @@ from uqsonet.laws.thresholded import (
     classes_of,
     tetrachoric,
 )
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
+from uqsonet.operator.model import KarhunenLoeveModel
 
 PLACES = (-2.5, -1.0, -0.3, 0.0, 0.2, 1.0, 2.0)
 CORRELATIONS = (-0.9999, -0.99, -0.7, 0.0, 0.4, 0.8, 0.99, 0.9999)

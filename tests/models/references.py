@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy import pi
 
-from uqsonet.problems import get_problem
+from uqsonet_study.problems import get_problem
 
 FILE = Path(__file__).with_suffix(".json")
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 5)

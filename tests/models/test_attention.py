@@ -12,14 +12,14 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from uqsonet.data import Functions
 from uqsonet.errors import ConfigError, NoUncertaintyError, ObservationError
-from uqsonet.models.attention import gaussian_kl, scaled_squared_error
-from uqsonet.models.base import build_model
-from uqsonet.models.ensemble import DeepEnsemble
-from uqsonet.models.perceptrons import MLP
-from uqsonet.problems import get_problem
+from uqsonet.networks.attention import gaussian_kl, scaled_squared_error
+from uqsonet.networks.ensemble import DeepEnsemble
+from uqsonet.operator.base import build_model
+from uqsonet.operator.perceptrons import MLP
+from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork
+from uqsonet_study.problems import get_problem
 
 NETWORK = AttentionNetwork(
     embedding_dim=2,

@@ -14,12 +14,12 @@ from tests.training.test_linear_gaussian import (
     fit,
     random_layouts,
 )
-from uqsonet.data import Functions
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.models.attention_prior import LearnedPosterior
-from uqsonet.models.base import build_model
-from uqsonet.problems import get_problem
+from uqsonet.networks.attention_prior import LearnedPosterior
+from uqsonet.operator.base import build_model
+from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionPriorNetwork, TrainingConfig, load_config
+from uqsonet_study.problems import get_problem
 
 PLACES, VALUES = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
 NETWORK = AttentionPriorNetwork(

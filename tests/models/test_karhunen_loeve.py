@@ -12,20 +12,20 @@ import torch
 
 from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
-from uqsonet.baselines import Cokriging
-from uqsonet.data import Functions
-from uqsonet.gaussian import condition, covariance_root
-from uqsonet.models import random_operator
-from uqsonet.models.base import build_model
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.models.random_operator import (
+from uqsonet.fitting.baselines import Cokriging
+from uqsonet.gauss.gaussian import condition, covariance_root
+from uqsonet.operator import residual as random_operator
+from uqsonet.operator.base import build_model
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.residual import (
     KEPT,
     residual_covariance,
     residual_slopes,
     standardised_residuals,
 )
-from uqsonet.problems import get_problem
+from uqsonet.runs.functions import Functions
 from uqsonet_study.config import KarhunenLoeveNetwork, KarhunenLoeveSetNetwork, TrainingConfig
+from uqsonet_study.problems import get_problem
 
 PLACES, VALUES = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
 

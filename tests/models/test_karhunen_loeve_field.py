@@ -7,15 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from uqsonet.config import KarhunenLoeveFieldNetwork, KarhunenLoeveNetwork
-from uqsonet.data import Functions
 from uqsonet.errors import ConfigError
-from uqsonet.fields import Field, Grid
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.models.karhunen_loeve_field import FieldNetwork, KarhunenLoeveFieldModel
-from uqsonet.operator_fields import OperatorFields
-from uqsonet.training.settings import MethodConfig, TrainingConfig
-from uqsonet.training.trainer import Trainer, TrialStack
+from uqsonet.fields.field import Field
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.networks.field_operator import FieldNetwork, KarhunenLoeveFieldModel
+from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
+from uqsonet.networks.training.trainer import Trainer, TrialStack
+from uqsonet.operator.config import KarhunenLoeveFieldNetwork, KarhunenLoeveNetwork
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.functions import Functions
 
 SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (12, 12))
 

@@ -9,9 +9,8 @@ import torch
 import uqsonet
 from tests.models.references import FILE
 from uqsonet.errors import DataError
-from uqsonet.models.weights import load, shipped, weight_path
-from uqsonet.problems import get_problem
-from uqsonet.storage.weights import read_weights
+from uqsonet.operator.file import load, read_weights, shipped, weight_path
+from uqsonet_study.problems import get_problem
 
 BOUNDS = {
     "diffusion1d": (0.025, 0.02),

@@ -12,7 +12,7 @@ import pytest
 
 import uqsonet
 from tests.conftest import make_once
-from uqsonet import fitting
+from uqsonet.fitting import fit as fitting
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import uqsonet
 from tests.own.conftest import quiet, waves
 from uqsonet import FieldPosterior, Runs
-from uqsonet.calibration import function_factor, pointwise_factor, ratios
+from uqsonet.emulator.calibration import function_factor, pointwise_factor, ratios
 from uqsonet.errors import ObservationError
 
 LINE = np.linspace(0, 1, 31)

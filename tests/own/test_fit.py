@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 import uqsonet
 from tests.own.conftest import Linear, waves
-from uqsonet import Emulator, Runs, fitting
-from uqsonet.description import distance_from_gaussian, proposed_transform
+from uqsonet import Emulator, Runs
 from uqsonet.errors import DataError, TrainingError
-from uqsonet.fields import Grid
-from uqsonet.runs import split_runs
+from uqsonet.fields.grid import Grid
+from uqsonet.fitting import fit as fitting
+from uqsonet.runs.description import distance_from_gaussian, proposed_transform
+from uqsonet.runs.runs import split_runs
 
 LINE = np.linspace(0, 1, 12)
 of = uqsonet.FieldRuns.of

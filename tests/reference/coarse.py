@@ -9,13 +9,13 @@ from scipy.stats import t
 from torch import Tensor
 
 from tests.conftest import register
-from uqsonet.fields import Grid
-from uqsonet.gaussian import GaussianLaw
-from uqsonet.gaussian_process import SeparableField, squared_exponential
-from uqsonet.problems import Problem, get_problem
-from uqsonet.problems.elliptic_sde2d import EllipticSDE2D
-from uqsonet.reference.moments import Moments
-from uqsonet.reference.sampling import plain_draws
+from uqsonet.fields.grid import Grid
+from uqsonet.gauss.gaussian import GaussianLaw
+from uqsonet_study.priors.gaussian_process import SeparableField, squared_exponential
+from uqsonet_study.problems import Problem, get_problem
+from uqsonet_study.problems.elliptic_sde2d import EllipticSDE2D
+from uqsonet_study.reference.moments import Moments
+from uqsonet_study.reference.sampling import plain_draws
 
 KERNEL = squared_exponential(std=1.0, length=0.4, halved=True)
 

@@ -11,11 +11,11 @@ from tests.reference.coarse import (
     modes_of,
     posterior,
 )
-from uqsonet.gaussian_process import squared_exponential
-from uqsonet.problems import Problem, get_problem
-from uqsonet.reference import affine
-from uqsonet.reference.affine import ClosedForm, OperatorMoments
-from uqsonet.reference.directions import NEGLECTED, Directions
+from uqsonet_study.priors.gaussian_process import squared_exponential
+from uqsonet_study.problems import Problem, get_problem
+from uqsonet_study.reference import affine
+from uqsonet_study.reference.affine import ClosedForm, OperatorMoments
+from uqsonet_study.reference.directions import NEGLECTED, Directions
 
 POISSON = get_problem("poisson2d")
 SDE = get_problem("toy_sde2d")

@@ -6,16 +6,11 @@ import torch
 from scipy.stats import norm, rankdata
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.gaussian import condition
-from uqsonet.problems import get_problem
-from uqsonet.reference import chains
-from uqsonet.reference.chains import (
-    ChainSample,
-    chain_posterior,
-    effective_size,
-    r_hat,
-)
-from uqsonet.reference.linear import GridSensors
+from uqsonet.gauss.gaussian import condition
+from uqsonet_study.problems import get_problem
+from uqsonet_study.reference import chains
+from uqsonet_study.reference.chains import ChainSample, chain_posterior, effective_size, r_hat
+from uqsonet_study.reference.linear import GridSensors
 
 TOY, DIFFUSION = get_problem("toy_linear"), get_problem("diffusion1d")
 NONE = GridSensors(torch.zeros(0).long(), torch.zeros(0), torch.zeros(0))

@@ -6,13 +6,13 @@ from scipy.stats import f
 
 from tests.reference import coarse  # noqa: F401  (registers the problem)
 from uqsonet.errors import ConfigError
-from uqsonet.problems import get_problem
-from uqsonet.reference.files import Reference, load_reference, load_sets
-from uqsonet.storage.files import file_digest
+from uqsonet.files import file_digest
 from uqsonet_study.check import check_path
 from uqsonet_study.config import ProblemConfig, ReferenceConfig, SensorsConfig
 from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.parts import SETS, PartStore
+from uqsonet_study.problems import get_problem
+from uqsonet_study.reference.files import Reference, load_reference, load_sets
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate
 

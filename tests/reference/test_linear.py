@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.fields import Grid
-from uqsonet.gaussian_process import SeparableField, squared_exponential
-from uqsonet.problems import get_problem
-from uqsonet.problems.helmholtz128 import Helmholtz128
-from uqsonet.problems.poisson2d import Poisson2D
-from uqsonet.problems.poisson128 import Poisson128
-from uqsonet.reference.linear import GridSensors, linear_posterior
+from uqsonet.fields.grid import Grid
+from uqsonet_study.priors.gaussian_process import SeparableField, squared_exponential
+from uqsonet_study.problems import get_problem
+from uqsonet_study.problems.helmholtz128 import Helmholtz128
+from uqsonet_study.problems.poisson2d import Poisson2D
+from uqsonet_study.problems.poisson128 import Poisson128
+from uqsonet_study.reference.linear import GridSensors, linear_posterior
 
 SIDES = ("input", "output")
 

@@ -12,12 +12,9 @@ import torch
 import xarray
 
 import uqsonet
-from uqsonet.models.base import build_model
-from uqsonet.problems import get_problem
-from uqsonet.storage.arrays import write_arrays
-from uqsonet.storage.reading import ArrayFile, array_kind
-from uqsonet.storage.weights import read_weights, write_weights
-from uqsonet.training.checkpoint import Progress, save_checkpoint
+from uqsonet.networks.training.checkpoint import Progress, save_checkpoint
+from uqsonet.operator.base import build_model
+from uqsonet.operator.file import read_weights, write_weights
 from uqsonet_study.config import (
     KarhunenLoeveNetwork,
     MethodConfig,
@@ -28,8 +25,11 @@ from uqsonet_study.config import (
 )
 from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.parts import PartStore, cut
+from uqsonet_study.problems import get_problem
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate, simulate_shard
+from uqsonet_study.storage.arrays import write_arrays
+from uqsonet_study.storage.reading import ArrayFile, array_kind
 
 NAME, SEED = "diffusion1d", 5
 Meta = dict[str, Any]

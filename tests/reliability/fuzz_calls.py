@@ -19,11 +19,11 @@ import torch
 
 import uqsonet
 from tests.reliability import fuzz
-from uqsonet.baselines import Cokriging
-from uqsonet.data import Functions
 from uqsonet.errors import UQSONetError
-from uqsonet.problems import get_problem
-from uqsonet.regression import Regression
+from uqsonet.fitting.baselines import Cokriging
+from uqsonet.fitting.regression import Regression
+from uqsonet.runs.functions import Functions
+from uqsonet_study.problems import get_problem
 
 FINE = ("finite", "refused")
 ODD = [*fuzz.ODD, np.int64(3), np.float32(0.1), b"1", 1j, object(), [[0.1]], [0.1, 0.2]]

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from tests.workflow.conftest import Project, fresh_copy
-from uqsonet.devices import require_device
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.storage.files import file_digest
+from uqsonet.files import file_digest
+from uqsonet.operator.devices import require_device
 from uqsonet_study.config import ProblemConfig
 from uqsonet_study.simulation import simulate
 
@@ -46,9 +46,9 @@ def lines_of(code: str, folder: Path, *arguments: object) -> list[str]:
 
 
 WRITERS = """
-from uqsonet.storage.arrays import write_arrays
-from uqsonet.storage.files import write_text
-from uqsonet.storage.weights import write_weights
+from uqsonet_study.storage.arrays import write_arrays
+from uqsonet.files import write_text
+from uqsonet.operator.file import write_weights
 for size in map(int, sys.argv[2:]):
     numbers = torch.rand(size // 8).double()
     for write, *content in (
@@ -86,7 +86,7 @@ def test_a_generation_continues_when_there_is_room_again(tmp_path: Path) -> None
 
 AS_NOBODY = """
 import os
-from uqsonet.storage import files
+from uqsonet import files
 from uqsonet_study.check import check_path
 os.setgid(65534); os.setuid(65534)
 try:

@@ -19,7 +19,7 @@ import uqsonet
 from tests.reliability.files import Arrays, Meta, content, make_files, rewrite
 from tests.workflow.conftest import CONFIG, PLAN, ROOT
 from uqsonet.errors import DataError
-from uqsonet.models.weights import shipped
+from uqsonet.operator.file import shipped
 from uqsonet_study.check import check_path
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import BASELINES

@@ -16,10 +16,10 @@ from tests.conftest import DataFiles
 from tests.reliability import kill
 from tests.workflow.conftest import ROOT
 from uqsonet.errors import DataError, TrainingError
-from uqsonet.storage.weights import read_weights, write_weights
-from uqsonet.training import loop
-from uqsonet.training.checkpoint import Progress, lower_rate, save_checkpoint
-from uqsonet.training.optimiser import StackedOptimiser
+from uqsonet.networks.training import loop
+from uqsonet.networks.training.checkpoint import Progress, lower_rate, save_checkpoint
+from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.operator.file import read_weights, write_weights
 from uqsonet_study import locks
 from uqsonet_study.config import JobsConfig, KarhunenLoeveNetwork, MethodConfig, TrainingConfig
 from uqsonet_study.training import TrainingJob, train

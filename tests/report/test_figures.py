@@ -22,15 +22,11 @@ from torch import Tensor
 from tests.conftest import ToyPlane, register
 from tests.report import test_score_figures as scored
 from tests.report.conftest import COUNTS, make_config
-from uqsonet.data import load_functions
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.fields import Field, Grid, Transform
-from uqsonet.gaussian_process import GaussianField, squared_exponential
-from uqsonet.models.base import build_model
-from uqsonet.models.weights import load
-from uqsonet.problems import get_problem
-from uqsonet.storage.reading import ArrayFile
-from uqsonet.storage.weights import write_weights
+from uqsonet.fields.field import Field, Transform
+from uqsonet.fields.grid import Grid
+from uqsonet.operator.base import build_model
+from uqsonet.operator.file import load, write_weights
 from uqsonet_study.config import (
     LawFigure,
     PosteriorFigure,
@@ -39,12 +35,16 @@ from uqsonet_study.config import (
     SensorsConfig,
 )
 from uqsonet_study.layouts import candidates, generate_layouts
+from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
+from uqsonet_study.problems import get_problem
 from uqsonet_study.references import compute_reference
 from uqsonet_study.report.figures import data, laws, layouts, posterior, spectra
 from uqsonet_study.report.figures.maps import draw_map, scale
 from uqsonet_study.report.figures.panels import Panel, read_panels
 from uqsonet_study.report.figures.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
 from uqsonet_study.simulation import simulate
+from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage.reading import ArrayFile
 
 M = COUNTS[-1]
 NOISE, LOUD = 0.1, 1.0

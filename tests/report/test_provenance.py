@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.conftest import make_config
 from uqsonet.errors import DataError
-from uqsonet.storage.files import file_digest
+from uqsonet.files import file_digest
 from uqsonet_study.report.provenance import provenance_of, stage_costs
 
 DONE = "2026-01-01 INFO {rule} done in {seconds} s,{processor} peak memory {memory} MiB\n"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.report.conftest import make_config, summary_of
 from uqsonet.errors import DataError
-from uqsonet.storage.files import file_digest
+from uqsonet.files import file_digest
 from uqsonet_study.config import Config, load_config
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.publish import publish

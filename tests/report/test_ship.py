@@ -10,8 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from uqsonet.errors import DataError
-from uqsonet.models.weights import shipped
-from uqsonet.storage.weights import read_weights, write_weights
+from uqsonet.operator.file import read_weights, shipped, write_weights
 from uqsonet_study import ship as shipping
 from uqsonet_study.cli import app, read_config
 from uqsonet_study.report.cards import OPERATORS, card

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet.fields import Grid
-from uqsonet.problems import get_problem
-from uqsonet.solvers.elliptic1d import solve_elliptic1d
-from uqsonet.solvers.elliptic2d import solve_elliptic2d
-from uqsonet.solvers.poisson2d import solve_poisson2d
+from uqsonet.fields.grid import Grid
+from uqsonet_study.problems import get_problem
+from uqsonet_study.solvers.elliptic1d import solve_elliptic1d
+from uqsonet_study.solvers.elliptic2d import solve_elliptic2d
+from uqsonet_study.solvers.poisson2d import solve_poisson2d
 
 STATED = {  # median and worst relative L2 error of 16 samples, in docs/data.md
     "diffusion1d": (3.5e-4, 8.0e-4),

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from uqsonet.errors import DataError
-from uqsonet.solvers.navier_stokes import (
+from uqsonet_study.solvers.navier_stokes import (
     integrate,
     resize,
     runge_kutta_step,

@@ -5,16 +5,16 @@ import pytest
 import torch
 
 from tests.models.test_attention import NETWORK as SMALL
-from uqsonet.blocks import RowBlocks
-from uqsonet.data import Functions
-from uqsonet.models import attention_networks
-from uqsonet.models.base import build_model
-from uqsonet.models.output_basis import output_basis
-from uqsonet.problems import get_problem
-from uqsonet.training.gradients import Workers, add_gradients
-from uqsonet.training.optimiser import StackedOptimiser
+from uqsonet.gauss.blocks import RowBlocks
+from uqsonet.networks import attention_networks
+from uqsonet.networks.output_basis import output_basis
+from uqsonet.networks.training.gradients import Workers, add_gradients
+from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.operator.base import build_model
+from uqsonet.runs.functions import Functions
 from uqsonet_study.config import TrainingConfig
 from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.problems import get_problem
 
 SIZE = 60
 NETWORK = SMALL.model_copy(

@@ -6,11 +6,11 @@ import time
 import pytest
 import torch
 
-from uqsonet.data import load_functions
-from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+from uqsonet.operator.bases import KarhunenLoeveBases
 from uqsonet_study import kept_modes
 from uqsonet_study.check import check_path
 from uqsonet_study.kept_modes import Keeper
+from uqsonet_study.storage.functions import load_functions
 
 
 @pytest.fixture

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet import baselines
-from uqsonet.baselines import Cokriging, SensorFree
-from uqsonet.data import Functions
-from uqsonet.models.base import build_model
-from uqsonet.posterior import spread
-from uqsonet.problems import get_problem
-from uqsonet.training.optimiser import StackedOptimiser
-from uqsonet.training.sampler import BatchSampler
-from uqsonet.training.validation import load_trial
+from uqsonet.fitting import baselines
+from uqsonet.fitting.baselines import Cokriging, SensorFree
+from uqsonet.gauss.posterior import spread
+from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.networks.training.sampler import BatchSampler
+from uqsonet.networks.training.validation import load_trial
+from uqsonet.operator.base import build_model
+from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, TrainingConfig
 from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.problems import get_problem
 
 TOLERANCE = 0.02
 """Fixed before any training; Monte Carlo contributes about 0.003 of it."""

@@ -16,11 +16,11 @@ import torch
 import uqsonet
 from tests.models.test_attention import NETWORK as ATTENTION
 from uqsonet.errors import ConfigError, DataError, TrainingError
-from uqsonet.storage.files import file_digest
-from uqsonet.storage.weights import read_weights, write_weights
-from uqsonet.training import loop
-from uqsonet.training.checkpoint import Progress, termination_flag
-from uqsonet.training.optimiser import StackedOptimiser, learning_rate
+from uqsonet.files import file_digest
+from uqsonet.networks.training import loop
+from uqsonet.networks.training.checkpoint import Progress, termination_flag
+from uqsonet.networks.training.optimiser import StackedOptimiser, learning_rate
+from uqsonet.operator.file import read_weights, write_weights
 from uqsonet_study.config import (
     AttentionPriorNetwork,
     JobsConfig,

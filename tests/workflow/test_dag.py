@@ -41,7 +41,7 @@ def test_one_job_each_on_other_cores_gives_the_same_bytes(tiny: Project, tmp_pat
 
 
 def test_an_edit_of_a_model_starts_at_its_training(editable: Project) -> None:
-    model = editable.path / "src/uqsonet/models/karhunen_loeve.py"
+    model = editable.path / "src/uqsonet/operator/model.py"
     model.write_text(model.read_text() + "\nMORE = 1\n")
     planned = editable.planned("config/tiny.yaml")
     assert {
@@ -78,12 +78,13 @@ def test_damaged_data_stop_the_job_that_reads_them(editable: Project) -> None:
 
 def test_a_new_problem_and_a_new_method_need_one_file_each(editable: Project) -> None:
     source = editable.path / "src/uqsonet"
-    text = (source / "problems/diffusion1d.py").read_text()
+    problems = editable.path / "src/uqsonet_study/problems"
+    text = (problems / "diffusion1d.py").read_text()
     text = text.replace('name = "diffusion1d"', 'name = "reaction1d"').replace("std=0.5", "std=0.4")
-    (source / "problems/reaction1d.py").write_text(text)
-    text = (source / "models/karhunen_loeve_vidon.py").read_text()
+    (problems / "reaction1d.py").write_text(text)
+    text = (source / "networks/vidon.py").read_text()
     text = text.replace('method = "vidon"', 'method = "other"')
-    (source / "models/other.py").write_text(text.replace("KarhunenLoeveVIDON(", "Other("))
+    (source / "networks/other.py").write_text(text.replace("KarhunenLoeveVIDON(", "Other("))
     recipe = yaml.safe_load((editable.path / "config.yaml").read_text())
     recipe = recipe["recipes"]["tuned"]["diffusion1d"]["vidon"]
     recipe["training"] |= {"iterations": 10, "batch_size": 100}

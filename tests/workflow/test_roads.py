@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from tests.workflow.conftest import SMOKE, Project, fresh_copy, jobs, read
-from uqsonet.models.karhunen_loeve import KarhunenLoeveModel
-from uqsonet.models.weights import load
-from uqsonet.reference.files import Reference, load_sets
+from uqsonet.operator.file import load
+from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet_study.config import BASELINES
+from uqsonet_study.reference.files import Reference, load_sets
 from uqsonet_study.report.place_scores import STRATEGIES
 
 pytestmark = [pytest.mark.dag, pytest.mark.timeout(0)]

@@ -50,10 +50,14 @@ def replanned(
     """What is planned after edits of words, and then after one of a colour."""
     project = tiny.copy(tmp_path_factory.mktemp("edited") / "project")
     source = project.path / "src/uqsonet"
-    edit(source / "models/karhunen_loeve.py", '"""The closed-form', '"""In words: the closed-form')
-    edit(source / "training/loop.py", 'f"the loss of trial', 'f"in other words: the loss of trial')
-    edit(source / "version.py", '"', '"1.')
-    edit(source / "solvers/elliptic1d.py", "from torch", "\n\nfrom torch")
+    edit(source / "operator/model.py", '"""The closed-form', '"""In words: the closed-form')
+    edit(
+        source / "networks/training/loop.py",
+        'f"the loss of trial',
+        'f"in other words: the loss of trial',
+    )
+    edit(source / "__init__.py", '__version__ = "', '__version__ = "1.')
+    edit(project.path / "src/uqsonet_study/solvers/elliptic1d.py", "from torch", "\n\nfrom torch")
     script = project.path / "workflow/scripts/train.py"
     script.write_text(script.read_text() + "\n# a comment\n")
     words = jobs(project.run("config/tiny.yaml", dry=True))

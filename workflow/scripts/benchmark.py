@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
-from uqsonet.storage.files import write_text
+from uqsonet.files import write_text
 from uqsonet_study.benchmark import benchmark
 from uqsonet_study.config import BenchmarkConfig, BenchmarkProblem
 from uqsonet_study.jobs import job

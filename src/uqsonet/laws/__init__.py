@@ -6,7 +6,7 @@
 - `bounded`: a Gaussian field that is kept within bounds;
 - `analogue`: training inputs near the sensors, moved onto them.
 
-`uqsonet.laws.choice` fits them and chooses.
+`uqsonet.laws.choose` fits them and chooses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from uqsonet.laws.base import InputLaw
-    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+    from uqsonet.operator.bases import KarhunenLoeveBases
 
 NAMES = ("gaussian", "mixture", "thresholded", "bounded", "analogue")
 """From the simplest to the one that assumes least."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from uqsonet.fields import Observations
+from uqsonet.fields.field import Observations
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.common import InputSample
 
 if TYPE_CHECKING:
-    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+    from uqsonet.operator.bases import KarhunenLoeveBases
 
 SHARES = (0.03, 0.1, 0.3, 1.0)
 """Shares of the training inputs that count as near, to choose from."""

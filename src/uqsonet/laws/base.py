@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from uqsonet.fields import Observations
-from uqsonet.gaussian import GaussianLaw
+from uqsonet.fields.field import Observations
+from uqsonet.gauss.gaussian import GaussianLaw
 
 if TYPE_CHECKING:
-    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+    from uqsonet.operator.bases import KarhunenLoeveBases
 
 MEAN_DRAWS = 2048
 """Samples behind a mean of coefficients that has no closed form."""
@@ -99,7 +99,7 @@ class ClosedForm(InputPosterior):
 
     def even(self, size: int) -> Tensor:
         """Return coefficients from quasi-random normals, the same for every set."""
-        from uqsonet.quasi_random import even_normals
+        from uqsonet.gauss.quasi_random import even_normals
 
         z = even_normals(size, self.mean.shape[1])
         return self._single.coordinates(z.to(self._single.mean))

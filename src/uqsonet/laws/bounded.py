@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields import Observations
-from uqsonet.gaussian import GaussianLaw, condition, covariance_root
+from uqsonet.fields.field import Observations
+from uqsonet.gauss.gaussian import GaussianLaw, condition, covariance_root
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.common import LEAST_STEP, InputSample, farthest_tail, least_noise
-from uqsonet.truncated_gaussian import truncated_samples
+from uqsonet.laws.truncated import truncated_samples
 
 if TYPE_CHECKING:
-    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+    from uqsonet.operator.bases import KarhunenLoeveBases
 
 STEPS, DRAWS = 80, 8192
 """Steps of expectation maximisation, and draws within the bounds for each of them."""

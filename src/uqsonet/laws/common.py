@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+    from uqsonet.operator.bases import KarhunenLoeveBases
 
 LEAST_LEVEL = 1e-6
 """Noise of a sensor, relative to the field's standard deviation, that laws reckon with at least:

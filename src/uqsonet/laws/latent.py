@@ -21,8 +21,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from uqsonet.domains import Grid
-from uqsonet.fields import Domain
+from uqsonet.fields.cloud import Grid
+from uqsonet.fields.grid import Domain
 
 Correlation = Callable[[Tensor, Tensor, Tensor], Tensor]
 

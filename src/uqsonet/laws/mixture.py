@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.fields import Observations
+from uqsonet.fields.field import Observations
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.common import InputSample, least_noise
 
 if TYPE_CHECKING:
-    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+    from uqsonet.operator.bases import KarhunenLoeveBases
 
 CLUSTERS = (1, 2, 3, 4, 6, 8)
 """Numbers of clusters that are tried, until two of them bring nothing."""

@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields import Observations
+from uqsonet.fields.field import Observations
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.common import LEAST_STEP, InputSample, farthest_tail
 from uqsonet.laws.latent import LatentField, LowRank, Spectrum, fit_latent
-from uqsonet.truncated_gaussian import resampled, truncated_normal, truncated_samples
+from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
 
 if TYPE_CHECKING:
-    from uqsonet.models.karhunen_loeve import KarhunenLoeveBases
+    from uqsonet.operator.bases import KarhunenLoeveBases
 
 MOST_CLASSES = 6
 """More values than these are no classes."""

@@ -5,14 +5,14 @@ schema in `workflow/schemas/config.schema.json` is generated from these classes.
 imports torch or NumPy because the workflow reads it at every start.
 """
 
-from uqsonet.config import (
+from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
+from uqsonet.operator.config import (
     AttentionNetwork,
     AttentionPriorNetwork,
     KarhunenLoeveNetwork,
     KarhunenLoeveSetNetwork,
     Network,
 )
-from uqsonet.training.settings import MethodConfig, TrainingConfig
 from uqsonet_study.config.benchmark import BenchmarkConfig, BenchmarkProblem, CorrectionConfig
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
 from uqsonet_study.config.experiments import (

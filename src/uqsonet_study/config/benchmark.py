@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from uqsonet.config import Name, Section
+from uqsonet.operator.config import Name, Section
 from uqsonet_study.config.section import require_distinct
 
 Direction = Literal["forward", "inverse", "both"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from uqsonet.config import Section
+from uqsonet.operator.config import Section
 
 Evaluation = Literal["validation", "paper", "precise"]
 TestEvaluation = Literal["paper", "precise"]

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from uqsonet.config import Name, Section
+from uqsonet.operator.config import Name, Section
 from uqsonet_study.config.evaluations import Estimator, Evaluation, Target, TestEvaluation
 from uqsonet_study.config.section import require_distinct
 from uqsonet_study.config.sensors import SensorsConfig

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Discriminator, Field, Tag
 
-from uqsonet.config import KarhunenLoeveNetwork, Name, Section
-from uqsonet.training.settings import MethodConfig, TrainingConfig
+from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
+from uqsonet.operator.config import KarhunenLoeveNetwork, Name, Section
 
 
 def has_law(network: object) -> TypeGuard[KarhunenLoeveNetwork]:

@@ -1,4 +1,4 @@
-"""What blocks of the configuration have in common besides `uqsonet.config.Section`."""
+"""What blocks of the configuration have in common besides `uqsonet.operator.config.Section`."""
 
 from __future__ import annotations
 

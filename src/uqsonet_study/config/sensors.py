@@ -10,7 +10,7 @@ from pydantic import (
     model_validator,
 )
 
-from uqsonet.config import Section
+from uqsonet.operator.config import Section
 
 Distance = Annotated[float, Field(gt=0)]
 

@@ -12,9 +12,9 @@ from pydantic import (
     model_validator,
 )
 
-from uqsonet.config import Name, Section
 from uqsonet.errors import nearest
-from uqsonet.training.settings import MethodConfig
+from uqsonet.networks.training.settings import MethodConfig
+from uqsonet.operator.config import Name, Section
 from uqsonet_study.config.benchmark import AUTO, BenchmarkConfig
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of

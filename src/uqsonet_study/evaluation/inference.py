@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from uqsonet.devices import processor
-from uqsonet.models.weights import load
-from uqsonet.seeds import torch_generator
-from uqsonet.storage.files import provenance, write_text
+from uqsonet.files import provenance, write_text
+from uqsonet.gauss.seeds import torch_generator
+from uqsonet.operator.devices import processor
+from uqsonet.operator.file import load
 
 SAMPLES = 1000
 """Latent samples of one posterior."""

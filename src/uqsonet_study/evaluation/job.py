@@ -18,16 +18,15 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from uqsonet.baselines import SensorFree, build_baseline
-from uqsonet.data import load_functions
-from uqsonet.devices import keep_freed_memory
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.fields import Observations
-from uqsonet.models.ensemble import load_ensemble
-from uqsonet.models.weights import load_trials
-from uqsonet.posterior import Posterior
-from uqsonet.seeds import torch_generator
-from uqsonet.storage.files import write_text
+from uqsonet.fields.field import Observations
+from uqsonet.files import write_text
+from uqsonet.fitting.baselines import SensorFree, build_baseline
+from uqsonet.gauss.posterior import Posterior
+from uqsonet.gauss.seeds import torch_generator
+from uqsonet.networks.ensemble import load_ensemble
+from uqsonet.operator.devices import keep_freed_memory
+from uqsonet.operator.file import load_trials
 from uqsonet_study.config import BASELINES, EvaluationConfig
 from uqsonet_study.evaluation.scores import (
     Expansion,
@@ -38,6 +37,7 @@ from uqsonet_study.evaluation.scores import (
 )
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.predictor import JointPredictor, Predictor
+from uqsonet_study.storage.functions import load_functions
 
 LOG = logging.getLogger("uqsonet")
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from uqsonet.data import load_functions
 from uqsonet.errors import DataError, NoUncertaintyError
-from uqsonet.fields import Domain, Grid
-from uqsonet.metrics import (
+from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.metrics import (
     ascending,
     bures_wasserstein2,
     coverage,
@@ -31,10 +31,10 @@ from uqsonet.metrics import (
     relative_error,
     wasserstein2,
 )
-from uqsonet.operator_fields import OperatorFields
-from uqsonet.posterior import PointPosterior, Posterior, spread
-from uqsonet.reference.files import ObservationSets, Reference, load_sets
+from uqsonet.gauss.posterior import PointPosterior, Posterior, spread
 from uqsonet_study.config import EvaluationConfig
+from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
+from uqsonet_study.storage.functions import load_functions
 
 # POT is given numpy arrays here. It would import jax, a second in every job, if it is there.
 os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")

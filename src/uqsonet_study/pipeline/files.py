@@ -29,7 +29,7 @@ DIGITS = 8
 Inputs = dict[str, str | list[str]]
 Headers = dict[str, tuple[str, Parameters]]
 
-SHIPPED = ROOT / "uqsonet/weights"
+SHIPPED = ROOT / "uqsonet/emulator/weights"
 """Folder of the operators that come with the package."""
 
 

@@ -21,20 +21,20 @@ ROOT = Path(__file__).parents[2]
 
 PACKAGES = ("uqsonet", "uqsonet_study")
 
-MODELS = "uqsonet.models"
-"""The package whose modules define models, one each."""
+MODELS = ("uqsonet.operator", "uqsonet.networks")
+"""The packages whose modules define models."""
 
 WITHOUT_INFLUENCE = {
-    "uqsonet.config": "every configured value reaches a job as a parameter",
+    "uqsonet.operator.config": "every configured value reaches a job as a parameter",
     "uqsonet_study.config": "the same",
     "uqsonet.errors": "classes of errors",
-    "uqsonet.version": "a number of its own",
-    "uqsonet.devices": "where a job runs, not what it computes",
-    "uqsonet.progress": "shows how far a job is",
-    "uqsonet.training.progress": "the same",
-    "uqsonet.training.checkpoint": "a training that is continued ends with the same weights",
+    "uqsonet.operator.devices": "where a job runs, not what it computes",
+    "uqsonet.operator.progress": "shows how far a job is",
+    "uqsonet.networks.training.progress": "the same",
+    "uqsonet.networks.training.checkpoint": "a training that goes on ends with the same weights",
     "uqsonet_study.parts": "parts that were kept hold the same rows",
-    "uqsonet.storage": "files keep numbers as they are, or refuse them",
+    "uqsonet.files": "files keep numbers as they are, or refuse them",
+    "uqsonet_study.storage": "the same",
 }
 """Modules and packages that change no number of a result, and why."""
 
@@ -129,7 +129,7 @@ class Sources:
 
     def _find_models(self) -> dict[tuple[str, str], str]:
         """Return (method, architecture) -> module."""
-        modules = [f"{MODELS}.{name}" for name in self.names(MODELS)]
+        modules = [f"{folder}.{name}" for folder in MODELS for name in self.names(folder)]
         return {model: module for module in modules for model in self._module(module).models}
 
 
@@ -228,12 +228,12 @@ def model_module(method: str, architecture: str) -> str:
 
 
 def _problems() -> list[str]:
-    return [problem for problem in SOURCES.names("uqsonet.problems") if problem != "base"]
+    return [problem for problem in SOURCES.names("uqsonet_study.problems") if problem != "base"]
 
 
 def problem_modules(names: Iterable[str]) -> list[str]:
     """Return the modules of problems; own data have none."""
-    return [f"uqsonet.problems.{name}" for name in names if name in _problems()]
+    return [f"uqsonet_study.problems.{name}" for name in names if name in _problems()]
 
 
 def require_problem(name: str, own: bool = False) -> None:

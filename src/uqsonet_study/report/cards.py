@@ -13,8 +13,8 @@ from typing import Any, SupportsFloat
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet.problems import Problem, get_problem
 from uqsonet_study.config import Case, Config
+from uqsonet_study.problems import Problem, get_problem
 
 
 @dataclass(frozen=True)

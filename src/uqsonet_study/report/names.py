@@ -69,7 +69,7 @@ OWN = "own data"
 
 def problem_about(problem: str) -> tuple[str, str]:
     """Return the section of the paper and the long name of a problem."""
-    from uqsonet.problems import get_problem, problem_names  # deferred: they import torch
+    from uqsonet_study.problems import get_problem, problem_names  # deferred: they import torch
 
     if problem not in problem_names():
         return OWN, problem.replace("_", " ")

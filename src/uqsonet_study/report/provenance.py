@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from uqsonet.devices import processor
 from uqsonet.errors import DataError
-from uqsonet.storage.files import file_digest, provenance
+from uqsonet.files import file_digest, provenance
+from uqsonet.operator.devices import processor
 from uqsonet_study.config import Config
 
 FINISHED = re.compile(r"(\w+) done in ([\d.]+) s,(?: processor ([\d.]+) s,)? peak memory (\d+) MiB")

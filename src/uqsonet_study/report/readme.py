@@ -10,10 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from uqsonet.models.weights import shipped
-from uqsonet.problems import get_problem
-from uqsonet.storage.weights import read_weights
+from uqsonet.operator.file import read_weights, shipped
 from uqsonet_study.config import BASELINES
+from uqsonet_study.problems import get_problem
 from uqsonet_study.report.benchmark import as_markdown
 from uqsonet_study.report.markers import markdown
 from uqsonet_study.report.names import method_title

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet.storage.files import write_text
+from uqsonet.files import write_text
 from uqsonet_study.config import BASELINES, Config, ErrorTable
 from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.paper import COLUMNS as PAPER_COLUMNS

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet.seeds import numpy_generator
+from uqsonet.gauss.seeds import numpy_generator
 from uqsonet_study.config import BASELINES, Case, Config
 
 SCORE_COLUMNS = "method trial evaluation sensors set metric value".split()

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
-from uqsonet.operator_fields import OperatorFields
+from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet_study.config import Config
 from uqsonet_study.report.figures.colours import CYCLE, ORANGE, REFERENCE, TRUTH, WORDS
 from uqsonet_study.report.figures.maps import draw_bar, draw_map, input_scale, label_frame, scale

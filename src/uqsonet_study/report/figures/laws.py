@@ -20,11 +20,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from uqsonet.errors import DataError
-from uqsonet.metrics import relative_error
-from uqsonet.models.weights import load
-from uqsonet.problems import get_problem
-from uqsonet.seeds import numpy_generator, torch_generator
+from uqsonet.gauss.metrics import relative_error
+from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.operator.file import load
 from uqsonet_study.config import Config, LawFigure
+from uqsonet_study.problems import get_problem
 from uqsonet_study.report.figures.colours import BLACK, GREY, PREDICTION, REFERENCE, TRUTH
 from uqsonet_study.report.figures.maps import draw_bar, draw_map, draw_sensors, input_scale, scale
 from uqsonet_study.report.figures.panels import Panel, read_panels

@@ -14,14 +14,14 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from uqsonet.domains import domain_from_dict
 from uqsonet.errors import DataError
-from uqsonet.fields import Grid
-from uqsonet.storage.reading import ArrayFile
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.stacked import domain_from_dict
 from uqsonet_study.config import Config, SensorsConfig
 from uqsonet_study.layouts import candidates, load_layouts
 from uqsonet_study.report.figures.colours import CYCLE, GREY
 from uqsonet_study.report.figures.style import new_figure
+from uqsonet_study.storage.reading import ArrayFile
 
 COLUMNS = 4
 """Sensor counts side by side; more go below."""

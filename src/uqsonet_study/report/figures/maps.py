@@ -14,8 +14,8 @@ from matplotlib.figure import FigureBase
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from uqsonet.fields import Domain, Grid
-from uqsonet.operator_fields import OperatorFields
+from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet_study.report.figures.colours import ORANGE
 
 SENSORS: dict[str, Any] = {

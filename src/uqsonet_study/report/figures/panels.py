@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from uqsonet.data import Functions, load_functions
 from uqsonet.errors import DataError
-from uqsonet.fields import Observations
-from uqsonet.models.ensemble import load_ensemble
-from uqsonet.models.weights import load
-from uqsonet.operator_fields import OperatorFields
-from uqsonet.reference.files import ObservationSets, Reference, load_sets
+from uqsonet.fields.field import Observations
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.networks.ensemble import load_ensemble
+from uqsonet.operator.file import load
+from uqsonet.runs.functions import Functions
 from uqsonet_study.predictor import Predictor
+from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
+from uqsonet_study.storage.functions import load_functions
 
 FUNCTION = 0
 """The test function shown."""

@@ -22,8 +22,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from uqsonet.errors import DataError
-from uqsonet.fields import Domain
-from uqsonet.metrics import relative_error
+from uqsonet.fields.grid import Domain
+from uqsonet.gauss.metrics import relative_error
 from uqsonet_study.config import Config, PosteriorFigure
 from uqsonet_study.report.figures.colours import BLACK, PREDICTION, REFERENCE, TRUTH
 from uqsonet_study.report.figures.maps import (

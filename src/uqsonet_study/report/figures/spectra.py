@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from scipy.fft import dctn
 
 from uqsonet.errors import DataError
-from uqsonet.fields import Grid
-from uqsonet.reference.files import Reference
+from uqsonet.fields.grid import Grid
 from uqsonet_study.config import Config
+from uqsonet_study.reference.files import Reference
 from uqsonet_study.report.figures.colours import PREDICTION, REFERENCE
 from uqsonet_study.report.figures.panels import FUNCTION, PanelFiles, load_predictor, read_test
 from uqsonet_study.report.figures.style import new_figure

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from uqsonet.storage.files import atomic_path
+from uqsonet.files import atomic_path
 from uqsonet_study.report.figures.colours import CYCLE, GREY
 
 # Lightness is monotone in each, so maps survive grey print and every kind of colour vision.

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.image import imread
 
 from uqsonet.errors import DataError
-from uqsonet.storage.files import write_text
+from uqsonet.files import write_text
 from uqsonet_study.config import BASELINES
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet.storage.files import write_text
+from uqsonet.files import write_text
 from uqsonet_study.config import Config
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS

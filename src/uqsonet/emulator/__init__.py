@@ -1,0 +1,1 @@
+"""A trained model as users hold it, and its answers."""

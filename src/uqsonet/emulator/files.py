@@ -1,0 +1,120 @@
+"""Files of fitted models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from uqsonet.errors import DataError, UQSONetError
+from uqsonet.fields.numbers import require_noise
+from uqsonet.fields.stacked import join
+from uqsonet.operator.file import write_weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from uqsonet.emulator.emulator import Emulator
+    from uqsonet.fields.named_field import NamedField
+
+
+def save_model(emulator: Emulator, path: Path) -> None:
+    """Write a fitted model to a file that `uqsonet.load` reads.
+
+    Raises
+    ------
+    DataError
+        If it is no fitted model, or the file cannot be written.
+    """
+    model: Any = emulator.operator
+    if not emulator.encoded or not hasattr(model, "state_dict"):
+        raise DataError(f"{path}: only models of uqsonet.fit are saved this way")
+    parameters = dict(model.named_parameters())
+    tensors = {f"parameter/{k}": v[None] for k, v in parameters.items()}
+    state = model.state_dict()
+    tensors |= {f"buffer/{k}": v for k, v in state.items() if k not in parameters}
+    tensors |= model.law_tensors()
+    extra: dict[str, Any] = {"noise_std": emulator.noise_std}
+    for side in ("inputs", "outputs"):
+        extra[side] = [one.as_dict() for one in getattr(emulator, side)]
+    if emulator.remainder is not None:
+        tensors["emulator/remainder"] = emulator.remainder
+    if emulator.calibration is not None:
+        for name in ("inputs", "outputs", "columns"):
+            tensors[f"emulator/calibration/{name}"] = getattr(emulator.calibration, name)
+    if emulator.cokriging is not None:
+        tensors["emulator/cokriging"] = emulator.cokriging.remainder  # type: ignore[attr-defined]
+    meta = {
+        "method": model.method,
+        "fields": emulator.fields.as_dict(),
+        "config": {
+            "network": model.config.model_dump(mode="json"),
+            "training": {"iterations": max(1, emulator.card["recipe"]["iterations"])},
+        },
+        "noise_std": model.noise_std,
+        "trials": [0],
+        "emulator": extra,
+        "card": json.dumps(emulator.card),  # text keeps the order of rows and columns
+    }
+    write_weights(path, tensors, meta)
+
+
+CALIBRATION = ("inputs", "outputs", "columns")
+
+
+def read_fitted(
+    path: Path | str, operator: Any, extra: Any, others: Mapping[str, Tensor]
+) -> tuple[list[NamedField], list[NamedField], float, list[Tensor]]:
+    """Return fields, noise and calibration runs that `save_model` wrote, checked.
+
+    Raises
+    ------
+    DataError
+        If they cannot be read, or do not belong to the operator.
+    """
+    from uqsonet.fields.named_field import NamedField
+
+    try:
+        inputs, outputs = (
+            [NamedField.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
+        )
+        noise_std = float(extra["noise_std"])
+        require_noise(torch.tensor(noise_std, dtype=torch.float64))
+        calibrated = any(key.startswith("emulator/calibration/") for key in others)
+        names = CALIBRATION if calibrated else ()
+        runs = [others[f"emulator/calibration/{name}"] for name in names]
+        _require_fitting(operator, inputs, outputs, runs, others)
+    except (AttributeError, KeyError, TypeError, ValueError, UQSONetError) as error:
+        raise DataError(f"{path}: header cannot be read ({error})") from None
+    return inputs, outputs, noise_std, runs
+
+
+def _require_fitting(
+    operator: Any,
+    inputs: list[NamedField],
+    outputs: list[NamedField],
+    runs: list[Tensor],
+    others: Mapping[str, Tensor],
+) -> None:
+    """Refuse named fields and tensors of a file that do not belong to its operator."""
+    fields = operator.fields
+    for side, named in ((fields.input, inputs), (fields.output, outputs)):
+        if join([one.domain for one in named]) != side.grid:
+            raise DataError(f"its fields {[one.name for one in named]} have other points")
+    last = fields.output.grid.size - 1
+    shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (last + 1,)}
+    if "emulator/cokriging" in others:
+        shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
+    if runs:
+        n, k = len(runs[0]), len(runs[2])
+        sizes = (n, fields.input.grid.size), (n, k), (k,)
+        shapes |= {f"emulator/calibration/{c}": s for c, s in zip(CALIBRATION, sizes, strict=True)}
+        if not k or not 0 <= int(runs[2].min()) <= int(runs[2].max()) <= last:
+            raise DataError(f"emulator/calibration/columns are not from 0 to {last}")
+    for name in shapes:
+        if name in others and others[name].shape != shapes[name]:
+            found = tuple(others[name].shape)
+            raise DataError(f"{name} has shape {found}, expected {shapes[name]}")

@@ -1,0 +1,1 @@
+"""Fields: grids, point clouds, transforms, names and units."""

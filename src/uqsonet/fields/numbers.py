@@ -1,0 +1,141 @@
+"""Arrays of numbers as people hand them over: read, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.errors import ObservationError, UQSONetError
+
+MOST_WHOLE = 2**53
+"""Up to it float64 has every integer."""
+
+
+MOST_NOISE = 1e30
+"""Of a sensor: its square is finite in float64, and its value tells nothing."""
+
+
+def without_mask(
+    value: Any, what: str, missing: bool = False, error: type[UQSONetError] = ObservationError
+) -> Any:
+    """Return what a caller passed without masks of `numpy.ma`, those of arrays in lists included.
+
+    Masked values become NaN with `missing`; what has none is returned as it is. `what` names it
+    in messages.
+
+    Raises
+    ------
+    UQSONetError
+        If values are masked and `missing` is False, or others as by `require_exact`.
+    """
+    parts = list(_masked_parts(value))
+    count = sum(int(np.ma.count_masked(part)) for part in parts)
+    if count and not missing:
+        size = sum(part.size for part in parts)
+        raise error(f"{what}: {count} of {size} values are masked; leave them out")
+    for part in parts:
+        require_exact(part.compressed(), what, error)
+    return _filled(value) if count else value
+
+
+def _masked_parts(value: object) -> Iterator[np.ma.MaskedArray]:
+    if isinstance(value, np.ma.MaskedArray):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            if isinstance(part, list | tuple | np.ma.MaskedArray):
+                yield from _masked_parts(part)
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_filled(part) for part in value]
+    if not isinstance(value, np.ma.MaskedArray) or value.dtype.kind not in "biufcO":
+        return value
+    whole = value.dtype.kind in "biu"
+    return np.ma.filled(value.astype(np.float64) if whole else value, np.nan)
+
+
+def require_exact(
+    array: np.ndarray, what: str, error: type[UQSONetError] = ObservationError
+) -> None:
+    """Refuse integers that double precision would round: some of those beyond 2^53."""
+    whole: list[Any] = []
+    if array.dtype.kind == "O":
+        whole = [one for one in array.flat if isinstance(one, int | np.integer)]
+    elif array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        whole = array[(array > MOST_WHOLE) | (array < -MOST_WHOLE)].tolist()
+    if rounded := [one for one in whole if int(float(one)) != one]:
+        raise error(
+            f"{what}: the integer {rounded[0]} would be rounded to {int(float(rounded[0]))}; "
+            "all up to 2^53 are kept"
+        )
+
+
+def plain_array(
+    value: Any, what: str, missing: bool = False, error: type[UQSONetError] = ObservationError
+) -> np.ndarray:
+    """Return what a caller passed as an array, without a mask (`without_mask`).
+
+    Raises
+    ------
+    UQSONetError
+        If values are masked and `missing` is False, or integers would be rounded.
+    TypeError, ValueError, OverflowError or RuntimeError
+        If it is no array.
+    """
+    if not isinstance(value, list | tuple | Tensor):
+        value = np.asanyarray(value)  # with its mask, where it has one
+    array = np.asarray(without_mask(value, what, missing, error))
+    require_exact(array, what, error)
+    return array
+
+
+def real_numbers(
+    value: object,
+    what: str,
+    device: str | None = "cpu",
+    missing: bool = False,
+    error: type[UQSONetError] = ObservationError,
+) -> Tensor:
+    """Return a copy of a caller's array as float64; `what` names it in messages.
+
+    A tensor comes to `device`, or with None stays on its own. With `missing`, masked values
+    become NaN.
+
+    Raises
+    ------
+    UQSONetError
+        As `plain_array`, or for a tensor that asks for gradients.
+    """
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise error(f"{what}: gradients do not flow through conditioning; pass {what}.detach()")
+    if isinstance(value, Tensor) and not value.is_complex():
+        if value.dtype in (torch.int64, torch.uint64):
+            require_exact(value.cpu().numpy(), what, error)
+        return value.to(device, torch.float64, copy=True)
+    try:
+        array = plain_array(value, what, missing, error)
+        if array.dtype.kind not in "cSUMm":
+            return torch.from_numpy(np.array(array, dtype=np.float64))
+    except UQSONetError:
+        raise
+    except (TypeError, ValueError, OverflowError, RuntimeError) as cause:
+        raise error(f"{what} must be a numeric array ({cause})") from None
+    if array.dtype.kind == "c":
+        raise error(f"{what} must be real numbers, found complex ones")
+    raise error(f"{what} must be a numeric array, found {array.dtype}")
+
+
+def require_noise(noise_std: Tensor) -> None:
+    """Refuse levels of noise that are negative or NaN, or whose square may not be finite."""
+    wrong = noise_std[~((noise_std >= 0) & (noise_std <= MOST_NOISE))]
+    if wrong.numel():
+        raise ObservationError(
+            f"noise_std must be finite, at most {MOST_NOISE:g} and not negative, found "
+            f"{float(wrong.flatten()[0]):g}"
+        )

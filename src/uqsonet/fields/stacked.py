@@ -1,0 +1,150 @@
+"""Several fields as one field on several domains; domains as files hold them."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.errors import ObservationError
+from uqsonet.fields.cloud import MOST_SCATTERED, PointCloud
+from uqsonet.fields.grid import Domain, Grid
+
+MOST_POINTS = 100_000_000
+"""Points of a grid that a file may ask for."""
+
+
+@dataclass(frozen=True)
+class JointDomain:
+    """Several domains side by side: the domain of several fields taken as one.
+
+    The first coordinate of a location is the number of its domain; the others are the coordinates
+    there, with zeros for those that it lacks.
+
+    Attributes
+    ----------
+    parts : tuple of Grid or PointCloud
+    """
+
+    parts: tuple[Domain, ...]
+    periodic: bool = field(default=False, init=False)
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates, that of the domain included."""
+        return 1 + max(part.dim for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of points, as the only axis."""
+        return (self.size,)
+
+    @property
+    def lower(self) -> tuple[float, ...]:
+        """Smallest coordinate of any part along each axis."""
+        return tuple(self.points().amin(0).tolist())
+
+    @property
+    def upper(self) -> tuple[float, ...]:
+        """Largest coordinate of any part along each axis."""
+        return tuple(self.points().amax(0).tolist())
+
+    def rows(self, number: int) -> slice:
+        """Return where the points of a part are among all points."""
+        first = sum(part.size for part in self.parts[:number])
+        return slice(first, first + self.parts[number].size)
+
+    def locations(self, number: int, x: Tensor) -> Tensor:
+        """Return locations (..., d) in a part as locations (..., dim) here."""
+        found = x.new_zeros(*x.shape[:-1], self.dim)
+        found[..., 0] = number
+        found[..., 1 : 1 + x.shape[-1]] = x
+        return found
+
+    def points(self) -> Tensor:
+        """Return all points, shape (size, dim), float64."""
+        parts = enumerate(self.parts)
+        return torch.cat([self.locations(number, part.points()) for number, part in parts])
+
+    def quadrature(self) -> Tensor:
+        """Return weights, shape (size,): each part's own, divided by its volume."""
+        weights = [part.quadrature() for part in self.parts]
+        return torch.cat([w / w.sum() for w in weights])
+
+    def subgrid(self, stride: int) -> tuple[JointDomain, Tensor]:
+        """Return the domain and the numbers of its points; there is no coarser one."""
+        if stride != 1:
+            raise ValueError(f"a joint domain has no stride, found {stride}")
+        return self, torch.arange(self.size)
+
+    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
+        """Refuse locations (..., dim) outside their part (`Grid.require_inside`)."""
+        for number, part in enumerate(self.parts):
+            here = locations[locations[..., 0] == number]
+            part.require_inside(here[:, 1 : 1 + part.dim], what)
+        if not bool(((locations[..., 0] >= 0) & (locations[..., 0] < len(self.parts))).all()):
+            raise ObservationError(f"the first coordinate numbers one of {len(self.parts)} domains")
+
+    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+        """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
+        x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
+        found = values.new_zeros(len(x), values.shape[-1])
+        for number, part in enumerate(self.parts):
+            here = x[:, 0] == number
+            if bool(here.any()):
+                inside = x[here][:, 1 : 1 + part.dim]
+                found[here] = part.interpolate(values[self.rows(number)], inside)
+        return found.reshape(*locations.shape[:-1], values.shape[-1])
+
+
+def join(parts: Sequence[Domain]) -> Domain:
+    """Return the domain of fields taken as one: that of a single field is its own."""
+    return parts[0] if len(parts) == 1 else JointDomain(tuple(parts))
+
+
+def domain_as_dict(domain: Domain) -> dict[str, Any]:
+    """Return a domain as it is stored in the header of a file."""
+    if isinstance(domain, JointDomain):
+        return {"parts": [domain_as_dict(part) for part in domain.parts]}
+    if isinstance(domain, PointCloud):
+        return {"cloud": base64.b64encode(domain.coordinates).decode(), "dim": domain.dim}
+    assert isinstance(domain, Grid)
+    ends = {"lower": list(domain.lower), "upper": list(domain.upper)}
+    return {**ends, "shape": list(domain.shape), "periodic": domain.periodic}
+
+
+def domain_from_dict(stored: dict[str, Any]) -> Domain:
+    """Return a domain from a header; nothing is allocated for what it only promises.
+
+    Raises
+    ------
+    DataError, KeyError, TypeError or ValueError
+        If the header describes none.
+    """
+    if "parts" in stored:
+        parts = [domain_from_dict(part) for part in stored["parts"]]
+        if not 1 <= len(parts) <= 100 or any(isinstance(part, JointDomain) for part in parts):
+            raise ValueError(f"{len(parts)} parts of a joint domain")
+        return JointDomain(tuple(parts))
+    if "cloud" in stored:
+        text, dim = str(stored["cloud"]), int(stored["dim"])
+        if not 1 <= dim <= 3 or len(text) > 11 * dim * MOST_SCATTERED:
+            raise ValueError(f"a point cloud of {len(text)} characters in {dim} dimensions")
+        data = np.frombuffer(base64.b64decode(text, validate=True))
+        return PointCloud.of(data.reshape(-1, dim))
+    ends = [tuple(float(x) for x in stored[key]) for key in ("lower", "upper")]
+    shape = tuple(int(n) for n in stored["shape"])
+    if not 1 <= len(shape) <= 3 or math.prod(shape) > MOST_POINTS:
+        raise ValueError(f"a grid of {shape} points")
+    return Grid(ends[0], ends[1], shape, bool(stored["periodic"]))

@@ -1,0 +1,177 @@
+"""Files: atomic writes, digests, provenance, one message for a bad file."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from uqsonet import __version__
+from uqsonet.errors import DataError, UQSONetError
+
+SCHEMA = 1
+
+
+FORMAT = "uqsonet"
+
+
+LARGE, EXTENTS = 1 << 28, 1000
+"""Bytes from which on a file must not be hollow; stretches of it that are looked at."""
+
+
+Meta = dict[str, Any]
+
+
+def system_error(error: BaseException) -> OSError | None:
+    """Return the error of the system that a library mentions in its own (HDF5, safetensors)."""
+    found = re.search(r"errno = (\d+)|\(os error (\d+)\)", str(error))
+    if found is None:
+        return None
+    code = int(found[1] or found[2])
+    return OSError(code, os.strerror(code))
+
+
+@contextmanager
+def readable(path: Path | str, what: str) -> Iterator[None]:
+    """Turn what a damaged or forged file raises into a `DataError`: path, `what`, cause."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        if isinstance(error, UQSONetError) and str(path) in str(error):
+            raise
+        cause = system_error(error) or error
+        cause = f"it has no {error}" if isinstance(error, KeyError) else cause
+        text = " ".join(f"{cause}".split()) or type(error).__name__
+        text = text[:1000].encode("utf-8", "backslashreplace").decode()
+        raise DataError(f"{path}: {what} ({text})") from None
+
+
+def require_solid(path: Path) -> None:
+    """Refuse a large file that is nearly all holes: it claims what was never written.
+
+    Raises
+    ------
+    DataError
+        If less than an eighth of it is there.
+    """
+    size, held, place = path.stat().st_size, 0, 0
+    if size < LARGE or not hasattr(os, "SEEK_HOLE"):
+        return
+    with path.open("rb") as file:
+        for _ in range(EXTENTS):
+            try:
+                start = os.lseek(file.fileno(), place, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # no file system that knows holes
+                    return
+                break  # no data behind this place
+            place = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            held += place - start
+            if held >= size // 8:
+                return
+    raise DataError(f"{path}: says it has {size} bytes, but nearly all of it is a hole")
+
+
+class Digest:
+    """SHA-256 of an array's dtype and shape, then its bytes in C order, as they come."""
+
+    def __init__(self, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        self._hash = hashlib.sha256(f"{dtype.str}{shape}".encode())
+
+    def add(self, block: np.ndarray) -> None:
+        """Take the next block of rows."""
+        flat = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+        self._hash.update(flat.data)  # no copy
+
+    def hex(self) -> str:
+        """Return the digest of what was taken so far."""
+        return self._hash.hexdigest()
+
+
+def array_digest(array: np.ndarray) -> str:
+    """Return the digest that is stored with an array."""
+    digest = Digest(array.dtype, array.shape)
+    digest.add(array)
+    return digest.hex()
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success flush it to disk and rename it.
+
+    Raises
+    ------
+    DataError
+        If the disk is full or the folder cannot be written; the old file is untouched.
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        umask = os.umask(0o077)  # there is no way to read it but to set it
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable, where the system allows opening a folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_debris(path: Path) -> None:
+    """Remove what writers of `path` left behind that were killed; no other may be at work."""
+    for part in Path(path).parent.glob(f".{glob.escape(Path(path).name)}.*.part"):
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def provenance() -> Meta:
+    """Return versions and platform: what made a file, without times, so that bytes repeat."""
+    packages = ("torch", "numpy", "h5py")
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    versions["uqsonet"] = __version__
+    return {"versions": versions, "python": platform.python_version()}

@@ -1,0 +1,1 @@
+"""From runs to a model: candidates, validation, baselines, the card."""

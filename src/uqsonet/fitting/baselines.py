@@ -1,0 +1,170 @@
+"""Predictors without networks that every learned model must beat.
+
+`SensorFree` ignores the sensors: prior mean and spread of u. `Cokriging` is the best linear
+predictor: sensor values of the transformed input and u as one Gaussian, moments from the training
+pairs. `Regression` keeps these (`uqsonet.fitting.regression`). All answer `condition` as a model
+does.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from uqsonet.errors import ConfigError
+from uqsonet.fitting.regression import Regression
+from uqsonet.gauss.gaussian import condition, covariance_root
+from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.posterior import GaussianPosterior, Posterior
+from uqsonet.operator.bases import KarhunenLoeveBases
+from uqsonet.operator.joint import JointPosterior, Readings, both_sides
+from uqsonet.operator.residual import residual_covariance
+from uqsonet.runs.functions import Functions
+
+INPUT_MODES, OUTPUT_MODES = 256, 64
+"""At most; modes below the rounding of the data are left out by themselves."""
+
+
+class SensorFree:
+    """The law of u without any observation, as a Gaussian on the leading modes of u.
+
+    Parameters
+    ----------
+    functions : Functions
+        Training pairs.
+    noise_std : float
+        Without influence.
+    of_input : bool
+        Take the law of the (transformed) input instead.
+    """
+
+    def __init__(self, functions: Functions, noise_std: float, of_input: bool = False) -> None:
+        self.fields = functions.fields
+        self._grid = (self.fields.input if of_input else self.fields.output).grid
+        if of_input:
+            self._training_grid = self._grid
+            rows, most, what = functions.transformed_inputs(), INPUT_MODES, "input modes"
+        else:
+            self._training_grid, _ = self.fields.training_grid()
+            rows, most, what = functions.u_rows, OUTPUT_MODES, "output modes"
+        count = min(most, functions.size - 1, self._training_grid.size)
+        modes = empirical_modes(rows, count, what)
+        self._stacked = torch.cat([modes.mean[:, None], modes.vectors], dim=1)
+        self._root = torch.diag(modes.std)
+
+    def _basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        values = self._training_grid.interpolate(self._stacked, queries)
+        return values[:, 0], values[:, 1:]
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Posterior:
+        """Return the prior law, once per observation set."""
+        given = self.fields.input
+        observations, single = given.observations(locations, values, mask, empty=True)
+        given.noise(noise_std, observations, 0.0)  # without influence, but refused if it is wrong
+        size = len(observations.values)
+        mean = torch.zeros(size, len(self._root), dtype=torch.float64)
+        root = self._root.expand(size, -1, -1)
+        return GaussianPosterior(self._grid, self._basis, single, mean, root)
+
+
+class Cokriging:
+    """Joint Gaussian of the transformed input and u, conditioned on the sensors in closed form."""
+
+    reads_functionals = True
+
+    def __init__(self, functions: Functions, noise_std: float) -> None:
+        most = functions.size - 1
+        bases = KarhunenLoeveBases(
+            functions.fields,
+            min(INPUT_MODES, most, functions.kappa_rows.shape[1]),
+            min(OUTPUT_MODES, most, functions.u_rows.shape[1]),
+        )
+        bases.fit(functions)
+        self._set(bases, unexplained_root(bases, functions), noise_std)
+
+    @classmethod
+    def on(cls, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float = 0.0) -> Cokriging:
+        """Return cokriging on bases that are fitted already, with `unexplained_root` of them."""
+        found = cls.__new__(cls)
+        found._set(bases, remainder, noise_std)
+        return found
+
+    def _set(self, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float) -> None:
+        self.fields, self.bases, self._noise_std = bases.fields, bases, noise_std
+        self._weight, self.remainder = bases.linear_weight.double(), remainder.double()
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Posterior:
+        """Return the Gaussian law of u given sensors."""
+        given = self.fields.input
+        observations, single = given.observations(locations, values, mask, empty=True)
+        level = given.noise(noise_std, observations, self._noise_std)
+        law = self.bases.input_law(observations, level)
+        mean = law.mean @ self._weight.T
+        explained = law.spread(self._weight)
+        root = torch.cat([explained, self.remainder.expand(len(mean), -1, -1)], dim=-1)
+        basis = self.bases.output_basis
+        return GaussianPosterior(self.fields.output.grid, basis, single, mean, root)
+
+    def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
+        """Return the Gaussian law of both sides given sensors of both (`uqsonet.operator.joint`).
+
+        What the linear operator leaves over is conditioned on sensors of u, too.
+        """
+        (seen, noise), (read, level), single = both_sides(
+            self.fields, inputs, outputs, self._noise_std
+        )
+        bases, batch = self.bases, len(seen.values)
+        rows, residual = bases.at_sensors(seen)
+        r, p = rows.shape[2], len(self._weight)
+        offset, basis = bases.output_at(read)
+        both = torch.cat([self._weight, self.remainder], 1)  # u's coefficients by (a, z)
+        rows = torch.cat([torch.nn.functional.pad(rows, [0, p]), basis @ both], 1)
+        residual = torch.cat([residual, read.values - offset], 1)
+        noise = (noise.square() + (bases.input_remainder * seen.norm(2)) ** 2).sqrt()
+        law = condition(
+            rows, residual, torch.cat([noise, level], 1), torch.cat([seen.mask, read.mask], 1)
+        )
+        laws: list[Posterior] = []
+        for grid, basis_of, weight in (
+            (self.fields.input.grid, bases.input_basis, torch.eye(r, r + p, dtype=torch.float64)),
+            (self.fields.output.grid, bases.output_basis, both),
+        ):
+            mean, root = law.mean @ weight.T, law.spread(weight)
+            laws.append(GaussianPosterior(grid, basis_of, single, mean, root))
+        exact = torch.full((batch,), torch.inf, dtype=torch.float64)
+        return JointPosterior(laws[0], laws[1], exact, torch.ones_like(exact))
+
+
+def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
+    """Return a root (p, p) of the covariance that the linear operator leaves of training pairs."""
+    targets = bases.targets(functions)
+    weight = bases.linear_weight.double()
+    return covariance_root(residual_covariance(targets["a"], targets["c"], weight))
+
+
+def build_baseline(
+    name: str, functions: Functions, noise_std: float, bases: KarhunenLoeveBases | None = None
+) -> SensorFree | Cokriging | Regression:
+    """Return the baseline `sensor_free`, `cokriging` or `regression`, fitted to training pairs.
+
+    Parameters
+    ----------
+    name : str
+    functions : Functions
+    noise_std : float
+        Default noise of sensors of the input.
+    bases : KarhunenLoeveBases, optional
+        Those of `Cokriging` on the same pairs: regression need not fit them again.
+    """
+    if name == "sensor_free":
+        return SensorFree(functions, noise_std)
+    if name == "cokriging":
+        return Cokriging(functions, noise_std)
+    if name == "regression":
+        return Regression(functions, noise_std, INPUT_MODES, OUTPUT_MODES, bases)
+    known = "sensor_free, cokriging and regression"
+    raise ConfigError(f"baseline {name!r} is unknown; there are {known}")

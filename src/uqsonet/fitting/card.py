@@ -1,0 +1,157 @@
+"""The card of a model: what it was made from, how, how good it is, and where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+from uqsonet.files import readable
+from uqsonet.fitting.scores import table_lines
+
+if TYPE_CHECKING:
+    from uqsonet.emulator.emulator import Emulator
+    from uqsonet.fields.named_field import NamedField
+    from uqsonet.runs.runs import Runs
+
+ORDER = {
+    name: place
+    for place, name in enumerate((
+        *("branch", "law", "input_modes", "output_modes", "iterations", "transforms"),
+        *("method", "field", "sensors", "runs", "training", "validation", "calibration"),
+        *("err_mean", "err_mean_se", "crps", "energy"),
+    ))
+}  # fmt: skip
+"""Where entries of data, recipe and scores stand."""
+
+
+def field_text(one: NamedField) -> str:
+    """Return a field in one line: points, box, transform, range."""
+    domain = one.domain
+    ends = zip(domain.lower, domain.upper, strict=True)
+    box = " x ".join(f"[{a:g}, {b:g}]" for a, b in ends)
+    points = " x ".join(map(str, domain.shape))
+    units = f" {one.units}" if one.units else ""
+    seen = ""
+    if one.lowest > float("-inf"):
+        seen = f", values {one.lowest:.4g} to {one.highest:.4g}{units}"
+    return f"{one.name}: {points} points on {box}, transform {one.transform.name}{seen}"
+
+
+def card_text(emulator: Emulator) -> str:
+    """Return fields and card as plain text.
+
+    Raises
+    ------
+    DataError
+        If a file's card holds what no card has.
+    """
+    with readable(emulator.fields.name, "the card of this model cannot be read"):
+        return _text(emulator)
+
+
+def _text(emulator: Emulator) -> str:
+    card, lines = emulator.card, []
+    if title := card.get("title"):
+        lines.append(f"{'model':9}{title}")
+    for side in ("inputs", "outputs"):
+        lines += [f"{side[:-1]:9}{field_text(one)}" for one in getattr(emulator, side)]
+    operator: Any = emulator.operator
+    if hasattr(operator, "method"):
+        lines.append(f"{'method':9}{operator.method}, architecture {operator.config.architecture}")
+    noise = emulator.noise_std
+    noise = getattr(operator, "noise_std", 0.0) if noise is None else noise
+    lines.append(f"{'noise':9}{noise:g} (standard deviation that sensors have by default)")
+    for key in ("data", "recipe"):
+        value = card.get(key)
+        if isinstance(value, Mapping):
+            shown = {k: v for k, v in _ordered(value).items() if k not in ("tried", "laws")}
+            value = ", ".join(f"{k} {_plain(v)}" for k, v in shown.items())
+        if value:
+            lines.append(f"{key:9}{value}")
+    rows = [_ordered(row) for row in card.get("scores") or []]
+    if rows:
+        lines += [
+            "",
+            "scores on runs that it has not seen (errors in percent):",
+            *table_lines(rows),
+        ]
+    if card.get("limits"):
+        lines += [
+            "",
+            "limits",
+            *(fill(f"- {text}", 100, subsequent_indent="  ") for text in card["limits"]),
+        ]
+    return "\n".join(lines)
+
+
+def _ordered(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return entries in the order in which people read them: a file has them by the alphabet."""
+    return dict(sorted(stored.items(), key=lambda item: ORDER.get(item[0], len(ORDER))))
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}: {v}" for k, v in value.items())
+    if isinstance(value, list):
+        return "/".join(map(str, value))
+    return str(value)
+
+
+def _law_text(card: Mapping[str, Any]) -> str:
+    """Return in words which law a model takes its inputs to have, and what that brings."""
+    recipe = card.get("recipe", {})
+    rows, law = {row["law"]: row for row in recipe.get("laws", [])}, recipe.get("law", "gaussian")
+    if law == "gaussian" or law not in rows:
+        compared = len(rows) > 1 and rows.get(law, {}).get("chosen")
+        why = ", as no other law did better on held-out runs" if compared else ""
+        return (
+            f"The model takes them to be{why}: the shape of its plain bands may be wrong. "
+            "Conformal bands hold what they promise."
+        )
+    text = f"The model takes the law '{law}'"
+    if "gaussian" in rows:
+        kinds = [k for k in rows[law] if k.startswith("crps_")]
+        worse = [rows["gaussian"][k] / rows[law][k] - 1 for k in kinds]
+        gain = 100 * sum(worse) / len(worse)
+        if gain > 0:
+            text += f"; the CRPS of held-out runs would be {gain:.1f} % higher with a Gaussian one"
+        else:
+            text += (
+                f"; a Gaussian one has a CRPS that is {-gain:.1f} % lower, but "
+                f"{100 * rows['gaussian']['outside']:.0f} % of its fields leave the runs' range"
+            )
+    return text + "."
+
+
+def limits(emulator: Emulator, runs: Runs, card: Mapping[str, Any]) -> list[str]:
+    """Return in words what a fitted model cannot be asked."""
+    description = runs.describe()
+    found = ["It answers inside the boxes of its fields, for functions like those of its runs."]
+    flagged = False
+    for one in description.fields:
+        if one.side == "input" and one.distance > one.chance:
+            flagged = True
+            found.append(
+                f"The coefficients of {one.name} are not Gaussian (Kolmogorov distance "
+                f"{one.distance:.3f}, chance {one.chance:.3f}). {_law_text(card)}"
+            )
+        if one.interpolation_error:
+            found.append(
+                f"{one.name} was interpolated to common points, with an error of "
+                f"{100 * one.interpolation_error:.2g} % of its standard deviation."
+            )
+    if not flagged and card.get("recipe", {}).get("law", "gaussian") != "gaussian":
+        found.append(_law_text(card))
+    rows = {(r["method"], r["field"], r["sensors"]): r for r in card.get("scores", [])}
+    for (method, field, count), row in rows.items():
+        free = rows.get(("sensor_free", field, count))
+        if method == "uqsonet" and free and row["crps"] > 0.98 * free["crps"]:
+            found.append(f"{count} sensors tell almost nothing about {field}.")
+    calibration = card.get("data", {}).get("calibration", 0)
+    if calibration < 50:
+        found.append(
+            f"It has {calibration} calibration runs: conformal bands go up to a level of "
+            f"{calibration / (calibration + 1):.2f} and are rough."
+        )
+    return found

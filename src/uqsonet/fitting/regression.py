@@ -1,0 +1,309 @@
+"""Regression on the training pairs themselves: no training, sensors of either side, any law.
+
+Fields f of the training pairs are regressed on what the sensors would have read of them,
+``B = Cov(f, y) (Cov(y, y) + Sigma + lambda)^-1``. A sample is the prediction for the readings plus
+the residual of a training pair chosen at random (Matheron's rule with training functions): exact
+for many pairs where the joint law is Gaussian, and with the shape of the pairs where it is not. The
+ridge lambda is the one with the least leave-one-out error, known in closed form (Golub, Heath and
+Wahba, Technometrics 21, 1979); a residual is that of the pair left out, too.
+
+It is what every trained method has to beat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from uqsonet.fields.field import Observations
+from uqsonet.fields.grid import Domain
+from uqsonet.gauss.blocks import RowBlocks
+from uqsonet.gauss.posterior import Basis, Posterior
+from uqsonet.operator.bases import KarhunenLoeveBases
+from uqsonet.operator.joint import JointPosterior, Readings, both_sides
+from uqsonet.runs.functions import Functions
+
+RIDGES = tuple(10.0**-k for k in range(12, 0, -1))
+"""Tried, relative to the largest eigenvalue of the readings' covariance."""
+
+PROJECTIONS = 48
+"""Random combinations of the targets that ridges are compared on."""
+
+SUMMED = 1e-4
+"""Share of each pair that a prediction of it may leave open at least, for errors to be taken from
+sums over pairs: below it what these cancel would show."""
+
+COMPARED = 48
+"""Ridges times sensors that are compared in one product: few sensors alone make thin ones."""
+
+ROWS = 4096
+"""Pairs that are taken at a time where all of them need room."""
+
+
+class Regression:
+    """Least squares on training pairs at the sensors.
+
+    Parameters
+    ----------
+    functions : Functions
+        Training pairs; they are kept.
+    noise_std : float
+        Default noise of sensors of the input.
+    input_modes, output_modes : int
+        Modes in which fields are answered, at most.
+    bases : KarhunenLoeveBases, optional
+        Fitted ones to answer in, instead of the pairs' own.
+    """
+
+    method = "regression"
+    reads_functionals = True
+
+    def __init__(
+        self,
+        functions: Functions,
+        noise_std: float,
+        input_modes: int = 256,
+        output_modes: int = 64,
+        bases: KarhunenLoeveBases | None = None,
+    ) -> None:
+        most = functions.size - 1
+        self.fields, self.noise_std = functions.fields, noise_std
+        self.bases = bases or KarhunenLoeveBases(
+            functions.fields,
+            min(input_modes, most, functions.kappa_rows.shape[1]),
+            min(output_modes, most, functions.u_rows.shape[1]),
+        )
+        if bases is None:
+            self.bases.fit(functions, linear=False)
+        found = self.bases.targets(functions)
+        self.bases.forget()
+        # Ridges are compared by errors of fields: coefficients of the input are standardised.
+        sizes = self.bases.input_factor.norm(dim=0).float(), torch.ones(found["c"].shape[1]).float()
+        self._targets = {
+            side: _Targets.of(found[name], size)
+            for side, name, size in zip(("input", "output"), "ac", sizes, strict=True)
+        }
+        self._inputs, self._u_rows = _transposed(functions.transformed_inputs()), functions.u_rows
+
+    @cached_property
+    def _outputs(self) -> Tensor:
+        return _transposed(self._u_rows)
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Posterior:
+        """Return the law of the output given sensors of the input."""
+        inputs = self.fields.input.observations(locations, values, mask, empty=True)
+        level = self.fields.input.noise(noise_std, inputs[0], self.noise_std)
+        sets = self._readings(inputs[0], level, None, 0.0)
+        return self._posterior("output", sets, inputs[1])
+
+    def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
+        """Return the law of both sides given sensors of both (`uqsonet.operator.joint`)."""
+        (seen, noise), (read, level), single = both_sides(
+            self.fields, inputs, outputs, self.noise_std
+        )
+        sets = self._readings(seen, noise, read, level)
+        input, output = (self._posterior(side, sets, single) for side in ("input", "output"))
+        every = torch.full((len(sets),), float(self._inputs.shape[1]), dtype=torch.float64)
+        return JointPosterior(input, output, every, torch.ones_like(every))
+
+    def _readings(
+        self,
+        seen: Observations,
+        noise: float | Tensor,
+        read: Observations | None,
+        level: float | Tensor,
+    ) -> list[_Set]:
+        """Return each set's readings, and what its sensors would have read of every pair."""
+        grids = self.fields.input.grid, self.fields.training_grid()[0]
+        forward = self.fields.input.transform.forward
+        sets = []
+        for b in range(len(seen.values)):
+            parts = [(grids[0], self._inputs, seen, noise, forward)]
+            if read is not None:
+                parts.append((grids[1], self._outputs, read, level, lambda values: values))
+            pairs, values, stds = [], [], []
+            for grid, functions, observations, std, change in parts:
+                used, own = observations.mask[b], observations[b : b + 1]
+                pairs.append(own.read(grid, functions)[0, used])
+                values.append(change(observations.values[b, used].double()))
+                every = torch.as_tensor(std, dtype=torch.float64).expand_as(observations.values)
+                stds.append(every[b, used])
+            joined = torch.cat(pairs).T.double()
+            sets.append(_Set(joined, torch.cat(values), torch.cat(stds)))
+        return sets
+
+    def _posterior(self, side: str, sets: list[_Set], single: bool) -> Posterior:
+        fitted = [_fitted(one, self._targets[side]) for one in sets]
+        grid = (self.fields.input if side == "input" else self.fields.output).grid
+        return RegressionPosterior(grid, self._basis(side), single, fitted)
+
+    def _basis(self, side: str) -> Basis:
+        if side == "output":
+            return self.bases.output_basis
+        return self.bases.input_basis
+
+
+def _transposed(rows: RowBlocks) -> Tensor:
+    """Return a matrix (N, n) as (n, N), float32: a sensor reads all pairs at one place."""
+    found, first = torch.empty(rows.shape[1], len(rows), dtype=torch.float32), 0
+    for block in rows.blocks():
+        found[:, first : first + len(block)] = block.T
+        first += len(block)
+    return found
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """What is predicted, and what of it depends on the pairs alone.
+
+    Attributes
+    ----------
+    mean : Tensor, shape (q,)
+    left : Tensor, shape (N, q), float32
+        Less the mean.
+    some : Tensor, shape (N, PROJECTIONS)
+        Random combinations, in the size of fields.
+    squares : Tensor, shape (N,)
+        Of `some`, summed.
+    """
+
+    mean: Tensor
+    left: Tensor
+    some: Tensor
+    squares: Tensor
+
+    @classmethod
+    def of(cls, targets: Tensor, sizes: Tensor) -> _Targets:
+        """Take in targets (N, q) of given sizes (q,)."""
+        mean = targets.double().mean(0)
+        left = targets - mean.float()
+        generator = torch.Generator().manual_seed(0)
+        shape = targets.shape[1], PROJECTIONS
+        mixing = sizes[:, None] * torch.randn(shape, generator=generator, dtype=torch.float32)
+        some = (left @ mixing).double()
+        return cls(mean, left, some, some.square().sum(1))
+
+
+@dataclass(frozen=True)
+class _Set:
+    """One set of sensors.
+
+    Attributes
+    ----------
+    pairs : Tensor, shape (N, m)
+        What the sensors would have read of each training pair, without noise.
+    values, noise_std : Tensor, shape (m,)
+    """
+
+    pairs: Tensor
+    values: Tensor
+    noise_std: Tensor
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A prediction and what it leaves over.
+
+    Attributes
+    ----------
+    mean : Tensor, shape (q,)
+    noise : Tensor, shape (m, q)
+        What a standard normal error of each reading adds.
+    """
+
+    mean: Tensor
+    noise: Tensor
+    _left: Tensor
+    _rows: Tensor
+    _gain: Tensor
+    _kept: Tensor
+
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return len(self._left)
+
+    def residuals(self, pairs: Tensor | slice) -> Tensor:
+        """Return residuals (k, q), float32, of pairs left out, without noise of their readings."""
+        found = torch.addmm(self._left[pairs], self._rows[pairs], self._gain, alpha=-1)
+        return found.div_(self._kept[pairs, None])
+
+    def covariance(self) -> Tensor:
+        """Return the covariance (q, q) of residuals and noise."""
+        found = self.noise.T @ self.noise
+        for first in range(0, self.size, ROWS):
+            rows = self.residuals(slice(first, first + ROWS))
+            found += (rows.T @ rows).double() / self.size
+        return found
+
+
+def _fitted(one: _Set, targets: _Targets) -> _Fitted:
+    """Regress targets on readings, by the ridge of least error."""
+    n, m = one.pairs.shape
+    at = one.pairs.mean(0)
+    rows = one.pairs - at
+    penalty = n * one.noise_std.square()
+    values, vectors = torch.linalg.eigh(rows.T @ rows + torch.diag(penalty))
+    values = values.clamp_min(0)
+    turned = rows @ vectors
+    through = turned.T @ targets.some
+    squared = turned.square()
+
+    def shrink(ridges: Tensor) -> tuple[Tensor, Tensor]:
+        shrunk = 1 / (values + ridges[:, None] * values[-1:]).clamp_min(1e-300)
+        return shrunk, (1 - squared @ shrunk.T - 1 / n).clamp_min(1e-9)
+
+    def errors(ridges: Tensor) -> Tensor:
+        shrunk, kept = shrink(ridges)
+        slopes, weights = shrunk[:, :, None] * through, kept.T**-2
+        noise = (one.noise_std[:, None] * (vectors @ slopes)).square().sum((1, 2))
+        if float(kept.amin()) < SUMMED:
+            left = (torch.addmm(targets.some, turned, each, alpha=-1) for each in slopes)
+            squares = torch.stack([each.square().sum(1) for each in left])
+            return (weights * squares).sum(1) / n + noise
+        weighted = (weights[:, None] * turned.T).flatten(0, 1)
+        sums = weighted @ turned, weighted @ targets.some
+        own, crossed = (part.view(len(ridges), m, part.shape[1]) for part in sums)
+        crossed = own @ slopes - 2 * crossed
+        return (weights @ targets.squares + (slopes * crossed).sum((1, 2))) / n + noise
+
+    ridges = torch.tensor(RIDGES, dtype=torch.float64)
+    together = max(1, COMPARED // max(m, 1))
+    found = torch.cat([errors(some) for some in ridges.split(together)])
+    shrunk, kept = (each.ravel() for each in shrink(ridges[found.argmin(), None]))
+    through = torch.zeros(m, len(targets.mean), dtype=torch.float64)
+    for some, left in zip(turned.split(ROWS), targets.left.split(ROWS), strict=True):
+        through += some.T @ left.double()
+    gain = vectors @ (shrunk[:, None] * through)
+    mean = targets.mean + (one.values - at) @ gain
+    noise = one.noise_std[:, None] * gain
+    return _Fitted(mean, noise, targets.left, rows.float(), gain.float(), kept.float())
+
+
+class RegressionPosterior(Posterior):
+    """Predictions plus residuals of training pairs."""
+
+    def __init__(self, grid: Domain, basis: Basis, single: bool, fitted: list[_Fitted]) -> None:
+        super().__init__(grid, basis, single)
+        self._fitted = fitted
+
+    def coefficient_moments(
+        self, size: int = 0, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the exact moments over all pairs; `size` and `generator` have no influence."""
+        covariances = torch.stack([one.covariance() for one in self._fitted])
+        return torch.stack([one.mean for one in self._fitted]), covariances
+
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return predictions with the residual of a random pair, and the noise of the readings."""
+        found = []
+        for one in self._fitted:
+            picked = torch.randint(one.size, (size,), generator=generator)
+            normal = torch.randn(size, len(one.noise), generator=generator, dtype=torch.float64)
+            found.append(one.mean + one.residuals(picked).double() - normal @ one.noise)
+        return torch.stack(found)

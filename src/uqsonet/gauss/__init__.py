@@ -1,0 +1,1 @@
+"""Gaussian laws, principal components, posteriors, scores, seeds."""

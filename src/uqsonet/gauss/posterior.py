@@ -1,0 +1,261 @@
+"""What conditioning returns: the law of u given an observation set, to be asked anywhere.
+
+Every method's posterior lives in the span of a basis, ``u(y) = offset(y) + sum_n c_n t_n(y)``, so
+moments need only those of the coefficients and a sample is a coherent function.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from uqsonet.errors import NoUncertaintyError, ObservationError
+from uqsonet.fields.grid import Domain
+from uqsonet.fields.numbers import real_numbers, without_mask
+
+Basis = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Maps queries (M, d) to offset (M,) and basis (M, p)."""
+
+MOMENT_SAMPLES = 4096
+"""Latent draws behind `mean` and `std` where there is no closed form."""
+
+MOMENT_SEED = 20_260_101
+"""They come from a generator of their own, so that asking twice gives the same answer."""
+
+
+class Posterior(ABC):
+    """The conditional distribution of u for one observation set or a batch of B sets.
+
+    Results for a single set have no batch dimension: `mean` and `std` are (M,) or (B, M),
+    `sample` is (n, M) or (B, n, M), `quantile` is (Q, M) or (B, Q, M). Units are those of u.
+    """
+
+    def __init__(self, grid: Domain, basis: Basis, single: bool) -> None:
+        self._grid, self._basis, self.single = grid, basis, single
+
+    @abstractmethod
+    def coefficient_moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return mean (B, p) and covariance (B, p, p) of the coefficients c, not of u.
+
+        Parameters
+        ----------
+        size : int
+            Samples behind them, where there is no closed form.
+        generator : torch.Generator, optional
+            Of these samples. Without one, a fixed seed is used and repeated calls agree.
+        """
+
+    def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
+        """Return the same from `size` evenly spread (quasi-random) draws, where a law has them."""
+        return self.coefficient_moments(size)
+
+    @abstractmethod
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return samples (B, size, p) of the coefficients c, not of u; `sample` gives functions."""
+
+    def basis(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return offset (M,) and basis (M, p) of the expansion at queries (M, d)."""
+        if queries is None:
+            points = self._grid.points()
+        else:
+            points = real_numbers(queries, "queries", None)
+            points = points[:, None] if points.ndim == 1 else points
+            if points.ndim != 2 or points.shape[1] != self._grid.dim:
+                raise ObservationError(
+                    f"queries must have shape (M, {self._grid.dim}), found {tuple(points.shape)}"
+                )
+            if not bool(points.isfinite().all()):
+                raise ObservationError("queries must be finite (found NaN or inf)")
+            self._grid.require_inside(points, "query")
+        return self._basis(points)
+
+    def _strip(self, batch: Tensor) -> Tensor:
+        return batch[0] if self.single else batch
+
+    def mean(self, queries: Tensor | None = None) -> Tensor:
+        """Return the posterior mean at queries (M, d); by default on the problem's grid."""
+        offset, basis = self.basis(queries)
+        mean, _ = self.coefficient_moments()
+        return self._strip(offset + mean @ basis.T)
+
+    def std(self, queries: Tensor | None = None) -> Tensor:
+        """Return the posterior standard deviation of u (no decoder noise is added)."""
+        _, basis = self.basis(queries)
+        _, covariance = self.coefficient_moments()
+        return self._strip(spread(basis, covariance))
+
+    def sample(
+        self, size: int, queries: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw `size` functions from the posterior (Algorithm 1, inference).
+
+        Parameters
+        ----------
+        size : int
+        queries : Tensor, shape (M, d), optional
+        generator : torch.Generator, optional
+            Without one, a fixed seed is used and repeated calls agree.
+        """
+        size = count_of(size)
+        offset, basis = self.basis(queries)
+        return self._strip(offset + self.coefficient_samples(size, generator or _fixed()) @ basis.T)
+
+    def quantile(
+        self,
+        levels: Sequence[float],
+        queries: Tensor | None = None,
+        size: int = MOMENT_SAMPLES,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return pointwise quantiles, estimated from `size` samples."""
+        q = torch.from_numpy(levels_of(levels, 1))
+        samples = self.sample(size, queries, generator)
+        found = torch.quantile(samples, q.to(samples), dim=-2)
+        return found if self.single else found.transpose(0, 1)
+
+
+def _fixed() -> torch.Generator:
+    return torch.Generator().manual_seed(MOMENT_SEED)
+
+
+class LatentPosterior(Posterior):
+    """The law of coefficients ``b(z)`` with ``z ~ N(0, I)``, known through samples.
+
+    Parameters
+    ----------
+    draw : callable
+        Maps a size and a generator to coefficients (B, size, p).
+    estimate : callable, optional
+        Maps the same to mean (B, p) and covariance (B, p, p) where a method knows part of them in
+        closed form; by default those of `draw`. Without a generator it takes even draws.
+    """
+
+    def __init__(
+        self,
+        grid: Domain,
+        basis: Basis,
+        single: bool,
+        draw: Callable[[int, torch.Generator], Tensor],
+        estimate: Callable[[int, torch.Generator | None], tuple[Tensor, Tensor]] | None = None,
+    ) -> None:
+        super().__init__(grid, basis, single)
+        self._sampler = draw
+        self._estimate = estimate or (lambda size, own: moments_of(draw(size, own or _fixed())))
+        self._cache: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return ``b(z)`` for `size` draws of z."""
+        return self._sampler(size, generator)
+
+    def coefficient_moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return moments from `size` draws; without a generator from a fixed seed, and kept."""
+        size = count_of(size, 2)
+        if generator is not None:
+            return self._estimate(size, generator)
+        if size not in self._cache:
+            self._cache[size] = self._estimate(size, _fixed())
+        return self._cache[size]
+
+    def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
+        """Return moments from `size` even draws where the law has them, else from a fixed seed."""
+        return self._estimate(count_of(size, 2), None)
+
+
+class GaussianPosterior(Posterior):
+    """A Gaussian law of the coefficients, in closed form."""
+
+    def __init__(
+        self, grid: Domain, basis: Basis, single: bool, mean: Tensor, root: Tensor
+    ) -> None:
+        super().__init__(grid, basis, single)
+        self._mean, self._root = mean, root
+
+    def coefficient_moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the exact moments; `size` and `generator` have no influence."""
+        return self._mean, self._root @ self._root.transpose(-1, -2)
+
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return Gaussian coefficients."""
+        shape = (len(self._mean), size, self._root.shape[-1])
+        normal = torch.randn(shape, generator=generator, dtype=self._mean.dtype)
+        return self._mean[:, None, :] + normal @ self._root.transpose(-1, -2)
+
+
+class PointPosterior(Posterior):
+    """A prediction without uncertainty: everything but the mean raises `NoUncertaintyError`."""
+
+    def __init__(self, grid: Domain, basis: Basis, single: bool, mean: Tensor, method: str) -> None:
+        super().__init__(grid, basis, single)
+        self._mean, self._method = mean, method
+
+    @property
+    def coefficients(self) -> Tensor:
+        """Coefficients (B, p) of the prediction."""
+        return self._mean
+
+    def mean(self, queries: Tensor | None = None) -> Tensor:
+        """Return the prediction at queries (M, d)."""
+        offset, basis = self.basis(queries)
+        return self._strip(offset + self._mean @ basis.T)
+
+    def std(self, queries: Tensor | None = None) -> Tensor:
+        """Raise `NoUncertaintyError`."""
+        raise NoUncertaintyError(f"{self._method} is deterministic: it has a mean and no spread")
+
+    def coefficient_moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Raise `NoUncertaintyError`."""
+        raise NoUncertaintyError(f"{self._method} is deterministic: it has a mean and no spread")
+
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+        """Raise `NoUncertaintyError`."""
+        raise NoUncertaintyError(f"{self._method} is deterministic: it cannot be sampled")
+
+
+def spread(basis: Float[Tensor, "M p"], covariance: Float[Tensor, "B p p"]) -> Float[Tensor, "B M"]:
+    """Return pointwise standard deviations (B, M) from basis (M, p) and covariance (B, p, p)."""
+    return ((basis @ covariance) * basis).sum(-1).clamp_min(0).sqrt()
+
+
+def moments_of(
+    samples: Float[Tensor, "B n p"],
+) -> tuple[Float[Tensor, "B p"], Float[Tensor, "B p p"]]:
+    """Return mean (B, p) and unbiased covariance (B, p, p) of samples (B, n, p), float64."""
+    samples = samples.to(torch.float64)
+    mean = samples.mean(1)
+    centred = samples - mean[:, None, :]
+    return mean, centred.transpose(1, 2) @ centred / (samples.shape[1] - 1)
+
+
+def count_of(size: object, least: int = 1) -> int:
+    """Return a number of samples that a caller asks for, checked."""
+    whole = isinstance(size, int | np.integer) or (isinstance(size, float) and size.is_integer())
+    if isinstance(size, bool) or not whole or not least <= int(size) < 2**31:  # type: ignore[call-overload]
+        raise ObservationError(
+            f"size must be a whole number from {least} to 2^31, found {size!s:.40}"
+        )
+    return int(size)  # type: ignore[call-overload]
+
+
+def levels_of(levels: object, least: int = 0) -> np.ndarray:
+    """Return levels of quantiles that a caller asks for, checked; at least of `least` axes."""
+    levels = without_mask(levels, "levels")
+    try:
+        q = np.asarray(levels, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}") from None
+    if not least <= q.ndim <= 1 or not q.size or not bool(((q >= 0) & (q <= 1)).all()):
+        raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}")
+    return q

@@ -1,0 +1,219 @@
+"""Samples of a Gaussian law that is cut off outside a box.
+
+Many independent chains, each of them started inside the box and then moved by the exact
+Hamiltonian Monte Carlo of Pakman and Paninski (2014, J. Comput. Graph. Stat. 23, 518): between
+walls a chain moves on the ellipse ``mean + a sin t + b cos t``, at a wall its velocity is
+reflected in the metric of the covariance, so that no step has an error and no move is refused.
+The mass is the inverse covariance: velocities are draws of the law itself, a reflection at wall i
+is ``v -= 2 v_i / C_ii C[:, i]``, and singular covariances are allowed. Everything is float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from uqsonet.errors import ObservationError
+from uqsonet.gauss.gaussian import covariance_root
+
+TRAJECTORIES = 8
+"""Moves of a chain: twice as many as the starts of an orthant of 500 correlated coordinates need
+to be within the noise of sampling (docs/data.md)."""
+
+BOUNCES = 10_000
+"""Reflections in one trajectory after which the box counts as out of the law's reach."""
+
+LEAST_VARIANCE = 1e-9
+"""What a start takes for the variance that the coordinates before it leave a coordinate, at least,
+as a part of its own. The first trajectory brings starts back onto the support of a singular law."""
+
+TAIL = 4.0
+"""Distance from the mean in standard deviations beyond which a start is drawn by the tail's own
+formula."""
+
+
+def truncated_samples(
+    mean: Float[Tensor, "*batch n"],
+    covariance: Float[Tensor, "*batch n n"],
+    lower: Float[Tensor, "*batch n"],
+    upper: Float[Tensor, "*batch n"],
+    size: int,
+    generator: torch.Generator,
+    trajectories: int = TRAJECTORIES,
+) -> Float[Tensor, "*batch {size} n"]:
+    """Draw from ``N(mean, covariance)`` given that every coordinate lies within its bounds.
+
+    Parameters
+    ----------
+    mean : Tensor, shape (..., n)
+    covariance : Tensor, shape (..., n, n)
+        May be singular.
+    lower, upper : Tensor, shape (..., n)
+        Bounds of each coordinate; minus and plus infinity where there is none.
+    size : int
+        Samples: the ends of as many independent chains.
+    generator : torch.Generator
+        On the CPU.
+    trajectories : int
+        Moves of each chain, each of a quarter of the period.
+
+    Returns
+    -------
+    Tensor, shape (..., size, n), float64
+
+    Raises
+    ------
+    ObservationError
+        If a lower bound is not below its upper bound, or no sample can be within them.
+    """
+    lead, n = mean.shape[:-1], mean.shape[-1]
+    if n == 0:
+        return mean.new_zeros(*lead, size, 0, dtype=torch.float64)
+    centre = mean.double().reshape(-1, n)
+    covariance = covariance.double().reshape(-1, n, n)
+    lower, upper = (bound.double().reshape(-1, n) - centre for bound in (lower, upper))
+    still = covariance.diagonal(dim1=1, dim2=2) <= 0
+    if bool(((lower >= upper) | (still & ((lower > 0) | (upper < 0)))).any()):
+        raise ObservationError("no sample of a Gaussian law lies within these bounds")
+    position = _starts(covariance, lower, upper, size, generator).reshape(-1, n)
+    walls = _Walls(covariance, lower, upper, size)
+    root = covariance_root(covariance)
+    for _ in range(trajectories):
+        normals = torch.randn(len(centre), size, n, dtype=torch.float64, generator=generator)
+        position = walls.move(position, (normals @ root).reshape(-1, n))
+    samples = position.reshape(len(centre), size, n) + centre[:, None]
+    return samples.reshape(*lead, size, n)
+
+
+def _starts(
+    covariance: Tensor, lower: Tensor, upper: Tensor, size: int, generator: torch.Generator
+) -> Tensor:
+    """Return points (B, size, n) within bounds about a mean of zero, near the law.
+
+    Coordinates are drawn one after another, each within its bounds given those before (the GHK
+    simulator), the least determined first: none then moves another by more than it moved itself.
+    Starts are kept in proportion to the probability that the bounds had on their way.
+    """
+    batch, n = lower.shape
+    scale = covariance.diagonal(dim1=1, dim2=2).sqrt()
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    left = covariance / scale[:, :, None] / scale[:, None, :]
+    lower, upper = lower / scale, upper / scale
+    point = torch.zeros(batch, size, n, dtype=torch.float64)
+    weight = torch.zeros(batch, size, dtype=torch.float64)
+    fresh, each = torch.ones_like(lower, dtype=torch.bool), torch.arange(batch)
+    for step in range(n):
+        variances = left.diagonal(dim1=1, dim2=2).masked_fill(~fresh, -1.0)
+        variance, i = variances.max(1)
+        variance = variance.clamp_min(LEAST_VARIANCE)[:, None]
+        fresh[each, i] = False
+        mean, std = point[each, :, i], variance.sqrt()
+        low, high = lower[each, i, None], upper[each, i, None]
+        uniform = torch.rand(batch, size, dtype=torch.float64, generator=generator)
+        score, probability = truncated_normal((low - mean) / std, (high - mean) / std, uniform)
+        value = torch.maximum(torch.minimum(mean + std * score, high), low)
+        column = left[each, :, i]
+        slope = column / variance * fresh
+        point += (value - mean)[..., None] * slope[:, None, :]
+        point[each, :, i] = value
+        left -= column[:, :, None] * slope[:, None, :]
+        weight += probability
+        if step % 8 == 7 or step == n - 1:
+            kept = resampled(weight, generator)
+            point = point.gather(1, kept[..., None].expand_as(point))
+            weight = torch.zeros_like(weight)
+    return point * scale[:, None]
+
+
+def truncated_normal(below: Tensor, above: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a standard normal between bounds for each uniform, and the log of their probability.
+
+    Beyond `TAIL` the density is taken as ``x exp(-x^2 / 2)``, whose quantiles have a formula.
+    """
+    mirrored = below + above > 0  # work in the lower half, where probabilities are not near one
+    low = torch.where(mirrored, -above, below)
+    high = torch.where(mirrored, -below, above)
+    log_low, log_high = torch.special.log_ndtr(low), torch.special.log_ndtr(high)
+    probability = log_high + torch.log1p(-torch.exp(log_low - log_high))
+    inner = torch.special.ndtri(torch.lerp(log_low.exp(), log_high.exp(), uniform))
+    span = 0.5 * (low**2 - high**2)
+    outer = -torch.sqrt(high**2 - 2 * torch.log1p(uniform * torch.expm1(-span)))
+    score = torch.where(high < -TAIL, outer, inner).clamp(low, high)
+    return torch.where(mirrored, -score, score), probability.nan_to_num(nan=-math.inf)
+
+
+def resampled(weight: Tensor, generator: torch.Generator) -> Tensor:
+    """Return indices (B, size) in proportion to log weights (B, size), spread systematically."""
+    size = weight.shape[1]
+    total = torch.softmax(weight, 1).cumsum(1)
+    offset = torch.rand(len(weight), 1, dtype=torch.float64, generator=generator)
+    places = (torch.arange(size) + offset) / size
+    return torch.searchsorted(total, places).clamp_max(size - 1)
+
+
+class _Walls:
+    """The walls of each chain and the motion between them, relative to the mean.
+
+    Coordinates are turned over where needed, so that each wall but a second one is an upper bound;
+    second walls are held only where some coordinate has two.
+    """
+
+    def __init__(self, covariance: Tensor, lower: Tensor, upper: Tensor, size: int) -> None:
+        self._signs = torch.where(upper.isfinite(), 1.0, -1.0).double()  # (B, n)
+        heights = [torch.where(upper.isfinite(), upper, -lower)]
+        both = upper.isfinite() & lower.isfinite()
+        if bool(both.any()):
+            heights.append(torch.where(both, -lower, math.inf))
+        self._heights = torch.cat(heights, 1)
+        self._second, self._below_mean = len(heights) == 2, bool((self._heights < 0).any())
+        variance = covariance.diagonal(dim1=1, dim2=2)
+        turns = covariance / torch.where(variance > 0, variance, 1.0)[:, :, None]
+        # row i: how a wall of coordinate i changes the velocity
+        self._turns = turns * self._signs[:, :, None] * self._signs[:, None, :]
+        self._of = torch.arange(len(lower)).repeat_interleave(size)  # the law of each chain
+
+    def move(self, position: Tensor, velocity: Tensor) -> Tensor:
+        """Return positions (K, n) a quarter of a period later."""
+        signs = self._signs[self._of]
+        position, velocity = position * signs, velocity * signs
+        n, end = position.shape[1], position.clone()
+        active, of = torch.arange(len(position)), self._of
+        left = torch.full((len(position),), 0.5 * math.pi, dtype=torch.float64)
+        for _ in range(BOUNCES):
+            heights = self._heights[of] if len(self._heights) > 1 else self._heights
+            time, wall = self._first(heights, position, velocity)
+            done = time >= left
+            step = torch.minimum(time, left)[:, None]
+            cos, sin = torch.cos(step), torch.sin(step)
+            position, velocity = position * cos + velocity * sin, velocity * cos - position * sin
+            if bool(done.any()):
+                end[active[done]] = position[done]
+                go = ~done
+                if not bool(go.any()):
+                    return end * signs
+                active, of, wall, left, step = active[go], of[go], wall[go], left[go], step[go]
+                position, velocity = position[go], velocity[go]
+            left = left - step[:, 0]
+            each, i = torch.arange(len(of)), wall % n
+            position[each, i] = torch.where(wall < n, 1.0, -1.0) * self._heights[of, wall]
+            velocity -= 2 * velocity[each, i, None] * self._turns[of, i]
+        raise ObservationError("no sample of a Gaussian law lies within these bounds")
+
+    def _first(self, heights: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return when each chain crosses its first wall, within half a period, and which that is.
+
+        With ``s = tan(t / 2)`` the motion ``x cos t + v sin t`` meets the height h where
+        ``(h + x) s^2 - 2 v s + (h - x) = 0``.
+        """
+        if self._second:
+            x, v = torch.cat([x, -x], 1), torch.cat([v, -v], 1)
+        below, above = heights - x, heights + x
+        root = (v * v - below * above).sqrt_()  # not a number where the wall is out of reach
+        half = torch.where(v > 0, below / (v + root), math.inf)
+        if self._below_mean:  # away from such a wall and back onto it
+            half = torch.where((v <= 0) & (above < 0), (v - root) / above, half)
+        first, wall = half.nan_to_num_(nan=math.inf).min(1)
+        return 2 * torch.atan(first.clamp_min(0)), wall

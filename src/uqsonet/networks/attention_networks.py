@@ -1,0 +1,221 @@
+"""The networks that the paper's UQ-SONet and VIDON share (sections 2, 3.1): h(O), branch, trunk.
+
+The expansion is ``u(y) = factor(y) * sum_n b^n t^n(y)`` with the problem's hard boundary factor.
+
+In training u is known by its coefficients c in an orthonormal basis V of the training outputs
+(`uqsonet.networks.output_basis`): u = V c. Let B be the trunk on the grid. The squared error of an
+expansion ``B b`` is its error within the span of V plus what B b has outside of that span:
+
+    |V c - B b|^2 = |c - V^T B b|^2 + b^T (R^T R) b,    R = B - V V^T B.
+
+Neither term loses digits, as |u|^2 - 2 b^T B^T u + b^T B^T B b would where the error is small.
+Before `fit_constants`, or where outputs fill the whole space, V is the identity.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from uqsonet.errors import ConfigError
+from uqsonet.fields.field import Observations, centred
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.blocks import column_moments
+from uqsonet.gauss.posterior import Posterior
+from uqsonet.networks.output_basis import output_basis
+from uqsonet.networks.set_embedding import SetEmbedding
+from uqsonet.operator.base import Batch, OperatorModel, Shared
+from uqsonet.operator.config import AttentionNetwork
+from uqsonet.operator.perceptrons import MLP, glorot
+
+if TYPE_CHECKING:
+    from uqsonet.runs.functions import Functions
+
+BLOCK_VALUES = 1 << 22
+"""Values of one hidden layer of all heads in a gradient block (16 MiB): what a block keeps for the
+way back stays near the core."""
+
+
+class _Rows(torch.autograd.Function):
+    """Rows of a small table; torch's own gradient of that is ten times slower on a CPU."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(table: Tensor, index: Tensor) -> Tensor:
+        return table[index]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.rows = len(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        g = gradients[0].reshape(-1, gradients[0].shape[-1])
+        return g.new_zeros(ctx.rows, g.shape[1]).index_add(0, index.reshape(-1), g), None
+
+
+def rows_of(table: Tensor, index: Tensor) -> Tensor:
+    """Return rows (..., d) of a table (n, d)."""
+    found = _Rows.apply(table, index)
+    assert isinstance(found, Tensor)
+    return found
+
+
+class AttentionNetworks(OperatorModel):
+    """Set embedding, branch on (h, z) and trunk; z is empty for VIDON."""
+
+    z_dim: int = 0
+    """d_z."""
+
+    input_mean: Tensor
+    input_std: Tensor
+    points: Tensor
+    factor: Tensor
+    places: Tensor
+    output_basis: Tensor | None
+
+    def __init__(self, fields: OperatorFields, config: AttentionNetwork, noise_std: float) -> None:
+        super().__init__(fields, config, noise_std)
+        self.config: AttentionNetwork = config
+        grid = fields.input.grid
+        self.embedding = SetEmbedding(grid.dim, config)
+        self.branch = MLP(
+            self.embedding.outputs + self.z_dim,
+            config.branch,
+            config.truncation,
+            config.activation,
+        )
+        self.trunk = MLP(fields.output.grid.dim, config.trunk, config.truncation, config.activation)
+        self._initialise(self)
+        training_grid, _ = fields.training_grid()
+        points = training_grid.points()
+        self.register_buffer("points", points.float(), persistent=False)
+        self.register_buffer("factor", fields.boundary_factor(points).float(), persistent=False)
+        self.register_buffer("places", grid.points().float(), persistent=False)
+        self.register_buffer("output_basis", None, persistent=False)
+        self.register_buffer("input_mean", torch.zeros(()))
+        self.register_buffer("input_std", torch.ones(()))
+
+    def _initialise(self, networks: nn.Module) -> None:
+        if self.config.initialisation == "xavier":
+            glorot(networks)
+
+    def fit_constants(self, functions: Functions) -> None:
+        """Set the basis of the outputs and statistics of the input (training data only)."""
+        basis = output_basis(functions.u_rows)
+        self.output_basis = None if basis is None else basis.to(self.points)
+        if self.config.standardise_inputs:
+            size, points = functions.kappa_rows.shape
+            means, stds = column_moments(functions.transformed_inputs())
+            mean = means.mean()
+            squares = (size - 1) * stds.square().sum() + size * (means - mean).square().sum()
+            self.input_mean.copy_(mean)
+            self.input_std.copy_((squares / (size * points - 1)).sqrt())
+
+    def targets(self, functions: Functions) -> dict[str, Tensor]:
+        """Return the outputs on the training grid, or their coefficients in `output_basis`."""
+        points = functions.u_rows.shape[1]
+        if points != len(self.points):
+            raise ConfigError(f"outputs have {points} points, expected {len(self.points)}")
+        if self.output_basis is None:
+            return {"u": functions.u}
+        coefficients, first = torch.empty(functions.size, self.output_basis.shape[1]), 0
+        for block in functions.u_rows.blocks():
+            coefficients[first : first + len(block)] = block.double() @ self.output_basis.double()
+            first += len(block)
+        return {"u": coefficients}
+
+    def shared_parts(self, batch: Batch) -> list[Callable[[], Shared]]:
+        """Return the decoder; and the layers of the rest, ready for use, with embedded points."""
+        return [self._shared_decoder, partial(self._shared_layers, batch)]
+
+    def _shared_decoder(self) -> Shared:
+        """Return the trunk on the training grid, in coordinates of the basis if there is one."""
+        trunk = self.factor[:, None] * self.trunk(self.points)
+        if self.output_basis is None:
+            return {"decoder": (trunk,)}
+        inside = self.output_basis.T @ trunk
+        outside = trunk - self.output_basis @ inside
+        return {"decoder": (inside, outside.T @ outside)}
+
+    def _shared_layers(self, batch: Batch) -> Shared:
+        """Return layers ready for use.
+
+        Sensors of a batch stand on points of the input's grid. Where there are more sensors than
+        points, each point is embedded once.
+        """
+        found = self.embedding.prepared(batch["values"].shape[1])
+        found["branch"] = self.branch.prepared()
+        if "index" in batch and batch["index"].numel() >= len(self.places):
+            layers = found.pop("location")
+            places = self.embedding.location.evaluate(layers, self._scaled(self.places))
+            found["places"] = (places,)
+        return found
+
+    def block_rows(self, batch: Batch) -> int:
+        """Return the number of samples whose sensors take `BLOCK_VALUES` in the heads."""
+        rows, sensors = batch["values"].shape
+        values = rows * sensors * 2 * self.config.heads * max(self.config.attention)
+        return -(-rows // -(-values // BLOCK_VALUES))
+
+    def embed_batch(self, shared: Shared, batch: Batch) -> Tensor:
+        """Return h(O) of training samples, shape (B, H q)."""
+        if "places" in shared:
+            placed = rows_of(shared["places"][0], batch["index"])
+        else:
+            scaled = self._scaled(batch["locations"])
+            placed = self.embedding.location.evaluate(shared["location"], scaled)
+        values = self._standardised(batch["values"])
+        return self.embedding.pool(shared, placed, values, batch.get("mask"))
+
+    def embed(self, locations: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Return h(O), shape (B, H q), after the configured scaling of the inputs."""
+        return self.embedding(self._scaled(locations), self._standardised(values), mask)
+
+    def embed_observations(self, observations: Observations) -> Tensor:
+        """Return h(O), shape (B, H q), of checked observations."""
+        ready = observations.to(self.points.dtype, self.points.device)
+        return self.embed(ready.locations, ready.values, ready.mask)
+
+    def _scaled(self, locations: Tensor) -> Tensor:
+        scaled = self.config.standardise_inputs
+        return centred(self.fields.input.grid, locations) if scaled else locations
+
+    def _standardised(self, values: Tensor) -> Tensor:
+        if self.config.transform_inputs:
+            return self.fields.input.transform.forward(values)
+        if not self.config.standardise_inputs:
+            return values
+        return (self.fields.input.transform.forward(values) - self.input_mean) / self.input_std
+
+    @torch.no_grad()
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Posterior:
+        """Return the law of u given sensors, at the noise of training; see `OperatorModel`."""
+        observations, single = self.fields.input.observations(locations, values, mask)
+        self.level(noise_std)
+        return self._posterior(self.embed_observations(observations), single)
+
+    @abstractmethod
+    def _posterior(self, h: Tensor, single: bool) -> Posterior:
+        """Return the law of u given h(O) (B, H q)."""
+
+    def basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return offset zero (M,) and the trunk with its boundary factor (M, p), float64."""
+        with torch.no_grad():
+            trunk = self.trunk(queries.to(self.points)).double()
+        factor = self.fields.boundary_factor(queries.double())
+        return torch.zeros_like(factor), factor[:, None] * trunk
+
+    def decode(self, coefficients: Tensor) -> Tensor:
+        """Map coefficients (B, p) to outputs on the training grid (B, M)."""
+        return coefficients @ (self.factor[:, None] * self.trunk(self.points)).T

@@ -1,0 +1,188 @@
+"""Checkpoints: a training killed at any moment continues to the same weights.
+
+A checkpoint is one safetensors file with parameters, Adam moments, weight averages, generator
+states and history. It is fingerprinted by what defines the run; one of another run is
+refused with the reason and training starts anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uqsonet.errors import DataError, TrainingError
+from uqsonet.operator.file import read_weights, write_weights
+
+Identity = dict[str, Any]
+"""What defines a run: JSON-serialisable."""
+
+
+def fingerprint(identity: Identity) -> str:
+    """Return a digest of what defines a run."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    iteration : int
+        Steps taken.
+    seconds : float
+        Time spent in training so far, over all sessions.
+    history : list of dict
+        Logged rows.
+    earlier_rates : list of [int, float]
+        Where the rate was lowered on the way: iteration, and the rate until then.
+    """
+
+    iteration: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    earlier_rates: list[list[float]] = field(default_factory=list)
+
+
+def save_checkpoint(
+    path: Path,
+    identity: Identity,
+    state: dict[str, Tensor],
+    generators: list[torch.Generator],
+    progress: Progress,
+) -> None:
+    """Write a checkpoint atomically.
+
+    Raises
+    ------
+    TrainingError
+        If the state is not finite: one bad gradient spoils the parameters before a loss tells.
+        The last good checkpoint is kept.
+    """
+    bad = not_finite(state)
+    if bad:
+        raise TrainingError(
+            f"{bad[0]} is not finite at iteration {progress.iteration}, so the gradient was not; "
+            + advice(path)
+        )
+    states = {f"generator/{i}": g.get_state() for i, g in enumerate(generators)}
+    meta = {"identity": identity, **vars(progress)}
+    write_weights(path, state | states, meta)
+
+
+def load_checkpoint(
+    path: Path, identity: Identity, generators: list[torch.Generator]
+) -> tuple[dict[str, Tensor], Progress] | str:
+    """Return state and progress, having restored the generators, or why there is nothing to use."""
+    if not path.exists():
+        return "no checkpoint"
+    try:
+        state, meta = read_weights(path)
+    except DataError as error:
+        return f"unreadable checkpoint: {error}"
+    if not isinstance(meta.get("identity"), dict):
+        return f"{path} holds weights, not a checkpoint"
+    if fingerprint(meta["identity"]) != fingerprint(identity):
+        old, keys = meta["identity"], sorted(set(identity) | set(meta["identity"]))
+        before, now = (
+            {key: fingerprint({key: d.get(key)}) for key in keys} for d in (old, identity)
+        )
+        changed = [key for key in keys if before[key] != now[key]]
+        return f"{path} belongs to another run: {', '.join(changed)} changed"
+    for i, generator in enumerate(generators):
+        generator.set_state(state.pop(f"generator/{i}").cpu())
+    kept = {key: meta[key] for key in ("iteration", "seconds", "history")}
+    return state, Progress(**kept, earlier_rates=meta.get("earlier_rates", []))
+
+
+def not_finite(tensors: dict[str, Tensor]) -> list[str]:
+    """Return the names of tensors that hold NaN or infinity."""
+    return [
+        name
+        for name, tensor in tensors.items()
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all())
+    ]
+
+
+def advice(path: Path) -> str:
+    """Say what is left of a training that failed, and how to go on."""
+    if not path.exists():
+        return (
+            "there is no checkpoint yet. Lower learning_rate or set gradient_clip in the "
+            "configuration and run the same command"
+        )
+    return (
+        f"the last good checkpoint is kept in {path}. To go on from it more slowly, run `uqsonet "
+        f"lower-rate {path} RATE`, put the same learning_rate into the configuration and run the "
+        "same command; to start anew, change learning_rate or gradient_clip alone"
+    )
+
+
+def lower_rate(path: Path, rate: float) -> tuple[int, float]:
+    """Let a checkpoint be continued at a lower learning rate; the file keeps what it was before.
+
+    Parameters
+    ----------
+    path : Path
+        The checkpoint.
+    rate : float
+        As it will stand in the configuration.
+
+    Returns
+    -------
+    iteration : int
+        Where it changes.
+    before : float
+        The rate until then.
+
+    Raises
+    ------
+    DataError
+        If the file is no readable checkpoint.
+    TrainingError
+        If the rate is not lower.
+    """
+    tensors, meta = read_weights(path)
+    try:
+        training = meta["identity"]["config"]["training"]
+        before, iteration = float(training["learning_rate"]), int(meta["iteration"])
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{path}: holds weights, not a checkpoint") from None
+    if not 0 < rate < before:
+        raise TrainingError(
+            f"{path}: the rate is {before:g}, a lower one is asked for, not {rate:g}"
+        )
+    training["learning_rate"] = rate
+    meta["earlier_rates"] = [*meta.get("earlier_rates", []), [iteration, before]]
+    write_weights(path, tensors, meta)
+    return iteration, before
+
+
+@contextmanager
+def termination_flag() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT in a list, so that a loop can save before it stops."""
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    try:
+        old = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    except ValueError:  # not the main thread: signals are somebody else's business
+        yield received
+        return
+    try:
+        yield received
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -1,0 +1,183 @@
+"""Loss and gradients of one trial on a CPU, in blocks that fit its cache.
+
+What all samples share (the trunk, embedded grid points) is computed once; each block adds to the
+gradient with respect to it, and one pass leads from there to the parameters. A sum over blocks
+differs from the plain gradient by rounding only. Whoever cuts batches into blocks (`block_rows`)
+takes parameters from `shared` only: blocks, and parts of what is shared, may be worked on side by
+side.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from uqsonet.operator.base import Batch, OperatorModel, Shared
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+GROUPS = 4
+"""Sums over blocks are formed in so many groups, however many threads share them, so that the
+numbers do not depend on threads."""
+
+
+def twin(
+    model: OperatorModel, parameters: dict[str, Tensor], gradients: dict[str, Tensor]
+) -> OperatorModel:
+    """Return a copy of a model that keeps parameters and gradients in the tensors given.
+
+    Everything else is common to the copies.
+    """
+    common = [*model.buffers(), model.fields, model.config]
+    found = copy.deepcopy(model, {id(one): one for one in common})
+    for name, parameter in found.named_parameters():
+        parameter.data = parameters[name]
+        parameter.grad = gradients[name]
+    return found
+
+
+def without_padding(batch: Batch) -> Batch:
+    """Return a batch with as many sensors as its fullest set, and no mask if all have as many."""
+    if "mask" not in batch:
+        return batch
+    mask = batch["mask"]
+    width = int(mask.sum(1).max())
+    cut = {name: batch[name][:, :width] for name in ("locations", "index", "values", "mask")}
+    if bool(cut["mask"].all()):
+        del cut["mask"]
+    rest = {name: value for name, value in batch.items() if name not in ("mask", *cut)}
+    return rest | cut
+
+
+MIXED_PARTS = 5
+"""Least number of blocks where counts differ: each is padded to its own fullest set only."""
+
+
+def by_count(batch: Batch, normals: Tensor) -> tuple[Batch, Tensor]:
+    """Return the samples of a batch in the order of their sensor counts."""
+    order = batch["mask"].sum(1).argsort(stable=True)
+    return {name: value[order] for name, value in batch.items()}, normals[order]
+
+
+class Workers:
+    """Threads that take the groups of a batch; if there is only one, the caller does it all.
+
+    Within the context each works with one of torch's own threads. Threads that share blocks wait
+    for one another once a step. Threads that share each operation wait hundreds of times, and one
+    busy core then delays all.
+
+    Parameters
+    ----------
+    number : int, optional
+        By default as many as torch uses.
+    """
+
+    def __init__(self, number: int | None = None) -> None:
+        self._before = torch.get_num_threads()
+        number = min(number or self._before, GROUPS)
+        one = {"initializer": torch.set_num_threads, "initargs": (1,)}
+        self._pool = ThreadPoolExecutor(number, **one) if number > 1 else None
+
+    def __enter__(self) -> Workers:
+        if self._pool is not None:
+            self._before = torch.get_num_threads()
+            torch.set_num_threads(1)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            torch.set_num_threads(self._before)
+
+    def map(self, function: Callable[[T], S], items: Sequence[T]) -> list[S]:
+        """Return the function's values, in the order of the items."""
+        if self._pool is None or len(items) == 1:
+            return [function(item) for item in items]
+        return list(self._pool.map(function, items))
+
+
+def add_gradients(
+    model: OperatorModel, batch: Batch, normals: Tensor, workers: Workers
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Add the gradient of the batch's loss to `.grad`; return the loss and its terms, detached."""
+    batch = without_padding(batch)
+    size, blocks = len(normals), -(-len(normals) // model.block_rows(batch))
+    if "mask" in batch and model.group == 1:
+        batch, normals = by_count(batch, normals)
+        blocks = max(blocks, MIXED_PARTS)
+    if blocks > GROUPS:
+        blocks += -blocks % GROUPS  # as many for each: no thread waits for another's last one
+    rows = -(-size // blocks)
+    parts = workers.map(lambda part: part(), model.shared_parts(batch))
+    shared = {name: values for part in parts for name, values in part.items()}
+    if rows == size:
+        loss, terms = model.block_loss(shared, batch, normals)
+        loss.backward()
+        detached = {name: value.detach() for name, value in terms.items()}
+        return loss.detach(), model.terms(detached)
+
+    def group(starts: list[int]) -> _Sums:
+        found = _Sums.of(shared)
+        for first in starts:
+            part = slice(first, first + rows)
+            block = without_padding({name: value[part] for name, value in batch.items()})
+            loss, means = model.block_loss(found.leaves, block, normals[part])
+            share = len(normals[part]) / size
+            (loss * share if share < 1 else loss).backward()
+            found.add({"": loss.detach()} | means, share)
+        return found
+
+    starts = list(range(0, size, rows))
+    groups = [starts[k::GROUPS] for k in range(min(GROUPS, len(starts)))]
+    # Without shared parts all blocks add to the same gradients: one after another, in this order.
+    first, *others = workers.map(group, groups) if parts else [group(some) for some in groups]
+    for other in others:
+        first.add(other.means, 1.0)
+    leaves = [found.leaves for found in (first, *others)]
+    workers.map(lambda part: _lead_back(part, leaves), parts)
+    loss = first.means.pop("")
+    return loss, model.terms(first.means)
+
+
+def _lead_back(part: Shared, leaves: Sequence[Shared]) -> None:
+    """Lead the gradients that groups collected on their copies of a part to its parameters."""
+    ends: list[Tensor] = []
+    slopes_of_ends: list[Tensor] = []
+    for name, values in part.items():
+        for k, value in enumerate(values):
+            slopes = [own[name][k].grad for own in leaves]
+            known = [slope for slope in slopes if slope is not None]
+            if known:
+                ends.append(value)
+                slopes_of_ends.append(sum(known[1:], known[0]))
+    if ends:
+        torch.autograd.backward(ends, slopes_of_ends)
+
+
+@dataclass
+class _Sums:
+    """What one group of blocks adds up."""
+
+    leaves: Shared
+    means: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, shared: Shared) -> _Sums:
+        """Begin with copies of the shared tensors that collect gradients of their own."""
+        return cls(
+            {
+                name: tuple(value.detach().requires_grad_() for value in values)
+                for name, values in shared.items()
+            }
+        )
+
+    def add(self, means: dict[str, Tensor], share: float) -> None:
+        for name, value in means.items():
+            scaled = value.detach() * share
+            self.means[name] = self.means[name] + scaled if name in self.means else scaled

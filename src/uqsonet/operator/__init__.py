@@ -1,0 +1,1 @@
+"""The Karhunen-Loeve operator, its joint law, its residual and its file."""

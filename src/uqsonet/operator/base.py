@@ -1,0 +1,208 @@
+"""What every learned operator model offers: constants from data, a loss, conditioning on sensors.
+
+A new method is one file in this folder that calls `register`; configuration, training, evaluation
+and tables take it from there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.fields.numbers import real_numbers
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.posterior import Posterior
+from uqsonet.operator.config import AttentionNetwork, KarhunenLoeveNetwork
+
+if TYPE_CHECKING:  # whoever uses a trained model needs no data
+    from uqsonet.laws.base import InputLaw
+    from uqsonet.runs.functions import Functions
+
+Batch = dict[str, Tensor]
+"""Where the model reads sensors: `locations`, `values`, `mask` (none if nothing is padding) and, if
+they stand on the input's grid, `index` (B, m), their points. Besides, the rows of `targets`."""
+Shared = dict[str, tuple[Tensor, ...]]
+"""What all samples of a batch share, by name."""
+NetworkConfig = AttentionNetwork | KarhunenLoeveNetwork
+
+
+class OperatorModel(nn.Module, ABC):
+    """An operator from observation sets of the input to the law of the output.
+
+    Parameters
+    ----------
+    fields : OperatorFields
+        Input and output of the operator.
+    config : AttentionNetwork or KarhunenLoeveNetwork
+    noise_std : float
+        Standard deviation of the observation noise it is trained for.
+    """
+
+    method: str
+    reads_sensors: bool = True
+    """Whether the training loss needs observation sets: then it also fixes their noise."""
+    probabilistic: bool = True
+    latent_dim: int = 0
+    """Standard normals that one evaluation of the loss consumes per sample."""
+    group: int = 1
+    """Training functions in a row that are read by the same sensors."""
+
+    def __init__(self, fields: OperatorFields, config: NetworkConfig, noise_std: float) -> None:
+        super().__init__()
+        self.fields, self.config, self.noise_std = fields, config, noise_std
+
+    @abstractmethod
+    def condition(
+        self,
+        locations: object,
+        values: object,
+        mask: object = None,
+        noise_std: object = None,
+    ) -> Posterior:
+        """Return the law of u given sensors.
+
+        Parameters
+        ----------
+        locations : array, shape (m, d) or (B, m, d)
+            Sensor locations, anywhere in the domain.
+        values : array, shape (m,) or (B, m)
+            Observed values of the input (of k, not of its logarithm).
+        mask : array of bool, shape of `values`, optional
+            False marks padding.
+        noise_std : float or array (shape of `values`), optional
+            Observation noise; by default that of training. Models whose networks were trained at
+            one level refuse another.
+
+        Raises
+        ------
+        ObservationError
+            If a set is empty, shapes do not fit, a value is not finite or (where the input is a
+            coefficient) not positive, or a sensor stands outside the domain.
+        """
+
+    def use_law(self, law: InputLaw) -> None:
+        """Answer with another law of the input (`uqsonet.laws`).
+
+        Raises
+        ------
+        ConfigError
+            If this model has no law of the input.
+        """
+        raise ConfigError(f"{self.method} ({type(self).__name__}) has no law of the input")
+
+    def level(self, noise_std: object) -> float:
+        """Return the noise that a model trained on sensors of one noise level is asked about.
+
+        Raises
+        ------
+        ObservationError
+            If it is not the level of training.
+        """
+        if noise_std is None or bool(
+            (real_numbers(noise_std, "noise_std") == self.noise_std).all()
+        ):
+            return self.noise_std
+        raise ObservationError(
+            f"these networks were trained at noise_std = {self.noise_std}, asked for {noise_std}; "
+            "train at that level or use UQ-SONet's Karhunen-Loeve model"
+        )
+
+    @abstractmethod
+    def fit_constants(self, functions: Functions) -> None:
+        """Set the buffers that come from training data in closed form (statistics, modes)."""
+
+    @abstractmethod
+    def targets(self, functions: Functions) -> dict[str, Tensor]:
+        """Return per-sample tensors (N, ...) that the loss reads, gathered by the sampler."""
+
+    @abstractmethod
+    def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch and its terms, all scalars.
+
+        Parameters
+        ----------
+        batch : dict
+        normals : Tensor, shape (B, latent_dim)
+            The randomness of the evaluation, drawn outside so that the loss is a pure function.
+        """
+
+    def shared_parts(self, batch: Batch) -> list[Callable[[], Shared]]:
+        """Return the functions that compute `shared`; no two of them read a common parameter.
+
+        They, and the ways back from them, may therefore run side by side.
+        """
+        return []
+
+    def shared(self, batch: Batch) -> Shared:
+        """Return what all samples of a batch share: functions of parameters alone, for one step."""
+        return {name: value for part in self.shared_parts(batch) for name, value in part().items()}
+
+    def block_loss(
+        self, shared: Shared, batch: Batch, normals: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of some samples of a batch, and means over them that `terms` reads.
+
+        Training adds up the gradients of blocks that fit a cache; it needs no more than this and
+        `shared_parts`.
+        """
+        return self.loss(batch, normals)
+
+    def terms(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the terms of the loss, all scalars, from the means of a whole batch."""
+        return means
+
+    def block_rows(self, batch: Batch) -> int:
+        """Return the number of samples in a block of a batch on a CPU; by default all of them."""
+        return len(next(iter(batch.values())))
+
+    def forward(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return `loss`; torch.func calls modules through `forward`."""
+        return self.loss(batch, normals)
+
+
+_REGISTRY: dict[tuple[str, str], type[OperatorModel]] = {}
+
+Model = TypeVar("Model", bound=OperatorModel)
+
+
+def register(architecture: str) -> Callable[[type[Model]], type[Model]]:
+    """Class decorator: make a model known as (its `method`, `architecture`)."""
+
+    def add(cls: type[Model]) -> type[Model]:
+        _REGISTRY[cls.method, architecture] = cls
+        return cls
+
+    return add
+
+
+def build_model(
+    method: str, fields: OperatorFields, config: NetworkConfig, noise_std: float
+) -> OperatorModel:
+    """Return an untrained model with freshly drawn networks.
+
+    Raises
+    ------
+    ConfigError
+        If no file offers the method in that architecture.
+    """
+    key = method, config.architecture
+    importlib.import_module("uqsonet.operator.model")
+    if key not in _REGISTRY:
+        for found in pkgutil.iter_modules(importlib.import_module("uqsonet.networks").__path__):
+            importlib.import_module(f"uqsonet.networks.{found.name}")
+    if key not in _REGISTRY:
+        known = ", ".join(f"{m} ({a})" for m, a in sorted(_REGISTRY))
+        raise ConfigError(f"method {method!r} has no architecture {key[1]!r}; there are {known}")
+    kept = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)  # of the networks, whatever a caller's default is
+    try:
+        return _REGISTRY[key](fields, config, noise_std)
+    finally:
+        torch.set_default_dtype(kept)

@@ -1,0 +1,178 @@
+"""Karhunen-Loeve expansions of input and output."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from uqsonet.fields.field import Observations
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.blocks import least_squares
+from uqsonet.gauss.gaussian import GaussianLaw, condition
+from uqsonet.gauss.modes import empirical_modes
+
+if TYPE_CHECKING:
+    from uqsonet.runs.functions import Functions
+
+
+ROWS = 1024
+"""Samples that the perceptron maps at a time: its states then stay in the cache."""
+
+
+class KarhunenLoeveBases(nn.Module):
+    """Bases of inputs and outputs, and the least-squares operator between their coefficients.
+
+    Parameters
+    ----------
+    fields : OperatorFields
+    input_modes, output_modes : int
+        r and p.
+    """
+
+    input_mean: Tensor
+    input_factor: Tensor
+    to_coefficients: Tensor
+    input_remainder: Tensor
+    output_mean: Tensor
+    output_modes: Tensor
+    output_scale: Tensor
+    linear_weight: Tensor
+
+    def __init__(self, fields: OperatorFields, input_modes: int, output_modes: int) -> None:
+        super().__init__()
+        self.fields, r, p = fields, input_modes, output_modes
+        self._training_grid, _ = fields.training_grid()
+        n, points = fields.input.grid.size, self._training_grid.size
+
+        def double(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float64)
+
+        self.ready: tuple[Functions, dict[str, Tensor]] | None = None
+        self._map: tuple[object, Tensor, Tensor] | None = None
+        self.register_buffer("input_mean", double(n))
+        # Single precision halves the weight file; rounding is far below what r modes leave out.
+        self.register_buffer("input_factor", torch.zeros(n, r))
+        # Of training only, and double: a mode of 1e-6 times the first one's size is told from it.
+        self.register_buffer("to_coefficients", double(n, r), persistent=False)
+        self.register_buffer("input_remainder", double())
+        self.register_buffer("output_mean", double(points))
+        self.register_buffer("output_modes", torch.zeros(points, p))
+        self.register_buffer("output_scale", torch.ones(()))
+        self.register_buffer("linear_weight", torch.zeros(p, r))
+
+    def fit(self, functions: Functions, linear: bool = True) -> None:
+        """Set both bases from training data and, if asked for, the least-squares operator."""
+        if functions.keeper is not None:
+            return functions.keeper(self, functions, linear)
+        r, p = self.input_factor.shape[1], self.output_modes.shape[1]
+        inputs = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
+        outputs = empirical_modes(functions.u_rows, p, "network.output_modes")
+        self.input_mean.copy_(inputs.mean)
+        # Modes below the rounding of stored data carry nothing and must not be divided by.
+        seen = inputs.std > 1e-6 * inputs.std[0]
+        self.input_factor.copy_(inputs.vectors * inputs.std * seen)
+        self.to_coefficients.copy_(inputs.vectors / inputs.std.clamp_min(1e-300) * seen)
+        self.input_remainder.fill_(inputs.remainder)
+        self.output_mean.copy_(outputs.mean)
+        self.output_modes.copy_(outputs.vectors)
+        self.output_scale.fill_(float(outputs.std.norm()))
+        if linear:
+            # Standardised coefficients are uncorrelated: normal equations lose no accuracy.
+            self.linear_weight.copy_(least_squares(self._keeping(functions)).T)
+
+    def coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
+        modes, forward = self.output_modes.double(), self.fields.input.transform.forward
+        for kappa, u in functions.blocks():
+            a = (forward(kappa.double()) - self.input_mean) @ self.to_coefficients
+            yield a, (u.double() - self.output_mean) @ modes / self.output_scale
+
+    def _keeping(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield `coefficients` and keep them for `targets`: a pass over the data takes long."""
+        kept = []
+        for left, right in self.coefficients(functions):
+            kept.append((left.float(), right.float()))
+            yield left, right
+        a, c = (torch.cat(part) for part in zip(*kept, strict=True))
+        self.ready = functions, {"a": a, "c": c}
+
+    def targets(self, functions: Functions) -> dict[str, Tensor]:
+        """Return standardised coefficients: of inputs `a` (N, r), of outputs `c` (N, p)."""
+        if self.ready is None or self.ready[0] is not functions:
+            deque(self._keeping(functions), maxlen=0)
+        assert self.ready is not None
+        return self.ready[1]
+
+    def forget(self) -> None:
+        """Let go of the data that `targets` keeps."""
+        self.ready = None
+
+    def output_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return output mean (M,) and scaled modes (M, p) at queries (M, d), float64."""
+        values = self._training_grid.interpolate(self._output_functions(), queries)
+        return values[:, 0], values[:, 1:]
+
+    def output_at(self, observations: Observations) -> tuple[Tensor, Tensor]:
+        """Return what sensors read of output mean (B, m) and scaled modes (B, m, p), float64."""
+        values = observations.read(self._training_grid, self._output_functions())
+        return values[..., 0], values[..., 1:]
+
+    def _output_functions(self) -> Tensor:
+        modes = self.output_modes * self.output_scale.double()
+        return torch.cat([self.output_mean[:, None], modes], dim=1)
+
+    def input_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (M,) and scaled modes (M, r) of the transformed input at queries (M, d)."""
+        stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
+        values = self.fields.input.grid.interpolate(stacked, queries)
+        return values[:, 0], values[:, 1:]
+
+    def input_law(self, observations: Observations, noise_std: float | Tensor) -> GaussianLaw:
+        """Return h(O): the law of the input's coefficients given observations, float64.
+
+        Parameters
+        ----------
+        observations : Observations
+        noise_std : float or Tensor, shape (B, m)
+        """
+        rows, residual = self.at_sensors(observations)
+        # What the modes leave out acts as observation noise; without it, close sensors would
+        # ask the leading modes to explain rounding.
+        level = (noise_std**2 + (self.input_remainder * observations.norm(2)) ** 2) ** 0.5
+        level = float(level) if not level.ndim else level.to(residual)
+        return condition(rows, residual, level, observations.mask.to(rows.device))
+
+    def from_fields(self) -> Tensor:
+        """Return the map (n, r), float64, from inputs less their mean to coefficients."""
+        factor = self.input_factor.double()
+        return factor / factor.square().sum(0).clamp_min(1e-300)
+
+    def coefficients_of(self, fields: Tensor) -> Tensor:
+        """Return standardised coefficients (..., r), float32, of transformed inputs (..., n)."""
+        factor = self.input_factor
+        if self._map is None or self._map[0] != (id(factor), factor._version):
+            to = self.from_fields().float()
+            at_mean = (self.input_mean @ to.double()).float()
+            self._map = (id(factor), factor._version), to, at_mean
+        _, to, at_mean = self._map
+        return fields.float().to(to.device) @ to - at_mean
+
+    def at_sensors(self, observations: Observations) -> tuple[Tensor, Tensor]:
+        """Return what sensors see of the coefficients, float64.
+
+        Returns
+        -------
+        rows : Tensor, shape (B, m, r)
+            Response of each sensor to each coefficient.
+        residual : Tensor, shape (B, m)
+            Transformed value less the mean there.
+        """
+        ready = observations.to(torch.float64, self.input_mean.device)
+        stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
+        at_sensors = ready.read(self.fields.input.grid, stacked)
+        residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
+        return at_sensors[..., 1:], residual

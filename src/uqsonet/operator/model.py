@@ -1,0 +1,372 @@
+"""The closed-form Karhunen-Loeve model: UQ-SONet of recipe `tuned` (architecture `karhunen_loeve`).
+
+What sensors leave unknown is the rest of the input function, so the latent variable z carries
+exactly that. With the empirical mean and modes of the (transformed) training inputs, the input is
+``mean + modes a`` with ``a ~ N(0, I)``:
+
+- set embedding h(O): mean and root of the law of a given O, by Gaussian conditioning (kriging) in
+  closed form; invariant under permutation, for any number, place and noise level of the sensors;
+- latent z ~ N(0, I), a = mean + root z;
+- branch b(a): a linear map, started at the least-squares one (that is cokriging), plus a perceptron
+  for what linear theory cannot explain;
+- trunk t: empirical modes of the training outputs, interpolated to any query;
+- where the operator itself is random (sections 4.3, 4.4), a second latent variable carries what
+  the input leaves open: residuals of training pairs (`uqsonet.operator.residual`).
+
+It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through a.
+In the ELBO the encoder may see the whole input of a training pair, which fixes z. The KL term then
+no longer depends on the branch, and the reconstruction term is the regression trained here. The
+transformed input is assumed to be Gaussian: docs/model.md says where that matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from uqsonet.fields.field import Observations
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.gaussian import covariance_root
+from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
+from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
+from uqsonet.operator.base import Batch, OperatorModel, register
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.perceptrons import MLP
+from uqsonet.operator.residual import (
+    KEPT,
+    residual_covariance,
+    residual_slopes,
+    standardised_residuals,
+)
+
+if TYPE_CHECKING:
+    from uqsonet.operator.joint import JointPosterior, OutputReadings, Readings
+    from uqsonet.runs.functions import Functions
+from uqsonet.operator.bases import ROWS, KarhunenLoeveBases
+
+PRIOR_SAMPLES = 16_384
+"""Inputs that show how much of the operator's randomness training has explained."""
+
+
+UNKNOWN_ERROR = 0.005
+"""Error of a model that states none, relative to the output's standard deviation: sensors of the
+output are taken to be no better than that."""
+
+
+def correction(inputs: int, config: KarhunenLoeveNetwork) -> MLP:
+    """Return the branch's perceptron, zero at first: training starts at the linear operator."""
+    network = MLP(inputs, config.branch, config.output_modes, config.activation)
+    with torch.no_grad():
+        for last in list(network.parameters())[-2:]:
+            last.zero_()
+    return network
+
+
+@register("karhunen_loeve")
+class KarhunenLoeveModel(OperatorModel):
+    """Conditional sampling of the input's coefficients, then a learned operator on them."""
+
+    method = "uqsonet"
+    reads_sensors = False
+    reads_functionals = True
+
+    residual_covariance: Tensor
+    residual_slopes: Tensor
+    residuals: Tensor
+    output_remainder: Tensor
+
+    def __init__(
+        self, fields: OperatorFields, config: KarhunenLoeveNetwork, noise_std: float
+    ) -> None:
+        super().__init__(fields, config, noise_std)
+        self.config: KarhunenLoeveNetwork = config
+        r, p = config.input_modes, config.output_modes
+        self.bases = KarhunenLoeveBases(fields, r, p)
+        if fields.random_operator or config.held_out_residuals:
+            self.register_buffer("residual_covariance", torch.zeros(p, p, dtype=torch.float64))
+            self.register_buffer("residuals", torch.zeros(KEPT, p))
+        if config.held_out_residuals:
+            self.register_buffer("output_remainder", torch.zeros((), dtype=torch.float64))
+        if fields.random_operator:
+            self.register_buffer("residual_slopes", torch.zeros(r, p, p))
+        self.law: InputLaw | None = None
+        """Law of the input; None is the Gaussian one, in closed form."""
+        self._kept_law: tuple[object, Tensor, Tensor] | None = None
+        self.linear = nn.Linear(r, p) if config.linear_skip else None
+        if self.linear is not None:
+            nn.init.zeros_(self.linear.weight)
+            nn.init.zeros_(self.linear.bias)
+        self.network = self._learned_part()
+
+    def _learned_part(self) -> nn.Module | None:
+        """Return what the branch adds to its linear part."""
+        return correction(self.config.input_modes, self.config) if self.config.branch else None
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Load weights; files of version 0.2 and before do not say what output modes leave out."""
+        kept = dict(self.named_buffers())
+        if "output_remainder" in kept and "output_remainder" not in state_dict:
+            nothing = torch.zeros_like(kept["output_remainder"])
+            state_dict = {**state_dict, "output_remainder": nothing}
+        return super().load_state_dict(state_dict, *args, **kwargs)
+
+    @torch.no_grad()
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Posterior:
+        """Return the law of u given sensors, of any noise level (`OperatorModel.condition`).
+
+        A set without sensors is answered by the law of u before any measurement, and noise may
+        differ from sensor to sensor: an array of the shape of `values`.
+        """
+        given, observations, single = self._given(locations, values, mask, noise_std)
+        root = self.residual_root(given, len(observations.values))
+        return self.output_posterior(given, root, single)
+
+    def condition_jointly(
+        self, inputs: Readings, outputs: Readings, size: int = 4096
+    ) -> JointPosterior:
+        """Return the law of input and output given sensors of both (`uqsonet.operator.joint`)."""
+        from uqsonet.operator.joint import condition_jointly
+
+        return condition_jointly(self, inputs, outputs, size)
+
+    def output_posterior(
+        self,
+        given: InputPosterior,
+        root: Tensor | None,
+        single: bool,
+        readings: OutputReadings | None = None,
+    ) -> Posterior:
+        """Return the law of the output for a law of the input's coefficients.
+
+        Parameters
+        ----------
+        given : InputPosterior
+            That of the input given all sensors.
+        root : Tensor, shape (B, p, p), or None
+            Of the covariance of what the operator leaves over.
+        single : bool
+            One set rather than a batch.
+        readings : OutputReadings, optional
+            Sensors of the output, on which what the operator leaves over is conditioned, too.
+        """
+
+        @torch.no_grad()
+        def draw(size: int, generator: torch.Generator) -> Tensor:
+            straight, added = self.drawn(given, size, generator)
+            c = (straight + added).double()
+            if root is None:
+                return c
+            picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
+            c = c + self.residuals[picked.to(c.device)].double() @ root
+            return c if readings is None else readings.corrected(c, generator)
+
+        @torch.no_grad()
+        def estimate(size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+            # Where the linear part has exact moments, it is the control variate of the sampled
+            # ones, so that only the perceptron's part keeps the error of sampling.
+            found = self._straight_moments(given)
+            if self.network is not None or found is None:
+                straight, added = self.drawn(given, size, generator)
+                sampled = moments_of(straight + added)
+                if found is not None:
+                    both = zip(sampled, moments_of(straight), found, strict=True)
+                    mean, covariance = (s - c + e for s, c, e in both)
+                    sampled = mean, covariance
+                found = sampled
+            if root is None:
+                return found
+            if readings is not None:
+                return readings.moments(*found)
+            return found[0], found[1] + root @ root.transpose(-1, -2)
+
+        grid = self.fields.output.grid
+        return LatentPosterior(grid, self.bases.output_basis, single, draw, estimate)
+
+    def _given(
+        self, locations: object, values: object, mask: object, noise_std: object
+    ) -> tuple[InputPosterior, Observations, bool]:
+        """Return the law of the input given sensors, these, and whether they are a single set."""
+        field = self.fields.input
+        observations, single = field.observations(locations, values, mask, empty=True)
+        noise = field.noise(noise_std, observations, self.noise_std)
+        return self.input_law_given(observations, noise), observations, single
+
+    def input_law_given(
+        self, observations: Observations, noise_std: float | Tensor
+    ) -> InputPosterior:
+        """Return the law of the input's coefficients given checked sensors (`condition`)."""
+        if self.law is None:
+            return ClosedForm(self.bases.input_law(observations, noise_std))
+        level = torch.as_tensor(noise_std, dtype=torch.float64).expand_as(observations.values)
+        return self.law.condition(self.bases, observations, level)
+
+    def input_posterior(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> InputPosterior:
+        """Return the law of the input's coefficients given sensors (arguments of `condition`)."""
+        return self._given(locations, values, mask, noise_std)[0]
+
+    def use_law(self, law: InputLaw | None) -> None:
+        """Answer with another law of the input; None is the Gaussian one."""
+        self.law = law
+        name = "gaussian" if law is None else law.name
+        self.config = self.config.model_copy(update={"law": name})
+
+    def law_tensors(self) -> dict[str, Tensor]:
+        """Return what the law of the input is made of, as it is stored (``law/...``)."""
+        if self.law is None:
+            return {}
+        return {f"law/{name}": tensor for name, tensor in self.law.tensors().items()}
+
+    def branch(self, a: Tensor) -> Tensor:
+        """Map coefficients of the input (..., r) to scaled coefficients of the output (..., p)."""
+        straight = self._straight(a)
+        return straight if self.network is None else straight + self.network(a)
+
+    def drawn(
+        self, given: InputPosterior, size: int, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor | float]:
+        """Return samples (B, size, p) of b(a): its linear part, and what the network adds."""
+        a = given.even(size) if generator is None else given.sample(size, generator)
+        a = a.to(self.bases.linear_weight.device)
+        if self.network is None:
+            return self._straight(a), 0.0
+        added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(ROWS)])
+        return self._straight(a), added.unflatten(0, a.shape[:-1])
+
+    def _answers(self, functions: Functions, a: Tensor) -> Tensor:
+        """Return the branch's answer (N, p) to functions with coefficients a (N, r)."""
+        return self.branch(a.float())
+
+    def _straight(self, a: Tensor) -> Tensor:
+        start = nn.functional.linear(a, self.bases.linear_weight)
+        return start if self.linear is None else start + self.linear(a)
+
+    def _straight_moments(self, given: InputPosterior) -> tuple[Tensor, Tensor] | None:
+        """Return mean (B, p) and covariance (B, p, p) of the linear part of b(a), if exact."""
+        weight, offset = self.straight()
+        found = given.linear_moments(weight)
+        return None if found is None else (found[0] + offset.to(found[0].device), found[1])
+
+    def straight(self) -> tuple[Tensor, Tensor]:
+        """Return weight (p, r) and offset (p,) of the linear part of b(a), float64."""
+        weight = self.bases.linear_weight
+        offset = weight.new_zeros(self.config.output_modes)
+        if self.linear is not None:
+            weight, offset = weight + self.linear.weight, self.linear.bias
+        return weight.detach().double(), offset.detach().double()
+
+    def output_error(self) -> float:
+        """Return the noise that a sensor of the output is reckoned with at least."""
+        if self.config.held_out_residuals:
+            return float(self.output_remainder)
+        share = 0.0 if self.fields.random_operator else UNKNOWN_ERROR
+        return share * float(self.bases.output_scale) / len(self.bases.output_mean) ** 0.5
+
+    def residual_root(self, given: InputPosterior, batch: int) -> Tensor | None:
+        """Return a root (B, p, p) of what the input leaves open, None where that is nothing."""
+        if self.config.held_out_residuals:
+            return covariance_root(self.residual_covariance).expand(batch, -1, -1)
+        if not self.fields.random_operator:
+            return None
+        covariance, slopes = self._residual_law()
+        return covariance_root(
+            covariance + torch.tensordot(given.mean.to(slopes.device), slopes, dims=1)
+        )
+
+    def _residual_law(self) -> tuple[Tensor, Tensor]:
+        """Return C_0 (p, p) and slopes (r, p, p) without what the trained branch explains.
+
+        Both were fitted to residuals of the linear start, in which the correction g(a) that
+        training has added since counts as random: ``E[g g^T]`` and ``E[a_j g g^T]`` of it are
+        subtracted. Kept until weights change.
+        """
+        fitted = *self.parameters(), self.residual_covariance, self.residual_slopes
+        weights = tuple((id(tensor), tensor._version) for tensor in fitted)
+        if self._kept_law is None or self._kept_law[0] != weights:
+            start = self.bases.linear_weight
+            generator = torch.Generator().manual_seed(MOMENT_SEED)
+            shape = PRIOR_SAMPLES, self.config.input_modes
+            a = torch.randn(shape, generator=generator, dtype=torch.float32).to(start)
+            with torch.no_grad():
+                added = self.branch(a) - nn.functional.linear(a, start)
+            explained = residual_covariance(a, added, torch.zeros_like(start))
+            along = residual_slopes(a, added, torch.zeros_like(start))
+            left = self.residual_covariance - explained.to(self.residual_covariance)
+            self._kept_law = weights, left, self.residual_slopes.double() - along.to(left)
+        return self._kept_law[1:]
+
+    @torch.no_grad()
+    def fit_residuals(
+        self, residuals: Tensor, input_remainder: float, output_remainder: float
+    ) -> None:
+        """Take what the trained branch leaves over of held-out pairs (`held_out_residuals`).
+
+        Residuals of training pairs are too small, by as much as the branch has fitted them. Of
+        hundreds of pairs their covariance is taken as the same for all inputs.
+
+        Parameters
+        ----------
+        residuals : Tensor, shape (N, p)
+            Scaled coefficients of held-out outputs less the branch's answer.
+        input_remainder : float
+            Root mean square of what r modes leave out of held-out (transformed) inputs.
+        output_remainder : float
+            Root mean square of what p modes leave out of held-out outputs.
+        """
+        nothing, none = torch.zeros(residuals.shape[1], 1), torch.zeros(len(residuals), 1)
+        self.residual_covariance.copy_(residual_covariance(none, residuals, nothing))
+        self.residuals.copy_(standardised_residuals(none, residuals, nothing))
+        self.bases.input_remainder.fill_(input_remainder)
+        self.output_remainder.fill_(output_remainder)
+
+    def fit_held_out(self, held: Functions) -> tuple[str, ...]:
+        """Take what the trained branch leaves over of pairs that it has not seen.
+
+        Parameters
+        ----------
+        held : Functions
+            Outputs on the training grid.
+
+        Returns
+        -------
+        tuple of str
+            Buffers that depend on the trained branch.
+        """
+        bases = self.bases
+        a, c = (torch.cat(part) for part in zip(*bases.coefficients(held), strict=True))
+        field = held.transformed_inputs().whole() - bases.input_mean
+        left = field - a @ bases.input_factor.double().T
+        with torch.no_grad():
+            residuals = c.float() - self._answers(held, a)
+        out = held.u_rows.whole().double() - bases.output_mean
+        out = out - c @ (bases.output_modes.double() * bases.output_scale.double()).T
+        remainders = (float(part.square().mean().sqrt()) for part in (left, out))
+        self.fit_residuals(residuals, *remainders)
+        return "residual_covariance", "residuals", "bases.input_remainder", "output_remainder"
+
+    def fit_constants(self, functions: Functions) -> None:
+        """Set both bases, and the linear branch by least squares (training data only)."""
+        self.bases.fit(functions, self.config.linear_skip)
+        if self.fields.random_operator:
+            targets = self.bases.targets(functions)
+            pairs = targets["a"], targets["c"], self.bases.linear_weight
+            self.residual_covariance.copy_(residual_covariance(*pairs))
+            self.residual_slopes.copy_(residual_slopes(*pairs))
+            self.residuals.copy_(standardised_residuals(*pairs))
+
+    def targets(self, functions: Functions) -> dict[str, Tensor]:
+        """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
+        found = self.bases.targets(functions)
+        self.bases.forget()
+        return found
+
+    def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the squared error as a fraction of the output's variance."""
+        error = ((self.branch(batch["a"]) - batch["c"]) ** 2).sum(-1).mean()
+        return error, {"reconstruction": error}

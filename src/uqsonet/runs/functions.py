@@ -1,0 +1,67 @@
+"""Pairs of functions: training, validation and test data, read when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor
+
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.blocks import RowBlocks
+
+SPLITS = ("training", "validation", "test")
+"""Parts of a data set, in the order in which they are drawn."""
+
+
+class Functions:
+    """Pairs of one split, in memory or read from disk when asked for.
+
+    Parameters
+    ----------
+    fields : OperatorFields
+    split : str
+    kappa : Tensor or RowBlocks, shape (N, n)
+        Inputs on the full grid, float32.
+    u : Tensor or RowBlocks, shape (N, M)
+        Outputs: on the training grid for ``training``, else on the full grid, float32.
+
+    Attributes
+    ----------
+    kappa_rows, u_rows : RowBlocks
+        The same as streams of row blocks, for whoever needs no whole array.
+    keeper : callable, optional
+        Fits Karhunen-Loeve bases to these pairs in place of `KarhunenLoeveBases.fit`.
+    """
+
+    def __init__(
+        self, fields: OperatorFields, split: str, kappa: Tensor | RowBlocks, u: Tensor | RowBlocks
+    ) -> None:
+        self.fields, self.split = fields, split
+        self.keeper: Callable[[Any, Functions, bool], None] | None = None
+        self.kappa_rows, self.u_rows = RowBlocks.of(kappa), RowBlocks.of(u)
+
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return len(self.u_rows)
+
+    @property
+    def kappa(self) -> Tensor:
+        """Inputs (N, n) as a whole, read at first use and kept."""
+        return self.kappa_rows.whole()
+
+    @property
+    def u(self) -> Tensor:
+        """Outputs (N, M) as a whole, read at first use and kept."""
+        return self.u_rows.whole()
+
+    def transformed_inputs(self) -> RowBlocks:
+        """Return the transformed inputs, float64, as row blocks."""
+        forward = self.fields.input.transform.forward
+        return self.kappa_rows.map(lambda kappa: forward(kappa.double()))
+
+    def blocks(self, rows: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (kappa, u) in blocks of `rows` pairs; the last may have fewer."""
+        rows = rows or self.kappa_rows.default_rows()
+        return zip(self.kappa_rows.blocks(rows), self.u_rows.blocks(rows), strict=True)

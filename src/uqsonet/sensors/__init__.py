@@ -1,0 +1,1 @@
+"""Sensors: arrays, tables and files of readings."""

@@ -1,0 +1,233 @@
+"""Sensors as people have them: arrays, a DataFrame, a CSV file; one set of them or many.
+
+Tables are read by `uqsonet.sensors.tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.errors import ObservationError
+from uqsonet.fields.field import WeightedPoints
+from uqsonet.fields.named_field import NamedField
+from uqsonet.fields.numbers import real_numbers, without_mask
+from uqsonet.sensors.sensors import AXES, SensorSets, field_number, noise_levels
+
+
+def read_sensors(
+    fields: Sequence[NamedField],
+    sensors: object = None,
+    values: object = None,
+    mask: object = None,
+    noise_std: object = None,
+    named: Mapping[str, object] | None = None,
+    inputs: int | None = None,
+) -> SensorSets:
+    """Return sensors from whatever a caller has (`uqsonet.Emulator.condition` lists it).
+
+    The first `inputs` of the fields are inputs, by default all; where that is one, sensors without
+    a name are of it.
+
+    Raises
+    ------
+    ObservationError
+        If a column, a coordinate or a value is missing or cannot be used; it says which.
+    DataError
+        If a file cannot be read.
+    """
+    inputs = len(fields) if inputs is None else inputs
+    kind = "torch" if isinstance(values, Tensor) or isinstance(sensors, Tensor) else "numpy"
+    if any(isinstance(part, Tensor) for part in _arrays(named)):
+        kind = "torch"
+    if named and (sensors is not None or values is not None):
+        raise ObservationError("give sensors by field name or as one table, not both")
+    if mask is not None and (sensors is None or values is None):
+        raise ObservationError("a mask goes with arrays of locations and values")
+    if sensors is not None and values is not None:
+        _require_one(fields[:inputs])
+        return _from_arrays(fields, 0, sensors, values, mask, noise_std, kind)
+    if values is not None:
+        raise ObservationError("values without locations")
+    if named:
+        sets = [_one_field(fields, name, value, noise_std, kind) for name, value in named.items()]
+        return _side_by_side(sets)
+    if sensors is None:
+        from uqsonet.sensors.tables import padded
+
+        return padded([[]], fields, ["0"], True, kind)
+    if isinstance(sensors, str | Path):
+        from uqsonet.sensors.tables import read_csv, read_table
+
+        return read_table(fields, read_csv(Path(sensors)), str(sensors), noise_std, inputs)
+    if hasattr(sensors, "columns") and hasattr(sensors, "to_numpy"):
+        names = [str(name) for name in sensors.columns]  # type: ignore[attr-defined]
+        if len(set(names)) < len(names):
+            twice = max(names, key=names.count)
+            raise ObservationError(f"the DataFrame: column {twice!r} appears twice")
+        frame = {str(name): list(sensors[name]) for name in sensors.columns}  # type: ignore[index]
+        from uqsonet.sensors.tables import read_table
+
+        return read_table(fields, frame, "the DataFrame", noise_std, inputs)
+    if isinstance(sensors, Mapping):
+        if set(map(str, sensors)) & {"value", *AXES}:
+            from uqsonet.sensors.tables import ONCE, read_table
+
+            table = {
+                str(name): np.atleast_1d(
+                    without_mask(column, f"the table, column {str(name)!r}", name in ONCE)
+                ).tolist()
+                for name, column in sensors.items()
+            }
+            return read_table(fields, table, "the table", noise_std, inputs)
+        return read_sensors(fields, noise_std=noise_std, named=sensors, inputs=inputs)
+    if isinstance(sensors, tuple) and len(sensors) in (2, 3):
+        _require_one(fields[:inputs])
+        return _one_field(fields, fields[0].name, sensors, noise_std, kind)
+    if isinstance(sensors, Sequence) and not isinstance(sensors, str) and len(sensors):
+        found = [read_sensors(fields, one, noise_std=noise_std, inputs=inputs) for one in sensors]
+        return _stacked(found)
+    plain = isinstance(sensors, float | int | np.ndarray | Tensor)
+    lacking = ": are the values missing?" if plain else ""
+    raise ObservationError(
+        "sensors must be a table (DataFrame, CSV file, mapping of columns), (locations, values"
+        f"[, noise_std]), or a list of sets; found {type(sensors).__name__}{lacking}"
+    )
+
+
+def _require_one(inputs: Sequence[NamedField]) -> None:
+    if len(inputs) > 1:
+        names = ", ".join(f.name for f in inputs)
+        raise ObservationError(
+            f"there are several input fields: name the one that is read, {names}"
+        )
+
+
+def _arrays(named: Mapping[str, object] | None) -> list[object]:
+    found: list[object] = []
+    for value in (named or {}).values():
+        found += list(value) if isinstance(value, tuple) else [value]
+    return found
+
+
+def _one_field(
+    fields: Sequence[NamedField], name: str, value: object, noise_std: object, kind: str
+) -> SensorSets:
+    number = field_number(fields, name)
+    if isinstance(value, str | Path) or hasattr(value, "columns"):
+        found = read_sensors([fields[number]], value, noise_std=noise_std)
+        return replace(found, field=torch.full_like(found.field, number), kind=kind)
+    if not isinstance(value, tuple | list) or len(value) not in (2, 3):
+        raise ObservationError(
+            f"{name}: (locations, values) or (locations, values, noise_std) expected, found "
+            f"{type(value).__name__}"
+        )
+    level = value[2] if len(value) == 3 else noise_std
+    return _from_arrays(fields, number, value[0], value[1], None, level, kind)
+
+
+def _from_arrays(
+    fields: Sequence[NamedField],
+    number: int,
+    locations: object,
+    values: object,
+    mask: object,
+    noise_std: object,
+    kind: str,
+) -> SensorSets:
+    field = fields[number]
+    dim = field.domain.dim
+    if isinstance(locations, WeightedPoints):
+        from uqsonet.sensors.functionals import functional_sets
+
+        if mask is not None:
+            raise ObservationError("a mask goes with sensors at points, not with weights on points")
+        return functional_sets(field, number, locations, values, noise_std, kind)
+    x, y = (
+        real_numbers(one, what, missing=True)  # padding may be masked
+        for one, what in ((locations, "locations"), (values, "values"))
+    )
+    if y.ndim == 0:
+        y = y[None]
+    x = x.reshape(-1, dim) if x.ndim < 2 and (dim == 1 or x.numel() in (0, dim)) else x
+    single = y.ndim == 1
+    if single:
+        x, y = x[None], y[None]
+    if x.ndim == 2:
+        x = x[..., None] if dim == 1 and x.shape == y.shape else x.expand(len(y), *x.shape)
+    if x.ndim == 3 and x.shape[-1] != dim:
+        raise ObservationError(
+            f"locations have {x.shape[-1]} coordinates, {field.name} has {dim} "
+            f"({', '.join(AXES[:dim])})"
+        )
+    m = torch.ones_like(y, dtype=torch.bool)
+    if mask is not None:
+        mask = without_mask(mask, "mask")
+        try:
+            m = torch.as_tensor(mask)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ObservationError(f"mask must be boolean ({error})") from None
+        m = m[None] if single and m.ndim == 1 else m
+        if m.dtype != torch.bool:
+            raise ObservationError(f"mask must be boolean, found {m.dtype}")
+    if y.ndim != 2 or x.shape[:-1] != y.shape or m.shape != y.shape:
+        raise ObservationError(
+            "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
+            f"found {tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
+        )
+    x = torch.where(m[..., None], x, torch.zeros_like(x))  # what stands in padding cannot spread
+    noise = noise_levels(noise_std, y)
+    numbers = torch.full(y.shape, number)
+    labels = [str(k) for k in range(len(y))]
+    return SensorSets(numbers, x, y, noise, m, labels, single, kind)
+
+
+def _stacked(found: Sequence[SensorSets]) -> SensorSets:
+    """Return single sets as a batch, padded to the largest."""
+    if any(not one.single for one in found):
+        raise ObservationError("a list of sets must hold single sets, found a batch in it")
+    most = max(one.values.shape[1] for one in found)
+
+    def longer(one: SensorSets) -> SensorSets:
+        short = most - one.values.shape[1]
+        return one.each(lambda t: torch.nn.functional.pad(t, [0, 0] * (t.ndim - 2) + [0, short]))
+
+    labels = [str(k) for k in range(len(found))]
+    return replace(_joined([longer(one) for one in _alike(found)], 0), labels=labels, single=False)
+
+
+def _side_by_side(sets: Sequence[SensorSets]) -> SensorSets:
+    """Return sensors of several fields as one: sets of the same number belong together."""
+    if len({len(one) for one in sets}) > 1 or len({one.single for one in sets}) > 1:
+        sizes = ", ".join(str(len(one)) for one in sets)
+        raise ObservationError(f"fields must have the same number of sets, found {sizes}")
+    return _joined(_alike(sets), 1)
+
+
+def _alike(found: Sequence[SensorSets]) -> Sequence[SensorSets]:
+    """Return sets of sensors with as many coordinates, and with as many points where weighted."""
+    dim = max(one.locations.shape[-1] for one in found)
+    pad = torch.nn.functional.pad
+    found = [
+        replace(one, locations=pad(one.locations, [0, dim - one.locations.shape[-1]]))
+        for one in found
+    ]
+    if all(one.weights is None for one in found):
+        return found
+    from uqsonet.sensors.functionals import widened
+
+    most = max(1 if one.weights is None else one.weights.shape[2] for one in found)
+    return [widened(one, most) for one in found]
+
+
+def _joined(sets: Sequence[SensorSets], axis: int) -> SensorSets:
+    kind = "torch" if any(one.kind == "torch" for one in sets) else "numpy"
+    names = ["field", "locations", "values", "noise_std", "mask"]
+    names += [] if sets[0].weights is None else ["weights"]
+    parts = {name: torch.cat([getattr(one, name) for one in sets], axis) for name in names}
+    return replace(sets[0], kind=kind, **parts)

@@ -1,0 +1,284 @@
+"""A page to play with a model: its law, and the program that conditions it, in one HTML file.
+
+The page computes in the browser what `Emulator.condition` computes here, from the same weights and
+for the same draws of z. Its program is written in TypeScript (folder ``explore`` of the sources)
+and lies built in ``uqsonet/web``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet import __version__
+from uqsonet.errors import ConfigError
+from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.named_field import part_locations
+from uqsonet.fields.stacked import JointDomain, domain_as_dict
+from uqsonet.files import write_text
+from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
+from uqsonet.operator.model import KarhunenLoeveModel
+
+if TYPE_CHECKING:
+    from uqsonet.emulator.emulator import Emulator
+
+SMALL = 1 << 20
+"""Numbers up to which an array is written as it is."""
+
+TUCKER_ERROR = 1e-6
+"""Of an array that is written factored, relative to its largest column's norm."""
+
+LEVELS = 32767
+"""Steps, up and down, that the entries of other large arrays are rounded to, by columns."""
+
+RESIDUALS = 64
+"""Standardised residuals that sample functions are made with."""
+
+MOST_BYTES = 10_000_000
+"""Size of the largest page that is written: more is too much for a phone or a mail."""
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src '{style_hash}';
+ script-src '{script_hash}'; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style></head>
+<body><main id="page"><noscript>This page needs JavaScript.</noscript></main>
+<script type="application/json" id="model">{model}</script>
+<script>{script}</script></body></html>
+"""
+
+
+def write_page(
+    emulator: Emulator, path: Path | str, name: str, exact: dict[str, Any] | None = None
+) -> int:
+    """Write a page to explore a model with; returns its size in bytes.
+
+    Parameters
+    ----------
+    emulator : Emulator
+    path : path
+        Ends with ``.html``.
+    name : str
+        What the page calls the model where its card has no title.
+    exact : dict, optional
+        Gaussian law of the input and equation of the operator (`page`).
+
+    Raises
+    ------
+    ConfigError
+        If the page cannot show the model (`page`), would be larger than `MOST_BYTES`, or the path
+        has another ending.
+    """
+    if Path(path).suffix != ".html":
+        raise ConfigError(f"{path}: pages are written as .html")
+    text = page(emulator, name, exact)
+    size = len(text.encode())
+    if size > MOST_BYTES:
+        fields = ", ".join(
+            f"{one.name} ({one.domain.size:,} points)" for one in emulator.inputs + emulator.outputs
+        )
+        raise ConfigError(
+            f"{path}: the page of {name} would have {size / 1e6:.1f} MB, at most "
+            f"{MOST_BYTES / 1e6:.3g} MB are allowed; nearly all of it are modes on the points of "
+            f"{fields}: fit the model to runs on fewer points, every second one for example"
+        )
+    write_text(Path(path), text)
+    return size
+
+
+def page(emulator: Emulator, name: str, exact: dict[str, Any] | None = None) -> str:
+    """Return the page of a model as HTML.
+
+    With `exact` the page draws the exact posterior beside the model's own: ``mean`` (n,) and
+    ``factor`` (n, r) of a Gaussian input, ``source`` (n,) and ``coefficient`` of the equation
+    -coefficient (k u')' = source, zero at both ends.
+
+    Raises
+    ------
+    ConfigError
+        If the model is no Karhunen-Loeve model with a Gaussian law, or has a field of three
+        dimensions.
+    """
+    style, script = (
+        (resources.files("uqsonet.show") / "web" / file).read_text(encoding="utf-8")
+        for file in ("explore.css", "explore.js")
+    )
+    title = str(emulator.card.get("title") or name)
+    described = {
+        "title": title,
+        "name": name,
+        "version": __version__,
+        **description(emulator, exact),
+    }
+    return PAGE.format(
+        title=html.escape(title),
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        model=json.dumps(described, allow_nan=False).replace("<", "\\u003c"),
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def description(emulator: Emulator, exact: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what the page has to know of a model, ready for JSON.
+
+    Raises
+    ------
+    ConfigError
+        See `page`.
+    """
+    model = emulator.operator
+    if not isinstance(model, KarhunenLoeveModel):
+        name = getattr(model, "method", type(model).__name__)
+        raise ConfigError(f"{name} cannot be explored: only Karhunen-Loeve models are")
+    if model.config.architecture != "karhunen_loeve":
+        raise ConfigError(
+            f"the architecture {model.config.architecture!r} cannot be explored: pages compute "
+            "with a perceptron ('karhunen_loeve')"
+        )
+    if model.law is not None:
+        raise ConfigError(
+            f"the law {model.law.name!r} cannot be explored: only 'gaussian' has a closed form "
+            "for a page (uqsonet fit --law gaussian)"
+        )
+    for one in emulator.inputs + emulator.outputs:
+        if one.domain.dim > 2:
+            raise ConfigError(
+                f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
+            )
+    straight, offset = model.straight()
+    network: dict[str, Any] | None = None
+    if model.network is not None:
+        values = [packed(value) for value in model.network.parameters()]
+        pairs = zip(values[::2], values[1::2], strict=True)
+        layers = [{"weight": weight, "bias": bias} for weight, bias in pairs]
+        network = {"activation": model.config.activation, "layers": layers}
+    return {
+        "seed": MOMENT_SEED,
+        "draws": MOMENT_SAMPLES,
+        "straight": {"weight": packed(straight), "offset": packed(offset)},
+        "network": network,
+        "residual": _residual(model),
+        "conformal": emulator.calibration is not None,
+        "reference": exact
+        and {
+            key: packed(value) if isinstance(value, Tensor) else value
+            for key, value in exact.items()
+        },
+        "fields": [
+            _field(emulator, model, k) for k in range(len(emulator.inputs + emulator.outputs))
+        ],
+    }
+
+
+def _residual(model: KarhunenLoeveModel) -> dict[str, Any] | None:
+    """Return the law of what the operator leaves over, None where that is nothing."""
+    if model.config.held_out_residuals:
+        covariance, slopes = model.residual_covariance, None
+    elif model.fields.random_operator:
+        covariance, all_slopes = model._residual_law()
+        upper = torch.triu_indices(len(covariance), len(covariance))
+        slopes = packed(all_slopes[:, upper[0], upper[1]])
+    else:
+        return None
+    draws = packed(model.residuals[:RESIDUALS])
+    return {"covariance": packed(covariance), "slopes": slopes, "draws": draws}
+
+
+def _field(emulator: Emulator, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
+    """Return one field: where it lives, and its mean and modes there."""
+    bases, fields = model.bases, emulator.inputs + emulator.outputs
+    one, number, is_input = fields[k], k, k < len(emulator.inputs)
+    if is_input:
+        joint, mean, factor = emulator.fields.input.grid, bases.input_mean, bases.input_factor
+        left, remainder, noise = float(bases.input_remainder), None, emulator.noise_std
+        noise = model.noise_std if noise is None else noise
+    else:
+        number = k - len(emulator.inputs)
+        joint, mean = bases._training_grid, bases.output_mean
+        factor = bases.output_modes * bases.output_scale.double()
+        left, remainder, noise = model.output_error(), None, 0.0
+    domain = joint.parts[number] if isinstance(joint, JointDomain) else joint
+    rows = joint.rows(number) if isinstance(joint, JointDomain) else slice(None)
+    if not is_input and emulator.remainder is not None:
+        own = emulator.remainder[emulator.output_columns(number)].double()
+        remainder = packed(one.domain.interpolate(own[:, None], domain.points())[:, 0].abs())
+    target = None
+    if not is_input:  # rows on the modes whose variances sum to the field's mean variance
+        grid = emulator.fields.output.grid
+        _, modes = bases.output_basis(part_locations(number, one.domain.points(), grid))
+        share = one.domain.quadrature() / one.domain.quadrature().sum()
+        values, vectors = torch.linalg.eigh(modes.T @ (share[:, None] * modes))
+        target = packed(values.clamp_min(0).sqrt()[:, None] * vectors.T)
+    where = domain_as_dict(domain)
+    if isinstance(domain, PointCloud):
+        where = {"cloud": packed(domain.points()), "spacing": domain.typical_distance()}
+    return {
+        "name": one.name,
+        "units": one.units,
+        "input": is_input,
+        "log": one.transform.positive,
+        "scale": one.scale,
+        "domain": {**where, "dim": domain.dim, "box": [one.domain.lower, one.domain.upper]},
+        "mean": packed(mean[rows]),
+        "factor": packed(factor[rows], domain.shape),
+        "least": left,
+        "remainder": remainder,
+        "noise": float(noise),
+        "target": target,
+        "range": [x if math.isfinite(x) else None for x in (one.lowest, one.highest)],
+    }
+
+
+def packed(array: Tensor, axes: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Return an array for JSON: as it is, factored (Tucker's form), or rounded to 16 bits.
+
+    Parameters
+    ----------
+    array : Tensor, shape (n,) or (n, k)
+    axes : tuple of int
+        Points along each axis of a grid of n points.
+    """
+    values = array.detach().cpu().double().numpy()
+    shape = list(values.shape)
+    if values.size <= SMALL:
+        return {"shape": shape, "float32": _text(values.astype("<f4"))}
+    if len(axes) == 2:
+        core, factors = values.reshape(*axes, -1), []
+        error = (TUCKER_ERROR * np.linalg.norm(values, axis=0).max()) ** 2
+        for axis in range(2):
+            unfolded = np.moveaxis(core, axis, 0).reshape(core.shape[axis], -1)
+            vectors, sizes, _ = np.linalg.svd(unfolded, full_matrices=False)
+            left = np.append(np.cumsum(sizes[::-1] ** 2)[::-1], 0.0)
+            vectors = vectors[:, : max(1, int((left > error).sum()))]
+            core = np.moveaxis(np.tensordot(vectors.T, core, (1, axis)), 0, axis)
+            factors.append(vectors)
+        if 4 * core.size < values.size:
+            parts = [_text(part.astype("<f4")) for part in (core, *factors)]
+            return {"shape": shape, "tucker": parts, "axes": list(axes), "core": list(core.shape)}
+    scale = np.atleast_1d(np.abs(values).max(0) / LEVELS)
+    scale[scale == 0] = 1.0
+    rounded = np.rint(values / scale).astype("<i2")
+    return {"shape": shape, "int16": _text(rounded), "step": _text(scale.astype("<f4"))}
+
+
+def _text(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()

@@ -1,0 +1,173 @@
+"""Answers as datasets and files (CSV, npz, NetCDF), and fitted models as weight files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uqsonet.errors import DataError, library
+from uqsonet.fields.grid import Grid
+from uqsonet.files import atomic_path, write_text
+from uqsonet.sensors.sensors import AXES
+
+if TYPE_CHECKING:
+    from uqsonet.emulator.answer import FieldPosterior
+    from uqsonet.emulator.place import Placement
+
+
+FORMATS = (".csv", ".npz", ".nc")
+
+
+def answer_arrays(
+    posterior: FieldPosterior,
+    level: float = 0.9,
+    points: object = None,
+    samples: int = 0,
+    **band: Any,
+) -> dict[str, np.ndarray]:
+    """Return mean, std, lower and upper end of a band, and samples if asked for.
+
+    Parameters
+    ----------
+    posterior : FieldPosterior
+    level : float
+    points : array (M, d), optional
+        By default the field's own.
+    samples : int
+    **band
+        ``kind`` and ``whole`` of `FieldPosterior.band`.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Shape (M,) or (B, M); ``samples`` (n, M) or (B, n, M).
+    """
+    lower, upper = posterior.band(level, points, **band)
+    found = {"mean": posterior.mean(points), "std": posterior.std(points)}
+    found |= {"lower": lower, "upper": upper}
+    if samples:
+        found["samples"] = posterior.sample(samples, points)
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+def as_dataset(
+    posterior: FieldPosterior,
+    level: float = 0.9,
+    points: object = None,
+    samples: int = 0,
+    **band: Any,
+) -> Any:
+    """Return `answer_arrays` as an xarray.Dataset (`FieldPosterior.to_xarray`)."""
+    xarray = library("xarray")
+    field, domain = posterior.field, posterior.field.domain
+    names = AXES[: domain.dim]
+    if points is None and isinstance(domain, Grid):
+        dims, shape = names, domain.shape
+        coordinates: dict[str, Any] = {
+            n: axis.numpy() for n, axis in zip(names, domain.axes(), strict=True)
+        }
+    else:
+        places = _places(posterior, points)
+        dims, shape = ("point",), (len(places),)
+        coordinates = {n: ("point", places[:, k]) for k, n in enumerate(names)}
+    lead: tuple[str, ...] = () if posterior.single else ("set",)
+    if lead:
+        coordinates["set"] = posterior.sensors.labels
+    arrays = {}
+    for name, value in answer_arrays(posterior, level, points, samples, **band).items():
+        before = (*lead, "sample") if name == "samples" else lead
+        array = value.reshape(*value.shape[:-1], *shape)
+        arrays[f"{field.name}_{name}"] = ((*before, *dims), array, {"units": field.units})
+    attributes = {"level": level, "sensors": int(posterior.sensors.mask.sum(1).max())}
+    return xarray.Dataset(arrays, coordinates, attributes)
+
+
+def _places(posterior: FieldPosterior, points: object) -> np.ndarray:
+    return np.asarray(posterior.field.domain.points() if points is None else points)
+
+
+def answer_lines(
+    posterior: FieldPosterior,
+    level: float = 0.9,
+    points: object = None,
+    samples: int = 0,
+    **band: Any,
+) -> Iterator[list[str]]:
+    """Yield the rows of a table ``[set,]x[,y[,z]],mean,std,lower,upper``, its header first."""
+    arrays = answer_arrays(posterior, level, points, samples, **band)
+    drawn = arrays.pop("samples", None)
+    places, single = _places(posterior, points), posterior.single
+    names = [*AXES[: places.shape[1]], *arrays, *(f"sample_{k + 1}" for k in range(samples))]
+    yield names if single else ["set", *names]
+    for row, label in enumerate([""] if single else posterior.sensors.labels):
+        columns = [array if single else array[row] for array in arrays.values()]
+        if drawn is not None:
+            columns += list(drawn if single else drawn[row])
+        lead = [] if single else [label]
+        for line in np.column_stack([places, *columns]):
+            yield lead + [f"{value:.9g}" for value in line]
+
+
+def placement_lines(placement: Placement) -> Iterator[list[str]]:
+    """Yield the rows of a table ``field,x[,y[,z]],before,after`` of chosen places, header first."""
+    yield ["field", *AXES[: placement.places.shape[1]], "before", "after"]
+    for k, name in enumerate(placement.fields):
+        numbers = (*placement.places[k], placement.before[k], placement.after[k])
+        yield [name, *("" if np.isnan(value) else f"{value:.9g}" for value in numbers)]
+
+
+def write_answer(
+    posterior: FieldPosterior,
+    path: Path,
+    level: float = 0.9,
+    points: object = None,
+    samples: int = 0,
+    **band: Any,
+) -> None:
+    """Write an answer: ``.csv``, ``.npz`` or ``.nc`` by the path's suffix.
+
+    Raises
+    ------
+    DataError
+        If the suffix is another, or the file cannot be written.
+    """
+    suffix = path.suffix.lower()
+    require_format(path)
+    if suffix == ".csv":
+        write_text(path, csv_text(answer_lines(posterior, level, points, samples, **band)))
+        return
+    if suffix == ".nc":
+        library("h5netcdf")
+        dataset = as_dataset(posterior, level, points, samples, **band)
+        with atomic_path(path) as part:
+            dataset.to_netcdf(part, engine="h5netcdf")
+        return
+    arrays = answer_arrays(posterior, level, points, samples, **band)
+    arrays |= {"points": _places(posterior, points), "level": np.array(level)}
+    if not posterior.single:
+        arrays["set"] = np.array(posterior.sensors.labels)
+    with atomic_path(path) as part, part.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def require_format(path: Path) -> None:
+    """Refuse a file that no answer is written to.
+
+    Raises
+    ------
+    DataError
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise DataError(f"{path}: answers are written to {', '.join(FORMATS)}")
+
+
+def csv_text(lines: Iterator[list[str]]) -> str:
+    """Return rows as the text of a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()

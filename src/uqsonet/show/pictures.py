@@ -1,0 +1,424 @@
+"""Answers as pictures and pages. matplotlib is in the extra `runs`."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import math
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uqsonet.errors import DataError, ObservationError, library
+from uqsonet.fields.numbers import real_numbers
+from uqsonet.files import atomic_path
+
+if TYPE_CHECKING:
+    from uqsonet.emulator.answer import FieldPosterior
+    from uqsonet.emulator.place import Placement
+    from uqsonet.fitting.scores import Report, Score
+    from uqsonet.sensors.sensors import SensorSets
+
+BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
+"""The answer, the sensors or the truth, and what is beside them."""
+
+PICTURES = (".png", ".pdf", ".svg")
+
+Values = tuple[np.ndarray, np.ndarray]
+"""Points (n, d) and values (n,)."""
+
+SHOWN = 5
+"""Sample functions in a picture of one dimension."""
+
+
+def draw(
+    posterior: FieldPosterior, path: object, level: float, title: str | None, truth: object = None
+) -> Any:
+    """Draw an answer (`FieldPosterior.plot`)."""
+    if not posterior.single:
+        raise ObservationError("a picture shows one set of sensors, found a batch")
+    if path is not None and Path(str(path)).suffix.lower() not in PICTURES:
+        raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
+    figure = library("matplotlib.figure").Figure(layout="constrained")
+    _draw_answer(figure, posterior, level, _true(posterior, truth))
+    sensors = posterior.sensors
+    count = int(sensors.mask.sum())
+    given = f"{count} sensor{'' if count == 1 else 's'}" if count else "no sensors"
+    figure.suptitle(title or f"{posterior.field.name} given {given}")
+    if path is not None:
+        with atomic_path(Path(str(path))) as part:
+            figure.savefig(part, dpi=150, format=Path(str(path)).suffix[1:].lower())
+    return figure
+
+
+def draw_placement(placement: Placement, path: object) -> Any:
+    """Draw the map of expected reduction and the chosen places (`Placement.plot`)."""
+    if path is not None and Path(str(path)).suffix.lower() not in PICTURES:
+        raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
+    names = list(dict.fromkeys(placement.candidate_fields))
+    figure = _figure(5.2 * len(names), 4.4)
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=True):
+        here = np.array([other == name for other in placement.candidate_fields])
+        there = np.array([other == name for other in placement.given_fields], dtype=bool)
+        x, known = placement.candidates[here], placement.given[there]
+        dim = int(np.isfinite(x[0]).sum())
+        x, known, reduction = x[:, :dim], known[:, :dim], placement.reduction[:, here]
+        chosen = [k for k, other in enumerate(placement.fields) if other == name]
+        axes.set_title(f"expected reduction by a sensor of {name}", fontsize=10)
+        if dim == 1:
+            order = x[:, 0].argsort()
+            for k, line in enumerate(reduction):
+                axes.plot(x[order, 0], line[order], lw=1.2, label=f"step {k + 1}")
+            for k in chosen:
+                place, height = placement.places[k, 0], placement.reduction[k, placement.chosen[k]]
+                axes.plot(place, height, "o", color=ORANGE)
+                axes.annotate(str(k + 1), (place, height), (3, 3), textcoords="offset points")
+            axes.plot(known[:, 0], np.zeros(len(known)), "s", color=GREY, clip_on=False)
+            axes.set_xlabel("x")
+            axes.set_ylabel(f"reduction of the variance of {placement.target}")
+            axes.set_ylim(bottom=0)
+            axes.legend(frameon=False, fontsize=8)
+            continue
+        figure.colorbar(_map(axes, x, reduction[0], "viridis", {"vmin": 0}), ax=axes)
+        axes.scatter(known[:, 0], known[:, 1], marker="s", color=GREY, edgecolors="white")
+        for k in chosen:
+            axes.plot(*placement.places[k, :2], "o", color=ORANGE, mec="white", ms=11)
+            axes.annotate(str(k + 1), placement.places[k, :2], ha="center", va="center", fontsize=8)
+    figure.suptitle(f"where to measure for {placement.target}")
+    if path is not None:
+        with atomic_path(Path(str(path))) as part:
+            figure.savefig(part, dpi=150, format=Path(str(path)).suffix[1:].lower())
+    return figure
+
+
+def _true(posterior: FieldPosterior, truth: object) -> Values | None:
+    """Return points (M, d) and values (M,) of the truth, which may be at other points."""
+    if truth is None:
+        return None
+    if isinstance(truth, tuple) and len(truth) == 2:
+        points, values = real_numbers(truth[0], "truth: points").numpy(), truth[1]
+    else:
+        points = posterior.field.domain.points().numpy()
+        values = truth
+    values = real_numbers(values, "truth", missing=True).numpy().reshape(-1)
+    points = points.reshape(len(points), -1)
+    if len(points) != len(values):
+        raise ObservationError(f"truth: {len(values)} values at {len(points)} points")
+    return points, values
+
+
+def _draw_answer(
+    figure: Any, posterior: FieldPosterior, level: float, truth: Values | None
+) -> None:
+    if posterior.field.domain.dim == 1:
+        _draw_line(figure, posterior, level, truth)
+    else:
+        _draw_maps(figure, posterior, level, truth)
+
+
+def _draw_line(figure: Any, posterior: FieldPosterior, level: float, truth: Values | None) -> None:
+    """Draw the sensors, and below them mean, band and some sample functions along one axis."""
+    field = posterior.field
+    x = field.domain.points()
+    x = x[x[:, 0].argsort()]
+    line = x[:, 0].numpy()
+    figure.set_size_inches(8, 6)
+    above, axes = figure.subplots(2, 1, height_ratios=(1, 2))
+    _draw_sensors(above, figure, posterior)
+    lower, upper = (np.asarray(end) for end in posterior.band(level, x))
+    axes.fill_between(
+        line, lower, upper, color=BLUE, alpha=0.2, lw=0, label=f"{100 * level:g} % band"
+    )
+    for k, sample in enumerate(np.asarray(posterior.sample(SHOWN, x))):
+        axes.plot(line, sample, color=GREY, lw=0.7, alpha=0.8, label="samples" if k == 0 else None)
+    axes.plot(line, np.asarray(posterior.mean(x)), color=BLUE, lw=2, label="mean")
+    if truth is not None:
+        order = truth[0][:, 0].argsort()
+        there, values = truth[0][order, 0], truth[1][order]
+        axes.plot(there, values, color=ORANGE, lw=1.5, ls="--", label="truth")
+    sets = posterior.sensors
+    for number, one in posterior.read.items():
+        if one is field:
+            x, y, points = _sensors(sets, number)
+            axes.scatter(x[:, 0], y, color=ORANGE, s=36, zorder=3, label="sensors")
+            _draw_weighted(axes, points)
+    axes.set_xlabel("x")
+    axes.set_ylabel(field.label)
+    axes.margins(x=0)
+    box = field.domain.lower, field.domain.upper
+    if all((one.domain.lower, one.domain.upper) == box for one in posterior.read.values()):
+        above.set_xlim(axes.get_xlim())
+    axes.legend(frameon=False, fontsize=9, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
+
+
+def _draw_maps(figure: Any, posterior: FieldPosterior, level: float, truth: Values | None) -> None:
+    """Draw the sensors and maps of mean, truth or a sample, std and the ends of the band."""
+    field = posterior.field
+    points = field.domain.points().numpy()
+    lower, upper = (np.asarray(end) for end in posterior.band(level))
+    name = field.label
+    if truth is None:
+        other = f"one function of the law of {name}", points, np.asarray(posterior.sample(1))[0]
+    else:
+        other = f"true {name}", *truth
+    shared = [
+        (f"mean of {name}", points, np.asarray(posterior.mean())),
+        other,
+        (f"lower end of the {100 * level:g} % band", points, lower),
+        (f"upper end of the {100 * level:g} % band", points, upper),
+    ]
+    ends = {
+        "vmin": min(float(values.min()) for _, _, values in shared),
+        "vmax": max(float(values.max()) for _, _, values in shared),
+    }
+    figure.set_size_inches(12, 7)
+    panels = figure.subplots(2, 3)
+    _draw_sensors(panels[0, 0], figure, posterior)
+    spread = _map(panels[1, 0], points, np.asarray(posterior.std()), "magma", {"vmin": 0})
+    panels[1, 0].set_title(f"standard deviation of {name}", fontsize=10)
+    figure.colorbar(spread, ax=panels[1, 0])
+    meshes = []
+    for axes, (title, places, values) in zip(panels[:, 1:].flat, shared, strict=True):
+        meshes.append(_map(axes, places, values, "viridis", ends))
+        axes.set_title(title, fontsize=10)
+    figure.colorbar(meshes[0], ax=panels[:, 1:], label=name)
+    if points.shape[1] == 3:
+        panels[1, 0].annotate("in the middle plane of z", (0, -0.25), xycoords="axes fraction")
+
+
+def _map(axes: Any, points: np.ndarray, values: np.ndarray, colours: str, ends: Any) -> Any:
+    """Draw values at points (n, 2) or (n, 3); of a grid in three dimensions the middle plane."""
+    lines = [np.unique(column) for column in points.T]
+    axes.set_xlabel("x")
+    axes.set_ylabel("y")
+    axes.set_aspect("equal")
+    if len(points) != math.prod(map(len, lines)):
+        x, y = points[:, 0], points[:, 1]
+        size = min(60.0, max(2.0, 12000 / len(points)))
+        return axes.scatter(x, y, c=values, s=size, cmap=colours, lw=0, **ends)
+    array = values[np.lexsort(points.T[::-1])].reshape([len(line) for line in lines])
+    if array.ndim == 3:
+        array = array[:, :, array.shape[2] // 2]
+    return axes.pcolormesh(*lines[:2], array.T, cmap=colours, shading="nearest", **ends)
+
+
+def _sensors(sets: SensorSets, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return places and values of a field's sensors at points, and the points of the others."""
+    here = sets.mask[0] & (sets.field[0] == number)
+    if sets.weights is None:
+        return sets.locations[0][here].numpy(), sets.values[0][here].numpy(), np.empty((0, 1))
+    alone = here & sets.at_points[0]
+    others = sets.locations[0][here & ~alone][sets.weights[0][here & ~alone] != 0]
+    return sets.locations[0][alone][:, 0].numpy(), sets.values[0][alone].numpy(), others.numpy()
+
+
+def _draw_weighted(axes: Any, points: np.ndarray) -> None:
+    """Draw the points of sensors that read combinations: on the axis, or where they lie."""
+    if len(points) and points.shape[1] == 1:
+        level, how = np.zeros(len(points)), axes.get_xaxis_transform()
+        axes.plot(points[:, 0], level, "|", color=ORANGE, ms=10, transform=how, label="weighted")
+    elif len(points):
+        axes.plot(points[:, 0], points[:, 1], ".", color=ORANGE, ms=6)
+
+
+def _draw_sensors(axes: Any, figure: Any, posterior: FieldPosterior) -> None:
+    """Draw where sensors stand and what they read: a panel of a picture."""
+    sets, read = posterior.sensors, posterior.read
+    fields, used = list(read.values()), sets.mask[0]
+    dim = max(field.domain.dim for field in fields)
+    coloured = len(fields) == 1 and dim > 1
+    for (number, field), marker in zip(read.items(), cycle("osD^v"), strict=False):
+        x, y, points = _sensors(sets, number)
+        _draw_weighted(axes, points)
+        if dim == 1:
+            axes.scatter(x[:, 0], y, color=ORANGE, marker=marker, s=36, label=field.label)
+        elif coloured:
+            dots = axes.scatter(
+                x[:, 0], x[:, 1], c=y, cmap="cividis", edgecolors="black", s=70, zorder=3
+            )
+            figure.colorbar(dots, ax=axes)
+        else:
+            axes.scatter(x[:, 0], x[:, 1], marker=marker, s=50, label=field.label)
+    names = ", ".join(field.label for field in fields)
+    count = int(used.sum())
+    domains = [field.domain for field in fields if field.domain.dim == dim]
+    lower, upper = (np.array([getattr(d, e) for d in domains]) for e in ("lower", "upper"))
+    pad = 0.03 * (upper.max(0) - lower.min(0))
+    axes.set_xlim(lower.min(0)[0] - pad[0], upper.max(0)[0] + pad[0])
+    axes.set_xlabel("x")
+    if dim == 1:
+        axes.set_ylabel(names)
+    else:
+        axes.set_ylim(lower.min(0)[1] - pad[1], upper.max(0)[1] + pad[1])
+        axes.set_ylabel("y")
+        axes.set_aspect("equal")
+        plural = "" if count == 1 else "s"
+        axes.set_title(f"{count or 'no'} sensor{plural} of {names}", fontsize=10)
+    if len(fields) > 1:
+        axes.legend(frameon=False, fontsize=9)
+
+
+def report_page(report: Report) -> str:
+    """Return a report as one HTML page (`Report.save`)."""
+    rows = [_cells(score) for score in report.scores]
+    if len({score.field for score in report.scores}) == 1:
+        rows = [{name: cell for name, cell in row.items() if name != "field"} for row in rows]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(r.get(n, '–'))}</td>" for n in names) + "</tr>"
+        for r in rows
+    )
+    pictures = [
+        ("An answer beside the truth", _example(report)),
+        ("Error and CRPS", _errors(report)),
+        ("Coverage: share of truths inside a band, against its level", _coverage(report)),
+        ("Ranks of the truth among samples: even for a calibrated law", _ranks(report)),
+    ]
+    figures = "".join(
+        f'<figure><img alt="{html.escape(t)}" src="data:image/png;base64,{_png(f)}">'
+        f"<figcaption>{html.escape(t)}.</figcaption></figure>"
+        for t, f in pictures
+    )
+    remarks = "".join(f"<li>{html.escape(text)}</li>" for text in report.remarks())
+    card = html.escape(str(report.emulator))
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{html.escape(report.title)}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
+ color: #1b1b1b; background: #fff }}
+.wide {{ overflow-x: auto }}
+table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
+th, td {{ padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #ddd }}
+th {{ vertical-align: bottom; max-width: 5.5rem }}
+th:first-child, td:first-child {{ text-align: left }}
+td {{ white-space: nowrap }}
+img {{ max-width: 100%; height: auto }}
+figure {{ margin: 1.5rem 0 }}
+pre {{ overflow-x: auto; background: #f5f5f5; padding: 1rem; font-size: 13px }}
+</style></head><body>
+<h1>Validation</h1>
+<p>{html.escape(report.title)}. The model has not seen these runs.</p>
+<ul>{remarks}</ul>
+<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>
+<p>Errors of the mean are relative L2 errors in percent, with their standard error. CRPS and energy
+score are in the units of the field; less is better. The other columns are the share of truths, in
+percent, that bands of that level hold: <em>plain</em> bands are those of the law,
+<em>conformal</em> ones were corrected by the calibration runs, <em>whole</em> ones should hold the
+whole function. <em>sensor_free</em> is the law before any measurement, <em>cokriging</em> the best
+linear predictor from the same runs, <em>regression</em> what these runs alone predict.</p>
+{figures}
+<h2>The model</h2><pre>{card}</pre>
+</body></html>
+"""
+
+
+def _cells(score: Score) -> dict[str, str]:
+    """Return a row of the page's table by its headings."""
+    found = {
+        "method": score.method,
+        "field": score.field,
+        "sensors": str(score.sensors),
+        "error of the mean, %": f"{100 * score.err_mean:.1f} ± {100 * score.err_mean_se:.1f}",
+        "CRPS": f"{score.crps:.4g}",
+        "energy score": f"{score.energy:.4g}",
+    }
+    for kind in ("plain", "conformal", "whole"):
+        for level, share in (getattr(score, kind) or {}).items():
+            found[f"{kind} {100 * level:.0f} %"] = f"{100 * share:.0f}"
+    return found
+
+
+def _png(figure: Any) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _figure(width: float, height: float) -> Any:
+    return library("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+
+
+def _example(report: Report) -> Any:
+    figure = library("matplotlib.figure").Figure(layout="constrained")
+    truth = report.points.numpy(), report.truth.numpy()
+    _draw_answer(figure, report.example, 0.9, truth)
+    return figure
+
+
+def _methods(report: Report) -> dict[str, list[Score]]:
+    first = report.scores[0].field
+    found: dict[str, list[Score]] = {}
+    for score in report.scores:
+        if score.field == first:
+            found.setdefault(score.method, []).append(score)
+    return found
+
+
+def _errors(report: Report) -> Any:
+    figure = _figure(9, 3.6)
+    left, right = figure.subplots(1, 2)
+    styles = {"uqsonet": (BLUE, "o-"), "cokriging": (ORANGE, "s--"), "sensor_free": (GREY, "^:")}
+    styles["regression"] = "#2c8c4a", "d-."
+    for method, scores in _methods(report).items():
+        colour, style = styles[method]
+        counts = [s.sensors for s in scores]
+        errors = [100 * s.err_mean for s in scores]
+        bars = [200 * s.err_mean_se for s in scores]
+        left.errorbar(counts, errors, bars, color=colour, fmt=style, capsize=3, label=method)
+        right.plot(counts, [s.crps for s in scores], style, color=colour, label=method)
+    left.set_ylabel("error of the mean, %")
+    right.set_ylabel("CRPS")
+    for axes in (left, right):
+        axes.set_xlabel("sensors")
+        axes.set_ylim(bottom=0)
+    left.legend(frameon=False)
+    return figure
+
+
+def _coverage(report: Report) -> Any:
+    figure = _figure(4.6, 4)
+    axes = figure.add_subplot()
+    axes.plot([0.4, 1], [0.4, 1], color=GREY, lw=1, label="exact")
+    for k, score in enumerate(_methods(report)["uqsonet"]):
+        colour = (BLUE, ORANGE, "#2c8c4a", "#8a4fa3")[k % 4]
+        for kind, style in (("plain", "o--"), ("conformal", "s-")):
+            bands = getattr(score, kind)
+            if bands:
+                label = f"{kind}, {score.sensors} sensors"
+                axes.plot(list(bands), list(bands.values()), style, color=colour, label=label)
+    axes.set_xlim(0.4, 1)
+    axes.set_ylim(min(0.4, axes.get_ylim()[0]), 1)
+    axes.set_xlabel("level of the band")
+    axes.set_ylabel("share of truths inside")
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _ranks(report: Report) -> Any:
+    figure = _figure(9, 3.4)
+    left, right = figure.subplots(1, 2)
+    scores = _methods(report)["uqsonet"]
+    for score in scores:
+        edges = np.linspace(0, 1, len(score.ranks) + 1)
+        left.stairs(score.ranks, edges, label=f"{score.sensors} sensors", lw=1.8)
+        bins = max(2, min(10, len(score.functional_ranks) // 5))
+        counts = np.histogram(score.functional_ranks, bins, (0, 1))[0]
+        share = counts / max(1, counts.sum()) * bins / 10
+        right.stairs(share, np.linspace(0, 1, bins + 1), lw=1.8)
+    for axes, name in ((left, "single points"), (right, "mean over the domain")):
+        axes.axhline(0.1, color=GREY, lw=1)
+        axes.set_ylim(bottom=0)
+        axes.set_title(name, fontsize=10)
+        axes.set_xlabel("rank of the truth")
+    left.set_ylabel("share")
+    left.legend(frameon=False)
+    return figure

@@ -1,0 +1,1 @@
+"""Laws of the inputs of the study: Gaussian fields, and others with exact posteriors."""

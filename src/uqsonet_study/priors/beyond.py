@@ -1,0 +1,331 @@
+"""Laws of an input beyond one Gaussian field, each with its exact posterior given sensors.
+
+All are made of Gaussian fields, and all condition by one device (`_Sensors`), Matheron's rule in
+the coordinates of a field, ``xi + R^T (R R^T + noise)^-1 (values - what xi gives there)``, with the
+likelihood of the values from the same matrix. Values come from single-precision data, so sensors
+never count as more exact than `ROUNDING`.
+
+Values and fields are those of the transformed input; fields are (size, n), float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.laws.truncated import truncated_samples
+from uqsonet_study.priors.gaussian_process import GaussianField
+
+ROUNDING = 1e-7
+"""Least noise of a sensor: what single precision leaves of values about one."""
+
+TWO_VALUED = 1e-4
+"""Sensors of a field of two values may miss one of them by this part of their distance."""
+
+SURE = 30.0
+"""Log of the likelihood ratio from which on a noisy sensor tells a class beyond doubt."""
+
+SCALES = 20_000
+"""Points on which the law of a scale is tabulated."""
+
+
+MOST_ROUNDS = 1000
+"""Samples that a bounded field draws for each one that it keeps, at most."""
+
+
+class Law(Protocol):
+    """A law of fields that can be sampled."""
+
+    def draw(self, generator: np.random.Generator, size: int) -> Float[Tensor, "{size} n"]:
+        """Draw `size` fields."""
+        ...
+
+
+class Prior(Law, Protocol):
+    """The law of a problem's input."""
+
+    def posterior(
+        self, locations: Float[Tensor, "m d"], values: Float[Tensor, " m"], noise_std: float
+    ) -> Law | None:
+        """Return the law given values (m,) at locations (m, d); None where nobody knows it."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A law whose samples a function draws."""
+
+    by: Callable[[np.random.Generator, int], Tensor]
+
+    def draw(self, generator: np.random.Generator, size: int) -> Tensor:
+        return self.by(generator, size)
+
+
+class _Sensors:
+    """What sensors see of a Gaussian field ``mean + scale * factor @ xi``.
+
+    Parameters
+    ----------
+    field : GaussianField
+    locations : Tensor, shape (m, d)
+    noise_std : float
+    """
+
+    def __init__(self, field: GaussianField, locations: Tensor, noise_std: float) -> None:
+        self.mean, self.rows = field.rows(locations)
+        self.covariance = self.rows @ self.rows.T
+        values, self._vectors = torch.linalg.eigh(self.covariance)
+        self._values, self._noise = values.clamp_min(0), max(noise_std, ROUNDING)
+
+    def log_likelihood(self, values: Tensor, scale: Tensor) -> Tensor:
+        """Return the log density (k,) of values (m,) under scales (k,), up to a constant."""
+        variance = scale[:, None] ** 2 * self._values + self._noise**2
+        seen = (values - self.mean) @ self._vectors
+        return -0.5 * (variance.log() + seen**2 / variance).sum(1)
+
+    def condition(
+        self,
+        generator: np.random.Generator,
+        xi: Tensor,
+        values: Tensor,
+        scale: Tensor | float = 1.0,
+    ) -> Tensor:
+        """Move prior coordinates (size, r) onto values (m,) or (size, m) under scales (size,)."""
+        scale = torch.as_tensor(scale, dtype=torch.float64).reshape(-1, 1)
+        noise = self._noise * torch.from_numpy(generator.standard_normal((len(xi), len(self.rows))))
+        missing = values - self.mean - scale * (xi @ self.rows.T) - noise
+        weights = (missing @ self._vectors) / (scale**2 * self._values + self._noise**2)
+        return xi + scale * (weights @ self._vectors.T) @ self.rows
+
+
+def _coordinates(field: GaussianField, generator: np.random.Generator, size: int) -> Tensor:
+    return torch.from_numpy(generator.standard_normal((size, field.rank)))
+
+
+class MixtureField:
+    """One of several Gaussian fields, each with its probability.
+
+    The posterior is the mixture of their posteriors, with weights by the likelihood of the values.
+
+    Parameters
+    ----------
+    fields : sequence of GaussianField
+        On one grid.
+    weights : sequence of float
+        Their probabilities, up to a factor.
+    """
+
+    def __init__(self, fields: Sequence[GaussianField], weights: Sequence[float]) -> None:
+        self._fields = fields
+        self._log_weights = torch.tensor(weights, dtype=torch.float64).log()
+
+    def draw(self, generator: np.random.Generator, size: int) -> Tensor:
+        """Draw `size` fields."""
+        return self._draw(generator, size, self._log_weights, None, None)
+
+    def posterior(self, locations: Tensor, values: Tensor, noise_std: float) -> Law:
+        """Return the law given values (m,) at locations (m, d)."""
+        sensors = [_Sensors(field, locations, noise_std) for field in self._fields]
+        one = torch.ones(1, dtype=torch.float64)
+        weights = self._log_weights + torch.cat([s.log_likelihood(values, one) for s in sensors])
+        return _Drawn(lambda generator, size: self._draw(generator, size, weights, sensors, values))
+
+    def _draw(
+        self,
+        generator: np.random.Generator,
+        size: int,
+        log_weights: Tensor,
+        sensors: list[_Sensors] | None,
+        values: Tensor | None,
+    ) -> Tensor:
+        chosen = generator.choice(len(self._fields), size, p=log_weights.softmax(0).numpy())
+        found = torch.empty(size, len(self._fields[0].mean), dtype=torch.float64)
+        for k, field in enumerate(self._fields):
+            mine = torch.from_numpy(chosen == k)
+            xi = _coordinates(field, generator, int(mine.sum()))
+            if sensors is not None and values is not None:
+                xi = sensors[k].condition(generator, xi, values)
+            found[mine] = field.field(xi)
+        return found
+
+
+class StudentField:
+    """A Student-t process: a Gaussian field whose fluctuation has one random scale for all points.
+
+    The scale is ``sqrt(degrees / chi^2)``, cut off at `largest`. Given the scale the posterior is
+    Gaussian; the posterior of the scale is tabulated on `SCALES` points and inverted.
+
+    Parameters
+    ----------
+    field : GaussianField
+        The process where the scale is one.
+    degrees : float
+        Degrees of freedom.
+    largest : float
+        Largest scale.
+    """
+
+    def __init__(self, field: GaussianField, degrees: float, largest: float) -> None:
+        self._field = field
+        # below a thirtieth of the largest: chi^2 above 300 for three degrees, never met
+        log_scale = math.log(largest) + torch.linspace(
+            -math.log(30), 0, SCALES, dtype=torch.float64
+        )
+        self._scale = log_scale.exp()
+        # chi^2 = degrees / scale^2, so a density of log scale of chi^degrees exp(-chi^2 / 2)
+        self._log_density = -degrees * log_scale - 0.5 * degrees / self._scale**2
+
+    def draw(self, generator: np.random.Generator, size: int) -> Tensor:
+        """Draw `size` fields."""
+        xi, scale = self._inputs(generator, size, self._log_density)
+        return self._field.mean + scale[:, None] * self._field.fluctuation(xi)
+
+    def posterior(self, locations: Tensor, values: Tensor, noise_std: float) -> Law:
+        """Return the law given values (m,) at locations (m, d)."""
+        sensors = _Sensors(self._field, locations, noise_std)
+        log_density = self._log_density + sensors.log_likelihood(values, self._scale)
+
+        def draw(generator: np.random.Generator, size: int) -> Tensor:
+            xi, scale = self._inputs(generator, size, log_density)
+            xi = sensors.condition(generator, xi, values, scale)
+            return self._field.mean + scale[:, None] * self._field.fluctuation(xi)
+
+        return _Drawn(draw)
+
+    def _inputs(
+        self, generator: np.random.Generator, size: int, log_density: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Draw coordinates (size, r) and scales (size,), those by inversion of the table."""
+        density = torch.softmax(log_density, 0).numpy()
+        share = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+        uniform = generator.random(size) * share[-1]
+        scale = np.exp(np.interp(uniform, share, self._scale.log().numpy()))
+        return _coordinates(self._field, generator, size), torch.from_numpy(scale)
+
+
+class ThresholdedField:
+    """A field of two values: `high` where a latent Gaussian field is not negative, else `low`.
+
+    Sensors tell signs of the latent field. There its law is a Gaussian cut off to an orthant
+    (`truncated_samples`), and the whole latent field follows from it by conditioning.
+
+    Parameters
+    ----------
+    latent : GaussianField
+    low, high : float
+        Of the transformed field.
+    """
+
+    def __init__(self, latent: GaussianField, low: float, high: float) -> None:
+        self.latent, self._low, self._high = latent, low, high
+
+    def draw(self, generator: np.random.Generator, size: int) -> Tensor:
+        """Draw `size` fields."""
+        return self._of(_coordinates(self.latent, generator, size))
+
+    def posterior(self, locations: Tensor, values: Tensor, noise_std: float) -> Law:
+        """Return the law given values (m,) at locations (m, d).
+
+        Raises
+        ------
+        ObservationError
+            If noise leaves the class of a sensor in doubt, or a value without noise is neither of
+            the two.
+        """
+        positive = self._classes(values, noise_std)
+        sensors = _Sensors(self.latent, locations, 0.0)
+        infinite = torch.full_like(sensors.mean, math.inf)
+        zero = torch.zeros_like(infinite)
+        lower, upper = torch.where(positive, zero, -infinite), torch.where(positive, infinite, zero)
+
+        def draw(generator: np.random.Generator, size: int) -> Tensor:
+            seed = int(generator.integers(2**63))
+            latent = truncated_samples(
+                sensors.mean,
+                sensors.covariance,
+                lower,
+                upper,
+                size,
+                torch.Generator().manual_seed(seed),
+            )
+            xi = _coordinates(self.latent, generator, size)
+            return self._of(sensors.condition(generator, xi, latent))
+
+        return _Drawn(draw)
+
+    def _of(self, xi: Tensor) -> Tensor:
+        values = torch.tensor([self._low, self._high], dtype=torch.float64)
+        return values[(self.latent.field(xi) >= 0).long()]
+
+    def _classes(self, values: Tensor, noise_std: float) -> Tensor:
+        """Return whether each value (m,) is of the class `high`."""
+        apart = abs(self._high - self._low)
+        off_high, off_low = (values - self._high).abs(), (values - self._low).abs()
+        if noise_std == 0:
+            sure = torch.minimum(off_high, off_low) <= TWO_VALUED * apart
+        else:
+            sure = (off_high**2 - off_low**2).abs() >= 2 * SURE * noise_std**2
+        if not bool(sure.all()):
+            raise ObservationError(
+                f"a field of the values {self._low:g} and {self._high:g} (transformed) has no "
+                f"posterior for the sensor value {float(values[~sure][0]):g} with noise_std "
+                f"{noise_std:g}: sensors must tell beyond doubt which of the two they see"
+            )
+        return off_high < off_low
+
+
+class BoundedField:
+    """A Gaussian field given that it stays within bounds at every point of its grid.
+
+    Samples of the prior are those of the field that stay within bounds; the posterior is the
+    Gaussian one, cut off to the same box (`truncated_samples`).
+
+    Parameters
+    ----------
+    field : GaussianField
+    lower, upper : float
+    """
+
+    def __init__(self, field: GaussianField, lower: float, upper: float) -> None:
+        self._field, self._lower, self._upper = field, lower, upper
+
+    def draw(self, generator: np.random.Generator, size: int) -> Tensor:
+        """Draw `size` fields by rejection.
+
+        Raises
+        ------
+        ConfigError
+            If next to none of the field's samples stays within the bounds.
+        """
+        kept, count = [], 0
+        for _ in range(MOST_ROUNDS):
+            x = self._field.draw(generator, size)
+            x = x[((x >= self._lower) & (x <= self._upper)).all(1)]
+            kept.append(x)
+            count += len(x)
+            if count >= size:
+                return torch.cat(kept)[:size]
+        raise ConfigError(
+            f"of {MOST_ROUNDS * size} samples of the field {count} stay within "
+            f"{self._lower:g} and {self._upper:g}: {size} are wanted"
+        )
+
+    def posterior(self, locations: Tensor, values: Tensor, noise_std: float) -> Law:
+        """Return the law given values (m,) at locations (m, d)."""
+        law = self._field.condition(locations, values, noise_std)
+        mean, factor = self._field.field(law.mean), law.spread(self._field.factor)
+        lower, upper = (torch.full_like(mean, bound) for bound in (self._lower, self._upper))
+
+        def draw(generator: np.random.Generator, size: int) -> Tensor:
+            seed = torch.Generator().manual_seed(int(generator.integers(2**63)))
+            return truncated_samples(mean, factor @ factor.T, lower, upper, size, seed)
+
+        return _Drawn(draw)

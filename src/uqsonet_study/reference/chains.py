@@ -1,0 +1,481 @@
+"""Markov chains with the real solver: posteriors given sensors of the input and of the output.
+
+Where u is not affine in the input, sensors of u leave no closed form. Sensors of the input do. So
+that law comes first, and chains move in its coordinates ``z ~ N(0, I)``, where sensors of u are the
+likelihood. They see few directions Q of z. A proposal draws everything else from its law, moves
+along Q to the best fit by Gauss-Newton, and draws from the Laplace approximation there, with the
+tails of a Student-t law. As no proposal depends on a state, thousands are made together, and the
+chains then accept or refuse them (independence sampler: Tierney, Ann. Stat. 22, 1994). So curved
+likelihoods are followed, which leave preconditioned Crank-Nicolson steps of a few percent, and
+Gauss-Newton takes differences of solutions, no derivatives of the solver.
+
+Chains start in other modes than the proposals' where there are any. The largest rank-normalised
+split R-hat and the least bulk effective size over points of both fields decide whether they go on
+(Vehtari et al., Bayesian Anal. 16, 2021).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.gauss.gaussian import GaussianLaw, condition
+from uqsonet_study.problems import Problem
+from uqsonet_study.reference.linear import GridSensors
+
+CHAINS = 8
+
+KEPT = 3
+"""States that are kept for each independent draw that is asked for."""
+
+MOST_THINNED = 128
+"""Chains that have not mixed when every so many-th state is kept are given up."""
+
+WARM_UP = 5
+"""One part in so many of the first states is left out."""
+
+R_HAT = 1.01
+"""Largest R-hat of chains that count as mixed."""
+
+WATCHED = 32
+"""Points of each field at which R-hat and effective sizes are taken."""
+
+ROWS = 256
+"""Functions solved at a time: they stay in the processor's cache."""
+
+PROPOSALS = 512
+"""Proposals made together."""
+
+DIFFERENCE = 1e-4
+"""Step in z of a difference quotient. Its error costs acceptance and no accuracy."""
+
+SEEN = 0.3, 1.0, 3.0
+"""Q holds the directions of z in which u's sensors see so many times their noise at least; which of
+these levels serves best is tried."""
+
+TRIED = 2048
+"""Proposals that it is tried on."""
+
+START = 64.0, 10
+"""Noise of the first fit, relative to the sensors', halved at each of so many iterations."""
+
+REFIT = 16.0, 4
+"""The same of a proposal's fit, quartered at each iteration."""
+
+TAIL = 8
+"""Degrees of freedom of a proposal along Q."""
+
+WIDTH = 1.1
+"""Its scale, relative to the Laplace approximation's."""
+
+
+@dataclass(frozen=True)
+class ChainSample:
+    """Draws from a posterior by several chains.
+
+    Attributes
+    ----------
+    kappa, u : Tensor, shape (chains, kept, n)
+        Pairs: both belong to one state.
+    r_hat : float
+        Largest rank-normalised split R-hat over points of kappa and u.
+    effective_size : float
+        Least bulk effective sample size over these points.
+    accepted : float
+        Share of the proposals.
+    solves : int
+        Solutions of the equation that all this took.
+    """
+
+    kappa: Tensor
+    u: Tensor
+    r_hat: float
+    effective_size: float
+    accepted: float
+    solves: int
+
+
+def chain_posterior(
+    problem: Problem,
+    sensors_in: GridSensors,
+    sensors_out: GridSensors,
+    *,
+    draws: int = 1000,
+    generator: np.random.Generator,
+    chains: int = CHAINS,
+    refuse: bool = True,
+) -> ChainSample:
+    """Sample input and output of an operator given sensors of both.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a Gaussian input and no unobserved one.
+    sensors_in, sensors_out : GridSensors
+        Of kappa and of u; either may be empty.
+    draws : int
+        Independent draws that the least known point has to be worth.
+    generator : numpy.random.Generator
+    chains : int
+        Two at least.
+    refuse : bool
+        Refuse chains that do not mix; otherwise they are returned with their R-hat and size.
+
+    Raises
+    ------
+    ConfigError
+        If the problem has another input.
+    ObservationError
+        If a sensor stands on no point of the grid, its noise or its value is impossible, or the
+        chains do not mix.
+    """
+    if problem.unobserved is not None:
+        raise ConfigError(
+            f"problem {problem.name}: chains need a solver without an unobserved input; "
+            "estimators monte_carlo and reduced are possible"
+        )
+    law = _input_law(problem, _checked(problem, sensors_in, problem.input_symbol))
+    seen = _checked(problem, sensors_out, problem.output_symbol, positive=True)
+    target = _Target(problem, law, seen, generator)
+    moves = _Chains(target, generator, chains)
+    every, kept = 1, -(-KEPT * draws // chains)
+    moves.advance(max(1, kept // WARM_UP), 1)
+    states = moves.advance(kept, every)
+    while True:
+        kappa, u = target.pairs(states.reshape(-1, law.mean.shape[-1]))
+        kappa, u = (field.reshape(chains, kept, -1) for field in (kappa, u))
+        r_hat, size = _mixing(problem, kappa, u)
+        mixed = r_hat <= R_HAT and size >= draws
+        if mixed or (2 * every > MOST_THINNED and not refuse):
+            return ChainSample(kappa, u, r_hat, size, moves.accepted, target.solves)
+        every *= 2
+        if every > MOST_THINNED:
+            raise ObservationError(
+                f"problem {problem.name}: chains of {moves.steps} steps given "
+                f"{len(sensors_in.place)} sensors of {problem.input_symbol} and "
+                f"{len(sensors_out.place)} of {problem.output_symbol} have R-hat {r_hat:.3f} and "
+                f"effective size {size:.0f}, {R_HAT} and {draws} are asked for; more noise or "
+                "fewer draws are easier"
+            )
+        half = states[:, 1::2]
+        states = torch.cat([half, moves.advance(kept - half.shape[1], every)], dim=1)
+
+
+def _checked(
+    problem: Problem, sensors: GridSensors, symbol: str, positive: bool = False
+) -> GridSensors:
+    """Return sensors in float64, refused where they are impossible."""
+    given = sensors.place, sensors.values, sensors.noise_std
+    index, values, noise = (torch.as_tensor(part) for part in given)
+    noise = noise.expand_as(values) if noise.ndim == 0 else noise
+    if not index.shape == values.shape == noise.shape or index.ndim != 1:
+        shapes = ", ".join(str(tuple(part.shape)) for part in (index, values, noise))
+        raise ObservationError(
+            f"sensors of {symbol}: places, values and noise_std (m,) expected, found {shapes}"
+        )
+    if bool(((index < 0) | (index >= problem.grid.size)).any()):
+        raise ObservationError(
+            f"sensors of {symbol}: {int(index.max())} is no index of the grid's "
+            f"{problem.grid.size} points"
+        )
+    bad = ~noise.isfinite() | ((noise <= 0) if positive else (noise < 0))
+    if bool(bad.any()):
+        raise ObservationError(
+            f"sensors of {symbol}: noise_std must be "
+            f"{'positive: chains cannot meet a value exactly' if positive else '0 or more'}, "
+            f"found {float(noise[bad][0])}"
+        )
+    if not bool(values.isfinite().all()):
+        raise ObservationError(f"sensors of {symbol}: values must be finite (found NaN or inf)")
+    return GridSensors(index.long(), values.double(), noise.double())
+
+
+def _input_law(problem: Problem, sensors: GridSensors) -> GaussianLaw:
+    """Return the law of the input's coordinates given its own sensors."""
+    mean, rows = problem.gaussian_prior.rows(problem.grid.points()[sensors.place])
+    residuals = problem.transform.forward(sensors.values) - mean
+    if not bool(residuals.isfinite().all()):
+        raise ObservationError(
+            f"sensors of {problem.input_symbol}: values must be positive, found "
+            f"{float(sensors.values.min())}"
+        )
+    return condition(rows, residuals, sensors.noise, None)
+
+
+class _Target:
+    """The law of z, given u's sensors, and proposals for it.
+
+    Parameters
+    ----------
+    problem : Problem
+    law : GaussianLaw
+        Of the input's coordinates given its own sensors; z stands for them.
+    sensors : GridSensors
+        Of u.
+    generator : numpy.random.Generator
+        For the choice of Q.
+
+    Attributes
+    ----------
+    directions : Tensor, shape (r, q)
+        Q, orthonormal columns.
+    solves : int
+        Solutions of the equation so far.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        law: GaussianLaw,
+        sensors: GridSensors,
+        generator: np.random.Generator,
+    ) -> None:
+        self._problem, self._law, self._sensors = problem, law, sensors
+        self.solves = 0
+        self.rank = law.mean.shape[-1]
+        centre, response = self._fitted()
+        _, seen, right = torch.linalg.svd(response / sensors.noise[:, None], full_matrices=False)
+        counts = sorted({int((seen > level).sum()) for level in SEEN})
+        shares = []
+        for count in counts:
+            self._look_along(right[:count].T, centre)
+            if len(counts) > 1:
+                _, weights = self.propose(generator, TRIED)
+                shares.append(torch.softmax(weights, 0).square().sum())
+        if len(counts) > 1:  # the most even weights
+            best = counts[int(torch.stack(shares).argmin())]
+            self._look_along(right[:best].T, centre)
+
+    def _look_along(self, directions: Tensor, centre: Tensor) -> None:
+        self.directions, self._centre = directions.contiguous(), centre @ directions
+
+    def pairs(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return kappa and u (B, n) of states (B, r)."""
+        self.solves += len(z)
+        blocks = z.split(min(ROWS, self._problem.block))
+        found = [self._problem.pairs(self._law.coordinates(block)) for block in blocks]
+        kappa, u = (torch.cat(part) for part in zip(*found, strict=True))
+        return kappa, u
+
+    def _read(self, z: Tensor) -> Tensor:
+        """Return what u's sensors would read without noise (B, m)."""
+        self.solves += len(z)
+        blocks = z.split(min(ROWS, self._problem.block))
+        pairs = (self._problem.pairs(self._law.coordinates(block)) for block in blocks)
+        return torch.cat([u[:, self._sensors.place] for _, u in pairs])
+
+    def _responses(self, z: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return readings (B, m) at z and their difference quotients (B, m, q)."""
+        moved = z[:, None] + DIFFERENCE * directions.T
+        every = torch.cat([z[:, None], moved], dim=1).flatten(0, 1)
+        read = self._read(every).unflatten(0, (len(z), -1))
+        change = (read[:, 1:] - read[:, :1]) / DIFFERENCE
+        return read[:, 0], change.transpose(1, 2)
+
+    def _step(
+        self, read: Tensor, response: Tensor, at: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the next (B, q) of Gauss-Newton, and the root (B, q, q) of its precision."""
+        response = response / noise[:, None]
+        wanted = (self._sensors.values - read) / noise + (response @ at[..., None])[..., 0]
+        precision = response.transpose(1, 2) @ response + torch.eye(at.shape[-1]).double()
+        root = torch.linalg.cholesky(precision)
+        right = response.transpose(1, 2) @ wanted[..., None]
+        return torch.cholesky_solve(right, root)[..., 0], root
+
+    def _fitted(self) -> tuple[Tensor, Tensor]:
+        """Return the best fit z (r,) and the response (m, r) there, of noise that falls."""
+        z, noise = torch.zeros(1, self.rank, dtype=torch.float64), self._sensors.noise
+        response, every = torch.zeros(len(noise), self.rank).double(), torch.eye(self.rank).double()
+        factor, count = START
+        for k in range(count if len(noise) else 0):
+            read, response = self._responses(z, every)
+            z, _ = self._step(read, response, z, noise * max(1.0, factor / 2**k))
+            response = response[0]
+        return z[0], response
+
+    def _laplace(self, rest: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best fit along Q (B, q), given the rest of z, and its precision's root."""
+        factor, count = REFIT
+        root = torch.eye(at.shape[-1]).double().expand(len(rest), -1, -1)
+        for k in range(count if self.directions.shape[1] else 0):
+            z = rest + at @ self.directions.T
+            read, response = self._responses(z, self.directions)
+            noise = self._sensors.noise * max(1.0, factor / 4**k)
+            at, root = self._step(read, response, at, noise)
+        return at, root
+
+    def _log_density(self, z: Tensor) -> Tensor:
+        """Return the log density of the target along Q, given the rest, but for a constant."""
+        misfit = (self._read(z) - self._sensors.values) / self._sensors.noise
+        return -0.5 * (misfit.square().sum(1) + (z @ self.directions).square().sum(1))
+
+    def propose(self, generator: np.random.Generator, size: int) -> tuple[Tensor, Tensor]:
+        """Return proposals (size, r) and the logs of target over proposal density (size,)."""
+        rest, normals = self._rest(generator, size)
+        centre, root = self._laplace(rest, self._centre.expand(size, -1))
+        scale = np.sqrt(TAIL / generator.chisquare(TAIL, size))
+        steps = normals * torch.from_numpy(scale)[:, None]
+        z = rest + (centre + _spread(root, steps)) @ self.directions.T
+        return z, self._log_density(z) - _log_student(steps, root)
+
+    def starts(self, generator: np.random.Generator, size: int) -> tuple[Tensor, Tensor]:
+        """Return the same of starts whose fits begin at draws of z's prior, not near one fit.
+
+        One in a mode that proposals do not reach has a huge ratio, and its chain stays there.
+        """
+        rest, normals = self._rest(generator, size)
+        begin = torch.from_numpy(generator.standard_normal(normals.shape))
+        centre, root = self._laplace(rest, begin)
+        z = rest + (centre + _spread(root, normals)) @ self.directions.T
+        centre, root = self._laplace(rest, self._centre.expand(size, -1))
+        away = (z @ self.directions - centre)[..., None]
+        steps = (root.transpose(1, 2) @ away)[..., 0] / WIDTH
+        return z, self._log_density(z) - _log_student(steps, root)
+
+    def _rest(self, generator: np.random.Generator, size: int) -> tuple[Tensor, Tensor]:
+        """Draw what u's sensors do not see of z (size, r), and normals for Q (size, q)."""
+        z = torch.from_numpy(generator.standard_normal((size, self.rank)))
+        along = z @ self.directions
+        normals = torch.from_numpy(generator.standard_normal(along.shape))
+        return z - along @ self.directions.T, normals
+
+
+def _spread(root: Tensor, steps: Tensor) -> Tensor:
+    """Return steps (B, q) in units of the scale ``WIDTH root^-T``."""
+    found = torch.linalg.solve_triangular(root.transpose(1, 2), steps[..., None], upper=True)
+    return WIDTH * found[..., 0]
+
+
+def _log_student(steps: Tensor, root: Tensor) -> Tensor:
+    """Return the log density (B,) of a Student-t law but for a constant."""
+    size = root.diagonal(dim1=1, dim2=2).log().sum(1)
+    return size - 0.5 * (TAIL + steps.shape[1]) * torch.log1p(steps.square().sum(1) / TAIL)
+
+
+class _Chains:
+    """Chains side by side.
+
+    Parameters
+    ----------
+    target : _Target
+    generator : numpy.random.Generator
+    chains : int
+    """
+
+    def __init__(self, target: _Target, generator: np.random.Generator, chains: int) -> None:
+        self._target, self._generator, self._chains = target, generator, chains
+        self._state, self._weight = target.starts(generator, chains)
+        self.steps = self._taken = 0
+
+    @property
+    def accepted(self) -> float:
+        """Share of proposals that were accepted."""
+        return self._taken / max(1, self.steps * self._chains)
+
+    def advance(self, kept: int, every: int) -> Tensor:
+        """Go on for ``kept * every`` steps; returns every so many-th state (chains, kept, r)."""
+        found = []
+        most = max(1, PROPOSALS // self._chains)
+        for start in range(0, kept * every, most):
+            size = min(most, kept * every - start)
+            proposed, weights = self._target.propose(self._generator, size * self._chains)
+            proposed = proposed.unflatten(0, (size, self._chains))
+            weights = weights.unflatten(0, (size, self._chains))
+            draws = np.log1p(-self._generator.random((size, self._chains)))
+            levels = torch.from_numpy(draws)
+            for t in range(size):
+                taken = levels[t] < weights[t] - self._weight
+                self._state = torch.where(taken[:, None], proposed[t], self._state)
+                self._weight = torch.where(taken, weights[t], self._weight)
+                self._taken += int(taken.sum())
+                if (start + t) % every == every - 1:
+                    found.append(self._state)
+            self.steps += size
+        return torch.stack(found, dim=1)
+
+
+def _mixing(problem: Problem, kappa: Tensor, u: Tensor) -> tuple[float, float]:
+    """Return the largest R-hat and the least effective size over points of both fields."""
+    points = torch.linspace(0, problem.grid.size - 1, WATCHED).round().long().unique()
+    watched = torch.cat([problem.transform.forward(kappa)[..., points], u[..., points]], dim=-1)
+    # Where a sensor says it all, or on a boundary, there is nothing to mix.
+    spread = watched.flatten(0, 1).std(0)
+    watched = watched[..., spread > 1e-9 * watched.abs().amax((0, 1)).clamp_min(1e-300)]
+    return float(r_hat(watched).max()), float(effective_size(watched).min())
+
+
+def r_hat(draws: Tensor) -> Tensor:
+    """Return rank-normalised split R-hat of each quantity, of its bulk or tails, the larger.
+
+    Parameters
+    ----------
+    draws : Tensor, shape (chains, N, k)
+        Four draws a chain at least.
+
+    Returns
+    -------
+    Tensor, shape (k,)
+        Equations 3, 4 and 14 of Vehtari et al. (Bayesian Anal. 16, 2021).
+    """
+    halves = _split(draws)
+    folded = (halves - halves.flatten(0, 1).quantile(0.5, dim=0)).abs()
+    found = []
+    for some in (halves, folded):
+        z = _rank_normalised(some)
+        between, within = z.mean(1).var(0), z.var(1).mean(0)
+        found.append(((z.shape[1] - 1) / z.shape[1] + between / within).sqrt())
+    return torch.maximum(*found)
+
+
+def effective_size(draws: Tensor) -> Tensor:
+    """Return the bulk effective sample size of each quantity.
+
+    Parameters
+    ----------
+    draws : Tensor, shape (chains, N, k)
+        Four draws a chain at least.
+
+    Returns
+    -------
+    Tensor, shape (k,)
+        Of rank-normalised split chains, with Geyer's initial monotone sequence (sections 3.2 and
+        4.3 of Vehtari et al.), at most the number of draws times its logarithm to base 10.
+    """
+    z = _rank_normalised(_split(draws))
+    chains, size, _ = z.shape
+    centred = z - z.mean(1, keepdim=True)
+    spectrum = torch.fft.rfft(centred, 2 * size, dim=1)
+    covariance = torch.fft.irfft(spectrum.abs().square(), 2 * size, dim=1)[:, :size] / size
+    within = centred.square().sum(1).mean(0) / (size - 1)
+    total = within * (size - 1) / size + z.mean(1).var(0)
+    correlation = 1 - (within - covariance.mean(0) * size / (size - 1)) / total
+    correlation[0] = 1.0
+    even = correlation[: size - size % 2]
+    pairs = even[0::2] + even[1::2]
+    positive = (pairs > 0).cumprod(0)
+    time = 2 * (pairs.cummin(0).values * positive).sum(0) - 1
+    count = chains * size
+    return count / time.clamp_min(1 / math.log10(count))
+
+
+def _split(draws: Tensor) -> Tensor:
+    """Return the halves of chains (chains, N, k) as chains of their own (2 chains, N // 2, k)."""
+    half = draws.shape[1] // 2
+    return torch.cat([draws[:, :half], draws[:, -half:]])
+
+
+def _rank_normalised(draws: Tensor) -> Tensor:
+    """Return normal scores of ranks over all chains; equal values share their mean rank."""
+    columns = draws.flatten(0, 1).T.contiguous()
+    ordered = columns.sort(1).values
+    below = torch.searchsorted(ordered, columns)
+    upto = torch.searchsorted(ordered, columns, right=True)
+    ranks = 0.5 * (below + upto + 1).double()
+    scores = torch.special.ndtri((ranks - 0.375) / (columns.shape[1] + 0.25))
+    return scores.T.reshape(draws.shape)

@@ -1,0 +1,175 @@
+"""The reference file of an evaluation: observation sets with the posterior of u given each.
+
+Where nobody knows that posterior (own data), the file holds the observation sets alone.
+Stored are statistics, with a second value of each that tells their error, and samples only where
+the exact Wasserstein distance wants them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from uqsonet.errors import DataError
+from uqsonet.fields.field import Observations
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.files import readable
+from uqsonet_study.storage.reading import ArrayFile
+
+
+@dataclass(frozen=True)
+class ObservationSets:
+    """Observation sets of one evaluation.
+
+    Attributes
+    ----------
+    observations : Observations
+        S sets, ordered by sensor count; float64.
+    function : Tensor, shape (S,)
+        Index of the function observed in its split.
+    outputs : Observations or None
+        What sensors of the output read of the same functions, where there are any.
+    output_noise_std : float
+        Their noise.
+    """
+
+    observations: Observations
+    function: Tensor
+    outputs: Observations | None = field(default=None, kw_only=True)
+    output_noise_std: float = field(default=0.0, kw_only=True)
+
+    @property
+    def counts(self) -> Tensor:
+        """Sensor count (S,) that a set is listed by: that of the side with more sensors."""
+        found = self.observations.counts
+        return found if self.outputs is None else torch.maximum(found, self.outputs.counts)
+
+
+@dataclass(frozen=True)
+class Reference(ObservationSets):
+    """Observation sets of one evaluation with their reference posteriors.
+
+    Attributes
+    ----------
+    mean, std : Tensor, shape (S, n)
+        On the full grid.
+    repeat_mean, repeat_std : Tensor, shape (S, n)
+        What tells the error of `mean` and `std`. For `monte_carlo` the same from an independent
+        draw of equal size (the floor under any comparison); for `reduced` the first of two
+        independent halves, as far from their average as that is from the truth, on average;
+        for `chains` the first half of the chains.
+    mode_vectors : Tensor, shape (n, k)
+        Orthonormal (in quadrature) basis for the Gaussian W2.
+    mode_mean : Tensor, shape (S, k)
+    mode_covariance : Tensor, shape (S, k, k)
+    samples : Tensor, shape (S, n_samples, M), or None
+        Sample functions on the training grid.
+    floor_w2 : Tensor, shape (S,), or None
+        Exact W2 between the two independent draws.
+    quantiles : Tensor, shape (S, bins, M), or None
+        Means of equal bins of the ascending samples at each point of the training grid.
+    floor_w1 : Tensor, shape (S,), or None
+        `marginal_w1` between the quantiles of the two independent draws; for `chains` between
+        those of the first half and of all.
+    r_hat, effective_size : Tensor, shape (S,), or None
+        Of `chains`: the largest and the least of each set.
+    """
+
+    mean: Tensor
+    std: Tensor
+    repeat_mean: Tensor
+    repeat_std: Tensor
+    mode_vectors: Tensor
+    mode_mean: Tensor
+    mode_covariance: Tensor
+    samples: Tensor | None
+    floor_w2: Tensor | None
+    quantiles: Tensor | None = None
+    floor_w1: Tensor | None = None
+    r_hat: Tensor | None = None
+    effective_size: Tensor | None = None
+
+
+OPTIONAL = ("samples", "floor_w2", "quantiles", "floor_w1", "r_hat", "effective_size")
+SIDES = ("observations", "outputs", "output_noise_std")
+OF_SETS = ("locations", "values", "mask")
+OF_OUTPUTS = tuple(f"output_{name}" for name in OF_SETS)
+SHAPES = {
+    **{"locations": "S m d", "values": "S m", "mask": "S m", "function": "S"},
+    **{"output_locations": "S q e", "output_values": "S q", "output_mask": "S q"},
+    **dict.fromkeys(("mean", "std", "repeat_mean", "repeat_std"), "S n"),
+    **{"mode_vectors": "n k", "mode_mean": "S k", "mode_covariance": "S k k"},
+    **{"samples": "S r M", "quantiles": "S b M"},
+    **dict.fromkeys(("floor_w2", "floor_w1", "r_hat", "effective_size"), "S"),
+}
+"""What belongs together: a letter stands for one size throughout a file."""
+
+
+def _require_shapes(path: Path, data: dict[str, Tensor], sizes: dict[str, int]) -> None:
+    """Refuse arrays of other shapes than `SHAPES`, given some of the sizes, or of other types."""
+    for name, array in data.items():
+        letters = SHAPES[name].split()
+        wanted = [sizes.setdefault(*pair) for pair in zip(letters, array.shape, strict=False)]
+        if list(array.shape) != wanted or len(wanted) != len(letters) or not sizes.get("S", 1):
+            shape = f"has shape {tuple(array.shape)}, expected {tuple(wanted)} ({SHAPES[name]})"
+            raise DataError(f"{path}: array {name!r} {shape}")
+        kind = {"mask": torch.bool, "function": torch.int64}.get(name.removeprefix("output_"))
+        if array.dtype != kind if kind else not array.is_floating_point():
+            raise DataError(f"{path}: array {name!r} holds {array.dtype}")
+
+
+def load_reference(path: Path) -> tuple[Reference, OperatorFields, float]:
+    """Read a reference file; returns it with its fields and its noise level.
+
+    Raises
+    ------
+    DataError
+        If the file is damaged, lacks an array or a part of its header, or has no posteriors.
+    """
+    found, operator_fields, noise_std = load_sets(path)
+    if not isinstance(found, Reference):
+        raise DataError(f"{path}: holds observation sets alone, no reference posteriors")
+    return found, operator_fields, noise_std
+
+
+def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
+    """Read a reference file, which is a `Reference` if it has posteriors.
+
+    Returns and errors are otherwise those of `load_reference`.
+    """
+    with ArrayFile(path, "reference") as file:
+        operator_fields = file.fields()
+        noise_std = file.meta.get("noise_std")
+        output_noise_std = file.meta.get("output_noise_std", 0.0)
+        data = {name: torch.from_numpy(file.read(name)) for name in file.names()}
+    sets_alone = {*OF_SETS, "function"}
+    expected = {f.name for f in fields(Reference)} - set(SIDES) | sets_alone
+    there = set(data) - set(OF_OUTPUTS)
+    if there == sets_alone:
+        expected = sets_alone
+    if set(data) & set(OF_OUTPUTS):
+        expected = expected | set(OF_OUTPUTS)
+    if wrong := sorted((expected - set(OPTIONAL) - set(data)) | (set(data) - expected)):
+        raise DataError(f"{path}: arrays {', '.join(wrong)} are missing or unknown")
+    if not isinstance(noise_std, int | float):
+        raise DataError(f"{path}: header cannot be read (noise_std is {noise_std!r})")
+    if not isinstance(output_noise_std, int | float):
+        raise DataError(f"{path}: header cannot be read (output_noise_std is {output_noise_std!r})")
+    with readable(path, "header cannot be read"):
+        config = file.meta.get("config", {})
+        target = {"input": operator_fields.input}.get(config.get("target"), operator_fields.output)
+        sizes = {"d": operator_fields.input.grid.dim, "e": operator_fields.output.grid.dim}
+        _require_shapes(path, data, sizes | {"n": target.grid.size})
+        most = config.get("sets", data["function"].max() + 1)
+        if data["function"].min() < 0 or data["function"].max() >= most:
+            raise DataError(f"{path}: array 'function' has an index beyond the {most} functions")
+    observations = Observations(*(data.pop(name) for name in OF_SETS))
+    outputs = Observations(*(data.pop(n) for n in OF_OUTPUTS)) if OF_OUTPUTS[0] in data else None
+    sides = {"outputs": outputs, "output_noise_std": float(output_noise_std)}
+    if there == sets_alone:
+        return ObservationSets(observations, **data, **sides), operator_fields, float(noise_std)
+    optional = {name: data.pop(name, None) for name in OPTIONAL}
+    return Reference(observations, **data, **optional, **sides), operator_fields, float(noise_std)
