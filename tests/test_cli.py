@@ -59,7 +59,8 @@ def test_check_says_what_is_wrong(tmp_path, name, content, words):
 def test_estimate_adds_up_a_run_from_pieces_of_it(tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "ENOUGH", 0.0)  # nothing is repeated
     few = tmp_path / "few.yaml"
-    few.write_text("select: [diffusion1d, diffusion1d_ensemble, elliptic_sde1d]")
+    selected = "select: [diffusion1d, diffusion1d_ensemble, elliptic_sde1d]"
+    few.write_text(f"{selected}\nresults: results/nowhere\n")  # nothing is finished there
     result = runner.invoke(app, ["estimate", *map(str, [*SMOKE, few]), "--cores", "2"])
     assert result.exit_code == 0, result.output
     assert "core-hours" in result.output
