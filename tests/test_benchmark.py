@@ -13,7 +13,7 @@ import torch
 
 from uqsonet.errors import DataError, ObservationError
 from uqsonet.operator.file import write_weights
-from uqsonet.operator.joint import condition_jointly, condition_linearised
+from uqsonet.operator.joint import condition_jointly
 from uqsonet.runs.functions import Functions
 from uqsonet_study import benchmark
 from uqsonet_study.benchmark import (
@@ -36,6 +36,7 @@ from uqsonet_study.correction import (
     second_differences,
 )
 from uqsonet_study.kernel_branch import fit_kernel_branch
+from uqsonet_study.linearised import condition_linearised
 from uqsonet_study.pipeline import Plan
 from uqsonet_study.problems import get_problem
 from uqsonet_study.problems.darcy64 import Darcy64

@@ -27,12 +27,13 @@ from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_model
-from uqsonet.operator.joint import JointPosterior, Readings, condition_linearised
+from uqsonet.operator.joint import JointPosterior, Readings
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import BenchmarkConfig
 from uqsonet_study.correction import fit_correction
 from uqsonet_study.kernel_branch import fit_kernel_branch
+from uqsonet_study.linearised import condition_linearised
 from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.reference.linear import GridSensors, linear_posterior
 
