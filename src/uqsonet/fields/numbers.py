@@ -131,6 +131,11 @@ def real_numbers(
     raise error(f"{what} must be a numeric array, found {array.dtype}")
 
 
+def is_frame(value: object) -> bool:
+    """Return whether a value is a DataFrame, of pandas or another library."""
+    return hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
 def require_noise(noise_std: Tensor) -> None:
     """Refuse levels of noise that are negative or NaN, or whose square may not be finite."""
     wrong = noise_std[~((noise_std >= 0) & (noise_std <= MOST_NOISE))]

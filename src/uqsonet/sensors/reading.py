@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +17,8 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import WeightedPoints
 from uqsonet.fields.named_field import NamedField
-from uqsonet.fields.numbers import real_numbers, without_mask
-from uqsonet.sensors.sensors import AXES, SensorSets, field_number, noise_levels
+from uqsonet.fields.numbers import is_frame, real_numbers, without_mask
+from uqsonet.sensors.sensors import AXES, SensorSets, field_number, no_sensors, noise_levels
 
 
 def read_sensors(
@@ -42,62 +43,55 @@ def read_sensors(
         If a file cannot be read.
     """
     inputs = len(fields) if inputs is None else inputs
-    kind = "torch" if isinstance(values, Tensor) or isinstance(sensors, Tensor) else "numpy"
-    if any(isinstance(part, Tensor) for part in _arrays(named)):
-        kind = "torch"
     if named and (sensors is not None or values is not None):
         raise ObservationError("give sensors by field name or as one table, not both")
     if mask is not None and (sensors is None or values is None):
         raise ObservationError("a mask goes with arrays of locations and values")
-    if sensors is not None and values is not None:
+    if values is not None and sensors is None:
+        raise ObservationError("values without locations")
+    arrays = [sensors, values, *_arrays(named)]
+    kind = "torch" if any(isinstance(one, Tensor) for one in arrays) else "numpy"
+    if values is not None:
         _require_one(fields[:inputs])
         return _from_arrays(fields, 0, sensors, values, mask, noise_std, kind)
-    if values is not None:
-        raise ObservationError("values without locations")
     if named:
         sets = [_one_field(fields, name, value, noise_std, kind) for name, value in named.items()]
         return _side_by_side(sets)
     if sensors is None:
-        from uqsonet.sensors.tables import padded
+        return no_sensors(fields)
+    return _read_one(fields, sensors, noise_std, inputs, kind)
 
-        return padded([[]], fields, ["0"], True, kind)
-    if isinstance(sensors, str | Path):
-        from uqsonet.sensors.tables import read_csv, read_table
 
-        return read_table(fields, read_csv(Path(sensors)), str(sensors), noise_std, inputs)
-    if hasattr(sensors, "columns") and hasattr(sensors, "to_numpy"):
-        names = [str(name) for name in sensors.columns]  # type: ignore[attr-defined]
-        if len(set(names)) < len(names):
-            twice = max(names, key=names.count)
-            raise ObservationError(f"the DataFrame: column {twice!r} appears twice")
-        frame = {str(name): list(sensors[name]) for name in sensors.columns}  # type: ignore[index]
+def _read_one(
+    fields: Sequence[NamedField], sensors: Any, noise_std: object, inputs: int, kind: str
+) -> SensorSets:
+    """Return the sensors of one argument: a table, a mapping, a tuple, or a list of sets."""
+    if is_table(sensors):
         from uqsonet.sensors.tables import read_table
 
-        return read_table(fields, frame, "the DataFrame", noise_std, inputs)
+        return read_table(fields, sensors, noise_std, inputs)
     if isinstance(sensors, Mapping):
-        if set(map(str, sensors)) & {"value", *AXES}:
-            from uqsonet.sensors.tables import ONCE, read_table
-
-            table = {
-                str(name): np.atleast_1d(
-                    without_mask(column, f"the table, column {str(name)!r}", name in ONCE)
-                ).tolist()
-                for name, column in sensors.items()
-            }
-            return read_table(fields, table, "the table", noise_std, inputs)
         return read_sensors(fields, noise_std=noise_std, named=sensors, inputs=inputs)
     if isinstance(sensors, tuple) and len(sensors) in (2, 3):
         _require_one(fields[:inputs])
         return _one_field(fields, fields[0].name, sensors, noise_std, kind)
-    if isinstance(sensors, Sequence) and not isinstance(sensors, str) and len(sensors):
-        found = [read_sensors(fields, one, noise_std=noise_std, inputs=inputs) for one in sensors]
-        return _stacked(found)
+    if isinstance(sensors, Sequence) and len(sensors):
+        return _stacked(
+            [read_sensors(fields, one, noise_std=noise_std, inputs=inputs) for one in sensors]
+        )
     plain = isinstance(sensors, float | int | np.ndarray | Tensor)
     lacking = ": are the values missing?" if plain else ""
     raise ObservationError(
         "sensors must be a table (DataFrame, CSV file, mapping of columns), (locations, values"
         f"[, noise_std]), or a list of sets; found {type(sensors).__name__}{lacking}"
     )
+
+
+def is_table(sensors: object) -> bool:
+    """Return whether sensors come as a CSV file, a DataFrame or a mapping of columns."""
+    if isinstance(sensors, Mapping):
+        return bool(set(map(str, sensors)) & {"value", *AXES})
+    return isinstance(sensors, str | Path) or is_frame(sensors)
 
 
 def _require_one(inputs: Sequence[NamedField]) -> None:
@@ -119,7 +113,7 @@ def _one_field(
     fields: Sequence[NamedField], name: str, value: object, noise_std: object, kind: str
 ) -> SensorSets:
     number = field_number(fields, name)
-    if isinstance(value, str | Path) or hasattr(value, "columns"):
+    if isinstance(value, str | Path) or is_frame(value):
         found = read_sensors([fields[number]], value, noise_std=noise_std)
         return replace(found, field=torch.full_like(found.field, number), kind=kind)
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):

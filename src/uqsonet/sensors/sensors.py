@@ -73,6 +73,15 @@ class SensorSets:
         return replace(self, **{name: change(getattr(self, name)) for name in names})
 
 
+def no_sensors(fields: Sequence[NamedField]) -> SensorSets:
+    """Return one set without a sensor."""
+    dim = max(field.domain.dim for field in fields)
+    empty = torch.zeros(1, 0, dtype=torch.float64)
+    none = torch.zeros(1, 0, dtype=torch.long)
+    locations = torch.zeros(1, 0, dim, dtype=torch.float64)
+    return SensorSets(none, locations, empty, empty, none.bool(), ["0"], True, "numpy")
+
+
 def field_number(fields: Sequence[NamedField], name: str, what: str = "field") -> int:
     """Return the number of a field by its name.
 

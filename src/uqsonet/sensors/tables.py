@@ -7,10 +7,11 @@ Rows of the same sensor are points whose values it adds up, by these weights.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -18,17 +19,17 @@ from torch import Tensor
 
 from uqsonet.errors import DataError, ObservationError, nearest
 from uqsonet.fields.named_field import NamedField
-from uqsonet.fields.numbers import MOST_WHOLE, require_exact
+from uqsonet.fields.numbers import MOST_WHOLE, require_exact, without_mask
 from uqsonet.sensors.sensors import AXES, COLUMNS, SensorSets, field_number, noise_levels
 
-MOST_ROWS = 5_000_000
-"""Rows of a table of sensors."""
+MAX_ROWS = 5_000_000
+"""Rows of a table of sensors, at most."""
 
-MOST_CHARACTERS = 1 << 20
-"""Of a line: a file may be a single one of any length."""
+MAX_CHARACTERS = 1 << 20
+"""Longest line accepted."""
 
-MOST_PLACES = 20_000_000
-"""Coordinates of sets of sensors that are padded to the largest set, and to the most points."""
+MAX_PLACES = 20_000_000
+"""Coordinates of padded sets of sensors, at most."""
 
 
 def read_csv(path: Path) -> dict[str, list[str]]:
@@ -57,8 +58,8 @@ def read_csv(path: Path) -> dict[str, list[str]]:
             for row in csv.reader(lines, delimiter=delimiter):
                 if not any(cell.strip() for cell in row):
                     continue
-                if len(rows) >= MOST_ROWS:
-                    raise DataError(f"{path}: more than {MOST_ROWS} rows")
+                if len(rows) >= MAX_ROWS:
+                    raise DataError(f"{path}: more than {MAX_ROWS} rows")
                 if len(row) != len(names):
                     raise DataError(
                         f"{path}: row {len(rows) + 1} has {len(row)} cells, the header "
@@ -75,9 +76,9 @@ def read_csv(path: Path) -> dict[str, list[str]]:
 
 
 def _lines(file: TextIO) -> Iterator[str]:
-    while line := file.readline(MOST_CHARACTERS):
-        if len(line) == MOST_CHARACTERS:
-            raise csv.Error(f"a line of {MOST_CHARACTERS} characters or more")
+    while line := file.readline(MAX_CHARACTERS):
+        if len(line) == MAX_CHARACTERS:
+            raise csv.Error(f"a line of {MAX_CHARACTERS} characters or more")
         yield line
 
 
@@ -114,80 +115,132 @@ def read_column(cells: Sequence[object], what: str) -> Tensor:
     return torch.from_numpy(numbers)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Sensors of one set and one field, before padding.
-
-    Attributes
-    ----------
-    field : int
-    locations : Tensor, shape (m, q, d)
-    weights : Tensor, shape (m, q)
-    values, noise_std : Tensor, shape (m,)
-    """
-
-    field: int
-    locations: Tensor
-    weights: Tensor
-    values: Tensor
-    noise_std: Tensor
+ONCE = ("value", "noise_std")
+"""Columns that a sensor has once, whatever the number of its points."""
 
 
-def padded(
-    sets: Sequence[Sequence[Rows]],
-    fields: Sequence[NamedField],
-    labels: list[str],
-    single: bool,
-    kind: str,
-) -> SensorSets:
-    """Return sets of sensors side by side, padded to the largest."""
-    dim = max(field.domain.dim for field in fields)
-    most = max((sum(len(rows.values) for rows in one) for one in sets), default=0)
-    shape = len(sets), most
-    points = max((rows.weights.shape[1] for one in sets for rows in one), default=1)
-    _require_room(len(sets) * most * points * dim)
-    field, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
-    x = torch.zeros(*shape, points, dim, dtype=torch.float64)
-    weights = torch.zeros(*shape, points, dtype=torch.float64)
-    y, noise = torch.ones(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
-    for b, one in enumerate(sets):
-        first = 0
-        for rows in one:
-            here = slice(first, first + len(rows.values))
-            field[b, here], mask[b, here] = rows.field, True
-            own = slice(rows.weights.shape[1])
-            x[b, here, :, : rows.locations.shape[-1]] = rows.locations[:, :1]
-            x[b, here, own, : rows.locations.shape[-1]] = rows.locations
-            weights[b, here, own] = rows.weights
-            y[b, here], noise[b, here] = rows.values, rows.noise_std
-            first += len(rows.values)
-    if bool((weights[mask] == 1).all()) and points == 1:
-        return SensorSets(field, x[:, :, 0], y, noise, mask, labels, single, kind)
-    return SensorSets(field, x, y, noise, mask, labels, single, kind, weights)
-
-
-def _require_room(places: int) -> None:
-    if places > MOST_PLACES:
-        raise ObservationError(
-            f"sensors padded to the largest set, and to the most points, have {places} "
-            f"coordinates, at most {MOST_PLACES}: ask about sets of other sizes one by one"
-        )
+def columns_of(sensors: Any) -> tuple[Mapping[str, Sequence[object]], str]:
+    """Return the columns of a CSV file, a DataFrame or a mapping, and what messages call it."""
+    if isinstance(sensors, str | Path):
+        return read_csv(Path(sensors)), str(sensors)
+    if isinstance(sensors, Mapping):
+        columns = {str(name): column for name, column in sensors.items()}
+        return {
+            name: np.atleast_1d(
+                without_mask(column, f"the table, column {name!r}", name in ONCE)
+            ).tolist()
+            for name, column in columns.items()
+        }, "the table"
+    names = [str(name) for name in sensors.columns]
+    if len(set(names)) < len(names):
+        twice = max(names, key=names.count)
+        raise ObservationError(f"the DataFrame: column {twice!r} appears twice")
+    return {str(name): list(sensors[name]) for name in sensors.columns}, "the DataFrame"
 
 
 def read_table(
-    fields: Sequence[NamedField],
-    table: Mapping[str, Sequence[object]],
-    where: str,
-    noise: object,
-    inputs: int,
+    fields: Sequence[NamedField], sensors: object, noise_std: object, inputs: int
 ) -> SensorSets:
-    """Return sensors from columns; `where` names the table in messages.
+    """Return the sensors of a table.
+
+    Parameters
+    ----------
+    fields : sequence of NamedField
+        The first `inputs` of them are inputs.
+    sensors : path, DataFrame or mapping
+    noise_std : optional
+        Noise of sensors where the table has no column of it.
+    inputs : int
 
     Raises
     ------
     ObservationError
         If a column is unknown, lacks or holds what cannot be used; it says which.
+    DataError
+        If a CSV file cannot be read.
     """
+    table, where = columns_of(sensors)
+    size = _require_columns(table, where)
+    numbers = _field_numbers(table, fields, size, where, inputs)
+    axes = _require_axes(table, max(fields[number].domain.dim for number in numbers), where)
+    labels = [str(name) for name in table["set"]] if "set" in table else ["0"] * size
+    rows = _sensors(table, labels, numbers, where)
+    for name in ONCE:
+        if name in table:
+            column = _given_once(table[name], rows, f"{where}, column {name!r}")
+            table = {**table, name: column}
+    columns = {
+        name: read_column(table[name], f"{where}, column {name!r}")
+        for name in (*axes, "value", "noise_std", "weight")
+        if name in table
+    }
+    if noise_std is not None and "noise_std" in columns:
+        raise ObservationError(f"{where}: has a column 'noise_std', and noise_std is given too")
+    widest = max(map(len, rows))
+    _require_room(len(rows) * widest)
+    index = torch.tensor([row + [row[0]] * (widest - len(row)) for row in rows])
+    first = index[:, 0]
+    values = columns["value"][first]
+    weights = columns.get("weight", torch.ones(size, dtype=torch.float64))[index]
+    noise = columns["noise_std"][first] if "noise_std" in columns else None
+    field = torch.tensor(numbers)[first]
+    dims = torch.tensor([one.domain.dim for one in fields])[field]
+    x = torch.stack([columns[axis][index] for axis in axes], -1)
+    return _in_sets(
+        [labels[row] for row in first.tolist()],
+        field=field,
+        locations=x * (torch.arange(len(axes)) < dims[:, None])[:, None],
+        weights=weights * (torch.arange(widest) < torch.tensor([[len(row)] for row in rows])),
+        values=values,
+        noise_std=noise_levels(noise_std, values) if noise is None else noise,
+        dim=max(one.domain.dim for one in fields),
+        single="set" not in table,
+    )
+
+
+def _in_sets(
+    labels: list[str],
+    field: Tensor,
+    locations: Tensor,
+    weights: Tensor,
+    values: Tensor,
+    noise_std: Tensor,
+    dim: int,
+    single: bool,
+) -> SensorSets:
+    """Return sensors (S, ...) as sets by their labels (S,), padded to the largest set."""
+    members: dict[str, list[int]] = {}
+    for sensor, label in enumerate(labels):
+        members.setdefault(label, []).append(sensor)
+    shape = len(members), max(map(len, members.values()))
+    points = weights.shape[1]
+    _require_room(math.prod(shape) * points * dim)
+    ones = torch.ones(shape, dtype=torch.float64)
+    found = SensorSets(
+        field=torch.zeros(shape, dtype=torch.long),
+        locations=ones.new_zeros(*shape, points, dim),
+        values=ones,
+        noise_std=ones.new_zeros(shape),
+        mask=torch.zeros(shape, dtype=torch.bool),
+        labels=list(members),
+        single=single,
+        kind="numpy",
+        weights=ones.new_zeros(*shape, points),
+    )
+    assert found.weights is not None
+    for b, sensors in enumerate(members.values()):
+        own = slice(len(sensors))
+        found.mask[b, own], found.field[b, own] = True, field[sensors]
+        found.values[b, own], found.noise_std[b, own] = values[sensors], noise_std[sensors]
+        found.weights[b, own] = weights[sensors]
+        found.locations[b, own, :, : locations.shape[-1]] = locations[sensors]
+    if points == 1 and bool((found.weights[found.mask] == 1).all()):
+        return replace(found, locations=found.locations[:, :, 0], weights=None)
+    return found
+
+
+def _require_columns(table: Mapping[str, Sequence[object]], where: str) -> int:
+    """Refuse a table with unknown columns, without values or rows; return its number of rows."""
     for name in table:
         if name not in COLUMNS:
             there = f"{', '.join(COLUMNS)}{nearest(name.lower(), COLUMNS)}"
@@ -197,74 +250,59 @@ def read_table(
         raise ObservationError(
             f"{where}: no column 'value'; there are {', '.join(table) or 'no columns'}"
         )
-    if lengths := {k: len(column) for k, column in table.items() if len(column) != size}:
-        name, found = next(iter(lengths.items()))
-        raise ObservationError(f"{where}: column {name!r} has {found} rows, others {size}")
+    for name, column in table.items():
+        if len(column) != size:
+            raise ObservationError(
+                f"{where}: column {name!r} has {len(column)} rows, others {size}"
+            )
     if size == 0:
         raise ObservationError(f"{where}: no rows")
+    return size
+
+
+def _field_numbers(
+    table: Mapping[str, Sequence[object]],
+    fields: Sequence[NamedField],
+    size: int,
+    where: str,
+    inputs: int,
+) -> list[int]:
+    """Return the number of the field that each row reads."""
     if "field" in table:
-        names = [str(name) for name in table["field"]]
-        numbers = [field_number(fields, name, f"{where}, row {k + 1}: field")
-                   for k, name in enumerate(names)]  # fmt: skip
-    elif inputs == 1:
-        numbers = [0] * size
-    else:
-        names = [field.name for field in fields]
-        raise ObservationError(
-            f"{where}: a column 'field' must say which of {', '.join(names)} is read"
-        )
-    most = max(fields[number].domain.dim for number in numbers)
-    for axis in AXES[:most]:
+        return [
+            field_number(fields, str(name), f"{where}, row {k + 1}: field")
+            for k, name in enumerate(table["field"])
+        ]
+    if inputs > 1:
+        names = ", ".join(field.name for field in fields)
+        raise ObservationError(f"{where}: a column 'field' must say which of {names} is read")
+    return [0] * size
+
+
+def _require_axes(table: Mapping[str, Sequence[object]], dim: int, where: str) -> tuple[str, ...]:
+    """Return the names of `dim` coordinates; refuse a table with fewer or more."""
+    axes = AXES[:dim]
+    for axis in axes:
         if axis not in table:
             raise ObservationError(
-                f"{where}: no column {axis!r}; locations need {', '.join(AXES[:most])}, there are "
+                f"{where}: no column {axis!r}; locations need {', '.join(axes)}, there are "
                 f"{', '.join(table)}"
             )
-    for axis in AXES[most:]:
+    for axis in AXES[dim:]:
         if axis in table:
             raise ObservationError(
-                f"{where}: column {axis!r}, but the domain has {most} "
-                f"coordinate{'s' if most > 1 else ''} ({', '.join(AXES[:most])})"
+                f"{where}: column {axis!r}, but the domain has {dim} "
+                f"coordinate{'s' if dim > 1 else ''} ({', '.join(axes)})"
             )
-    labels = [str(name) for name in table["set"]] if "set" in table else ["0"] * size
-    sensors = _sensors(table, labels, numbers, where)
-    table = {
-        name: _given_once(column, sensors, f"{where}, column {name!r}") if name in ONCE else column
-        for name, column in table.items()
-    }
-    columns = {
-        name: read_column(table[name], f"{where}, column {name!r}")
-        for name in (*AXES[:most], "value", "noise_std", "weight")
-        if name in table
-    }
-    weights = columns.get("weight", torch.ones(size, dtype=torch.float64))
-    if noise is not None and "noise_std" in columns:
-        raise ObservationError(f"{where}: has a column 'noise_std', and noise_std is given too")
-    sets: dict[str, dict[int, list[list[int]]]] = {}
-    for points in sensors:
-        sets.setdefault(labels[points[0]], {}).setdefault(numbers[points[0]], []).append(points)
-    found = []
-    for label in sets:
-        rows = []
-        for number, groups in sets[label].items():
-            axes = AXES[: fields[number].domain.dim]
-            widest = max(map(len, groups))
-            _require_room(len(groups) * widest)
-            index = torch.tensor([g + [g[0]] * (widest - len(g)) for g in groups])
-            own = torch.arange(widest) < torch.tensor([[len(g)] for g in groups])
-            x = torch.stack([columns[axis][index] for axis in axes], -1)
-            first = index[:, 0]
-            y = columns["value"][first]
-            level = (
-                columns["noise_std"][first] if "noise_std" in columns else noise_levels(noise, y)
-            )
-            rows.append(Rows(number, x, weights[index] * own, y, level))
-        found.append(rows)
-    return padded(found, fields, list(sets), "set" not in table, "numpy")
+    return axes
 
 
-ONCE = ("value", "noise_std")
-"""What a sensor has once, whatever the number of its points."""
+def _require_room(places: int) -> None:
+    if places > MAX_PLACES:
+        raise ObservationError(
+            f"sensors padded to the largest set, and to the most points, have {places} "
+            f"coordinates, at most {MAX_PLACES}: ask about sets of other sizes one by one"
+        )
 
 
 def _sensors(
