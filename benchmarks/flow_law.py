@@ -34,7 +34,7 @@ from uqsonet.laws.base import InputLaw
 from uqsonet.laws.choose import equip
 from uqsonet.networks.training.optimiser import StackedOptimiser
 from uqsonet.networks.training.validation import load_trial
-from uqsonet.operator.base import build_model
+from uqsonet.operator.build import build_model
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet_study.cli import read_config

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from uqsonet.fields.grid import Grid
     from uqsonet.fields.operator_fields import OperatorFields
     from uqsonet.fitting.fit import fit
+    from uqsonet.runs.field_runs import FieldRuns
     from uqsonet.runs.files import open_runs
-    from uqsonet.runs.runs import FieldRuns, Runs
+    from uqsonet.runs.runs import Runs
 
 __version__ = "0.1.0"
 
@@ -33,7 +34,7 @@ _HOMES = {
     "Emulator": "emulator.emulator",
     "Field": "fields.field",
     "FieldPosterior": "emulator.answer",
-    "FieldRuns": "runs.runs",
+    "FieldRuns": "runs.field_runs",
     "Grid": "fields.grid",
     "ObservationWarning": "errors",
     "OperatorFields": "fields.operator_fields",

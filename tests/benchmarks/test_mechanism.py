@@ -8,7 +8,7 @@ import torch
 from benchmarks import mechanism
 from benchmarks.rows import read
 from tests.training.test_loop import ATTENTION
-from uqsonet.operator.base import build_model
+from uqsonet.operator.build import build_model
 from uqsonet.operator.file import write_weights
 from uqsonet_study.problems import get_problem
 

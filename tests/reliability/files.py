@@ -13,7 +13,7 @@ import xarray
 
 import uqsonet
 from uqsonet.networks.training.checkpoint import Progress, save_checkpoint
-from uqsonet.operator.base import build_model
+from uqsonet.operator.build import build_model
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet_study.config import (
     KarhunenLoeveNetwork,

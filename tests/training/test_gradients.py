@@ -10,7 +10,7 @@ from uqsonet.networks import attention_networks
 from uqsonet.networks.output_basis import output_basis
 from uqsonet.networks.training.gradients import Workers, add_gradients
 from uqsonet.networks.training.optimiser import StackedOptimiser
-from uqsonet.operator.base import build_model
+from uqsonet.operator.build import build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import TrainingConfig
 from uqsonet_study.layouts import uniform_layouts

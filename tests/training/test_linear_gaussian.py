@@ -14,7 +14,7 @@ from uqsonet.gauss.posterior import spread
 from uqsonet.networks.training.optimiser import StackedOptimiser
 from uqsonet.networks.training.sampler import BatchSampler
 from uqsonet.networks.training.validation import load_trial
-from uqsonet.operator.base import build_model
+from uqsonet.operator.build import build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, TrainingConfig
 from uqsonet_study.layouts import uniform_layouts

@@ -6,13 +6,10 @@ and tables take it from there.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from uqsonet.errors import ConfigError, ObservationError
@@ -167,7 +164,8 @@ class OperatorModel(nn.Module, ABC):
         return self.loss(batch, normals)
 
 
-_REGISTRY: dict[tuple[str, str], type[OperatorModel]] = {}
+REGISTRY: dict[tuple[str, str], type[OperatorModel]] = {}
+"""Classes of models by method and architecture; `register` adds them."""
 
 Model = TypeVar("Model", bound=OperatorModel)
 
@@ -176,33 +174,7 @@ def register(architecture: str) -> Callable[[type[Model]], type[Model]]:
     """Class decorator: make a model known as (its `method`, `architecture`)."""
 
     def add(cls: type[Model]) -> type[Model]:
-        _REGISTRY[cls.method, architecture] = cls
+        REGISTRY[cls.method, architecture] = cls
         return cls
 
     return add
-
-
-def build_model(
-    method: str, fields: OperatorFields, config: NetworkConfig, noise_std: float
-) -> OperatorModel:
-    """Return an untrained model with freshly drawn networks.
-
-    Raises
-    ------
-    ConfigError
-        If no file offers the method in that architecture.
-    """
-    key = method, config.architecture
-    importlib.import_module("uqsonet.operator.model")
-    if key not in _REGISTRY:
-        for found in pkgutil.iter_modules(importlib.import_module("uqsonet.networks").__path__):
-            importlib.import_module(f"uqsonet.networks.{found.name}")
-    if key not in _REGISTRY:
-        known = ", ".join(f"{m} ({a})" for m, a in sorted(_REGISTRY))
-        raise ConfigError(f"method {method!r} has no architecture {key[1]!r}; there are {known}")
-    kept = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)  # of the networks, whatever a caller's default is
-    try:
-        return _REGISTRY[key](fields, config, noise_std)
-    finally:
-        torch.set_default_dtype(kept)

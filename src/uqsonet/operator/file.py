@@ -21,7 +21,8 @@ from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import FORMAT, SCHEMA, Meta, array_digest, readable, require_solid
 from uqsonet.laws import law_of
-from uqsonet.operator.base import OperatorModel, build_model
+from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.build import build_model
 from uqsonet.operator.config import Network
 
 MOST_NUMBERS = 2**27

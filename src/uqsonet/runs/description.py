@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,9 +13,7 @@ from torch import Tensor
 from uqsonet.fields.field import Transform
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
-
-if TYPE_CHECKING:
-    from uqsonet.runs.runs import FieldRuns, Runs
+from uqsonet.runs.field_runs import FieldRuns
 
 SKEWED = 0.5
 """Skewness of positive values above which their logarithm is proposed."""
@@ -116,32 +114,41 @@ SHARES = (0.9, 0.99, 0.999)
 """Shares of the variance whose modes a description counts."""
 
 
-def describe(runs: Runs) -> Description:
-    """Describe runs (`Runs.describe`)."""
-    found = []
-    for side, fields in (("input", runs.inputs), ("output", runs.outputs)):
-        for name, field in fields.items():
-            transform = proposed_transform(field) if side == "input" else "identity"
-            forward = Transform(transform).forward
-            values = torch.from_numpy(field.values)
-            rows = RowBlocks.of(values).map(lambda v, f=forward: f(v.double()))
-            count = min(len(runs) - 1, rows.shape[1], 400)
-            modes = empirical_modes(rows, count, "modes")
-            total = modes.std.square().sum() + rows.shape[1] * modes.remainder**2
-            kept = (modes.std.square().cumsum(0) / total).clamp_max(1)
-            counts = {share: int((kept < share).sum()) + 1 for share in SHARES}
-            real = modes.std > 1e-6 * modes.std[0]  # others are the rounding of stored values
-            some = modes.coefficients(forward(values[:5000].double()))[:, real]
-            distance = distance_from_gaussian(some / modes.std[real])
-            found.append(
-                FieldDescription(
-                    name, side, field.units, transform, field.domain.shape,
-                    float(field.values.min()), float(field.values.max()),
-                    min(3, np.unique(field.values[:50]).size), counts,
-                    distance, 1.73 / math.sqrt(len(some)), field.interpolation_error,
-                )
-            )  # fmt: skip
-    return Description(runs.name, len(runs), tuple(found))
+def describe(
+    name: str, inputs: Mapping[str, FieldRuns], outputs: Mapping[str, FieldRuns]
+) -> Description:
+    """Describe the fields of a data set of this name (`Runs.describe`)."""
+    described = [
+        _described(key, "input", one, proposed_transform(one)) for key, one in inputs.items()
+    ]
+    described += [_described(key, "output", one, "identity") for key, one in outputs.items()]
+    return Description(name, len(next(iter(inputs.values()))), tuple(described))
+
+
+def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldDescription:
+    """Describe a field."""
+    forward = Transform(transform).forward
+    values = torch.from_numpy(field.values)
+    rows = RowBlocks.of(values).map(lambda block: forward(block.double()))
+    modes = empirical_modes(rows, min(len(field) - 1, rows.shape[1], 400), "modes")
+    total = modes.std.square().sum() + rows.shape[1] * modes.remainder**2
+    kept = (modes.std.square().cumsum(0) / total).clamp_max(1)
+    real = modes.std > 1e-6 * modes.std[0]  # others are the rounding of stored values
+    some = modes.coefficients(forward(values[:5000].double()))[:, real]
+    return FieldDescription(
+        name=name,
+        side=side,
+        units=field.units,
+        transform=transform,
+        points=field.domain.shape,
+        lowest=float(field.values.min()),
+        highest=float(field.values.max()),
+        distinct=min(3, np.unique(field.values[:50]).size),
+        modes={share: int((kept < share).sum()) + 1 for share in SHARES},
+        distance=distance_from_gaussian(some / modes.std[real]),
+        chance=1.73 / math.sqrt(len(some)),
+        interpolation_error=field.interpolation_error,
+    )
 
 
 def distance_from_gaussian(coefficients: Tensor) -> float:

@@ -22,9 +22,10 @@ from uqsonet.fields.grid import Domain
 from uqsonet.fields.numbers import MOST_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import FORMAT, LARGE, readable
+from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import SPLITS
 from uqsonet.runs.hdf5 import data_sets, text_of
-from uqsonet.runs.runs import FieldRuns, Runs
+from uqsonet.runs.runs import Runs
 from uqsonet.sensors.sensors import AXES
 
 Found = tuple[np.ndarray, object, str]

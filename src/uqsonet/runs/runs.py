@@ -7,340 +7,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Transform
-from uqsonet.fields.grid import Domain, Grid
 from uqsonet.fields.named_field import NamedField, part_columns
-from uqsonet.fields.numbers import plain_array, real_numbers, without_mask
+from uqsonet.fields.numbers import without_mask
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.runs.description import Description, describe
+from uqsonet.runs.field_runs import FieldRuns
 
-if TYPE_CHECKING:
-    from uqsonet.runs.description import Description
-
-LEAST_RUNS = 20
-"""Runs below which nothing can be learned, chosen and calibrated."""
+MIN_RUNS = 20
+"""Fewer runs are too few to learn an operator, choose its size and calibrate its bands."""
 
 FAR = 8192
 """Standard deviations from zero beyond which float32 is coarser than a thousandth of one."""
-
-Missing = Literal["error", "drop", "fill"]
-
-
-@dataclass(frozen=True)
-class FieldRuns:
-    """The values of one field in all runs; `of` makes it from arrays.
-
-    Attributes
-    ----------
-    values : ndarray, shape (N, n)
-        Float32, or float64 where it came so or as integers that float32 would round.
-    domain : Grid or PointCloud
-        Of n points.
-    transform : {"identity", "log"} or None
-        None leaves the choice to the data.
-    units : str
-    kept : ndarray of bool, shape (N,), or None
-        Runs without missing values, where those with some are to be left out.
-    interpolation_error : float
-        Root mean square error, relative to the field's standard deviation, of values that were
-        interpolated from other points; 0 where none were.
-    """
-
-    values: np.ndarray
-    domain: Domain
-    transform: str | None = None
-    units: str = ""
-    kept: np.ndarray | None = None
-    interpolation_error: float = 0.0
-
-    @classmethod
-    def of(
-        cls,
-        values: object,
-        points: object = None,
-        transform: str | None = None,
-        units: str = "",
-        periodic: bool = False,
-        missing: Missing = "error",
-        name: str = "the field",
-    ) -> FieldRuns:
-        """Return the runs of a field from arrays.
-
-        Parameters
-        ----------
-        values : array, shape (N, n) or (N, n1[, n2[, n3]])
-            A run in each row. Masked values (`numpy.ma`) are NaN.
-        points : optional
-            Where the values stand: an array (n,) or (n, d) of points, a tuple of one array for
-            each axis of a grid, or a `Grid`. By default a uniform grid on the unit interval,
-            square or cube.
-        transform : {"identity", "log"}, optional
-            By default `uqsonet.fit` chooses by held-out scores.
-        units : str
-        periodic : bool
-            The field repeats beyond its grid, whose upper end is no grid point.
-        missing : {"error", "drop", "fill"}
-            What to do about NaN: refuse them, leave out the runs that have some, or interpolate
-            from the other points of the run.
-        name : str
-            For messages.
-
-        Raises
-        ------
-        DataError
-            If shapes do not fit, values are not finite, points repeat, or the field is constant.
-        """
-        try:
-            array = plain_array(values, f"{name}: values", True, DataError)
-        except DataError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{name}: values are no numeric array ({error})") from None
-        if array.dtype.kind in "biu":
-            single = array.astype(np.float32)
-            array = single if np.array_equal(single, array) else array.astype(np.float64)
-        if array.dtype.kind != "f":
-            raise DataError(f"{name}: values must be real numbers, found {array.dtype}")
-        array = array.astype(np.float32) if array.dtype.itemsize < 4 else array
-        if array.ndim < 2 or array.ndim > 4:
-            raise DataError(
-                f"{name}: values must have shape (runs, points) or (runs, points along each of "
-                f"up to three axes), found {array.shape}"
-            )
-        if 0 in array.shape:
-            raise DataError(f"{name}: no runs or no points, found shape {array.shape}")
-        if missing not in ("error", "drop", "fill"):
-            raise DataError(f"{name}: missing={missing!r}; there are error, drop and fill")
-        domain, array = _domain(points, array, periodic, name)
-        array = array.reshape(len(array), -1)
-        if transform is not None and transform not in ("identity", "log"):
-            raise DataError(f"{name}: transform {transform!r}; there are identity and log")
-        array, kept = _without_missing(array, domain, missing, name)
-        if transform == "log" and not (array[kept] > 0).all():
-            low = float(array[kept].min())
-            raise DataError(f"{name}: values must be positive under log, found {low:g}")
-        if not kept.any():
-            raise DataError(f"{name}: none of {len(kept)} runs is complete")
-        if not array[kept].std() > 1e-12 * np.abs(array[kept]).max():
-            raise DataError(
-                f"{name}: constant over all runs and points, always {array[kept][0, 0]:g}: "
-                "nothing to learn"
-            )
-        return cls(array, domain, transform, units, None if kept.all() else kept)
-
-    @classmethod
-    def from_scattered(
-        cls,
-        runs: Sequence[tuple[object, object]],
-        onto: object = None,
-        transform: str | None = None,
-        units: str = "",
-        name: str = "the field",
-    ) -> FieldRuns:
-        """Return the runs of a field that was observed at other points in each run.
-
-        Values are interpolated to common points by a local spline (`PointCloud`). The error of
-        that is estimated by leaving out every tenth point of up to 20 runs.
-
-        Parameters
-        ----------
-        runs : sequence of (points, values)
-            Arrays (n_i, d) and (n_i,) of each run.
-        onto : array (n, d) or Grid, optional
-            Common points; by default those of the first run.
-        transform, units, name
-            As for `of`.
-        """
-        clouds, rows = [], []
-        for number, one in enumerate(runs):
-            where = f"{name}, run {number}"
-            try:
-                given, found = one
-            except (TypeError, ValueError) as error:
-                raise DataError(f"{where}: no pair of points and values ({error})") from None
-            x = real_numbers(given, f"{where}: points", error=DataError).numpy()
-            y = real_numbers(found, f"{where}: values", missing=True, error=DataError).numpy()
-            x = x[:, None] if x.ndim == 1 else x
-            if y.shape != x.shape[:1]:
-                raise DataError(f"{name}, run {number}: {x.shape[0]} points, values {y.shape}")
-            if not np.isfinite(y).all():
-                x, y = x[np.isfinite(y)], y[np.isfinite(y)]
-            try:
-                clouds.append(PointCloud.of(x))
-            except DataError as error:
-                raise DataError(f"{name}, run {number}: {error}") from None
-            rows.append(torch.from_numpy(y)[:, None])
-        if not clouds:
-            raise DataError(f"{name}: no runs")
-        common = clouds[0] if onto is None else _points_of(onto, name)
-        target = common.points()
-        for number, cloud in enumerate(clouds):
-            if cloud.dim != common.dim:
-                raise DataError(
-                    f"{name}, run {number}: points have {cloud.dim} coordinates, the common ones "
-                    f"{common.dim}"
-                )
-            low, high = (torch.tensor(e, dtype=torch.float64) for e in (cloud.lower, cloud.upper))
-            outside = ((target - high).maximum(low - target) > 0.25 * (high - low)).any(1)
-            if bool(outside.any()):
-                raise DataError(
-                    f"{name}, run {number}: has no points near {target[outside][0].tolist()}, to "
-                    f"which it should be interpolated; its points go from {list(cloud.lower)} to "
-                    f"{list(cloud.upper)}"
-                )
-        values = [cloud.interpolate(y, target)[:, 0] for cloud, y in zip(clouds, rows, strict=True)]
-        errors = [_left_out_error(c, y) for c, y in zip(clouds[:20], rows[:20], strict=True)]
-        found = cls.of(torch.stack(values).numpy(), common, transform, units, name=name)
-        relative = float(np.sqrt(np.mean(errors)) / found.values.std())
-        return replace(found, interpolation_error=relative)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
-def _left_out_error(cloud: PointCloud, values: Tensor) -> float:
-    """Return the mean squared error of every tenth value, interpolated from the others."""
-    out = torch.arange(cloud.size) % 10 == 5
-    if cloud.size < 20:
-        return 0.0
-    points = cloud.points()
-    rest = PointCloud.of(points[~out].numpy())
-    error = rest.interpolate(values[~out], points[out]) - values[out]
-    return float(error.square().mean())
-
-
-def _points_of(points: object, name: str) -> Grid | PointCloud:
-    if isinstance(points, Grid | PointCloud):
-        return points
-    array = real_numbers(points, f"{name}: points", error=DataError).numpy()
-    array = array[:, None] if array.ndim == 1 else array
-    if array.shape[-1] == 1 and len(array) > 1 and _is_uniform(array[:, 0]):
-        low, high = array[0, 0], array[-1, 0]
-        if low < high:
-            return Grid((float(low),), (float(high),), (len(array),))
-    try:
-        return PointCloud.of(array)
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
-
-
-def _is_uniform(axis: np.ndarray) -> bool:
-    steps = np.diff(axis)
-    return bool(len(steps) and steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
-
-
-def _domain(
-    points: object, values: np.ndarray, periodic: bool, name: str
-) -> tuple[Grid | PointCloud, np.ndarray]:
-    """Return the domain, and the values (N, ...) in the order of its points."""
-    shape = values.shape[1:]
-    if points is None:
-        points = tuple(np.linspace(0, 1, n + periodic)[: n or None] for n in shape)
-    if isinstance(points, tuple | list) and len(points) and np.ndim(points[0]) == 1:
-        axes = [
-            real_numbers(axis, f"{name}: axis {k}", error=DataError).numpy()
-            for k, axis in enumerate(points)
-        ]
-        if len(axes) > 1 or axes[0].ndim == 1:
-            return _on_axes(axes, values, periodic, name)
-    domain = _points_of(points, name)
-    fits = domain.shape == shape or (len(shape) == 1 and domain.size == shape[0])
-    if not fits and domain.size == math.prod(shape) and isinstance(domain, PointCloud):
-        fits = True
-    if not fits:
-        turned = " (is it transposed?)" if len(values) == domain.size else ""
-        raise DataError(
-            f"{name}: values {values.shape} do not fit {domain.size} points: expected "
-            f"(runs, {domain.size}){turned}"
-        )
-    if periodic and isinstance(domain, Grid):
-        step = domain.spacing()
-        upper = tuple(b + h for b, h in zip(domain.upper, step, strict=True))
-        domain = Grid(domain.lower, upper, domain.shape, True)
-    return domain, values
-
-
-def _on_axes(
-    axes: list[np.ndarray], values: np.ndarray, periodic: bool, name: str
-) -> tuple[Grid | PointCloud, np.ndarray]:
-    shape = tuple(len(axis) for axis in axes)
-    if values.shape[1:] != shape and values.shape[1:] != (math.prod(shape),):
-        turned = ""
-        if sorted(values.shape[1:]) == sorted(shape) or len(values) in shape:
-            turned = " (is it transposed?)"
-        raise DataError(
-            f"{name}: values {values.shape} do not fit axes of {shape} points: expected "
-            f"(runs, {', '.join(map(str, shape))}){turned}"
-        )
-    values = values.reshape(len(values), *shape)
-    for k, axis in enumerate(axes):
-        if not np.isfinite(axis).all():
-            raise DataError(f"{name}: axis {k} has values that are not finite")
-        steps = np.diff(axis)
-        if len(axis) < 2:
-            raise DataError(f"{name}: axis {k} has 1 point, at least 2 are needed")
-        turns = np.flatnonzero(steps * np.sign(steps.sum() or 1) <= 0)
-        if len(turns):
-            first, second = axis[turns[0] : turns[0] + 2]
-            raise DataError(
-                f"{name}: axis {k} must rise or fall from point to point, found {second:g} after "
-                f"{first:g} at point {turns[0] + 1}"
-            )
-        if steps[0] < 0:
-            axes[k], values = axis[::-1], np.flip(values, k + 1)
-    if all(map(_is_uniform, axes)):
-        lower = tuple(float(axis[0]) for axis in axes)
-        last = [axis[-1] + periodic * (axis[-1] - axis[0]) / (len(axis) - 1) for axis in axes]
-        grid = Grid(lower, tuple(map(float, last)), shape, periodic)
-        return grid, np.ascontiguousarray(values)
-    if periodic:
-        raise DataError(f"{name}: a periodic grid must be uniform")
-    mesh = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
-    return PointCloud.of(mesh), np.ascontiguousarray(values)
-
-
-def _without_missing(
-    values: np.ndarray, domain: Domain, missing: Missing, name: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return values with missing ones filled, and which runs to keep."""
-    infinite = np.isinf(values)
-    if infinite.any():
-        run, point = np.argwhere(infinite)[0].tolist()
-        raise DataError(f"{name}: run {run} is infinite at point {point}")
-    absent = np.isnan(values)
-    every = np.ones(len(values), dtype=bool)
-    if not absent.any():
-        return values, every
-    runs, first = np.any(absent, axis=1), np.argwhere(absent)[0].tolist()
-    if missing == "error":
-        raise DataError(
-            f"{name}: {int(absent.sum())} values of {int(runs.sum())} of {len(values)} runs are "
-            f"NaN, the first in run {first[0]} at point {first[1]}; missing='drop' leaves these "
-            "runs out, missing='fill' interpolates from other points of the run"
-        )
-    if missing == "drop":
-        return values, np.logical_not(runs)
-    filled, points = values.copy(), domain.points().numpy()
-    for run in np.flatnonzero(runs):
-        there = ~absent[run]
-        if there.mean() < 0.5:
-            raise DataError(f"{name}: run {run} lacks more than half of its values: cannot fill")
-        cloud = PointCloud.of(points[there])
-        known = torch.from_numpy(values[run, there].astype(np.float64))[:, None]
-        wanted = torch.from_numpy(points[~there])
-        filled[run, ~there] = cloud.interpolate(known, wanted)[:, 0].numpy()
-    return filled, every
 
 
 class Runs:
@@ -415,23 +102,21 @@ class Runs:
         return f"Runs({len(self)} runs: {side(self.inputs)} -> {side(self.outputs)})"
 
     def require_enough(self) -> None:
-        """Refuse to learn from fewer than `LEAST_RUNS` runs.
+        """Refuse to learn from fewer than `MIN_RUNS` runs.
 
         Raises
         ------
         DataError
         """
-        if len(self) < LEAST_RUNS:
+        if len(self) < MIN_RUNS:
             raise DataError(
-                f"{self.name}: {len(self)} runs; at least {LEAST_RUNS} are needed to learn an "
+                f"{self.name}: {len(self)} runs; at least {MIN_RUNS} are needed to learn an "
                 "operator, choose its size and calibrate its bands"
             )
 
     def describe(self) -> Description:
         """Return shapes, ranges, proposed transforms, spectra and distance from Gaussian laws."""
-        from uqsonet.runs.description import describe
-
-        return describe(self)
+        return describe(self.name, self.inputs, self.outputs)
 
 
 def _field_runs(name: str, value: object) -> FieldRuns:

@@ -16,7 +16,8 @@ from uqsonet.gauss.seeds import torch_generator
 from uqsonet.networks.training.optimiser import StackedOptimiser
 from uqsonet.networks.training.sampler import BatchSampler
 from uqsonet.networks.training.settings import MethodConfig
-from uqsonet.operator.base import OperatorModel, build_model
+from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.build import build_model
 from uqsonet.runs.functions import Functions
 
 
