@@ -29,7 +29,7 @@ import typer
 from torch import Tensor, nn
 
 from benchmarks.workloads import functions
-from uqsonet.gauss.metrics import ascending, marginal_w1, quantile_bins, relative_error
+from uqsonet.gauss.metrics import ascending, relative_error
 from uqsonet.laws.base import InputLaw
 from uqsonet.laws.choose import equip
 from uqsonet.networks.training.optimiser import StackedOptimiser
@@ -38,6 +38,7 @@ from uqsonet.operator.build import build_model
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet_study.cli import read_config
+from uqsonet_study.distances import marginal_w1, quantile_bins
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
 

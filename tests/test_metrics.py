@@ -9,16 +9,18 @@ from scipy.stats import norm, wasserstein_distance
 
 from uqsonet.gauss.metrics import (
     ascending,
-    bures_wasserstein2,
     coverage,
     crps,
     energy_score,
+    rank_shares,
+    relative_error,
+)
+from uqsonet_study.distances import (
+    bures_wasserstein2,
     expected_crps,
     marginal_w1,
     mass_within,
     quantile_bins,
-    rank_shares,
-    relative_error,
     wasserstein2,
 )
 

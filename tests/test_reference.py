@@ -4,7 +4,7 @@ import torch
 from scipy.stats import norm
 
 from uqsonet.files import file_digest
-from uqsonet.gauss.metrics import wasserstein2
+from uqsonet_study.distances import wasserstein2
 from uqsonet_study.problems import get_problem
 from uqsonet_study.reference.files import load_reference
 from uqsonet_study.references import compute_reference

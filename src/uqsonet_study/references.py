@@ -18,10 +18,11 @@ from uqsonet.fields.field import Observations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import array_digest
 from uqsonet.gauss.blocks import column_moments
-from uqsonet.gauss.metrics import ascending, marginal_w1, quantile_bins, wasserstein2
+from uqsonet.gauss.metrics import ascending
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet_study.config import ReferenceConfig
+from uqsonet_study.distances import marginal_w1, quantile_bins, wasserstein2
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.parts import PartStore, Row
 from uqsonet_study.priors.gaussian_process import GaussianField

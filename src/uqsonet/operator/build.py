@@ -9,7 +9,6 @@ import torch
 
 from uqsonet.errors import ConfigError
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.operator import model  # noqa: F401 (registers the model that is nearly always meant)
 from uqsonet.operator.base import REGISTRY, NetworkConfig, OperatorModel
 
 
@@ -24,6 +23,7 @@ def build_model(
         If no file offers the method in that architecture.
     """
     key = method, config.architecture
+    importlib.import_module("uqsonet.operator.model")
     if key not in REGISTRY:
         for found in pkgutil.iter_modules(importlib.import_module("uqsonet.networks").__path__):
             importlib.import_module(f"uqsonet.networks.{found.name}")

@@ -19,20 +19,22 @@ from uqsonet.fields.grid import Domain, Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.metrics import (
     ascending,
-    bures_wasserstein2,
     coverage,
     crps,
     energy_score,
+    rank_shares,
+    relative_error,
+)
+from uqsonet.gauss.posterior import PointPosterior, Posterior, spread
+from uqsonet_study.config import EvaluationConfig
+from uqsonet_study.distances import (
+    bures_wasserstein2,
     expected_crps,
     marginal_w1,
     mass_within,
     quantile_bins,
-    rank_shares,
-    relative_error,
     wasserstein2,
 )
-from uqsonet.gauss.posterior import PointPosterior, Posterior, spread
-from uqsonet_study.config import EvaluationConfig
 from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.storage.functions import load_functions
 
