@@ -21,7 +21,12 @@ from jaxtyping import install_import_hook
 # Array shapes in signatures are checked while the tests run (set up before the first import).
 CHECKED = (
     *("uqsonet.fields.field", "uqsonet.fields.grid", "uqsonet.gauss.gaussian"),
-    *("uqsonet.gauss.metrics", "uqsonet_study.distances", "uqsonet.gauss.posterior", "uqsonet.operator.residual"),
+    *(
+        "uqsonet.gauss.metrics",
+        "uqsonet_study.distances",
+        "uqsonet.gauss.posterior",
+        "uqsonet.operator.residual",
+    ),
     *("uqsonet.networks.attention", "uqsonet.networks.set_embedding"),
     *("uqsonet_study.priors.gaussian_process", "uqsonet_study.solvers"),
 )

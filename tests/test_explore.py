@@ -356,7 +356,7 @@ def test_what_cannot_be_explored_is_said():
 def test_a_page_that_is_too_large_is_refused(tmp_path, monkeypatch):
     model = model_of("two inputs")
     size = write_page(model, tmp_path / "fits.html", "two")
-    monkeypatch.setattr("uqsonet.show.explore.MOST_BYTES", size - 1)
+    monkeypatch.setattr("uqsonet.show.explore.MAX_BYTES", size - 1)
     with pytest.raises(ConfigError, match=rf"two would have {size / 1e6:.1f} MB.*k \(\d+ points"):
         write_page(model, tmp_path / "large.html", "two")
     assert not (tmp_path / "large.html").exists()

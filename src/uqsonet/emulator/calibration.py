@@ -23,7 +23,7 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.gauss.seeds import numpy_generator
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 """Output points at which calibration runs are kept."""
 
 MOST_VALUES = 1 << 24
@@ -53,7 +53,7 @@ class Calibration:
         """Return what is kept of calibration runs: (n, points) of the inputs and the outputs."""
         runs = min(len(inputs), max(20, MOST_VALUES // inputs.shape[1]))
         drawn = numpy_generator(seed, "calibration", "points").permutation(outputs.shape[1])
-        columns = torch.from_numpy(np.sort(drawn[:MOST_POINTS]))
+        columns = torch.from_numpy(np.sort(drawn[:MAX_POINTS]))
         return cls(inputs[:runs].clone(), outputs[:runs, columns].clone(), columns)
 
     def __len__(self) -> int:

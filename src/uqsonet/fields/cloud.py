@@ -14,15 +14,15 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fields.numbers import real_numbers
 
 NEIGHBOURS = {1: 6, 2: 16, 3: 32}
-"""Points that an interpolated value comes from, by number of coordinates."""
+"""Number of neighbours behind an interpolated value, by number of coordinates."""
 
 
 BLOCK = 4096
-"""Locations whose neighbours are looked for at a time."""
+"""Locations in one batch of the neighbour search."""
 
 
-MOST_SCATTERED = 1_000_000
-"""Points of a cloud that a file may ask for."""
+MAX_SCATTERED = 1_000_000
+"""Most points of a cloud that is read from a file."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch.nn.functional import embedding_bag
 from uqsonet.errors import ObservationError
 
 POINTS = 6
-"""Grid points along an axis that an interpolated value comes from."""
+"""Number of grid points along each axis behind an interpolated value."""
 
 
 SAME = 1e-7

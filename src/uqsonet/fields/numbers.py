@@ -11,12 +11,12 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError, UQSONetError
 
-MOST_WHOLE = 2**53
-"""Up to it float64 has every integer."""
+MAX_WHOLE = 2**53
+"""Largest integer up to which float64 represents every integer."""
 
 
-MOST_NOISE = 1e30
-"""Of a sensor: its square is finite in float64, and its value tells nothing."""
+MAX_NOISE = 1e30
+"""Largest accepted noise of a sensor; its square still fits in float64."""
 
 
 def without_mask(
@@ -68,7 +68,7 @@ def require_exact(
     if array.dtype.kind == "O":
         whole = [one for one in array.flat if isinstance(one, int | np.integer)]
     elif array.dtype.kind in "iu" and array.dtype.itemsize == 8:
-        whole = array[(array > MOST_WHOLE) | (array < -MOST_WHOLE)].tolist()
+        whole = array[(array > MAX_WHOLE) | (array < -MAX_WHOLE)].tolist()
     if rounded := [one for one in whole if int(float(one)) != one]:
         raise error(
             f"{what}: the integer {rounded[0]} would be rounded to {int(float(rounded[0]))}; "
@@ -138,9 +138,9 @@ def is_frame(value: object) -> bool:
 
 def require_noise(noise_std: Tensor) -> None:
     """Refuse levels of noise that are negative or NaN, or whose square may not be finite."""
-    wrong = noise_std[~((noise_std >= 0) & (noise_std <= MOST_NOISE))]
+    wrong = noise_std[~((noise_std >= 0) & (noise_std <= MAX_NOISE))]
     if wrong.numel():
         raise ObservationError(
-            f"noise_std must be finite, at most {MOST_NOISE:g} and not negative, found "
+            f"noise_std must be finite, at most {MAX_NOISE:g} and not negative, found "
             f"{float(wrong.flatten()[0]):g}"
         )

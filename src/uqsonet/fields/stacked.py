@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.cloud import MOST_SCATTERED, PointCloud
+from uqsonet.fields.cloud import MAX_SCATTERED, PointCloud
 from uqsonet.fields.grid import Domain, Grid
 
-MOST_POINTS = 100_000_000
-"""Points of a grid that a file may ask for."""
+MAX_POINTS = 100_000_000
+"""Most points of a grid that is read from a file."""
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,12 @@ def domain_from_dict(stored: dict[str, Any]) -> Domain:
         return JointDomain(tuple(parts))
     if "cloud" in stored:
         text, dim = str(stored["cloud"]), int(stored["dim"])
-        if not 1 <= dim <= 3 or len(text) > 11 * dim * MOST_SCATTERED:
+        if not 1 <= dim <= 3 or len(text) > 11 * dim * MAX_SCATTERED:
             raise ValueError(f"a point cloud of {len(text)} characters in {dim} dimensions")
         data = np.frombuffer(base64.b64decode(text, validate=True))
         return PointCloud.of(data.reshape(-1, dim))
     ends = [tuple(float(x) for x in stored[key]) for key in ("lower", "upper")]
     shape = tuple(int(n) for n in stored["shape"])
-    if not 1 <= len(shape) <= 3 or math.prod(shape) > MOST_POINTS:
+    if not 1 <= len(shape) <= 3 or math.prod(shape) > MAX_POINTS:
         raise ValueError(f"a grid of {shape} points")
     return Grid(ends[0], ends[1], shape, bool(stored["periodic"]))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 BLOCK_VALUES = 1 << 23
-"""Values of a block where the caller does not say: 64 MiB in float64."""
+"""Default number of values in a block: 64 MiB in float64."""
 
 
 class RowBlocks:

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-LEAST_NOISE = 1e-6
-"""Noise of a sensor relative to the noisiest one's below which it counts as that."""
+MIN_NOISE = 1e-6
+"""Least noise that a sensor counts with, as a fraction of the largest noise in its set."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def condition(
         Observed value minus prior mean at each sensor.
     noise_std : float or Tensor, shape (..., m)
         Standard deviation of independent Gaussian observation noise; zero is allowed. Where
-        sensors differ, those below `LEAST_NOISE` times the largest level count as that.
+        sensors differ, those below `MIN_NOISE` times the largest level count as that.
     mask : Tensor of bool, shape (..., m), or None
         False marks padding, which has no influence.
 
@@ -104,7 +104,7 @@ def condition(
     if isinstance(noise_std, Tensor):  # whitened: every sensor then has unit noise
         largest = noise_std.amax(-1, keepdim=True)
         noisy = largest > 0
-        level = torch.maximum(noise_std, LEAST_NOISE * largest)
+        level = torch.maximum(noise_std, MIN_NOISE * largest)
         level = torch.where(noisy, level, torch.ones_like(level))
         rows, residuals = rows / level[..., None], residuals / level
         noise_std = noisy.to(rows)

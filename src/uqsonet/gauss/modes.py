@@ -20,10 +20,10 @@ from uqsonet.errors import ConfigError
 from uqsonet.gauss.blocks import RowBlocks, RunningMoments
 
 EXACT_POINTS = 2000
-"""Points up to which the covariance is formed; 2,000 take 32 MB and seconds."""
+"""Largest number of points for which the covariance matrix is formed (32 MB, seconds)."""
 
 PASSES = 2
-"""Applications of the covariance to the random directions."""
+"""Number of power iterations of the randomised method."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ MOMENT_SAMPLES = 4096
 """Latent draws behind `mean` and `std` where there is no closed form."""
 
 MOMENT_SEED = 20_260_101
-"""They come from a generator of their own, so that asking twice gives the same answer."""
+"""Seed of the draws behind std and quantiles, so that repeated calls agree."""
 
 
 class Posterior(ABC):

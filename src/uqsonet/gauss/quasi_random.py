@@ -14,13 +14,13 @@ from torch import Tensor
 
 from uqsonet.gauss.posterior import MOMENT_SEED
 
-LEAST = 2.0**-32
-"""Distance that points keep from 0 and 1, where the normal quantile is infinite."""
+MIN_DISTANCE = 2.0**-32
+"""Least distance of points from 0 and 1, where the normal quantile is infinite."""
 
 
 @lru_cache(maxsize=2)
 def even_normals(size: int, dimension: int) -> Tensor:
     """Return `size` scrambled Sobol points as standard normals (size, dimension), float32."""
     engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=MOMENT_SEED)
-    points = engine.draw(size, dtype=torch.float64).clamp(LEAST, 1 - LEAST)
+    points = engine.draw(size, dtype=torch.float64).clamp(MIN_DISTANCE, 1 - MIN_DISTANCE)
     return torch.special.ndtri(points).float()

@@ -26,7 +26,7 @@ Batch = dict[str, Tensor]
 """Where the model reads sensors: `locations`, `values`, `mask` (none if nothing is padding) and, if
 they stand on the input's grid, `index` (B, m), their points. Besides, the rows of `targets`."""
 Shared = dict[str, tuple[Tensor, ...]]
-"""What all samples of a batch share, by name."""
+"""Tensors that all samples of a batch share, by name."""
 NetworkConfig = AttentionNetwork | KarhunenLoeveNetwork
 
 

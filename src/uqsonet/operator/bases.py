@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 ROWS = 1024
-"""Samples that the perceptron maps at a time: its states then stay in the cache."""
+"""Samples in one pass of the perceptron, few enough for its states to stay in the cache."""
 
 
 class KarhunenLoeveBases(nn.Module):

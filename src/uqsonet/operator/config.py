@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
-"""Of a problem, an experiment, a method or a recipe."""
+"""Name of a problem, an experiment, a method or a recipe."""
 
 
 class Section(BaseModel):

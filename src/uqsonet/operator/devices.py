@@ -12,7 +12,7 @@ from uqsonet.errors import ConfigError
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in malloc.h
 
 KEPT_BYTES = 2**25
-"""Larger blocks go back to the system as soon as they are free."""
+"""Freed blocks of memory above this size go back to the system at once."""
 
 
 def require_device(name: str) -> str:

@@ -25,8 +25,8 @@ from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.build import build_model
 from uqsonet.operator.config import Network
 
-MOST_NUMBERS = 2**27
-"""Of the factored tensors of a file together: a short one must not ask for all of the memory."""
+MAX_NUMBERS = 2**27
+"""Most numbers in all factored tensors of a file: a short file must not fill the memory."""
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
@@ -87,8 +87,8 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
         raise DataError(f"{path}: contents do not match their SHA-256 digest")
     factored = meta.pop("factored", {})
     with readable(path, "factored tensors do not fit together"):
-        if (numbers := sum(math.prod(shape) for shape in factored.values())) > MOST_NUMBERS:
-            raise ValueError(f"{numbers} numbers together, at most {MOST_NUMBERS}")
+        if (numbers := sum(math.prod(shape) for shape in factored.values())) > MAX_NUMBERS:
+            raise ValueError(f"{numbers} numbers together, at most {MAX_NUMBERS}")
         for name, shape in factored.items():
             tensors[name] = _multiplied_out(tensors, name, shape)
     return tensors, meta
@@ -121,7 +121,7 @@ NETWORK: TypeAdapter[Any] = TypeAdapter(Network)
 
 
 SPARE = 1 << 22
-"""Numbers that any model may make besides those of its file: grids, tables, other precision."""
+"""Numbers that a model may allocate beyond those of its file: grids, tables, other precision."""
 
 
 def shipped() -> dict[str, Path]:

@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 from uqsonet.operator.bases import ROWS, KarhunenLoeveBases
 
 PRIOR_SAMPLES = 16_384
-"""Inputs that show how much of the operator's randomness training has explained."""
+"""Number of inputs that show how much of the operator's randomness training has explained."""
 
 
 UNKNOWN_ERROR = 0.005
-"""Error of a model that states none, relative to the output's standard deviation: sensors of the
-output are taken to be no better than that."""
+"""Assumed error of an operator that states none, as a fraction of the output's standard deviation;
+readings of the output count with at least this noise."""
 
 
 def correction(inputs: int, config: KarhunenLoeveNetwork) -> MLP:
@@ -262,7 +262,7 @@ class KarhunenLoeveModel(OperatorModel):
         return weight.detach().double(), offset.detach().double()
 
     def output_error(self) -> float:
-        """Return the noise that a sensor of the output is reckoned with at least."""
+        """Return the least noise that readings of the output count with."""
         if self.config.held_out_residuals:
             return float(self.output_remainder)
         share = 0.0 if self.fields.random_operator else UNKNOWN_ERROR

@@ -20,13 +20,13 @@ from torch import Tensor
 from uqsonet.gauss.blocks import RowBlocks
 
 ROWS = 2048
-"""Pairs whose outer products are held at a time."""
+"""Pairs in one batch of outer products."""
 
 KEPT = 8192
-"""Standardised residuals in a model; fewer pairs than these are repeated."""
+"""Number of standardised residuals in a model; fewer pairs are repeated."""
 
 NEGLIGIBLE = 1e-6
-"""Std of a direction, relative to the largest, below which residuals are rounding."""
+"""Directions with a smaller std, relative to the largest, are rounding."""
 
 
 def residual_covariance(

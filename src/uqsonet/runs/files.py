@@ -19,7 +19,7 @@ import numpy as np
 
 from uqsonet.errors import DataError, MissingLibraryError, library, nearest
 from uqsonet.fields.grid import Domain
-from uqsonet.fields.numbers import MOST_WHOLE, require_exact
+from uqsonet.fields.numbers import MAX_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import FORMAT, LARGE, readable
 from uqsonet.runs.field_runs import FieldRuns
@@ -41,26 +41,26 @@ RUN_NAMES = (
     "run", "runs", "sample", "samples", "realization", "realisation", "member", "ensemble", "case",
     "simulation", "sim", "number", "batch", "n", "N",
 )  # fmt: skip
-"""What the dimension that counts runs is called in other people's NetCDF files."""
+"""Usual names of the dimension that counts runs in NetCDF files."""
 
 AXIS_NAMES = (
     ("x", "lon", "longitude"),
     ("y", "lat", "latitude"),
     ("z", "height", "depth", "level"),
 )
-"""What coordinates are called there, in the order of a sensor's columns."""
+"""Usual names of coordinates in NetCDF files, for x, y and z."""
 
-MOST_PACKED = 2000
-"""Bytes that compression makes of one at most (deflate: 1,032)."""
+MAX_PACKED = 2000
+"""Largest accepted compression ratio (deflate reaches 1,032)."""
 
 SHOWN = 30
-"""Names that a message lists."""
+"""Most names that a message lists."""
 
 _UNREADABLE = (
     OSError, ValueError, KeyError, RuntimeError, TypeError, EOFError, OverflowError, MemoryError,
     SyntaxError, TokenError, zipfile.BadZipFile, zlib.error, NotImplementedError,
 )  # fmt: skip
-"""What libraries raise for a damaged file, depending on where the damage is."""
+"""Errors that libraries raise for a damaged file."""
 
 
 def open_runs(
@@ -295,7 +295,7 @@ def _field(path: Path, arrays: Mapping[str, Any], name: str, wanted: Sequence[st
 def _require_stored(array: object) -> None:
     """Refuse a large HDF5 array of which next to nothing was ever written."""
     if isinstance(array, h5py.Dataset) and array.nbytes > LARGE:
-        if array.nbytes > MOST_PACKED * array.id.get_storage_size():
+        if array.nbytes > MAX_PACKED * array.id.get_storage_size():
             raise ValueError(f"says it has {array.nbytes} bytes, which were never written")
 
 
@@ -465,7 +465,7 @@ class _NetCDF:
         stored = np.dtype(known.get("dtype"))
         if array.dtype.kind == "f" and stored.kind in "iu" and stored.itemsize == 8:
             raw = (array.values - known.get("add_offset", 0)) / known.get("scale_factor", 1)
-            if (np.abs(raw) > MOST_WHOLE).any():
+            if (np.abs(raw) > MAX_WHOLE).any():
                 raise DataError(f"{self._path}, {name}: integers beyond 2^53 would be rounded")
 
     def _beside(self, names: Sequence[str], dims: Sequence[str]) -> np.ndarray | None:

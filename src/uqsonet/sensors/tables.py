@@ -19,7 +19,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError, ObservationError, nearest
 from uqsonet.fields.named_field import NamedField
-from uqsonet.fields.numbers import MOST_WHOLE, require_exact, without_mask
+from uqsonet.fields.numbers import MAX_WHOLE, require_exact, without_mask
 from uqsonet.sensors.sensors import AXES, COLUMNS, SensorSets, field_number, noise_levels
 
 MAX_ROWS = 5_000_000
@@ -108,7 +108,7 @@ def read_column(cells: Sequence[object], what: str) -> Tensor:
             raise ObservationError(f"{what}, row {k + 1}: {cell!r} is no number{hint}") from None
         if not np.isfinite(numbers[k]):
             raise ObservationError(f"{what}, row {k + 1}: {cell!r} is not finite")
-        if abs(numbers[k]) >= MOST_WHOLE:
+        if abs(numbers[k]) >= MAX_WHOLE:
             digits = str(cell).strip().lstrip("+-0")
             whole = int(digits) if digits.isdecimal() else cell
             require_exact(np.array([whole], dtype=object), f"{what}, row {k + 1}")

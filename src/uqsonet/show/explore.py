@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from uqsonet.emulator.emulator import Emulator
 
 SMALL = 1 << 20
-"""Numbers up to which an array is written as it is."""
+"""Arrays of up to this many numbers are written as they are."""
 
 TUCKER_ERROR = 1e-6
-"""Of an array that is written factored, relative to its largest column's norm."""
+"""Largest error of a factored array, relative to the largest norm of its columns."""
 
 LEVELS = 32767
-"""Steps, up and down, that the entries of other large arrays are rounded to, by columns."""
+"""Number of levels on each side of zero to which each column of a large array is rounded."""
 
 RESIDUALS = 64
-"""Standardised residuals that sample functions are made with."""
+"""Number of standardised residuals behind sample functions."""
 
-MOST_BYTES = 10_000_000
-"""Size of the largest page that is written: more is too much for a phone or a mail."""
+MAX_BYTES = 10_000_000
+"""Largest size of a page in bytes; a larger one is too much for a phone or a mail."""
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -79,20 +79,20 @@ def write_page(
     Raises
     ------
     ConfigError
-        If the page cannot show the model (`page`), would be larger than `MOST_BYTES`, or the path
+        If the page cannot show the model (`page`), would be larger than `MAX_BYTES`, or the path
         has another ending.
     """
     if Path(path).suffix != ".html":
         raise ConfigError(f"{path}: pages are written as .html")
     text = page(emulator, name, exact)
     size = len(text.encode())
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         fields = ", ".join(
             f"{one.name} ({one.domain.size:,} points)" for one in emulator.inputs + emulator.outputs
         )
         raise ConfigError(
             f"{path}: the page of {name} would have {size / 1e6:.1f} MB, at most "
-            f"{MOST_BYTES / 1e6:.3g} MB are allowed; nearly all of it are modes on the points of "
+            f"{MAX_BYTES / 1e6:.3g} MB are allowed; nearly all of it are modes on the points of "
             f"{fields}: fit the model to runs on fewer points, every second one for example"
         )
     write_text(Path(path), text)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from uqsonet.sensors.sensors import SensorSets
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
-"""The answer, the sensors or the truth, and what is beside them."""
+"""Colours of the answer, of sensors and truth, and of everything else."""
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -31,7 +31,7 @@ Values = tuple[np.ndarray, np.ndarray]
 """Points (n, d) and values (n,)."""
 
 SHOWN = 5
-"""Sample functions in a picture of one dimension."""
+"""Number of sample functions in a picture of one dimension."""
 
 
 def draw(

@@ -130,7 +130,7 @@ def linear_posterior(
         u depends affinely on kappa, a Gaussian field, and on nothing else.
     sensors_in, sensors_out : GridSensors, optional
         Sensors of kappa and of u. Where some are exact and others are not, the exact ones count as
-        `uqsonet.gauss.gaussian.LEAST_NOISE` of the largest noise.
+        `uqsonet.gauss.gaussian.MIN_NOISE` of the largest noise.
 
     Returns
     -------
