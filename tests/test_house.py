@@ -1,0 +1,118 @@
+"""The library stays small enough to hold: its size, its rooms, and what imports what."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIBRARY = Path(__file__).resolve().parents[1] / "src/uqsonet"
+FILES = sorted(LIBRARY.rglob("*.py"))
+
+ROOMS = (
+    "fields", "gauss", "sensors", "runs", "laws", "operator", "networks", "show", "emulator",
+    "fitting",
+)  # fmt: skip
+"""Rooms from the lowest to the highest: each may import those before it."""
+
+MAX_LINES = {"core": 11_500, "all": 13_500}
+MAX_UPWARD = 5
+MAX_FUNCTION, MAX_CLASS = 60, 300
+
+LOADED = """
+import json, sys, warnings
+import numpy as np
+import uqsonet
+warnings.simplefilter("ignore")
+{work}
+files = [m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "uqsonet"]
+print(json.dumps([len(files), sum(len(open(f).readlines()) for f in files)]))
+"""
+WORK = {
+    "load, condition, std": 'uqsonet.load("diffusion1d").condition([[0.5]], [1.0]).std()',
+    "fit": "k = np.random.default_rng(0).standard_normal((60, 4)) @ np.eye(4, 21)\n"
+    "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), 0.01, bar=False)",
+}
+MAX_LOADED = {"load, condition, std": (30, 3_500), "fit": (45, 9_000)}
+
+
+def module_of(path: Path) -> str:
+    """Return the dotted name of a file."""
+    parts = path.relative_to(LIBRARY.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+def imports_of(path: Path) -> set[str]:
+    """Return the modules that a file imports: at the top, in functions, and for types alone."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "uqsonet":
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in MODULES else str(node.module) for name in names}
+    return found - {module_of(path), "uqsonet"}
+
+
+GRAPH = {name: imports_of(path) for name, path in MODULES.items() if name != "uqsonet"}
+
+
+def test_the_top_floor_is_ten_rooms_and_five_files() -> None:
+    folders = {path.name for path in LIBRARY.iterdir() if path.is_dir()} - {"__pycache__"}
+    assert folders == set(ROOMS)
+    assert len([path for path in LIBRARY.glob("*.py")]) <= 5
+
+
+def test_the_library_keeps_its_size() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    core = sum(n for path, n in lines.items() if "networks" not in path.parts)
+    assert core <= MAX_LINES["core"] and sum(lines.values()) <= MAX_LINES["all"]
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_who_loads_or_fits_a_model_loads_no_more_than_that_needs(work: str) -> None:
+    program = LOADED.format(work=WORK[work])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    modules, lines = json.loads(done.stdout.splitlines()[-1])
+    most = MAX_LOADED[work]
+    assert modules <= most[0] and lines <= most[1], (modules, lines)
+
+
+def test_no_file_imports_a_file_that_imports_it() -> None:
+    waiting, order = dict(GRAPH), []
+    while leaves := sorted(name for name, needs in waiting.items() if not needs & waiting.keys()):
+        order += leaves
+        waiting = {name: needs for name, needs in waiting.items() if name not in leaves}
+    assert not waiting, sorted(waiting)
+
+
+def test_rooms_import_downwards() -> None:
+    upward = [
+        f"{name} -> {other}"
+        for name, needs in GRAPH.items()
+        for other in needs
+        if name.split(".")[1] in ROOMS and other.split(".")[1] in ROOMS
+        if ROOMS.index(name.split(".")[1]) < ROOMS.index(other.split(".")[1])
+    ]
+    assert len(upward) <= MAX_UPWARD, upward
+
+
+def test_functions_and_classes_can_be_read_at_once() -> None:
+    long = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                lines = int(node.end_lineno or 0) - node.lineno + 1
+                if isinstance(node, ast.FunctionDef) and ast.get_docstring(node):
+                    text = node.body[0]
+                    lines -= int(text.end_lineno or 0) - text.lineno + 1
+                most = MAX_CLASS if isinstance(node, ast.ClassDef) else MAX_FUNCTION
+                if lines > most:
+                    long.append(f"{path.name}: {node.name} has {lines} lines")
+    assert not long, long
