@@ -19,7 +19,7 @@ from tests.laws.conftest import (
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws import mixture
 from uqsonet.laws.choose import input_sample
-from uqsonet.laws.common import LEAST_LEVEL
+from uqsonet.laws.common import SINGLE_PRECISION
 from uqsonet.laws.mixture import Clusters, MixtureLaw
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -64,7 +64,7 @@ def dense(model: KarhunenLoeveModel, sensors: Sensors) -> tuple[np.ndarray, np.n
     law, bases = model.law, model.bases
     rows = SMALL.interpolate(bases.input_factor.double(), x).numpy()
     y = values.numpy() - SMALL.interpolate(bases.input_mean[:, None], x)[:, 0].numpy()
-    least = LEAST_LEVEL**2 * float(bases.input_factor.double().square().sum(1).mean())
+    least = SINGLE_PRECISION**2 * float(bases.input_factor.double().square().sum(1).mean())
     logs, means, covariances = [], [], []
     for mean, root, left, weights in zip(
         *(t.numpy() for t in (law.clusters.means, law.clusters.roots)),

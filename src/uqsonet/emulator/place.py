@@ -25,7 +25,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.named_field import part_locations
 from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.gauss.posterior import MOMENT_SEED, moments_of, spread
-from uqsonet.laws.common import LEAST_LEVEL, least_noise
+from uqsonet.laws.common import SINGLE_PRECISION, rounding_noise, sensor_noise
 from uqsonet.operator.bases import KarhunenLoeveBases
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.reading import read_sensors
@@ -524,9 +524,9 @@ def _least_noise(emulator: Emulator, number: int) -> float:
     one, bases = (emulator.inputs + emulator.outputs)[number], _bases(emulator)
     operator = emulator.operator
     if number < len(emulator.inputs):
-        return math.hypot(float(bases.input_remainder), least_noise(bases)) * one.scale
+        return float(sensor_noise(0.0, bases.input_remainder, rounding_noise(bases))) * one.scale
     error = operator.output_error() if isinstance(operator, KarhunenLoeveModel) else 0.0
-    least = LEAST_LEVEL * float(bases.output_scale) / len(bases.output_mean) ** 0.5
+    least = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
     return math.hypot(error, least) * one.scale
 
 

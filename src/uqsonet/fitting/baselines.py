@@ -16,6 +16,7 @@ from uqsonet.fitting.regression import Regression
 from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
+from uqsonet.laws.common import sensor_noise
 from uqsonet.operator.bases import KarhunenLoeveBases
 from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.operator.residual import residual_covariance
@@ -124,7 +125,7 @@ class Cokriging:
         both = torch.cat([self._weight, self.remainder], 1)  # u's coefficients by (a, z)
         rows = torch.cat([torch.nn.functional.pad(rows, [0, p]), basis @ both], 1)
         residual = torch.cat([residual, read.values - offset], 1)
-        noise = (noise.square() + (bases.input_remainder * seen.norm(2)) ** 2).sqrt()
+        noise = sensor_noise(noise, bases.input_remainder, norm=seen.norm(2))
         law = condition(
             rows, residual, torch.cat([noise, level], 1), torch.cat([seen.mask, read.mask], 1)
         )

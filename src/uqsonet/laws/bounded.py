@@ -18,7 +18,13 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Observations
 from uqsonet.gauss.gaussian import GaussianLaw, condition, covariance_root
 from uqsonet.laws.base import InputLaw, InputPosterior
-from uqsonet.laws.common import LEAST_STEP, InputSample, farthest_tail, least_noise
+from uqsonet.laws.common import (
+    MIN_TAIL_NOISE,
+    InputSample,
+    farthest_tail,
+    rounding_noise,
+    sensor_noise,
+)
 from uqsonet.laws.truncated import truncated_samples
 
 if TYPE_CHECKING:
@@ -122,14 +128,13 @@ class BoundedPosterior(InputPosterior):
         self, law: BoundedLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
     ) -> None:
         rows, residual = (seen.cpu() for seen in bases.at_sensors(o))
-        level = noise_std.square() + bases.input_remainder.cpu() ** 2 + least_noise(bases) ** 2
-        level = level.sqrt()
+        level = sensor_noise(noise_std, bases.input_remainder.cpu(), rounding_noise(bases))
         self._law, self._bases = law, bases
         self._given = condition(rows @ law.root, residual - rows @ law.mean, level, o.mask)
 
         values = bases.fields.input.transform.forward(o.values.double())
         beyond = torch.maximum(values - law.upper, law.lower - values).clamp_min(0)
-        least = LEAST_STEP * float(law.upper - law.lower)
+        least = MIN_TAIL_NOISE * float(law.upper - law.lower)
         self._tail = farthest_tail(beyond / noise_std.clamp_min(least), o.mask)
 
     @property

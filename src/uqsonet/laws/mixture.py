@@ -25,7 +25,7 @@ from torch import Tensor
 
 from uqsonet.fields.field import Observations
 from uqsonet.laws.base import InputLaw, InputPosterior
-from uqsonet.laws.common import InputSample, least_noise
+from uqsonet.laws.common import InputSample, rounding_noise, sensor_noise
 
 if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases
@@ -215,7 +215,7 @@ class MixtureLaw(InputLaw):
         self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
     ) -> InputPosterior:
         """Return the mixture given sensors: each cluster and scale in closed form."""
-        noise = (noise_std.square() + least_noise(bases) ** 2).sqrt()
+        noise = sensor_noise(noise_std, rounding_noise(bases))
         rows, residual = (seen.cpu() for seen in bases.at_sensors(observations))
         return self.condition_linear(rows, residual, observations.mask, noise, noise.shape[1])
 
@@ -279,9 +279,8 @@ class MixturePosterior(InputPosterior):
         for mean, root, remainder, weight in zip(
             c.means, c.roots, law.remainder, c.log_weights, strict=True
         ):
-            level = noise_std.square()
-            level[:, :direct] += remainder**2
-            level = level.sqrt()
+            level = noise_std.clone()
+            level[:, :direct] = sensor_noise(level[:, :direct], remainder)
             level = torch.where(mask, level, torch.ones_like(level))
             seen = (rows @ root) / level[..., None] * mask[..., None]
             left = torch.where(mask, (residual - rows @ mean) / level, torch.zeros_like(level))

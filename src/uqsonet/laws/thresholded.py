@@ -22,7 +22,7 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Observations
 from uqsonet.laws.base import InputLaw, InputPosterior
-from uqsonet.laws.common import LEAST_STEP, InputSample, farthest_tail
+from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, farthest_tail
 from uqsonet.laws.latent import LatentField, LowRank, Spectrum, fit_latent
 from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
 
@@ -194,7 +194,7 @@ class ThresholdedPosterior(InputPosterior):
         which = torch.bucketize(values, edges)
         # A value between the classes is wrong, or noisy: the gap is the scale where noise is none.
         gap = (law.values[1:] - law.values[:-1]).amin()
-        level = noise_std.clamp_min(LEAST_STEP * float(gap))
+        level = noise_std.clamp_min(MIN_TAIL_NOISE * float(gap))
         self._tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
         ends = torch.full_like(cuts[..., :1], torch.inf)
         walls = self._walls = torch.cat([-ends, cuts, ends], -1)

@@ -14,6 +14,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.blocks import least_squares
 from uqsonet.gauss.gaussian import GaussianLaw, condition
 from uqsonet.gauss.modes import empirical_modes
+from uqsonet.laws.common import sensor_noise
 
 if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
@@ -140,9 +141,7 @@ class KarhunenLoeveBases(nn.Module):
         noise_std : float or Tensor, shape (B, m)
         """
         rows, residual = self.at_sensors(observations)
-        # What the modes leave out acts as observation noise; without it, close sensors would
-        # ask the leading modes to explain rounding.
-        level = (noise_std**2 + (self.input_remainder * observations.norm(2)) ** 2) ** 0.5
+        level = sensor_noise(noise_std, self.input_remainder, norm=observations.norm(2))
         level = float(level) if not level.ndim else level.to(residual)
         return condition(rows, residual, level, observations.mask.to(rows.device))
 

@@ -31,7 +31,7 @@ from uqsonet.fields.field import Observations
 from uqsonet.gauss.gaussian import GaussianLaw, condition
 from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
 from uqsonet.laws.base import ClosedForm, InputPosterior
-from uqsonet.laws.common import least_noise
+from uqsonet.laws.common import rounding_noise, sensor_noise
 from uqsonet.operator.particles import Particles, Reweighted, Source, Split, tempered
 
 if TYPE_CHECKING:
@@ -406,8 +406,8 @@ def input_given_all(
     lower = torch.linalg.solve_triangular(root, straight.weight, upper=False)
     ahead = torch.linalg.solve_triangular(root, off[..., None], upper=False)[..., 0]
     rows, residual = torch.cat([rows, lower], 1), torch.cat([residual, ahead], 1)
-    least = float(bases.input_remainder) if model.law is None else least_noise(bases)
-    level = (noise_std.square() + (least * seen.norm(2)) ** 2).sqrt()
+    error = float(bases.input_remainder) if model.law is None else rounding_noise(bases)
+    level = sensor_noise(noise_std, error, norm=seen.norm(2))
     levels = torch.cat([level, torch.ones_like(ahead)], 1)
     # Padding among the output's readings has rows of zeros and a residual of zero.
     mask = torch.cat([seen.mask, torch.ones_like(ahead, dtype=torch.bool)], 1)
