@@ -29,9 +29,9 @@ import typer
 from torch import Tensor, nn
 
 from benchmarks.workloads import functions
+from uqsonet.fitting.choose_law import equip
 from uqsonet.gauss.metrics import ascending, relative_error
 from uqsonet.laws.base import InputLaw
-from uqsonet.laws.choose import equip
 from uqsonet.networks.training.optimiser import StackedOptimiser
 from uqsonet.networks.training.validation import load_trial
 from uqsonet.operator.build import build_model

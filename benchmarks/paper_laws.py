@@ -15,8 +15,8 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from uqsonet.fitting.choose_law import equip
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.laws.choose import equip
 from uqsonet.operator.file import load
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions

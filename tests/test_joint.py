@@ -20,7 +20,7 @@ from uqsonet.fields.named_field import NamedField
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
 from uqsonet.fitting.baselines import build_baseline
-from uqsonet.laws.choose import input_sample
+from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws.mixture import MixtureLaw
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel

@@ -12,8 +12,8 @@ import numpy as np
 
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest, write_text
+from uqsonet.fitting.choose_law import equip
 from uqsonet.gauss.seeds import seed_sequence
-from uqsonet.laws.choose import equip
 from uqsonet.operator.file import read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions

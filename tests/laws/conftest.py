@@ -12,10 +12,10 @@ import uqsonet
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fitting import choose_law as choice
 from uqsonet.fitting import fit as fitting
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.laws import bounded, mixture
-from uqsonet.laws import choose as choice
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions

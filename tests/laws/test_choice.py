@@ -21,11 +21,11 @@ from tests.laws.conftest import (
     two_values,
 )
 from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.fitting import choose_law as choice
 from uqsonet.fitting import fit as fitting
 from uqsonet.fitting.card import _law_text
+from uqsonet.fitting.choose_law import equip, refit
 from uqsonet.laws import NAMES
-from uqsonet.laws import choose as choice
-from uqsonet.laws.choose import equip, refit
 from uqsonet.laws.thresholded import ThresholdedPosterior
 from uqsonet.operator.model import KarhunenLoeveModel
 
@@ -105,7 +105,7 @@ def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(monkeypatch
         match = rf"law '{law}' does not fit these inputs: .*{reason}"
         with pytest.raises(ConfigError, match=match):
             chosen(kappa, law, 4)
-    monkeypatch.setattr(fitting, "_choose_linear", forbidden)
+    monkeypatch.setattr(fitting, "choose_linear", forbidden)
     for wrong in ("no", "Mixture", None, ["mixture"]):
         with pytest.raises(ConfigError, match="unknown"):
             uqsonet.fit(runs_of(kappa), 0, bar=False, law=wrong)  # type: ignore[arg-type]

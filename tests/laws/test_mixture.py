@@ -16,9 +16,9 @@ from tests.laws.conftest import (
     student_fields,
     two_fields,
 )
+from uqsonet.fitting.choose_law import input_sample
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws import mixture
-from uqsonet.laws.choose import input_sample
 from uqsonet.laws.common import SINGLE_PRECISION
 from uqsonet.laws.mixture import Clusters, MixtureLaw
 from uqsonet.operator.model import KarhunenLoeveModel

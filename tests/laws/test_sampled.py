@@ -17,10 +17,10 @@ from tests.laws.conftest import (
     two_values,
 )
 from uqsonet.errors import ObservationError
+from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws import bounded
 from uqsonet.laws.analogue import AnalogueLaw
 from uqsonet.laws.bounded import BoundedLaw
-from uqsonet.laws.choose import input_sample
 from uqsonet.operator.model import KarhunenLoeveModel
 
 AT = [3, 12, 20]

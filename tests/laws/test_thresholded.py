@@ -25,8 +25,8 @@ from tests.laws.conftest import (
 )
 from uqsonet.errors import ObservationError
 from uqsonet.fields.grid import Grid
+from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws import latent
-from uqsonet.laws.choose import input_sample
 from uqsonet.laws.latent import LowRank, Spectrum, fit_latent
 from uqsonet.laws.thresholded import (
     ThresholdedLaw,

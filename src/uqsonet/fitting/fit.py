@@ -2,10 +2,11 @@
 
 1. The runs are split: some calibrate bands and are used for nothing else, some validate.
 2. Linear models of rising size, with each transform in question, are scored on the validation runs
-   at random sensors (CRPS). The largest that is as good as the best is taken.
+   at random sensors (CRPS). The largest that is as good as the best is taken
+   (`uqsonet.fitting.candidates`).
 3. A perceptron is trained on top of it, and kept only if its score is better by more than chance.
-4. What the operator leaves over of the validation runs becomes part of every band.
-5. The law of the inputs is chosen the same way (`uqsonet.laws.choose`).
+4. What the operator leaves unexplained of the validation runs becomes part of every band.
+5. The law of the inputs is chosen the same way (`uqsonet.fitting.choose_law`).
 6. The chosen model is fitted again to training and validation runs together.
 """
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,132 +26,42 @@ import torch
 from torch import Tensor
 
 from uqsonet.emulator.calibration import Calibration
-from uqsonet.emulator.emulator import Emulator
+from uqsonet.emulator.emulator import Emulator, Operator
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.files import array_digest
 from uqsonet.fitting.baselines import Cokriging, SensorFree, unexplained_root
-from uqsonet.fitting.card import limits
-from uqsonet.fitting.held_out import (
+from uqsonet.fitting.candidates import (
     SCORED_RUNS,
+    Candidate,
     EncodedRuns,
-    HeldOutRuns,
-    HeldOutValidator,
-    SensorPlan,
-    sensor_plan,
+    choose_linear,
+    linear_model,
+    widen_band,
 )
+from uqsonet.fitting.card import limits
+from uqsonet.fitting.choose_law import equip, refit, require_law
+from uqsonet.fitting.held_out import HeldOut, Readings
 from uqsonet.fitting.validate import score_rows
-from uqsonet.gauss.modes import empirical_modes
-from uqsonet.laws.choose import equip, refit, require_law
 from uqsonet.networks.training.loop import RunOptions, train
 from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
 from uqsonet.networks.training.trainer import TrialStack
-from uqsonet.networks.training.validation import Validator, load_trial
+from uqsonet.networks.training.validation import Validator, load_trial, skill_columns
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.runs.description import may_log
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, Split, split_runs
+from uqsonet.runs.runs import Runs, split_runs
 
 LOG = logging.getLogger("uqsonet")
 
-
-INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
-"""Numbers of input modes that are tried."""
-
-MOST_OUTPUT_MODES = 192
-
-INPUT_VARIANCE = 1 - 1e-9
-"""Share of the inputs' variance that modes keep at most."""
-
-KEPT_VARIANCE = 0.99999
-"""Share of the outputs' variance that their modes keep, if runs allow it: 0.3 % of the outputs
-themselves are left out."""
-
-TOLERANCE = 0.005
-"""A larger linear model is taken if its score is at most this much worse, relatively."""
-
-
 OPERATIONS = 2e10
-"""Floating-point operations that a core is taken to do in a second of training. Fixed, so that the
-same call gives the same model on a slow machine."""
+"""Floating-point operations per second of training that one core is assumed to do. It is fixed, so
+that the same call gives the same model on a slow machine."""
 
-MOST_ITERATIONS = 6000
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A model of the first stage, with what it leaves over of the validation runs."""
-
-    model: KarhunenLoeveModel
-    residuals: Tensor
-    """Functions (V, M): held-out outputs less the operator's answer to the whole input."""
-    input_remainder: float
-
-
-def _assessed(model: KarhunenLoeveModel, held: Functions) -> _Candidate:
-    """Let a model take what it leaves over of held-out runs into its band."""
-    bases = model.bases
-    field = held.kappa.double() - bases.input_mean
-    a = field @ bases.to_coefficients
-    left = field - a @ bases.input_factor.double().T
-    with torch.no_grad():
-        c = model.branch(a.float()).double()
-    modes = bases.output_modes.double() * bases.output_scale.double()
-    residuals = held.u.double() - bases.output_mean - c @ modes.T
-    remainder = float(left.square().mean().sqrt())
-    _into_band(model, residuals, remainder)
-    return _Candidate(model, residuals, remainder)
-
-
-def _into_band(model: KarhunenLoeveModel, residuals: Tensor, input_remainder: float) -> Tensor:
-    """Set the model's residual law from residual functions; return what its modes leave out.
-
-    Returns
-    -------
-    Tensor, shape (M,)
-        Root mean square of each point's residual outside the span of the output modes.
-    """
-    modes, scale = model.bases.output_modes.double(), model.bases.output_scale.double()
-    c = residuals @ modes
-    left = (residuals - c @ modes.T).square().mean(0)
-    model.fit_residuals((c / scale).float(), input_remainder, float(left.mean().sqrt()))
-    return left.sqrt()
-
-
-def _truncated(model: KarhunenLoeveModel, count: int) -> KarhunenLoeveModel:
-    """Return a linear model with the first `count` input modes of another."""
-    config = model.config.model_copy(update={"input_modes": count})
-    smaller = KarhunenLoeveModel(model.fields, config, model.noise_std)
-    ours, theirs = dict(smaller.bases.named_buffers()), dict(model.bases.named_buffers())
-    for name, buffer in ours.items():
-        buffer.copy_(
-            theirs[name][..., :count] if buffer.shape != theirs[name].shape else theirs[name]
-        )
-    return smaller.eval()
-
-
-def _linear(functions: Functions, input_modes: int, output_modes: int) -> KarhunenLoeveModel:
-    network = KarhunenLoeveNetwork(
-        input_modes=input_modes, output_modes=output_modes, branch=[], held_out_residuals=True
-    )
-    model = KarhunenLoeveModel(functions.fields, network, 0.0)
-    with torch.no_grad():
-        model.bases.fit(functions)
-        model.bases.forget()
-    return model.eval()
-
-
-def _output_modes(functions: Functions) -> int:
-    """Return how many output modes keep `KEPT_VARIANCE`; at most a third of the runs."""
-    size, points = functions.u_rows.shape
-    most = max(2, min(MOST_OUTPUT_MODES, size // 3, points))
-    modes = empirical_modes(functions.u_rows, min(most, size - 1), "output modes")
-    total = modes.std.square().sum() + points * modes.remainder**2
-    kept = modes.std.square().cumsum(0) / total
-    return min(most, int((kept < KEPT_VARIANCE).sum()) + 1)
+MAX_ITERATIONS = 6000
+"""Maximum number of iterations of one training."""
 
 
 def fit(
@@ -166,7 +76,7 @@ def fit(
     bar: bool = True,
     law: str = "auto",
 ) -> Emulator:
-    """Learn the operator of some runs, with bands that hold what they promise.
+    """Learn the operator of some runs, with bands that contain what they promise.
 
     Parameters
     ----------
@@ -183,7 +93,7 @@ def fit(
         Noise to expect, and the default of `Emulator.condition`; in the transformed field, so a
         relative error under ``log``.
     seed : int
-        Of the split, the layouts and the training.
+        Seed of the split, the layouts and the training.
     device : str
         ``cpu`` or ``cuda``.
     state : path, optional
@@ -192,7 +102,7 @@ def fit(
         Draw a progress bar on a terminal.
     law : str
         Law of the inputs: `gaussian`, `mixture`, `thresholded`, `bounded`, `analogue`, or `auto`,
-        which takes the simplest that scores on the validation runs no worse than the best.
+        which takes the simplest whose score on the validation runs is no worse than the best.
 
     Returns
     -------
@@ -208,132 +118,134 @@ def fit(
     TrainingError
         If training fails or is stopped.
     """
+    _require_arguments(runs, minutes, noise_std)
+    require_law(law)
+    require_device(device)
+    data, best, tried = choose_linear(runs, split_runs(len(runs), seed), sensors, noise_std, seed)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()) if state is None else state)
+        run = _Trainings(seed, folder, RunOptions(device, bar=bar))
+        best = _choose_perceptron(data, best, minutes, run, tried)
+        every = data.part("training", "validation")
+        if best.method is None:
+            config = best.model.config
+            final = linear_model(every, config.input_modes, config.output_modes)
+        else:
+            final = run.trained(every, best.method, _Unwatched(), "final")
+    LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")
+    laws = equip(
+        best.model, law, data.part("training"), data.scored(),
+        noise_std=data.noise_levels(), layouts=data.layouts(), seed=seed,
+    )  # fmt: skip
+    refit(final, best.model.law, every, seed)
+    recipe = _recipe(data, final.config, best.method) | {"laws": laws, "tried": tried}
+    return _emulator(runs, data, best, final, every, recipe)
+
+
+def _require_arguments(runs: object, minutes: object, noise_std: object) -> None:
+    """Refuse what is not enough runs, or not a number that is finite and not negative."""
     if not isinstance(runs, Runs):
         raise DataError(f"runs must be uqsonet.Runs, found {type(runs).__name__}")
     runs.require_enough()
     for name, value in (("minutes", minutes), ("noise_std", noise_std)):
-        number = isinstance(value, int | float | np.number)
-        if not (number and math.isfinite(value) and value >= 0):
+        if not (isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be finite and not negative, found {value!r}")
-    require_law(law)
-    require_device(device)
-    split = split_runs(len(runs), seed)
-    chosen, tried = _choose_linear(runs, split, sensors, noise_std, seed)
-    data, plan, held_out, candidate = chosen
-    every = data.functions(np.concatenate([split.training, split.validation]))
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory()) if state is None else state)
-        run = _Trainings(seed, folder, RunOptions(device, bar=bar))
-        best = _Choice(candidate, held_out.scores(candidate.model), None)
-        best = _choose_perceptron(data, split, held_out, best, minutes, run, tried)
-        if best.method is None:
-            config = best.candidate.model.config
-            final = _linear(every, config.input_modes, config.output_modes)
-        else:
-            final = run.trained(every, best.method, _Unwatched(), "final")
-    LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")
-    laws = _choose_law(data, split, plan, best, law, seed)
-    refit(final, best.candidate.model.law, every, seed)
-    return _finished(runs, data, split, plan, best, final, every, tried, seed, noise_std, laws)
-
-
-def _choose_law(
-    data: EncodedRuns, split: Split, plan: SensorPlan, best: _Choice, law: str, seed: int
-) -> list[dict[str, Any]]:
-    """Give the chosen model a law of its input; return what was tried."""
-    points, sets = data.fields.input.grid.size, min(len(split.validation), SCORED_RUNS)
-    return equip(
-        best.candidate.model,
-        law,
-        data.functions(split.training),
-        data.functions(split.validation[:SCORED_RUNS]),
-        noise_std=plan.levels(data),
-        layouts={m: plan.layouts(m, sets, points, seed, "validation") for m in plan.counts},
-        seed=seed,
-    )
 
 
 def _choose_perceptron(
-    data: EncodedRuns,
-    split: Split,
-    held_out: HeldOutRuns,
-    best: _Choice,
-    minutes: float,
-    run: _Trainings,
-    tried: list[dict[str, Any]],
-) -> _Choice:
+    data: EncodedRuns, best: Candidate, minutes: float, run: _Trainings, tried: list[dict[str, Any]]
+) -> Candidate:
     """Return the linear model, or a perceptron on top of it whose score is better."""
-    methods = _trainings(best.candidate.model.config, len(split.training), minutes)
+    methods = _trainings(best.model.config, len(data.split.training), minutes)
     if not methods:
         return best
-    functions, held = data.functions(split.training), data.functions(split.validation)
-    base = SensorFree(functions, 0.0), _cokriging(best.candidate.model, functions)
-    validator = HeldOutValidator(held_out, *base)
+    held_out = data.held_out()
+    functions, held = data.part("training"), data.part("validation")
+    cokriging = _cokriging(best.model, functions)
+    validator = HeldOutValidator(held_out, SensorFree(functions, 0.0), cokriging)
     for number, method in enumerate(methods):
-        candidate = _assessed(run.trained(functions, method, validator, f"choice-{number}"), held)
-        scores = held_out.scores(candidate.model)
-        tried.append(_row("perceptron", method, scores))
-        gain = best.scores.mean(0) - scores.mean(0)
+        model = run.trained(functions, method, validator, f"choice-{number}")
+        candidate = Candidate.of(model, held, held_out, method)
+        score = round(float(candidate.scores.mean()), 6)
+        tried.append({"branch": "perceptron", **_size(model.config, method), "crps": score})
+        gain = best.scores.mean(0) - candidate.scores.mean(0)
         if float(gain.mean()) > float(gain.std() / math.sqrt(len(gain))):
-            best = _Choice(candidate, scores, method)
+            best = candidate
     return best
 
 
-@dataclass(frozen=True)
-class _Choice:
-    candidate: _Candidate
-    scores: Tensor
-    method: MethodConfig | None
+def _cokriging(model: KarhunenLoeveModel, functions: Functions) -> Cokriging:
+    """Return cokriging in the bases of a model."""
+    remainder = unexplained_root(model.bases, functions)
+    model.bases.forget()
+    return Cokriging.on(model.bases, remainder)
 
 
-def _row(kind: str, method: MethodConfig | None, scores: Tensor, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"branch": kind, **more}
-    if method is not None:
-        network = method.network
-        assert isinstance(network, KarhunenLoeveNetwork)
-        found |= {"input_modes": network.input_modes, "output_modes": network.output_modes}
-        found["iterations"] = method.training.iterations
-    return found | {"crps": round(float(scores.mean()), 6)}
+def _size(network: KarhunenLoeveNetwork, method: MethodConfig | None) -> dict[str, int]:
+    """Return numbers of modes and of iterations, as the card has them."""
+    return {
+        "input_modes": network.input_modes,
+        "output_modes": network.output_modes,
+        "iterations": 0 if method is None else method.training.iterations,
+    }
 
 
-def _choose_linear(
-    runs: Runs, split: Split, sensors: object, noise_std: float, seed: int
-) -> tuple[tuple[EncodedRuns, SensorPlan, HeldOutRuns, _Candidate], list[dict[str, Any]]]:
-    """Return the linear model of the transforms and sizes that score best, and what was tried."""
-    options = []
-    for name, field in runs.inputs.items():
-        given = [field.transform] if field.transform else ["log", "identity"]
-        possible = field.transform or may_log(field)
-        options.append([(name, t) for t in (given if possible else ["identity"])])
-    tried: list[dict[str, Any]] = []
-    best: tuple[float, tuple[EncodedRuns, SensorPlan, HeldOutRuns, _Candidate]] | None = None
-    for combination in itertools.product(*options):
-        transforms = dict(combination)
-        data = EncodedRuns.of(runs, transforms)
-        plan = sensor_plan(data, sensors, noise_std)
-        held_out = HeldOutRuns(data, split.validation, plan, seed)
-        functions, held = data.functions(split.training), data.functions(split.validation)
-        most = min(functions.size - 1, data.kappa.shape[1], INPUT_MODES[-1])
-        full = _linear(functions, most, _output_modes(functions))
-        variance = full.bases.input_factor.double().square().sum(0).cumsum(0)
-        total = variance[-1] + len(full.bases.input_mean) * full.bases.input_remainder**2
-        # Beyond these, coefficients are the rounding of stored values.
-        most = min(most, int((variance < INPUT_VARIANCE * total).sum()) + 1)
-        sizes = [r for r in INPUT_MODES if r < most] + [most]
-        found = []
-        for count in sizes:
-            candidate = _assessed(_truncated(full, count), held)
-            score = held_out.scores(candidate.model)
-            found.append((float(score.mean()), candidate))
-            row = _row("linear", None, score, **transforms, input_modes=count)
-            tried.append(row | {"output_modes": full.config.output_modes})
-            LOG.info("linear, %d input modes: CRPS %.4g", count, score.mean())
-        least = min(score for score, _ in found)
-        score, candidate = [f for f in found if f[0] <= (1 + TOLERANCE) * least][-1]
-        if best is None or score < best[0]:
-            best = score, (data, plan, held_out, candidate)
-    assert best is not None
-    return best[1], tried
+def _recipe(
+    data: EncodedRuns, network: KarhunenLoeveNetwork, method: MethodConfig | None
+) -> dict[str, Any]:
+    """Return how the final model was made, as the card has it."""
+    return {
+        "branch": "linear" if method is None else "linear and perceptron",
+        **_size(network, method),
+        "law": network.law,
+        "transforms": {f.name: f.transform.name for f in data.inputs},
+        "sensors": data.sensors(),
+        "seed": data.seed,
+    }
+
+
+def _emulator(
+    runs: Runs, data: EncodedRuns, best: Candidate, final: KarhunenLoeveModel, every: Functions,
+    recipe: dict[str, Any],
+) -> Emulator:  # fmt: skip
+    """Return the final model with its band, baselines, calibration runs and card."""
+    remainder = widen_band(final, best.residuals, best.input_remainder)
+    kept, seed = data.split.calibration, data.seed
+    parts = ("training", "validation", "calibration")
+    sizes = {part: len(getattr(data.split, part)) for part in parts}
+    card: dict[str, Any] = {
+        "title": runs.name,
+        "data": {"runs": len(runs), **sizes},
+        "recipe": recipe,
+    }
+    emulator = Emulator(
+        final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
+        cokriging=_cokriging(final, every),
+        calibration=Calibration.of(data.kappa[kept], data.u[kept], seed),
+    )  # fmt: skip
+    card["scores"] = score_rows(
+        emulator, runs[kept[:SCORED_RUNS]], data.sensors(),
+        noise_std=data.noise_std, seed=seed, pairs=every,
+    )  # fmt: skip
+    card["limits"] = limits(emulator, runs, card)
+    return emulator
+
+
+class HeldOutValidator:
+    """Skill over no sensors, and over cokriging, on held-out runs (`Validator`)."""
+
+    def __init__(
+        self, held_out: HeldOut[Readings], sensor_free: Operator, cokriging: Operator
+    ) -> None:
+        self._held_out = held_out
+        self._free = held_out.errors(sensor_free)
+        self._cokriging = held_out.errors(cokriging)
+
+    def columns(self, model: OperatorModel) -> dict[str, float]:
+        """Return ``skill_mean_<m>`` and ``over_cokriging_<m>``."""
+        error = self._held_out.errors(model)  # type: ignore[arg-type]
+        against = skill_columns("over_cokriging", error, self._cokriging)
+        return skill_columns("skill_mean", error, self._free) | against
 
 
 def _trainings(config: KarhunenLoeveNetwork, runs: int, minutes: float) -> list[MethodConfig]:
@@ -344,7 +256,7 @@ def _trainings(config: KarhunenLoeveNetwork, runs: int, minutes: float) -> list[
     batch = max(8, min(500, runs // 2))
     # Forward and back are three products; the long one is trained twice, the second time on all.
     affordable = int(60 * minutes * OPERATIONS / (6 * batch * weights))
-    long = min(MOST_ITERATIONS, int(affordable / 2.2))
+    long = min(MAX_ITERATIONS, int(affordable / 2.2))
     lengths = [n for n in (long // 10, long) if n >= 20]
 
     def method(iterations: int) -> MethodConfig:
@@ -405,58 +317,3 @@ class _Trainings:
             model.bases.forget()
         load_trial(model, tensors, 0)
         return model.eval()
-
-
-def _cokriging(model: KarhunenLoeveModel, functions: Functions) -> Cokriging:
-    remainder = unexplained_root(model.bases, functions)
-    model.bases.forget()
-    return Cokriging.on(model.bases, remainder)
-
-
-def _finished(
-    runs: Runs,
-    data: EncodedRuns,
-    split: Split,
-    plan: SensorPlan,
-    best: _Choice,
-    final: KarhunenLoeveModel,
-    every: Functions,
-    tried: Sequence[Mapping[str, Any]],
-    seed: int,
-    noise_std: float,
-    laws: Sequence[Mapping[str, Any]],
-) -> Emulator:
-    """Return the final model with its band, baselines, calibration runs and card."""
-    candidate = best.candidate
-    remainder = _into_band(final, candidate.residuals, candidate.input_remainder)
-    calibration = Calibration.of(data.kappa[split.calibration], data.u[split.calibration], seed)
-    network = final.config
-    recipe = {
-        "branch": "linear" if best.method is None else "linear and perceptron",
-        "input_modes": network.input_modes,
-        "output_modes": network.output_modes,
-        "law": network.law,
-        "laws": [dict(row) for row in laws],
-        "iterations": 0 if best.method is None else best.method.training.iterations,
-        "transforms": {f.name: f.transform.name for f in data.inputs},
-        "tried": [dict(row) for row in tried],
-        "sensors": plan.sensors(data),
-        "seed": seed,
-    }
-    sizes = {part: len(getattr(split, part)) for part in ("training", "validation", "calibration")}
-    card: dict[str, Any] = {
-        "title": runs.name,
-        "data": {"runs": len(runs), **sizes},
-        "recipe": recipe,
-    }
-    cokriging = _cokriging(final, every)
-    emulator = Emulator(
-        final, data.inputs, data.outputs, noise_std=noise_std, card=card,
-        remainder=remainder, cokriging=cokriging, calibration=calibration,
-    )  # fmt: skip
-    scored, sensors = runs[split.calibration[:SCORED_RUNS]], plan.sensors(data)
-    card["scores"] = score_rows(
-        emulator, scored, sensors, noise_std=noise_std, seed=seed, pairs=every
-    )
-    card["limits"] = limits(emulator, runs, card)
-    return emulator

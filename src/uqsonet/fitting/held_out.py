@@ -1,194 +1,219 @@
-"""Runs as a model sees them, how they are split, and what models score on those held out."""
+"""Held-out pairs as sensors read them: what sizes, laws and whole models are scored on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.emulator import Operator
-from uqsonet.fields.field import Field, Observations
-from uqsonet.fields.named_field import NamedField
-from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.fields.stacked import join
-from uqsonet.fitting.validate import counts_or_places
+from uqsonet.errors import ConfigError
+from uqsonet.fields.numbers import without_mask
 from uqsonet.gauss.metrics import gaussian_crps
-from uqsonet.gauss.posterior import spread
+from uqsonet.gauss.posterior import Posterior, spread
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.networks.training.validation import skill_columns
-from uqsonet.operator.base import OperatorModel
-from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, named_fields, rows_of
 
-COUNTS = (3, 10, 30)
-"""Numbers of sensors that sizes are chosen for, where a user states none."""
+if TYPE_CHECKING:
+    from uqsonet.emulator.emulator import Operator
+    from uqsonet.fields.named_field import NamedField
+    from uqsonet.runs.functions import Functions
 
+MOMENT_DRAWS = 512
+"""Latent samples behind mean and spread of an answer that has no closed form."""
 
-SCORED_POINTS = 400
-"""Output points that scores are averaged over."""
+Sensors = TypeVar("Sensors")
+"""Sensors in the form that a model is conditioned on."""
 
-
-SCORED_RUNS = 100
-"""Runs that a size, and in the end the model, is scored on."""
-
-
-PART = 32
-"""Sets that are scored at a time."""
-
-
-@dataclass(frozen=True)
-class EncodedRuns:
-    """Runs as a model sees them: encoded rows, and the fields that they are rows of."""
-
-    inputs: list[NamedField]
-    outputs: list[NamedField]
-    fields: OperatorFields
-    kappa: Tensor
-    u: Tensor
-
-    @classmethod
-    def of(cls, runs: Runs, transforms: Mapping[str, str]) -> EncodedRuns:
-        """Return runs with these transforms of the inputs, by name."""
-        inputs = named_fields(runs.inputs, transforms)
-        outputs = named_fields(runs.outputs)
-        given, found = (
-            Field(",".join(f.name for f in named), join([f.domain for f in named]))
-            for named in (inputs, outputs)
-        )
-        fields = OperatorFields(runs.name, given, found)
-        kappa, u = rows_of(runs.inputs, inputs), rows_of(runs.outputs, outputs)
-        return cls(inputs, outputs, fields, kappa, u)
-
-    def functions(self, index: np.ndarray) -> Functions:
-        """Return some of the runs as pairs to fit or to score."""
-        return Functions(self.fields, "training", self.kappa[index], self.u[index])
+Readings = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Locations, values, mask and noise of sensors: the arguments of `OperatorModel.condition`."""
 
 
 @dataclass(frozen=True)
 class SensorPlan:
-    """Which sensors a fit is scored with.
+    """The sensors that models are scored with.
 
     Attributes
     ----------
     counts : tuple of int
-        Numbers of sensors at random points, or (m,) of fixed ones.
+        Numbers of sensors at random points, or (m,) for fixed places.
     fixed : Tensor of int, shape (m,), or None
-        Points of the input where all sensors stand.
-    noise_std : float
-        In the transformed field.
+        The points of the input at which all sensors stand.
     """
 
     counts: tuple[int, ...]
-    fixed: Tensor | None
-    noise_std: float
+    fixed: Tensor | None = None
 
-    def sensors(self, data: EncodedRuns) -> object:
-        """Return the counts or the places, as a user states them."""
-        if self.fixed is None:
-            return list(self.counts)
-        return data.inputs[0].domain.points()[self.fixed].tolist()
+    @classmethod
+    def of(cls, sensors: object, fields: Sequence[NamedField], points: Tensor) -> SensorPlan:
+        """Return the plan for the argument `sensors` of `fit` and of `Emulator.validate`.
 
-    def levels(self, data: EncodedRuns) -> Tensor:
-        """Return the noise at each point of the (encoded) input, shape (n,)."""
-        parts = [
-            torch.full((f.domain.size,), self.noise_std / f.scale, dtype=torch.float64)
-            for f in data.inputs
-        ]
-        return torch.cat(parts)
+        Parameters
+        ----------
+        sensors : int, sequence of int, or array (m, d)
+            Numbers of sensors, or places, each of which stands for the nearest point.
+        fields : sequence of NamedField
+            The inputs.
+        points : Tensor, shape (n, d)
+            Where sensors may stand.
 
-    def layouts(self, count: int, sets: int, points: int, seed: int, purpose: str) -> Tensor:
-        """Return points (sets, count) of the input at which sensors stand."""
-        if self.fixed is not None:
-            return self.fixed.expand(sets, -1)
-        generator = numpy_generator(seed, "fit", "layouts", purpose, count)
-        drawn = [generator.choice(points, count, replace=False) for _ in range(sets)]
-        return torch.from_numpy(np.stack(drawn))
-
-
-class HeldOutRuns:
-    """Held-out runs with sensors on them, and what models score there."""
-
-    def __init__(self, data: EncodedRuns, index: np.ndarray, plan: SensorPlan, seed: int) -> None:
-        index = index[:SCORED_RUNS]
-        kappa, self._u = data.kappa[index].double(), data.u[index].double()
-        points = data.fields.input.grid.points()
-        noise = plan.levels(data)
-        generator = numpy_generator(seed, "fit", "validation noise")
-        self._sets: dict[int, tuple[Observations, Tensor]] = {}
-        for count in plan.counts:
-            places = plan.layouts(count, len(index), len(points), seed, "validation")
-            level = noise[places]
-            drawn = torch.from_numpy(generator.standard_normal(places.shape))
-            values = kappa.gather(1, places) + level * drawn
-            mask = torch.ones_like(places, dtype=torch.bool)
-            self._sets[count] = Observations(points[places], values, mask), level
-        size = self._u.shape[1]
-        step = numpy_generator(seed, "fit", "scored points").permutation(size)[:SCORED_POINTS]
-        self._columns = torch.from_numpy(np.sort(step))
-        self._queries = data.fields.output.grid.points()[self._columns]
-        self._truth = self._u[:, self._columns]
-
-    def moments(self, model: Operator, count: int, size: int = 512) -> tuple[Tensor, Tensor]:
-        """Return mean and std (B, k) of each set's answer at the scored points.
-
-        `size` latent samples are behind them where there is no closed form.
+        Raises
+        ------
+        ConfigError
+            If it is neither, or a number is out of range.
+        ObservationError
+            If a place is outside the domain.
         """
-        o, noise = self._sets[count]
-        basis: tuple[Tensor, Tensor] | None = None
-        means, stds = [], []
-        for first in range(0, len(o.values), PART):
-            part = slice(first, first + PART)
-            answer = model.condition(o.locations[part], o.values[part], o.mask[part], noise[part])
-            mean, covariance = answer.coefficient_moments(size)
-            basis = basis or answer.basis(self._queries)
-            means.append(basis[0] + mean @ basis[1].T)
-            stds.append(spread(basis[1], covariance))
-        return torch.cat(means), torch.cat(stds)
+        sensors = without_mask(sensors, "sensors", error=ConfigError)
+        try:
+            array = np.atleast_1d(np.asarray(sensors))
+            array = array if array.dtype.kind in "iu" else array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"sensors: counts or places expected ({error})") from None
+        if array.ndim == 1 and array.dtype.kind in "iu":
+            counts = sorted({int(m) for m in array})
+            if wrong := [m for m in counts if not 1 <= m <= len(points)]:
+                raise ConfigError(
+                    f"sensors: counts must be from 1 to {len(points)}, found {wrong[0]}"
+                )
+            return cls(tuple(counts))
+        if len(fields) > 1:
+            raise ConfigError("sensors: places need a single input field; give counts instead")
+        domain, places = fields[0].domain, torch.from_numpy(array).double()
+        places = places[:, None] if places.ndim == 1 else places
+        if places.ndim != 2 or places.shape[1] != domain.dim or not len(places):
+            raise ConfigError(
+                f"sensors: counts, or places of shape (m, {domain.dim}), expected; "
+                f"found {tuple(array.shape)}"
+            )
+        domain.require_inside(places)
+        nearest = torch.cdist(places, points).argmin(1).unique()
+        return cls((len(nearest),), nearest)
 
-    def scores(self, model: Operator, remainder: Tensor | None = None) -> Tensor:
-        """Return the CRPS (counts, B) of Gaussian bands, averaged over the scored points."""
-        rows = []
-        for count in self._sets:
-            mean, std = self.moments(model, count)
-            if remainder is not None:
-                std = (std.square() + remainder[self._columns].square()).sqrt()
-            rows.append(gaussian_crps(mean, std, self._truth).mean(1))
-        return torch.stack(rows)
+    def layouts(self, size: int, points: int, seed: int, *path: str) -> dict[int, Tensor]:
+        """Return layouts (size, m) for each number m of sensors: numbers of `points` points.
 
-    def errors(self, model: Operator) -> dict[int, float]:
-        """Return the root mean square error of the mean by sensor count."""
-        found = {}
-        for count in self._sets:
-            mean, _ = self.moments(model, count, 128)
-            found[count] = float((mean - self._truth).square().mean().sqrt())
-        return found
-
-
-class HeldOutValidator:
-    """Skill over no sensors, and over cokriging, on held-out runs (`Validator`)."""
-
-    def __init__(self, held_out: HeldOutRuns, sensor_free: Operator, cokriging: Operator) -> None:
-        self._held_out = held_out
-        self._free = held_out.errors(sensor_free)
-        self._cokriging = held_out.errors(cokriging)
-
-    def columns(self, model: OperatorModel) -> dict[str, float]:
-        """Return ``skill_mean_<m>`` and ``over_cokriging_<m>``."""
-        error = self._held_out.errors(model)  # type: ignore[arg-type]
-        against = skill_columns("over_cokriging", error, self._cokriging)
-        return skill_columns("skill_mean", error, self._free) | against
+        Random ones are drawn at this path of the seed tree (`uqsonet.gauss.seeds`).
+        """
+        if self.fixed is not None:
+            return {self.counts[0]: self.fixed.expand(size, -1)}
+        layouts = {}
+        for count in self.counts:
+            generator = numpy_generator(seed, *path, count)
+            drawn = [generator.choice(points, count, replace=False) for _ in range(size)]
+            layouts[count] = torch.from_numpy(np.stack(drawn))
+        return layouts
 
 
-def sensor_plan(data: EncodedRuns, sensors: object, noise_std: float) -> SensorPlan:
-    """Return the plan for what a user said about sensors (`fit`)."""
-    points = data.fields.input.grid.size
-    if sensors is None:
-        sensors = [min(m, points) for m in COUNTS]
-    found = counts_or_places(sensors, data.inputs, points)
-    if isinstance(found, list):
-        return SensorPlan(tuple(found), None, noise_std)
-    nearest = torch.cdist(found, data.inputs[0].domain.points()).argmin(1).unique()
-    return SensorPlan((len(nearest),), nearest, noise_std)
+@dataclass(frozen=True)
+class HeldOut(Generic[Sensors]):
+    """Pairs that nothing was fitted to, as sensors read them, and the outputs to be answered.
+
+    Attributes
+    ----------
+    sensors : dict of int to list of (Tensor, Sensors)
+        For each number of sensors, the pairs in parts: their numbers, and their sensors.
+    truths : list of (Tensor, Tensor)
+        Points (k, d) of each output field, and its values (N, k) there.
+    """
+
+    sensors: dict[int, list[tuple[Tensor, Sensors]]]
+    truths: list[tuple[Tensor, Tensor]]
+
+    @classmethod
+    def read(
+        cls,
+        pairs: Functions,
+        layouts: Mapping[int, Tensor],
+        noise_std: float | Tensor,
+        noise: Callable[[int], np.random.Generator],
+        columns: np.random.Generator,
+        max_points: int,
+        part: int,
+    ) -> HeldOut[Readings]:
+        """Return pairs on a model's grids as sensors at grid points read them.
+
+        Parameters
+        ----------
+        pairs : Functions
+            Outputs on the training grid or on the full one.
+        layouts : mapping of int to Tensor (N, m)
+            Points of the input at which each pair's sensors stand, by their number.
+        noise_std : float or Tensor, shape (n,)
+            Noise of all sensors, or of those at each point of the input (transformed).
+        noise : callable
+            The generator of the noise of so many sensors.
+        columns : numpy Generator
+            Draws the output points that are scored.
+        max_points, part : int
+            Maximum number of these points; pairs that are conditioned together.
+        """
+        size = min(pairs.size, *(len(places) for places in layouts.values()))
+        kappa, u = pairs.kappa[:size].double(), pairs.u[:size].double()
+        grid, kept = pairs.fields.training_grid()
+        u = u if u.shape[1] == grid.size else u[:, kept]
+        scored = torch.from_numpy(np.sort(columns.permutation(grid.size)[:max_points]))
+        levels = torch.as_tensor(noise_std, dtype=torch.float64).expand(kappa.shape[1])
+        sensors: dict[int, list[tuple[Tensor, Readings]]] = {}
+        for count, layout in layouts.items():
+            places = layout[:size].long()
+            level = levels[places]
+            error = level * torch.from_numpy(noise(count).standard_normal(places.shape))
+            noisy = error if bool(level.any()) else None
+            x, y = pairs.fields.input.read(kappa, places, noisy)
+            mask = torch.ones_like(y, dtype=torch.bool)
+            sensors[count] = [
+                (rows, (x[rows], y[rows], mask[rows], level[rows]))
+                for rows in torch.arange(size).split(part)
+            ]
+        return HeldOut(sensors, [(grid.points()[scored], u[:, scored])])
+
+    def __len__(self) -> int:
+        return len(self.truths[0][1])
+
+    def answers(
+        self: HeldOut[Readings], model: Operator, count: int, size: int | None = None
+    ) -> Iterator[tuple[Tensor, Posterior, tuple[Tensor, Tensor]]]:
+        """Yield a model's answers to the first `size` pairs (to all of them by default), in parts.
+
+        Yields
+        ------
+        truth : Tensor, shape (b, k)
+        answer : Posterior
+        basis : tuple of Tensor, shapes (k,) and (k, p)
+            Values at the scored points are ``basis[0] + basis[1] @ coefficients``.
+        """
+        (points, truth), basis = self.truths[0], None
+        for rows, readings in self.sensors[count]:
+            if size is not None and int(rows[-1]) >= size:
+                return
+            answer = model.condition(*readings)
+            basis = basis or answer.basis(points)
+            yield truth[rows], answer, basis
+
+    def moments(
+        self: HeldOut[Readings], model: Operator, count: int, draws: int = MOMENT_DRAWS
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield truth, mean and standard deviation (b, k) at the scored points, in parts."""
+        for truth, answer, (offset, modes) in self.answers(model, count):
+            mean, covariance = answer.coefficient_moments(draws)
+            yield truth, offset + mean @ modes.T, spread(modes, covariance)
+
+    def scores(self: HeldOut[Readings], model: Operator) -> Tensor:
+        """Return the CRPS (counts, N) of Gaussian bands, averaged over the scored points."""
+        rows = [
+            [gaussian_crps(mean, std, truth).mean(1) for truth, mean, std in parts]
+            for parts in (self.moments(model, count) for count in self.sensors)
+        ]
+        return torch.stack([torch.cat(row) for row in rows])
+
+    def errors(self: HeldOut[Readings], model: Operator) -> dict[int, float]:
+        """Return the root mean square error of the mean by number of sensors."""
+        errors = {}
+        for count in self.sensors:
+            parts = self.moments(model, count, MOMENT_DRAWS // 4)
+            off = torch.cat([mean - truth for truth, mean, _ in parts])
+            errors[count] = float(off.square().mean().sqrt())
+        return errors

@@ -1,18 +1,20 @@
-"""Is it any good, and does its band hold what it says: scores on runs that a model has not seen."""
+"""Scores on runs that a model has not seen: is it any good, and do its bands hold the truths."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ConfigError, DataError, NoUncertaintyError, ObservationError
-from uqsonet.fields.numbers import require_noise, without_mask
+from uqsonet.emulator.answer import FieldPosterior
+from uqsonet.errors import DataError, NoUncertaintyError, ObservationError
+from uqsonet.fields.numbers import require_noise
+from uqsonet.fitting.held_out import HeldOut, SensorPlan
 from uqsonet.fitting.regression import Regression
 from uqsonet.fitting.scores import RANK_BINS, Report, Score
 from uqsonet.gauss.metrics import (
@@ -25,175 +27,114 @@ from uqsonet.gauss.metrics import (
 )
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import rows_of, split_runs
+from uqsonet.runs.runs import Runs, rows_of, split_runs
 from uqsonet.sensors.sensors import SensorSets
 
 if TYPE_CHECKING:
-    from uqsonet.emulator.answer import FieldPosterior
     from uqsonet.emulator.emulator import Emulator
     from uqsonet.fields.named_field import NamedField
-    from uqsonet.runs.runs import Runs
+    from uqsonet.runs.runs import FieldRuns
 
 LEVELS = (0.5, 0.8, 0.9)
-"""Of the bands whose coverage is counted."""
+"""Levels of the bands whose coverage is counted."""
 
 LAYOUTS = 3
-"""Different random layouts for each number of sensors; runs share them."""
+"""Number of random layouts for each number of sensors; runs share them."""
 
 SAMPLES = 1000
-"""Functions behind the scores of one answer."""
+"""Number of functions behind the scores of one answer."""
 
 ENERGY_SAMPLES = 250
-"""Those of them behind the energy score, whose cost grows with their square."""
+"""Number of those functions that the energy score uses: its cost grows with their square."""
+
+MAX_POINTS = 2000
+"""Maximum number of output points that scores are averaged over."""
 
 
-POINTS = 2000
-"""Output points that scores are averaged over, at most."""
-
-
-@dataclass(frozen=True)
-class _HeldOut:
-    """Held-out runs as a model's fields: where inputs can be read, and what is true of outputs."""
-
-    places: SensorSets
-    """One set with every input point; its values are not meant."""
-    readings: Tensor
-    """Values (N, n) of the input fields at those points."""
-    outputs: list[tuple[Tensor, Tensor]]
-    """Points (M, d) and truths (N, M) of each output field."""
-
-    @classmethod
-    def of(cls, emulator: Emulator, runs: Runs, seed: int) -> _HeldOut:
-        for side, mine in (("inputs", emulator.inputs), ("outputs", emulator.outputs)):
-            names, there = [f.name for f in mine], list(getattr(runs, side))
-            if lacking := [name for name in names if name not in there]:
-                raise DataError(
-                    f"{runs.name}: no {side[:-1]} field {lacking[0]!r}; there are "
-                    f"{', '.join(there)}"
-                )
-        numbers, locations, readings = [], [], []
-        dim = max(f.domain.dim for f in emulator.inputs)
-        for number, one in enumerate(emulator.inputs):
-            field = runs.inputs[one.name]
-            x = field.domain.points()
-            inside = _inside(one.domain, x)
-            if not bool(inside.any()):
-                raise DataError(f"{runs.name}: no point of {one.name} lies in the model's domain")
-            values = torch.from_numpy(np.asarray(field.values)).double()[:, inside]
-            if one.transform.positive and not bool((values > 0).all()):
-                raise DataError(f"{runs.name}: {one.name} must be positive under log")
-            numbers.append(torch.full((int(inside.sum()),), number))
-            locations.append(torch.nn.functional.pad(x[inside], [0, dim - x.shape[1]]))
-            readings.append(values)
-        outputs = []
-        for one in emulator.outputs:
-            field = runs.outputs[one.name]
-            x = field.domain.points()
-            kept = _inside(one.domain, x).nonzero()[:, 0]
-            if not len(kept):
-                raise DataError(f"{runs.name}: no point of {one.name} lies in the model's domain")
-            drawn = numpy_generator(seed, "scores", "points").permutation(len(kept))[:POINTS]
-            kept = kept[np.sort(drawn)]
-            values = torch.from_numpy(np.asarray(field.values)).double()
-            outputs.append((x[kept], values[:, kept]))
-        count = sum(len(n) for n in numbers)
-        blank, mask = torch.zeros(1, count).double(), torch.ones(1, count, dtype=torch.bool)
-        field_of, x = torch.cat(numbers)[None], torch.cat(locations)[None]
-        places = SensorSets(field_of, x, blank, blank, mask, ["0"], True, "torch")
-        return cls(places, torch.cat(readings, 1), outputs)
-
-    def sets(
-        self, emulator: Emulator, runs: Tensor, layout: Tensor, noise: float, drawn: Tensor
-    ) -> SensorSets:
-        """Return some runs observed at the points `layout` (m,)."""
-        values = self.readings[runs][:, layout]
-        field = self.places.field[0, layout]
-        for number, one in enumerate(emulator.inputs):
-            here = field == number
-            if noise and bool(here.any()):
-                moved = one.transform.forward(values[:, here]) + noise * drawn[:, here]
-                values[:, here] = one.transform.inverse(moved)
-        shape = values.shape
-        stated = torch.full(shape, noise, dtype=torch.float64)
-        x = self.places.locations[:, layout].expand(len(runs), -1, -1)
-        mask = torch.ones(shape, dtype=torch.bool)
-        labels = [str(int(run)) for run in runs]
-        return SensorSets(field.expand(shape), x, values, stated, mask, labels, False, "torch")
-
-
-def _inside(domain: Any, x: Tensor) -> Tensor:
-    """Return which points (n, d) lie in the box of a domain."""
+def _in_domain(one: NamedField, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]:
+    """Return a field's points (n, d) in the domain of the model's field, and its values (N, n)."""
+    x, domain = field.domain.points(), one.domain
     if x.shape[1] != domain.dim:
         raise DataError(f"points have {x.shape[1]} coordinates, the model's {domain.dim}")
     lower, upper = (torch.tensor(e, dtype=torch.float64) for e in (domain.lower, domain.upper))
     slack = 1e-6 * (upper - lower)
-    return ((x >= lower - slack) & (x <= upper + slack)).all(-1)
+    inside = ((x >= lower - slack) & (x <= upper + slack)).all(-1)
+    if not bool(inside.any()):
+        raise DataError(f"{runs}: no point of {one.name} lies in the model's domain")
+    return x[inside], torch.from_numpy(np.asarray(field.values))[:, inside].double()
 
 
-def counts_or_places(
-    sensors: object, fields: Sequence[NamedField], points: int
-) -> list[int] | Tensor:
-    """Return what a user said about sensors: numbers of them, or places (m, d).
-
-    Parameters
-    ----------
-    sensors : int, sequence of int, or array (m, d)
-    fields : sequence of NamedField
-        The inputs.
-    points : int
-        Where sensors may stand, at most.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither, or a number is out of range.
-    ObservationError
-        If a place is outside the domain.
-    """
-    sensors = without_mask(sensors, "sensors", error=ConfigError)
-    try:
-        found = np.atleast_1d(np.asarray(sensors))
-        found = found if found.dtype.kind in "iu" else found.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"sensors: counts or places expected ({error})") from None
-    if found.ndim == 1 and found.dtype.kind in "iu":
-        counts = sorted({int(m) for m in found})
-        if wrong := [m for m in counts if not 1 <= m <= points]:
-            raise ConfigError(f"sensors: counts must be from 1 to {points}, found {wrong[0]}")
-        return counts
-    if len(fields) > 1:
-        raise ConfigError("sensors: places need a single input field; give counts instead")
-    domain, places = fields[0].domain, torch.from_numpy(found).double()
-    places = places[:, None] if places.ndim == 1 else places
-    if places.ndim != 2 or places.shape[1] != domain.dim or not len(places):
-        raise ConfigError(
-            f"sensors: counts, or places of shape (m, {domain.dim}), expected; "
-            f"found {tuple(found.shape)}"
-        )
-    domain.require_inside(places)
-    return places
+def _require_fields(emulator: Emulator, runs: Runs) -> None:
+    """Refuse runs that lack a field of the model."""
+    for side, fields in (("input", emulator.inputs), ("output", emulator.outputs)):
+        there = list(getattr(runs, f"{side}s"))
+        if lacking := [f.name for f in fields if f.name not in there]:
+            raise DataError(
+                f"{runs.name}: no {side} field {lacking[0]!r}; there are {', '.join(there)}"
+            )
 
 
-def _layouts(
-    emulator: Emulator, held_out: _HeldOut, sensors: object, seed: int, runs: int
-) -> Iterator[tuple[int, list[tuple[Tensor, Tensor]]]]:
-    """Yield numbers of sensors with (runs, layout) pairs: points of the held-out inputs."""
-    size = held_out.places.values.shape[1]
+def _held_out(
+    emulator: Emulator, runs: Runs, sensors: object, noise_std: float, seed: int
+) -> HeldOut[SensorSets]:
+    """Return held-out runs as sensors of a model's inputs read them, some runs to a layout."""
+    _require_fields(emulator, runs)
+    inputs = []
+    for one in emulator.inputs:
+        x, values = _in_domain(one, runs.inputs[one.name], runs.name)
+        if one.transform.positive and not bool((values > 0).all()):
+            raise DataError(f"{runs.name}: {one.name} must be positive under log")
+        inputs.append((x, values))
+    truths = []
+    for one in emulator.outputs:
+        x, values = _in_domain(one, runs.outputs[one.name], runs.name)
+        drawn = numpy_generator(seed, "scores", "points").permutation(len(x))[:MAX_POINTS]
+        columns = torch.from_numpy(np.sort(drawn))
+        truths.append((x[columns], values[:, columns]))
+    dim = max(x.shape[1] for x, _ in inputs)
+    locations = torch.cat([torch.nn.functional.pad(x, [0, dim - x.shape[1]]) for x, _ in inputs])
+    field = torch.cat([torch.full((len(x),), k) for k, (x, _) in enumerate(inputs)])
+    readings = torch.cat([values for _, values in inputs], 1)
     if sensors is None:
         sensors = emulator.card.get("recipe", {}).get("sensors") or [3, 10, 30]
-    found = counts_or_places(sensors, emulator.inputs, size)
-    if isinstance(found, list):
-        for count in found:
-            generator = numpy_generator(seed, "scores", "layouts", count)
-            pairs = []
-            for part in torch.arange(runs).tensor_split(min(LAYOUTS, runs)):
-                drawn = generator.choice(size, count, replace=False)
-                pairs.append((part, torch.from_numpy(drawn)))
-            yield count, pairs
-        return
-    points = held_out.places.locations[0, :, : found.shape[1]]
-    nearest = torch.cdist(found, points).argmin(1).unique()
-    yield len(nearest), [(torch.arange(runs), nearest)]
+    plan = SensorPlan.of(sensors, emulator.inputs, locations)
+    parts = torch.arange(len(runs)).tensor_split(
+        1 if plan.fixed is not None else min(LAYOUTS, len(runs))
+    )
+    layouts = plan.layouts(len(parts), len(field), seed, "scores", "layouts")
+    observed: dict[int, list[tuple[Tensor, SensorSets]]] = {}
+    for count, places in layouts.items():
+        noise = numpy_generator(seed, "scores", "noise", count)
+        error = noise_std * torch.from_numpy(noise.standard_normal((len(runs), count)))
+        observed[count] = []
+        for rows, layout in zip(parts, places, strict=True):
+            values, number = readings[rows][:, layout], field[layout]
+            if noise_std:
+                values = _with_error(emulator.inputs, number, values, error[rows])
+            mask = torch.ones_like(values, dtype=torch.bool)
+            sets = SensorSets(
+                number.expand(values.shape), locations[layout].expand(len(rows), -1, -1), values,
+                torch.full_like(values, noise_std), mask, [str(int(row)) for row in rows],
+                single=False, kind="torch",
+            )  # fmt: skip
+            observed[count].append((rows, sets))
+    return HeldOut(observed, truths)
+
+
+def _with_error(
+    inputs: Sequence[NamedField], number: Tensor, values: Tensor, error: Tensor
+) -> Tensor:
+    """Return values (b, m) of fields (m,) with errors (b, m) of the transformed fields."""
+    for k, one in enumerate(inputs):
+        here = number == k
+        noisy = one.transform.forward(values[:, here]) + error[:, here]
+        values[:, here] = one.transform.inverse(noisy)
+    return values
+
+
+def _without_sensors(sets: SensorSets) -> SensorSets:
+    """Return the same sets without their sensors."""
+    return sets.each(lambda t: t[:, :0])
 
 
 def score(
@@ -214,44 +155,34 @@ def score(
         raise DataError(f"held_out must be uqsonet.Runs, at least one; found {held_out!r:.60}")
     noise = float(emulator.noise_std or 0.0) if noise_std is None else float(noise_std)
     require_noise(torch.tensor(noise, dtype=torch.float64))
-    found = _HeldOut.of(emulator, held_out, seed)
-    runs = len(held_out)
+    observed = _held_out(emulator, held_out, sensors, noise, seed)
+    methods: list[tuple[str, Emulator]] = [("uqsonet", emulator)]
+    if emulator.cokriging is not None:
+        methods.append(("cokriging", emulator.with_operator(emulator.cokriging)))
+    if regression is not None:
+        methods.append(("regression", regression))
+    if emulator.encoded:
+        methods.append(("sensor_free", emulator))
     scores: list[Score] = []
-    example: tuple[FieldPosterior, Tensor, Tensor] | None = None
-    layouts = list(_layouts(emulator, found, sensors, seed, runs))
-    for place, (count, pairs) in enumerate(layouts):
-        drawn = numpy_generator(seed, "scores", "noise", count).standard_normal((runs, count))
-        sets = [
-            (part, found.sets(emulator, part, layout, noise, torch.from_numpy(drawn)[part]))
-            for part, layout in pairs
-        ]
-        methods: list[tuple[str, Emulator]] = [("uqsonet", emulator)]
-        if emulator.cokriging is not None:
-            methods.append(("cokriging", emulator.with_operator(emulator.cokriging)))
-        if regression is not None:
-            methods.append(("regression", regression))
-        if emulator.encoded:
-            methods.append(("sensor_free", emulator))
-        for number, (x, truth) in enumerate(found.outputs):
+    sensor_free: dict[int, Score] = {}
+    for count, parts in observed.sensors.items():
+        for number, (x, truth) in enumerate(observed.truths):
             for method, model in methods:
-                name = emulator.outputs[number].name
-                if method == "sensor_free" and place > 0:  # the same without sensors
-                    known = next(s for s in scores if (s.method, s.field) == (method, name))
-                    scores.append(replace(known, sensors=count))
+                if method == "sensor_free" and number in sensor_free:  # the same for any count
+                    scores.append(replace(sensor_free[number], sensors=count))
                     continue
-                tally = _Tally(method, name, count)
-                for part, some in sets:
-                    given = _blank(some) if method == "sensor_free" else some
-                    posterior = _posterior(model, given, number)
+                tally = _Tally(method, emulator.outputs[number].name, count)
+                for rows, sets in parts:
+                    used = _without_sensors(sets) if method == "sensor_free" else sets
                     bands = conformal and model.calibration is not None
-                    tally.add(posterior, x, truth[part], bands)
+                    tally.add(FieldPosterior(model, used, number), x, truth[rows], bands)
                 scores.append(tally.score())
-        if place == len(layouts) // 2:
-            single = replace(sets[0][1][:1], single=True)
-            x, truth = found.outputs[0]
-            example = _posterior(emulator, single, 0), truth[0], x
-    assert example is not None
-    return scores, *example
+                if method == "sensor_free":
+                    sensor_free[number] = scores[-1]
+    counts, (x, truth) = list(observed.sensors), observed.truths[0]
+    _, sets = observed.sensors[counts[len(counts) // 2]][0]
+    example = FieldPosterior(emulator, replace(sets[:1], single=True), 0)
+    return scores, example, truth[0], x
 
 
 def _on_pairs(emulator: Emulator, runs: Runs) -> Emulator:
@@ -274,17 +205,6 @@ def _on_pairs(emulator: Emulator, runs: Runs) -> Emulator:
     kept = runs[np.sort(np.concatenate([split.training, split.validation]))]
     rows = rows_of(kept.inputs, emulator.inputs), rows_of(kept.outputs, emulator.outputs)
     return emulator.with_operator(Regression(Functions(emulator.fields, "training", *rows), 0.0))
-
-
-def _posterior(emulator: Emulator, sets: SensorSets, number: int) -> FieldPosterior:
-    from uqsonet.emulator.answer import FieldPosterior
-
-    return FieldPosterior(emulator, sets, number)
-
-
-def _blank(sets: SensorSets) -> SensorSets:
-    """Return the same sets without their sensors."""
-    return sets.each(lambda t: t[:, :0])
 
 
 class _Tally:
@@ -363,6 +283,7 @@ class _Tally:
 
 
 def _one(posterior: FieldPosterior, k: int) -> FieldPosterior:
+    """Return the answer to one of several sets of sensors."""
     return posterior.given(replace(posterior.sensors[k : k + 1], single=True))
 
 
@@ -376,11 +297,11 @@ def score_rows(
     pairs: Functions,
 ) -> list[dict[str, Any]]:
     """Return rows for a model's card: scores with plain bands."""
-    found, *_ = score(
+    scores, *_ = score(
         emulator, held_out, sensors, noise_std=noise_std, seed=seed, conformal=False,
         regression=emulator.with_operator(Regression(pairs, 0.0)),
     )  # fmt: skip
-    return [one.row() for one in found]
+    return [one.row() for one in scores]
 
 
 def validate(

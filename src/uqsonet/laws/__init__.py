@@ -2,11 +2,11 @@
 
 - `gaussian`: a Gaussian field, the model's own closed form;
 - `mixture`: clusters of Gaussian fields, each of random size;
-- `thresholded`: a Gaussian field that nobody sees, cut into classes;
+- `thresholded`: a latent Gaussian field, cut into classes by thresholds;
 - `bounded`: a Gaussian field that is kept within bounds;
 - `analogue`: training inputs near the sensors, moved onto them.
 
-`uqsonet.laws.choose` fits them and chooses.
+`uqsonet.fitting.choose_law` fits them and chooses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases
 
 NAMES = ("gaussian", "mixture", "thresholded", "bounded", "analogue")
-"""From the simplest to the one that assumes least."""
+"""Names of the laws, from the simplest to the one that assumes least."""
 
 
 def law_of(name: str, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> InputLaw:

@@ -32,7 +32,7 @@ RUN_BY = {
 }
 """Rule -> the modules that its numbers come from, with all that they import."""
 
-LAWS = "uqsonet.laws.choose"
+LAWS = "uqsonet.fitting.choose_law"
 """It imports all laws of the input."""
 
 OF_A_PROBLEM = ("simulate", "sensors", "reference", "placement")

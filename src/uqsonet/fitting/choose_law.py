@@ -4,9 +4,9 @@
 Gaussian than chance allows, inputs take more than a few values, and its fields stay within their
 range. Elsewhere it takes the simplest law that is not rejected: its CRPS on the held-out pairs,
 relative to the Gaussian law's at each number of sensors, is not higher than the best one's by more
-than two standard errors of the paired difference. A Gaussian law, and a mixture,
-is rejected as well if its fields leave the range of the training inputs far more often than new
-inputs would: they are not fields of this kind, even where the CRPS hardly tells.
+than two standard errors of the paired difference. A Gaussian law, and a mixture, is rejected as
+well if its fields leave the range of the training inputs far more often than new inputs would: they
+are not fields of this kind, even where the CRPS hardly differs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.fields.field import Observations
+from uqsonet.fitting.held_out import HeldOut, Readings
 from uqsonet.gauss.metrics import ascending, crps
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES
@@ -39,24 +39,33 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("uqsonet")
 
-SCORED_SETS, SCORED_POINTS, DRAWS = 200, 200, 256
-"""Held-out pairs at each number of sensors, points of the output, and draws behind a score."""
+DRAWS = 256
+"""Number of draws behind the CRPS of one answer."""
 
-LEAST_SETS, SENSORS = 20, 8000
-"""Held-out pairs at least; more only as long as they have no more sensors than these together."""
+SCORED_POINTS = 200
+"""Maximum number of output points that a score is averaged over."""
 
-FIELDS = 1000
-"""Fields of a law whose range is looked at."""
+MAX_PAIRS = 200
+"""Maximum number of held-out pairs."""
+
+MIN_PAIRS = 20
+"""Number of held-out pairs that are used whatever their sensors."""
+
+MAX_SENSORS = 8000
+"""Maximum number of sensors of all held-out pairs together, if there are more than `MIN_PAIRS`."""
+
+RANGE_DRAWS = 1000
+"""Number of a law's fields whose range is compared with that of the training inputs."""
 
 CHANCE = 1.73
-"""Distance from Gaussian, over one by the root of the number of inputs, that chance allows in about
-19 of 20 samples."""
+"""Kolmogorov distance from Gaussian, times the root of the number of inputs, that 19 of 20 samples
+of Gaussian inputs stay below."""
 
 OUTSIDE = 0.05
-"""Share of a law's fields beyond the range of the training inputs that is not held against it."""
+"""Accepted share of a law's fields that leave the range of the training inputs."""
 
 ERRORS = 2.0
-"""Standard errors by which a law may score worse than the best."""
+"""Accepted excess of a law's score over the best one's, in standard errors."""
 
 
 def require_law(law: str) -> None:
@@ -111,7 +120,7 @@ def equip(
         If there is no such law, or it does not fit these inputs.
     """
     require_law(law)
-    scorer = _Scorer(model, held, noise_std, layouts, seed)
+    held_out = _held_out(held, noise_std, layouts, seed)
     sample = input_sample(model, training)
     distance = distance_from_gaussian(sample.coefficients)
     chance = CHANCE / math.sqrt(training.size)
@@ -120,35 +129,89 @@ def equip(
         law == "auto"
         and distance <= chance
         and classes_of(sample.fields) is None
-        and _outside(model, None, sample, seed) <= _most_outside(training.size)
+        and _outside(model, None, sample, seed) <= _max_outside(training.size)
     ):
         names = ("gaussian",)
     rows: list[dict[str, Any]] = []
-    fitted: list[tuple[InputLaw | None, Tensor]] = []
+    laws: list[InputLaw | None] = []
+    scores: list[Tensor] = []
     for name in names:
         start = time.monotonic()
-        candidates = _fitted(name, sample, seed)
-        seconds = time.monotonic() - start
-        if not candidates:
-            continue
-        found = candidates[0]
-        if len(candidates) > 1:
-            found = min(candidates, key=lambda one: float(scorer.scores(one, quick=True).mean()))
+        variants = _fitted(name, sample, seed)
+        seconds = round(time.monotonic() - start, 1)
         try:
-            scores = scorer.scores(found)
+            best, of_best = _best_variant(model, variants, held_out, seed)
         except ObservationError as error:
             LOG.info("law %s: no answer to a held-out pair (%s)", name, error)
             continue
-        fitted.append((found, scores))
-        by_count = {f"crps_{m}": float(s.mean()) for m, s in zip(layouts, scores, strict=True)}
-        rows.append({"law": name, "seconds": round(seconds, 1), **by_count})
-        rows[-1] |= {"outside": _outside(model, found, sample, seed)}
-        rows[-1] |= {"distance": distance, "chance": chance}
+        if of_best is None:
+            continue
+        laws.append(best)
+        scores.append(of_best)
+        by_count = {f"crps_{m}": float(s.mean()) for m, s in zip(layouts, of_best, strict=True)}
+        tests = {"outside": _outside(model, best, sample, seed), "distance": distance}
+        rows.append({"law": name, "seconds": seconds, **by_count, **tests, "chance": chance})
         LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in by_count.items()))
     if not rows:
         raise ConfigError(f"law {law!r} does not fit these inputs: {_WHY.get(law, _NO_ANSWER)}")
-    model.use_law(fitted[_simplest([scores for _, scores in fitted], rows, training.size)][0])
+    model.use_law(laws[_simplest(scores, rows, training.size)])
     return rows
+
+
+def _held_out(
+    held: Functions, noise_std: float | Tensor, layouts: Mapping[int, Tensor], seed: int
+) -> HeldOut[Readings]:
+    """Return held-out pairs as sensors read them; fewer of them where there are many sensors."""
+    most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_SENSORS // max(layouts)))
+    return HeldOut.read(
+        held,
+        {count: places[:most] for count, places in layouts.items()},
+        noise_std,
+        lambda count: numpy_generator(seed, "law", "noise", count),
+        numpy_generator(seed, "law", "points"),
+        SCORED_POINTS,
+        part=1,
+    )
+
+
+def _best_variant(
+    model: KarhunenLoeveModel,
+    variants: list[InputLaw | None],
+    held_out: HeldOut[Readings],
+    seed: int,
+) -> tuple[InputLaw | None, Tensor | None]:
+    """Return the variant of a law that scores best, and its scores; no scores without a variant."""
+    if not variants:
+        return None, None
+    best = variants[0]
+    if len(variants) > 1:
+        few = len(held_out) // 4
+        best = min(variants, key=lambda v: float(_scores(model, v, held_out, seed, few).mean()))
+    return best, _scores(model, best, held_out, seed)
+
+
+@torch.no_grad()
+def _scores(
+    model: KarhunenLoeveModel,
+    law: InputLaw | None,
+    held_out: HeldOut[Readings],
+    seed: int,
+    size: int | None = None,
+) -> Tensor:
+    """Return the CRPS (counts, N) with a law; of the first `size` held-out pairs, or of all."""
+    before, model.law = model.law, law
+    try:
+        rows = []
+        for count in held_out.sensors:
+            generator = torch_generator(seed, "law", "draws")
+            row = []
+            for truth, answer, (offset, modes) in held_out.answers(model, count, size):
+                c = answer.coefficient_samples(DRAWS, generator)[0].double()
+                row.append(crps(ascending(offset + c @ modes.T), truth[0]))
+            rows.append(row)
+        return torch.tensor(rows, dtype=torch.float64)
+    finally:
+        model.law = before
 
 
 _NO_ANSWER = "it has no answer to a held-out pair"
@@ -168,10 +231,10 @@ def _fitted(name: str, sample: InputSample, seed: int) -> list[InputLaw | None]:
     if name == "analogue":
         return [AnalogueLaw.fit(sample, share) for share in SHARES]
     if name == "thresholded":
-        found: InputLaw | None = ThresholdedLaw.fit(sample)
+        law: InputLaw | None = ThresholdedLaw.fit(sample)
     else:
-        found = BoundedLaw.fit(sample, torch_generator(seed, "law", name))
-    return [] if found is None else [found]
+        law = BoundedLaw.fit(sample, torch_generator(seed, "law", name))
+    return [] if law is None else [law]
 
 
 def refit(
@@ -184,8 +247,8 @@ def refit(
     if isinstance(law, AnalogueLaw):
         model.use_law(AnalogueLaw.fit(input_sample(model, training), law.share))
     elif law is not None:
-        found = _fitted(law.name, input_sample(model, training), seed)
-        model.use_law(found[0] if found else None)
+        variants = _fitted(law.name, input_sample(model, training), seed)
+        model.use_law(variants[0] if variants else None)
 
 
 def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
@@ -214,10 +277,10 @@ def _outside(
     if law is not None and not isinstance(law, MixtureLaw | BoundedLaw):
         return 0.0
     before, model.law = model.law, law
-    none = torch.zeros(1, 0, model.fields.input.grid.dim), torch.zeros(1, 0)
-    given = model.input_posterior(*none)
+    no_sensors = torch.zeros(1, 0, model.fields.input.grid.dim), torch.zeros(1, 0)
+    prior = model.input_posterior(*no_sensors)
     model.law = before
-    a = given.sample(FIELDS, torch_generator(seed, "law", "outside"))[0]
+    a = prior.sample(RANGE_DRAWS, torch_generator(seed, "law", "outside"))[0]
     low, high = float(sample.fields.amin()), float(sample.fields.amax())
     field = model.bases.input_mean.float() + a @ model.bases.input_factor.T
     slack = 1e-3 * (high - low)
@@ -225,7 +288,7 @@ def _outside(
     return 1 - float(inside.float().mean())
 
 
-def _most_outside(size: int) -> float:
+def _max_outside(size: int) -> float:
     """Return the share of a law's fields beyond the range of N inputs that is allowed."""
     # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
     return OUTSIDE + 4 / size
@@ -236,7 +299,7 @@ def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], size: int) -> in
     base = scores[0].mean(1, keepdim=True)
     relative = [(one / base).mean(0) for one in scores]
     best = min(relative, key=lambda one: float(one.mean()))
-    limit = _most_outside(size)
+    limit = _max_outside(size)
     fair = any(row["outside"] <= limit for row in rows)
     chosen = None
     for number, (one, row) in enumerate(zip(relative, rows, strict=True)):
@@ -251,57 +314,3 @@ def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], size: int) -> in
     for number, row in enumerate(rows):
         row["chosen"] = number == chosen
     return chosen
-
-
-class _Scorer:
-    """Held-out pairs with sensors on them."""
-
-    def __init__(
-        self,
-        model: KarhunenLoeveModel,
-        held: Functions,
-        noise_std: float | Tensor,
-        layouts: Mapping[int, Tensor],
-        seed: int,
-    ) -> None:
-        self._model, self._seed = model, seed
-        grid, kept = model.fields.training_grid()
-        affordable = max(LEAST_SETS, SENSORS // max(layouts))
-        most = min(SCORED_SETS, affordable)
-        sets = min(most, held.size, *(len(indices) for indices in layouts.values()))
-        u = held.u[:sets].double()
-        u = u if u.shape[1] == grid.size else u[:, kept]
-        order = numpy_generator(seed, "law", "points").permutation(grid.size)[:SCORED_POINTS]
-        columns = torch.from_numpy(order).sort().values
-        self._truth = u[:, columns]
-        self._offset, self._basis = model.bases.output_basis(grid.points()[columns])
-        kappa, given = held.kappa[:sets].double(), model.fields.input
-        self._sets: list[tuple[Observations, Tensor]] = []
-        for count, indices in layouts.items():
-            generator = numpy_generator(seed, "law", "noise", count)
-            places = indices[:sets].long()
-            level = torch.as_tensor(noise_std, dtype=torch.float64).expand(kappa.shape[1])[places]
-            noise = torch.from_numpy(generator.standard_normal((sets, count))) * level
-            x, y = given.read(kappa, places, noise if bool(level.any()) else None)
-            mask = torch.ones_like(y, dtype=torch.bool)
-            self._sets.append((Observations(x, y, mask), level))
-
-    @torch.no_grad()
-    def scores(self, law: InputLaw | None, quick: bool = False) -> Tensor:
-        """Return the CRPS (counts, S) of each held-out pair with a law; `quick`: of some pairs."""
-        before, self._model.law = self._model.law, law
-        try:
-            return torch.stack([self._of(*one, quick) for one in self._sets])
-        finally:
-            self._model.law = before
-
-    def _of(self, o: Observations, noise: Tensor, quick: bool) -> Tensor:
-        generator = torch_generator(self._seed, "law", "draws")
-        found = []
-        for s in range(len(self._truth) // 4 if quick else len(self._truth)):
-            one = slice(s, s + 1)
-            answer = self._model.condition(o.locations[one], o.values[one], o.mask[one], noise[one])
-            c = answer.coefficient_samples(DRAWS, generator)[0].double()
-            samples = self._offset + c @ self._basis.T
-            found.append(crps(ascending(samples), self._truth[s]))
-        return torch.tensor(found, dtype=torch.float64)

@@ -1,0 +1,284 @@
+"""Linear models of rising size, scored on held-out runs: the first choice of `fit`."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.fields.field import Field
+from uqsonet.fields.named_field import NamedField
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fields.stacked import join
+from uqsonet.fitting.held_out import HeldOut, Readings, SensorPlan
+from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.networks.training.settings import MethodConfig
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.runs.description import may_log
+from uqsonet.runs.functions import Functions
+from uqsonet.runs.runs import Runs, Split, named_fields, rows_of
+
+LOG = logging.getLogger("uqsonet")
+
+SENSOR_COUNTS = (3, 10, 30)
+"""Numbers of sensors that sizes are chosen for by default."""
+
+SCORED_POINTS = 400
+"""Maximum number of output points that scores are averaged over."""
+
+SCORED_RUNS = 100
+"""Maximum number of runs that a candidate, and in the end the model, is scored on."""
+
+SCORED_TOGETHER = 32
+"""Number of held-out runs that are conditioned together."""
+
+INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
+"""Numbers of input modes to try."""
+
+INPUT_VARIANCE = 1 - 1e-9
+"""Maximum share of the inputs' variance that modes keep: beyond it, coefficients are the rounding
+of stored values."""
+
+MAX_OUTPUT_MODES = 192
+"""Maximum number of output modes."""
+
+OUTPUT_VARIANCE = 0.99999
+"""Share of the outputs' variance that modes keep if there are enough runs: 0.3 % of the outputs
+themselves are left out."""
+
+TOLERATED_LOSS = 0.005
+"""A larger linear model is preferred if its score is worse by at most this share."""
+
+
+@dataclass(frozen=True)
+class EncodedRuns:
+    """Runs as a model sees them, their parts, and the sensors that models are scored with.
+
+    Attributes
+    ----------
+    inputs, outputs : list of NamedField
+    fields : OperatorFields
+        All inputs as one field, and all outputs.
+    kappa, u : Tensor, shapes (N, n) and (N, M)
+        Encoded: transformed and scaled.
+    split : Split
+    plan : SensorPlan
+    noise_std : float
+        Noise of sensors, in the transformed fields.
+    seed : int
+    """
+
+    inputs: list[NamedField]
+    outputs: list[NamedField]
+    fields: OperatorFields
+    kappa: Tensor
+    u: Tensor
+    split: Split
+    plan: SensorPlan
+    noise_std: float
+    seed: int
+
+    @classmethod
+    def of(
+        cls, runs: Runs, transforms: Mapping[str, str], split: Split,
+        sensors: object, noise_std: float, seed: int,
+    ) -> EncodedRuns:  # fmt: skip
+        """Return runs with these transforms of the inputs, by name."""
+        sides = named_fields(runs.inputs, transforms), named_fields(runs.outputs)
+        input, output = (
+            Field(",".join(f.name for f in side), join([f.domain for f in side])) for side in sides
+        )
+        kappa, u = rows_of(runs.inputs, sides[0]), rows_of(runs.outputs, sides[1])
+        points = input.grid.points()
+        if sensors is None:
+            sensors = [min(m, len(points)) for m in SENSOR_COUNTS]
+        plan = SensorPlan.of(sensors, sides[0], points)
+        fields = OperatorFields(runs.name, input, output)
+        return cls(*sides, fields, kappa, u, split, plan, noise_std, seed)
+
+    def part(self, *names: str) -> Functions:
+        """Return the runs of these parts, ``training`` for example, as pairs to fit or to score."""
+        return self.functions(np.concatenate([getattr(self.split, name) for name in names]))
+
+    def functions(self, index: np.ndarray) -> Functions:
+        """Return some of the runs as pairs."""
+        return Functions(self.fields, "training", self.kappa[index], self.u[index])
+
+    def scored(self) -> Functions:
+        """Return the validation runs that candidates are scored on."""
+        return self.functions(self.split.validation[:SCORED_RUNS])
+
+    def sensors(self) -> object:
+        """Return the numbers of sensors, or their places, as `SensorPlan.of` reads them."""
+        if self.plan.fixed is None:
+            return list(self.plan.counts)
+        return self.inputs[0].domain.points()[self.plan.fixed].tolist()
+
+    def noise_levels(self) -> Tensor:
+        """Return the noise at each point of the encoded input, shape (n,)."""
+        levels = [
+            torch.full((f.domain.size,), self.noise_std / f.scale, dtype=torch.float64)
+            for f in self.inputs
+        ]
+        return torch.cat(levels)
+
+    def layouts(self) -> dict[int, Tensor]:
+        """Return the places of the sensors of each scored run, by their number."""
+        size = min(len(self.split.validation), SCORED_RUNS)
+        path = "fit", "layouts", "validation"
+        return self.plan.layouts(size, self.kappa.shape[1], self.seed, *path)
+
+    def held_out(self) -> HeldOut[Readings]:
+        """Return the scored runs as sensors read them."""
+        noise = numpy_generator(self.seed, "fit", "validation noise")
+        columns = numpy_generator(self.seed, "fit", "scored points")
+        return HeldOut.read(
+            self.scored(), self.layouts(), self.noise_levels(), lambda _: noise, columns,
+            SCORED_POINTS, SCORED_TOGETHER,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model, what it leaves unexplained of the validation runs, and how it scores on them.
+
+    Attributes
+    ----------
+    model : KarhunenLoeveModel
+    residuals : Tensor, shape (V, M)
+        Held-out outputs less the operator's answers to the whole inputs.
+    input_remainder : float
+        Root mean square of what the input modes leave out.
+    scores : Tensor, shape (counts, B)
+        CRPS of each scored run at each number of sensors.
+    method : MethodConfig or None
+        How it was trained; None for a linear model.
+    """
+
+    model: KarhunenLoeveModel
+    residuals: Tensor
+    input_remainder: float
+    scores: Tensor
+    method: MethodConfig | None = None
+
+    @classmethod
+    def of(
+        cls, model: KarhunenLoeveModel, held: Functions, held_out: HeldOut[Readings],
+        method: MethodConfig | None = None,
+    ) -> Candidate:  # fmt: skip
+        """Widen a model's band by what it leaves unexplained of held-out runs, and score it."""
+        bases = model.bases
+        field = held.kappa.double() - bases.input_mean
+        a = field @ bases.to_coefficients
+        left = field - a @ bases.input_factor.double().T
+        with torch.no_grad():
+            c = model.branch(a.float()).double()
+        modes = bases.output_modes.double() * bases.output_scale.double()
+        residuals = held.u.double() - bases.output_mean - c @ modes.T
+        remainder = float(left.square().mean().sqrt())
+        widen_band(model, residuals, remainder)
+        return cls(model, residuals, remainder, held_out.scores(model), method)
+
+
+def widen_band(model: KarhunenLoeveModel, residuals: Tensor, input_remainder: float) -> Tensor:
+    """Set the law of a model's residuals; return what its output modes leave out of them.
+
+    Returns
+    -------
+    Tensor, shape (M,)
+        Root mean square, at each point, of the residuals outside the span of the output modes.
+    """
+    modes, scale = model.bases.output_modes.double(), model.bases.output_scale.double()
+    c = residuals @ modes
+    left = (residuals - c @ modes.T).square().mean(0)
+    model.fit_residuals((c / scale).float(), input_remainder, float(left.mean().sqrt()))
+    return left.sqrt()
+
+
+def linear_model(functions: Functions, input_modes: int, output_modes: int) -> KarhunenLoeveModel:
+    """Return the least-squares operator between so many modes of inputs and outputs."""
+    network = KarhunenLoeveNetwork(
+        input_modes=input_modes, output_modes=output_modes, branch=[], held_out_residuals=True
+    )
+    model = KarhunenLoeveModel(functions.fields, network, 0.0)
+    with torch.no_grad():
+        model.bases.fit(functions)
+        model.bases.forget()
+    return model.eval()
+
+
+def _truncated(model: KarhunenLoeveModel, count: int) -> KarhunenLoeveModel:
+    """Return a linear model with the first `count` input modes of another."""
+    config = model.config.model_copy(update={"input_modes": count})
+    smaller = KarhunenLoeveModel(model.fields, config, model.noise_std)
+    larger = dict(model.bases.named_buffers())
+    for name, buffer in smaller.bases.named_buffers():
+        whole = larger[name]
+        buffer.copy_(whole if buffer.shape == whole.shape else whole[..., :count])
+    return smaller.eval()
+
+
+def _output_modes(functions: Functions) -> int:
+    """Return how many output modes keep `OUTPUT_VARIANCE`; at most a third of the runs."""
+    size, points = functions.u_rows.shape
+    most = max(2, min(MAX_OUTPUT_MODES, size // 3, points))
+    modes = empirical_modes(functions.u_rows, min(most, size - 1), "output modes")
+    total = modes.std.square().sum() + points * modes.remainder**2
+    kept = modes.std.square().cumsum(0) / total
+    return min(most, int((kept < OUTPUT_VARIANCE).sum()) + 1)
+
+
+def _sizes(model: KarhunenLoeveModel) -> list[int]:
+    """Return the numbers of input modes to try, up to those that are more than rounding."""
+    bases = model.bases
+    variance = bases.input_factor.double().square().sum(0).cumsum(0)
+    total = variance[-1] + len(bases.input_mean) * bases.input_remainder**2
+    most = min(len(variance), int((variance < INPUT_VARIANCE * total).sum()) + 1)
+    return [size for size in INPUT_MODES if size < most] + [most]
+
+
+def _best_of_sizes(
+    data: EncodedRuns, transforms: Mapping[str, str], tried: list[dict[str, Any]]
+) -> Candidate:
+    """Return the largest linear model that is as good as the best; note in `tried` all scores."""
+    held_out = data.held_out()
+    functions, held = data.part("training"), data.part("validation")
+    most = min(functions.size - 1, data.kappa.shape[1], INPUT_MODES[-1])
+    full = linear_model(functions, most, _output_modes(functions))
+    candidates, scores = [], []
+    for count in _sizes(full):
+        candidates.append(Candidate.of(_truncated(full, count), held, held_out))
+        scores.append(float(candidates[-1].scores.mean()))
+        modes = {"input_modes": count, "output_modes": full.config.output_modes}
+        tried.append({"branch": "linear", **transforms, **modes, "crps": round(scores[-1], 6)})
+        LOG.info("linear, %d input modes: CRPS %.4g", count, scores[-1])
+    limit = (1 + TOLERATED_LOSS) * min(scores)
+    return [one for one, score in zip(candidates, scores, strict=True) if score <= limit][-1]
+
+
+def choose_linear(
+    runs: Runs, split: Split, sensors: object, noise_std: float, seed: int
+) -> tuple[EncodedRuns, Candidate, list[dict[str, Any]]]:
+    """Return the runs and the linear model whose transforms and size score best, and all scores."""
+    options = []
+    for name, field in runs.inputs.items():
+        wanted = [field.transform] if field.transform else ["log", "identity"]
+        possible = field.transform or may_log(field)
+        options.append([(name, t) for t in (wanted if possible else ["identity"])])
+    tried: list[dict[str, Any]] = []
+    choices: list[tuple[EncodedRuns, Candidate]] = []
+    for combination in itertools.product(*options):
+        transforms = dict(combination)
+        data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed)
+        choices.append((data, _best_of_sizes(data, transforms, tried)))
+        # Encoded runs are large: only the best so far are kept.
+        choices = [min(choices, key=lambda one: float(one[1].scores.mean()))]
+    return *choices[0], tried
