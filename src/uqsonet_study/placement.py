@@ -19,6 +19,7 @@ from uqsonet.emulator.emulator import load
 from uqsonet.emulator.place import place
 from uqsonet.files import file_digest, write_text
 from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.laws.latent import farthest_points
 from uqsonet_study.layouts import candidates
 from uqsonet_study.parts import PartStore, Row
 from uqsonet_study.problems import Problem, get_problem
@@ -87,11 +88,11 @@ def score_places(
     allowed = candidates(field.grid, job.margin)
     points, most = field.grid.points()[allowed], max(job.counts)
     emulator = load(job.weights)
-    noise = job.noise_std
+    noise, middle = job.noise_std, (points.amin(0) + points.amax(0)) / 2
     layouts = [
         ("greedy", 0, emulator.place(most, points, noise_std=noise).chosen),
         ("worst", 0, place(emulator, most, points, noise_std=noise, worst=True).chosen),
-        ("space_filling", 0, farthest_points(points.numpy(), most)),
+        ("space_filling", 0, farthest_points(points, most, middle, decimals=9).numpy()),
     ]
     generator = numpy_generator(job.seed, name, LABEL, "random")
     for k in range(job.random):
@@ -161,18 +162,3 @@ def _mean_std(problem: Problem, given: list[Given], job: PlacementJob, parts: Pa
         return {"std": sampler.moments(laws[s], stream("set", s), size).std.mean()}
 
     return torch.stack([found["std"] for found in parts.rows(len(laws), row)])
-
-
-def farthest_points(points: np.ndarray, size: int) -> np.ndarray:
-    """Return numbers of points (n, d) of which each is farthest from those before.
-
-    The first is the one nearest to the middle. It is regular-space clustering with the largest
-    distance that leaves enough centres, one centre at a time.
-    """
-    middle = (points.min(0) + points.max(0)) / 2
-    chosen = [int(np.linalg.norm(points - middle, axis=1).argmin())]
-    nearest = np.full(len(points), np.inf)
-    while len(chosen) < size:
-        nearest = np.minimum(nearest, np.linalg.norm(points - points[chosen[-1]], axis=1))
-        chosen.append(int(nearest.round(9).argmax()))
-    return np.array(chosen)

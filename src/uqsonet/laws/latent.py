@@ -224,8 +224,8 @@ def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlati
         From the share of inputs below both of two cuts, and these, to the correlation.
     """
     points = domain.points()
-    marks = landmarks(points, LANDMARKS)
-    seen = landmarks(points, 4 * LANDMARKS)  # points whose pairs with landmarks decide
+    marks = _landmarks(points, LANDMARKS)
+    seen = _landmarks(points, 4 * LANDMARKS)  # points whose pairs with landmarks decide
     parts = side.tensor_split(2)
 
     def correlations(part: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -244,7 +244,7 @@ def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlati
             )
             best = min(best, (misfit, pooling, rank))
     if isinstance(domain, Grid) and min(domain.shape) >= LEAST_POINTS:
-        places = _near(points, landmarks(points, SPREAD))
+        places = _near(points, _landmarks(points, SPREAD))
         among = [correlations(part, places, places) for part in parts]
         for wider in BOXES:
             misfit = 0.0
@@ -261,16 +261,28 @@ def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlati
     return LowRank(unit(whole[:, :rank]).float())
 
 
-def landmarks(points: Tensor, most: int) -> Tensor:
-    """Return points that are spread out: each is the farthest from those before."""
+def farthest_points(
+    points: Tensor, count: int, centre: Tensor, decimals: int | None = None
+) -> Tensor:
+    """Return numbers of points (n, d), of which each is the farthest from those before.
+
+    The first is the nearest to the centre (d,). Squared distances that agree to so many decimals
+    count as equal: the first point among them is taken.
+    """
+    chosen = [int((points - centre).square().sum(1).argmin())]
+    nearest = torch.full((len(points),), torch.inf, dtype=points.dtype)
+    while len(chosen) < count:
+        nearest = torch.minimum(nearest, (points - points[chosen[-1]]).square().sum(1))
+        rounded = nearest if decimals is None else nearest.round(decimals=decimals)
+        chosen.append(int(rounded.argmax()))
+    return torch.tensor(chosen)
+
+
+def _landmarks(points: Tensor, most: int) -> Tensor:
+    """Return the numbers of at most so many points that are spread out, ascending."""
     if len(points) <= most:
         return torch.arange(len(points))
-    chosen = [int((points - points.mean(0)).square().sum(1).argmin())]
-    distance = (points - points[chosen[0]]).square().sum(1)
-    while len(chosen) < most:
-        chosen.append(int(distance.argmax()))
-        distance = torch.minimum(distance, (points - points[chosen[-1]]).square().sum(1))
-    return torch.tensor(sorted(chosen))
+    return farthest_points(points, most, points.mean(0)).sort().values
 
 
 def _near(points: Tensor, marks: Tensor) -> Tensor:
