@@ -23,7 +23,7 @@ from uqsonet.operator.residual import residual_covariance
 from uqsonet.runs.functions import Functions
 
 INPUT_MODES, OUTPUT_MODES = 256, 64
-"""At most; modes below the rounding of the data are left out by themselves."""
+"""Maximum numbers of modes. Modes below the rounding of the data are always left out."""
 
 
 class SensorFree:
@@ -34,9 +34,9 @@ class SensorFree:
     functions : Functions
         Training pairs.
     noise_std : float
-        Without influence.
+        It has no influence.
     of_input : bool
-        Take the law of the (transformed) input instead.
+        Return the law of the (transformed) input instead.
     """
 
     def __init__(self, functions: Functions, noise_std: float, of_input: bool = False) -> None:
@@ -54,6 +54,7 @@ class SensorFree:
         self._root = torch.diag(modes.std)
 
     def _basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (M,) and modes (M, p) at queries (M, d)."""
         values = self._training_grid.interpolate(self._stacked, queries)
         return values[:, 0], values[:, 1:]
 
@@ -61,9 +62,9 @@ class SensorFree:
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the prior law, once per observation set."""
-        given = self.fields.input
-        observations, single = given.observations(locations, values, mask, empty=True)
-        given.noise(noise_std, observations, 0.0)  # without influence, but refused if it is wrong
+        field = self.fields.input
+        observations, single = field.observations(locations, values, mask, empty=True)
+        field.noise(noise_std, observations, 0.0)  # it has no influence, but is refused if wrong
         size = len(observations.values)
         mean = torch.zeros(size, len(self._root), dtype=torch.float64)
         root = self._root.expand(size, -1, -1)
@@ -88,11 +89,12 @@ class Cokriging:
     @classmethod
     def on(cls, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float = 0.0) -> Cokriging:
         """Return cokriging on bases that are fitted already, with `unexplained_root` of them."""
-        found = cls.__new__(cls)
-        found._set(bases, remainder, noise_std)
-        return found
+        cokriging = cls.__new__(cls)
+        cokriging._set(bases, remainder, noise_std)
+        return cokriging
 
     def _set(self, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float) -> None:
+        """Set the bases and the root of what their linear operator leaves unexplained."""
         self.fields, self.bases, self._noise_std = bases.fields, bases, noise_std
         self._weight, self.remainder = bases.linear_weight.double(), remainder.double()
 
@@ -100,9 +102,9 @@ class Cokriging:
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the Gaussian law of u given sensors."""
-        given = self.fields.input
-        observations, single = given.observations(locations, values, mask, empty=True)
-        level = given.noise(noise_std, observations, self._noise_std)
+        field = self.fields.input
+        observations, single = field.observations(locations, values, mask, empty=True)
+        level = field.noise(noise_std, observations, self._noise_std)
         law = self.bases.input_law(observations, level)
         mean = law.mean @ self._weight.T
         explained = law.spread(self._weight)
@@ -113,7 +115,7 @@ class Cokriging:
     def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
         """Return the Gaussian law of both sides given sensors of both (`uqsonet.operator.joint`).
 
-        What the linear operator leaves over is conditioned on sensors of u, too.
+        What the linear operator leaves unexplained is conditioned on sensors of u, too.
         """
         (seen, noise), (read, level), single = both_sides(
             self.fields, inputs, outputs, self._noise_std
@@ -159,7 +161,7 @@ def build_baseline(
     noise_std : float
         Default noise of sensors of the input.
     bases : KarhunenLoeveBases, optional
-        Those of `Cokriging` on the same pairs: regression need not fit them again.
+        Bases of `Cokriging` on the same pairs: regression need not fit them again.
     """
     if name == "sensor_free":
         return SensorFree(functions, noise_std)

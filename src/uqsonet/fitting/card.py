@@ -1,4 +1,4 @@
-"""The card of a model: what it was made from, how, how good it is, and where it ends."""
+"""The card of a model: what it was made from, how, how good it is, and its limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORDER = {
         *("err_mean", "err_mean_se", "crps", "energy"),
     ))
 }  # fmt: skip
-"""Where entries of data, recipe and scores stand."""
+"""Order of the entries of data, recipe and scores; others follow."""
 
 
 def field_text(one: NamedField) -> str:
@@ -51,6 +51,7 @@ def card_text(emulator: Emulator) -> str:
 
 
 def _text(emulator: Emulator) -> str:
+    """Return fields and card as plain text, if the card is one."""
     card, lines = emulator.card, []
     if title := card.get("title"):
         lines.append(f"{'model':9}{title}")
@@ -86,11 +87,12 @@ def _text(emulator: Emulator) -> str:
 
 
 def _ordered(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return entries in the order in which people read them: a file has them by the alphabet."""
+    """Return entries in the order of `ORDER`: a file has them sorted by name."""
     return dict(sorted(stored.items(), key=lambda item: ORDER.get(item[0], len(ORDER))))
 
 
 def _plain(value: object) -> str:
+    """Return an entry of the card as text."""
     if isinstance(value, Mapping):
         return ", ".join(f"{k}: {v}" for k, v in value.items())
     if isinstance(value, list):
@@ -99,7 +101,7 @@ def _plain(value: object) -> str:
 
 
 def _law_text(card: Mapping[str, Any]) -> str:
-    """Return in words which law a model takes its inputs to have, and what that brings."""
+    """Return in words which law of its inputs a model assumes, and by how much that helps."""
     recipe = card.get("recipe", {})
     rows, law = {row["law"]: row for row in recipe.get("laws", [])}, recipe.get("law", "gaussian")
     if law == "gaussian" or law not in rows:

@@ -27,20 +27,20 @@ from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.runs.functions import Functions
 
 RIDGES = tuple(10.0**-k for k in range(12, 0, -1))
-"""Tried, relative to the largest eigenvalue of the readings' covariance."""
+"""Ridges to try, relative to the largest eigenvalue of the readings' covariance."""
 
 PROJECTIONS = 48
-"""Random combinations of the targets that ridges are compared on."""
+"""Number of random combinations of the targets that ridges are compared on."""
 
-SUMMED = 1e-4
-"""Share of each pair that a prediction of it may leave open at least, for errors to be taken from
-sums over pairs: below it what these cancel would show."""
+MIN_KEPT = 1e-4
+"""Leave-one-out errors are taken from sums over pairs only if 1 - leverage is above this for all of
+them; below, cancellation dominates."""
 
 COMPARED = 48
-"""Ridges times sensors that are compared in one product: few sensors alone make thin ones."""
+"""Ridges times sensors in one matrix product: smaller products are slow."""
 
 ROWS = 4096
-"""Pairs that are taken at a time where all of them need room."""
+"""Number of pairs in one batch, where all pairs would need too much memory."""
 
 
 class Regression:
@@ -53,9 +53,9 @@ class Regression:
     noise_std : float
         Default noise of sensors of the input.
     input_modes, output_modes : int
-        Modes in which fields are answered, at most.
+        Maximum numbers of modes in which fields are answered.
     bases : KarhunenLoeveBases, optional
-        Fitted ones to answer in, instead of the pairs' own.
+        Fitted bases to answer in, instead of the pairs' own.
     """
 
     method = "regression"
@@ -78,18 +78,19 @@ class Regression:
         )
         if bases is None:
             self.bases.fit(functions, linear=False)
-        found = self.bases.targets(functions)
+        coefficients = self.bases.targets(functions)
         self.bases.forget()
         # Ridges are compared by errors of fields: coefficients of the input are standardised.
-        sizes = self.bases.input_factor.norm(dim=0).float(), torch.ones(found["c"].shape[1]).float()
+        sizes = self.bases.input_factor.norm(dim=0).float(), torch.ones(coefficients["c"].shape[1])
         self._targets = {
-            side: _Targets.of(found[name], size)
+            side: _Targets.of(coefficients[name], size)
             for side, name, size in zip(("input", "output"), "ac", sizes, strict=True)
         }
         self._inputs, self._u_rows = _transposed(functions.transformed_inputs()), functions.u_rows
 
     @cached_property
     def _outputs(self) -> Tensor:
+        """Training outputs (M, N), float32."""
         return _transposed(self._u_rows)
 
     def condition(
@@ -138,38 +139,34 @@ class Regression:
         return sets
 
     def _posterior(self, side: str, sets: list[_Set], single: bool) -> Posterior:
-        fitted = [_fitted(one, self._targets[side]) for one in sets]
-        grid = (self.fields.input if side == "input" else self.fields.output).grid
-        return RegressionPosterior(grid, self._basis(side), single, fitted)
-
-    def _basis(self, side: str) -> Basis:
-        if side == "output":
-            return self.bases.output_basis
-        return self.bases.input_basis
+        """Return the law of the fields of one side."""
+        fitted = [_Ridge(one, self._targets[side]).best() for one in sets]
+        grid = getattr(self.fields, side).grid
+        return RegressionPosterior(grid, getattr(self.bases, f"{side}_basis"), single, fitted)
 
 
 def _transposed(rows: RowBlocks) -> Tensor:
     """Return a matrix (N, n) as (n, N), float32: a sensor reads all pairs at one place."""
-    found, first = torch.empty(rows.shape[1], len(rows), dtype=torch.float32), 0
+    columns, first = torch.empty(rows.shape[1], len(rows), dtype=torch.float32), 0
     for block in rows.blocks():
-        found[:, first : first + len(block)] = block.T
+        columns[:, first : first + len(block)] = block.T
         first += len(block)
-    return found
+    return columns
 
 
 @dataclass(frozen=True)
 class _Targets:
-    """What is predicted, and what of it depends on the pairs alone.
+    """The coefficients that are predicted, and what depends on the training pairs alone.
 
     Attributes
     ----------
     mean : Tensor, shape (q,)
     left : Tensor, shape (N, q), float32
-        Less the mean.
+        Coefficients of the pairs less their mean.
     some : Tensor, shape (N, PROJECTIONS)
-        Random combinations, in the size of fields.
+        Random combinations of these, in the size of fields.
     squares : Tensor, shape (N,)
-        Of `some`, summed.
+        Sum of the squares of `some`.
     """
 
     mean: Tensor
@@ -207,13 +204,13 @@ class _Set:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A prediction and what it leaves over.
+    """A prediction and its residuals.
 
     Attributes
     ----------
     mean : Tensor, shape (q,)
     noise : Tensor, shape (m, q)
-        What a standard normal error of each reading adds.
+        What a standard normal error of each reading adds to the prediction.
     """
 
     mean: Tensor
@@ -230,59 +227,68 @@ class _Fitted:
 
     def residuals(self, pairs: Tensor | slice) -> Tensor:
         """Return residuals (k, q), float32, of pairs left out, without noise of their readings."""
-        found = torch.addmm(self._left[pairs], self._rows[pairs], self._gain, alpha=-1)
-        return found.div_(self._kept[pairs, None])
+        left = torch.addmm(self._left[pairs], self._rows[pairs], self._gain, alpha=-1)
+        return left.div_(self._kept[pairs, None])
 
     def covariance(self) -> Tensor:
         """Return the covariance (q, q) of residuals and noise."""
-        found = self.noise.T @ self.noise
+        covariance = self.noise.T @ self.noise
         for first in range(0, self.size, ROWS):
             rows = self.residuals(slice(first, first + ROWS))
-            found += (rows.T @ rows).double() / self.size
-        return found
+            covariance += (rows.T @ rows).double() / self.size
+        return covariance
 
 
-def _fitted(one: _Set, targets: _Targets) -> _Fitted:
-    """Regress targets on readings, by the ridge of least error."""
-    n, m = one.pairs.shape
-    at = one.pairs.mean(0)
-    rows = one.pairs - at
-    penalty = n * one.noise_std.square()
-    values, vectors = torch.linalg.eigh(rows.T @ rows + torch.diag(penalty))
-    values = values.clamp_min(0)
-    turned = rows @ vectors
-    through = turned.T @ targets.some
-    squared = turned.square()
+class _Ridge:
+    """Least squares of targets on the readings of one set of sensors, for any ridge."""
 
-    def shrink(ridges: Tensor) -> tuple[Tensor, Tensor]:
-        shrunk = 1 / (values + ridges[:, None] * values[-1:]).clamp_min(1e-300)
-        return shrunk, (1 - squared @ shrunk.T - 1 / n).clamp_min(1e-9)
+    def __init__(self, one: _Set, targets: _Targets) -> None:
+        self._set, self._targets, self._mean = one, targets, one.pairs.mean(0)
+        self._rows = one.pairs - self._mean
+        penalty = len(self._rows) * one.noise_std.square()
+        values, self._vectors = torch.linalg.eigh(self._rows.T @ self._rows + torch.diag(penalty))
+        self._values = values.clamp_min(0)
+        self._turned = self._rows @ self._vectors
+        self._squared = self._turned.square()
+        self._through = self._turned.T @ targets.some
 
-    def errors(ridges: Tensor) -> Tensor:
-        shrunk, kept = shrink(ridges)
-        slopes, weights = shrunk[:, :, None] * through, kept.T**-2
-        noise = (one.noise_std[:, None] * (vectors @ slopes)).square().sum((1, 2))
-        if float(kept.amin()) < SUMMED:
+    def _shrunk(self, ridges: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inverse eigenvalues (k, m) with ridges (k,), and 1 - leverage (N, k) of pairs."""
+        shrunk = 1 / (self._values + ridges[:, None] * self._values[-1:]).clamp_min(1e-300)
+        kept = 1 - self._squared @ shrunk.T - 1 / len(self._rows)
+        return shrunk, kept.clamp_min(1e-9)
+
+    def _errors(self, ridges: Tensor) -> Tensor:
+        """Return the mean squared leave-one-out errors (k,) of the random combinations."""
+        targets, turned, n = self._targets, self._turned, len(self._rows)
+        shrunk, kept = self._shrunk(ridges)
+        slopes, weights = shrunk[:, :, None] * self._through, kept.T**-2
+        noise = self._set.noise_std[:, None] * (self._vectors @ slopes)
+        noise = noise.square().sum((1, 2))
+        if float(kept.amin()) < MIN_KEPT:
             left = (torch.addmm(targets.some, turned, each, alpha=-1) for each in slopes)
             squares = torch.stack([each.square().sum(1) for each in left])
             return (weights * squares).sum(1) / n + noise
         weighted = (weights[:, None] * turned.T).flatten(0, 1)
         sums = weighted @ turned, weighted @ targets.some
-        own, crossed = (part.view(len(ridges), m, part.shape[1]) for part in sums)
+        own, crossed = (part.view(*slopes.shape[:2], part.shape[1]) for part in sums)
         crossed = own @ slopes - 2 * crossed
         return (weights @ targets.squares + (slopes * crossed).sum((1, 2))) / n + noise
 
-    ridges = torch.tensor(RIDGES, dtype=torch.float64)
-    together = max(1, COMPARED // max(m, 1))
-    found = torch.cat([errors(some) for some in ridges.split(together)])
-    shrunk, kept = (each.ravel() for each in shrink(ridges[found.argmin(), None]))
-    through = torch.zeros(m, len(targets.mean), dtype=torch.float64)
-    for some, left in zip(turned.split(ROWS), targets.left.split(ROWS), strict=True):
-        through += some.T @ left.double()
-    gain = vectors @ (shrunk[:, None] * through)
-    mean = targets.mean + (one.values - at) @ gain
-    noise = one.noise_std[:, None] * gain
-    return _Fitted(mean, noise, targets.left, rows.float(), gain.float(), kept.float())
+    def best(self) -> _Fitted:
+        """Return the prediction with the ridge of least error."""
+        one, targets, turned = self._set, self._targets, self._turned
+        ridges = torch.tensor(RIDGES, dtype=torch.float64)
+        together = max(1, COMPARED // max(turned.shape[1], 1))
+        errors = torch.cat([self._errors(some) for some in ridges.split(together)])
+        shrunk, kept = (each.ravel() for each in self._shrunk(ridges[errors.argmin(), None]))
+        through = torch.zeros(turned.shape[1], len(targets.mean), dtype=torch.float64)
+        for some, left in zip(turned.split(ROWS), targets.left.split(ROWS), strict=True):
+            through += some.T @ left.double()
+        gain = self._vectors @ (shrunk[:, None] * through)
+        mean = targets.mean + (one.values - self._mean) @ gain
+        noise = one.noise_std[:, None] * gain
+        return _Fitted(mean, noise, targets.left, self._rows.float(), gain.float(), kept.float())
 
 
 class RegressionPosterior(Posterior):
@@ -301,9 +307,9 @@ class RegressionPosterior(Posterior):
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return predictions with the residual of a random pair, and the noise of the readings."""
-        found = []
+        samples = []
         for one in self._fitted:
             picked = torch.randint(one.size, (size,), generator=generator)
             normal = torch.randn(size, len(one.noise), generator=generator, dtype=torch.float64)
-            found.append(one.mean + one.residuals(picked).double() - normal @ one.noise)
-        return torch.stack(found)
+            samples.append(one.mean + one.residuals(picked).double() - normal @ one.noise)
+        return torch.stack(samples)

@@ -1,4 +1,4 @@
-"""What a validation finds: scores of a method, and the report that shows them."""
+"""The results of a validation: scores of a method, and the report that shows them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from uqsonet.emulator.emulator import Emulator
 
 RANK_BINS = 10
+"""Number of bins of the rank histogram."""
 
 
 @dataclass(frozen=True)
