@@ -79,7 +79,7 @@ def test_posterior_is_that_of_weighted_draws_by_rejection_and_by_chains(
     assert len(np.unique(picked)) > 500
     posterior = model.input_posterior(SMALL.points()[at], list(y), None, 0.2)
     check_agreement(fields_of(model, posterior.sample(4000, seeded())[0]).numpy(), drawn[picked])
-    monkeypatch.setattr(bounded, "MOST_TRIES", 0)
+    monkeypatch.setattr(bounded, "MAX_TRIES", 0)
     check_agreement(fields_of(model, posterior.sample(4000, seeded(1))[0]).numpy(), drawn[picked])
 
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases
 
 SHARES = (0.03, 0.1, 0.3, 1.0)
-"""Shares of the training inputs that count as near, to choose from."""
+"""Shares of the training inputs that count as near, to try."""
 
 RIDGE = 1e-3
-"""Added to the variances of the sensors' values, as a share of their mean."""
+"""Ridge on the covariance of the sensors' values, as a share of their mean variance."""
 
-MOST_VALUES = 1 << 26
-"""Values of all training inputs that are kept."""
+MAX_VALUES = 1 << 26
+"""Maximum number of values of all kept training inputs together."""
 
 
 class AnalogueLaw(InputLaw):
@@ -55,13 +55,13 @@ class AnalogueLaw(InputLaw):
 
     @cached_property
     def by_point(self) -> Tensor:
-        """Training inputs as (n, N): sensors read a few of their points."""
+        """Training inputs (n, N): sensors read a few of their points."""
         return self.fields.T.contiguous()
 
     @classmethod
     def fit(cls, sample: InputSample, share: float) -> AnalogueLaw:
-        """Keep training inputs, as many as memory allows."""
-        most = max(100, MOST_VALUES // sample.fields.shape[1])
+        """Return the law of the first training inputs, as many as `MAX_VALUES` allows."""
+        most = max(100, MAX_VALUES // sample.fields.shape[1])
         return cls(sample.fields[:most], sample.coefficients[:most].float(), share)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -85,7 +85,7 @@ class AnalogueLaw(InputLaw):
 
 
 class AnaloguePosterior(InputPosterior):
-    """Weights on the training inputs, and where each of them is moved."""
+    """Training inputs with weights, each moved onto the sensors."""
 
     def __init__(
         self, law: AnalogueLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
@@ -96,24 +96,24 @@ class AnaloguePosterior(InputPosterior):
     def _parts(self) -> list[tuple[Tensor, Tensor]]:
         """Weights (k,) and moved coefficients (k, r) for each set."""
         law, o = self._law, self._observations
-        given = self._bases.fields.input
+        field = self._bases.fields.input
         count = max(20, round(law.share * len(law.fields)))
         generator = torch.Generator().manual_seed(1)
-        found = []
+        parts = []
         for s in range(len(o.values)):
             real = o.mask[s]
             if not bool(real.any()):
-                found.append((torch.ones(len(law.fields)), law.coefficients))
+                parts.append((torch.ones(len(law.fields)), law.coefficients))
                 continue
-            seen = given.grid.interpolate(law.by_point, o.locations[s, real]).T.double()  # (N, m)
+            seen = field.grid.interpolate(law.by_point, o.locations[s, real]).T.double()  # (N, m)
             drawn = torch.randn(seen.shape, generator=generator, dtype=torch.float64)
-            observed = given.transform.forward(o.values[s, real].double())
+            observed = field.transform.forward(o.values[s, real].double())
             away = observed - (seen + self._noise_std[s, real] * drawn)
             near, weights = _nearest(away, count)
             a = law.coefficients[near].double()
             slope = _slope(a, away[near], weights)
-            found.append((weights, (a + away[near] @ slope).float()))
-        return found
+            parts.append((weights, (a + away[near] @ slope).float()))
+        return parts
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return moved training inputs, picked by their weights."""
@@ -133,15 +133,15 @@ def _nearest(away: Tensor, count: int) -> tuple[Tensor, Tensor]:
     root = torch.linalg.cholesky(covariance)
     distance = torch.linalg.solve_triangular(root, away.T, upper=False).square().sum(0)
     count = min(count, len(away))
-    found = distance.topk(count, largest=False)
+    nearest = distance.topk(count, largest=False)
     if count == len(away):
-        return found.indices, torch.ones(count, dtype=torch.float64)
-    far = found.values[-1].clamp_min(1e-300)
-    return found.indices, (1 - found.values / (1.02 * far)).clamp_min(1e-6)
+        return nearest.indices, torch.ones(count, dtype=torch.float64)
+    far = nearest.values[-1].clamp_min(1e-300)
+    return nearest.indices, (1 - nearest.values / (1.02 * far)).clamp_min(1e-6)
 
 
 def _slope(a: Tensor, away: Tensor, weights: Tensor) -> Tensor:
-    """Return by how much coefficients (k, r) rise with the sensors' values: (m, r)."""
+    """Return the weighted regression slopes (m, r) of coefficients (k, r) on sensors' values."""
     share = (weights / weights.sum())[:, None]
     y = -(away - (share * away).sum(0))
     x = a - (share * a).sum(0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases
 
 MEAN_DRAWS = 2048
-"""Samples behind a mean of coefficients that has no closed form."""
+"""Number of samples behind a mean of coefficients that has no closed form."""
 
 
 def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -35,7 +35,7 @@ class InputPosterior(ABC):
 
     @cached_property
     def mean(self) -> Tensor:
-        """Mean (B, r) of the coefficients, float64; from samples where there is no closed form."""
+        """Mean (B, r) of the coefficients, float64; estimated if it has no closed form."""
         return self.sample(MEAN_DRAWS, torch.Generator().manual_seed(0)).double().mean(1)
 
     @property
@@ -124,8 +124,8 @@ class InputLaw(ABC):
     name: ClassVar[str]
 
     layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
-    """Axes and type of each of its `tensors`. Axes of the same letter have the same length: those
-    of a model's bases are n (points of the grid) and r (input modes)."""
+    """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length;
+    those of a model's bases are n (points of the grid) and r (input modes)."""
 
     @classmethod
     def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
@@ -143,8 +143,7 @@ class InputLaw(ABC):
         """
         layout = cls.layout_of(tensors)
         if tensors.keys() != layout.keys():
-            found = ", ".join(tensors) or "none"
-            raise ValueError(f"it needs {', '.join(layout)}; found {found}")
+            raise ValueError(f"it needs {', '.join(layout)}; found {', '.join(tensors) or 'none'}")
         sizes = dict(zip("nr", bases.input_factor.shape, strict=True))
         for name, (axes, dtype) in layout.items():
             shape, kind = tuple(tensors[name].shape), tensors[name].dtype
@@ -164,9 +163,9 @@ class InputLaw(ABC):
         Parameters
         ----------
         bases : KarhunenLoeveBases
-            Of the model that asks.
+            Bases of the model that the law belongs to.
         observations : Observations
-            Values transformed, float64; shape (B, m, d), (B, m).
+            Locations (B, m, d) and values (B, m) of the field itself, not transformed.
         noise_std : Tensor, shape (B, m), float64
         """
 
@@ -179,10 +178,10 @@ class InputLaw(ABC):
         ----------
         rows : Tensor, shape (B, m, r)
         residual, mask, noise_std : Tensor, shape (B, m)
-            Readings, float64, whether there is one, and the (positive) noise.
+            Readings, float64, where there is one, and their (positive) noise.
         direct : int
-            Readings, the first, that are values of the field itself less its mean: what the modes
-            leave out is further noise of theirs.
+            The first so many readings are values of the field itself, less its mean: what the modes
+            leave out is added to their noise.
         """
         return None
 

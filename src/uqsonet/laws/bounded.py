@@ -1,8 +1,8 @@
-"""A Gaussian field that is kept within bounds: whole fields outside of them do not occur.
+"""A Gaussian field within bounds: a draw counts only if it is inside them at every point.
 
 For inputs with a hard lower or upper end that many of them touch (a porosity, a saturation). Mean
-and covariance are those of the Gaussian *before* it is cut off. They are found by expectation
-maximisation with the fields that were never seen as missing data (Lee & Scott, Comput. Stat. Data
+and covariance are those of the Gaussian *before* it is cut off. They are estimated by expectation
+maximisation, with the fields outside the bounds as missing data (Lee & Scott, Comput. Stat. Data
 Anal. 56, 2012): with a share alpha of the Gaussian's draws within the bounds, each step adds alpha
 times the difference between the moments of the data and those of draws within the bounds.
 """
@@ -30,17 +30,20 @@ from uqsonet.laws.truncated import truncated_samples
 if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases
 
-STEPS, DRAWS = 80, 8192
-"""Steps of expectation maximisation, and draws within the bounds for each of them."""
+STEPS = 80
+"""Number of steps of expectation maximisation."""
 
-LEAST_SHARE = 0.02
-"""Share of draws within the bounds below which the law is given up."""
+DRAWS = 8192
+"""Number of draws within the bounds in each step."""
 
-TOUCHING = 0.05
-"""Share of draws of the plain Gaussian outside the bounds from which on they count as bounds."""
+MIN_INSIDE = 0.02
+"""The law does not fit if a smaller share of the Gaussian's draws is within the bounds."""
 
-MOST_TRIES = 64
-"""Draws for each sample that is wanted, before Hamiltonian Monte Carlo takes over."""
+MIN_OUTSIDE = 0.05
+"""The law does not fit if a smaller share of the plain Gaussian's draws is outside the bounds."""
+
+MAX_TRIES = 64
+"""Maximum number of draws per sample; after these, Hamiltonian Monte Carlo is used instead."""
 
 
 class BoundedLaw(InputLaw):
@@ -49,7 +52,7 @@ class BoundedLaw(InputLaw):
     Parameters
     ----------
     lower, upper : Tensor, scalar
-        Of the transformed field.
+        Bounds of the transformed field.
     mean : Tensor, shape (r,)
     root : Tensor, shape (r, r)
         Symmetric root of the covariance.
@@ -71,32 +74,32 @@ class BoundedLaw(InputLaw):
         """Fit the Gaussian before the cut; None where the data touch no bounds."""
         lower, upper = sample.fields.amin().double(), sample.fields.amax().double()
         a, bases = sample.coefficients, sample.bases
-        wanted_mean = a.mean(0)
-        wanted = (a - wanted_mean).T @ (a - wanted_mean) / len(a)
-        mean, covariance = wanted_mean.clone(), wanted.clone()
+        data_mean = a.mean(0)
+        data_covariance = (a - data_mean).T @ (a - data_mean) / len(a)
+        mean, covariance = data_mean.clone(), data_covariance.clone()
         for step in range(STEPS):
             law = cls(lower, upper, mean, covariance_root(covariance))
             inside, share = law._draws(bases, generator)
-            if share < LEAST_SHARE or (step == 0 and share > 1 - TOUCHING):
+            if share < MIN_INSIDE or (step == 0 and share > 1 - MIN_OUTSIDE):
                 return None
             centre = inside.mean(0)
             spread = (inside - centre).T @ (inside - centre) / len(inside)
             # Longer steps at first: expectation maximisation is slow where few draws are within.
             rate = min(1.0, (4.0 if step < STEPS // 2 else 1.0) * share)
-            mean = mean + rate * (wanted_mean - centre)
-            covariance = covariance + rate * (wanted - spread)
+            mean = mean + rate * (data_mean - centre)
+            covariance = covariance + rate * (data_covariance - spread)
         return cls(lower, upper, mean, covariance_root(covariance))
 
     def _draws(self, bases: KarhunenLoeveBases, generator: torch.Generator) -> tuple[Tensor, float]:
         """Return coefficients (k, r) within the bounds, and the share of draws that are."""
         kept, drawn = [], 0
-        while sum(map(len, kept)) < DRAWS and drawn < DRAWS / LEAST_SHARE:
+        while sum(map(len, kept)) < DRAWS and drawn < DRAWS / MIN_INSIDE:
             z = torch.randn(DRAWS, len(self.mean), generator=generator, dtype=torch.float64)
             a = self.mean + z @ self.root
             kept.append(a[self.holds(bases, a)])
             drawn += len(a)
-        found = torch.cat(kept)
-        return found, len(found) / drawn
+        inside = torch.cat(kept)
+        return inside, len(inside) / drawn
 
     def holds(self, bases: KarhunenLoeveBases, a: Tensor) -> Tensor:
         """Return whether fields of coefficients (..., r) are within the bounds everywhere."""
@@ -117,12 +120,12 @@ class BoundedLaw(InputLaw):
     def condition(
         self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
     ) -> InputPosterior:
-        """Return the Gaussian given sensors, of which only fields within the bounds count."""
+        """Return the Gaussian law given sensors, restricted to fields within the bounds."""
         return BoundedPosterior(self, bases, observations, noise_std)
 
 
 class BoundedPosterior(InputPosterior):
-    """A conditioned Gaussian within bounds: by rejection, else by Hamiltonian Monte Carlo."""
+    """A conditioned Gaussian within bounds, by rejection or else by Hamiltonian Monte Carlo."""
 
     def __init__(
         self, law: BoundedLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
@@ -130,7 +133,7 @@ class BoundedPosterior(InputPosterior):
         rows, residual = (seen.cpu() for seen in bases.at_sensors(o))
         level = sensor_noise(noise_std, bases.input_remainder.cpu(), rounding_noise(bases))
         self._law, self._bases = law, bases
-        self._given = condition(rows @ law.root, residual - rows @ law.mean, level, o.mask)
+        self._gaussian = condition(rows @ law.root, residual - rows @ law.mean, level, o.mask)
 
         values = bases.fields.input.transform.forward(o.values.double())
         beyond = torch.maximum(values - law.upper, law.lower - values).clamp_min(0)
@@ -139,36 +142,40 @@ class BoundedPosterior(InputPosterior):
 
     @property
     def tail(self) -> Tensor | None:
-        """Probability of a value as far beyond the bounds as the farthest of these is."""
+        """Probability (B,) of a value as far beyond the bounds as the farthest one."""
         return self._tail
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of fields within the bounds."""
-        return torch.stack([self._of_set(s, size, generator) for s in range(len(self._given.mean))])
+        return torch.stack(
+            [self._of_set(s, size, generator) for s in range(len(self._gaussian.mean))]
+        )
 
-    def _given_set(self, s: int) -> GaussianLaw:
-        """Return the Gaussian given the sensors of one set."""
-        given = self._given
-        return GaussianLaw(given.mean[s], given.directions[s], given.std_reduction[s])
+    def _gaussian_of(self, s: int) -> GaussianLaw:
+        """Return the Gaussian law given the sensors of one set."""
+        law = self._gaussian
+        return GaussianLaw(law.mean[s], law.directions[s], law.std_reduction[s])
 
     def _of_set(self, s: int, size: int, generator: torch.Generator) -> Tensor:
-        law, given = self._law, self._given_set(s)
+        """Return coefficients (size, r) given the sensors of one set, by rejection if possible."""
+        law, gaussian = self._law, self._gaussian_of(s)
         kept: list[Tensor] = []
-        found, tried = 0, 0
-        while found < size and tried < MOST_TRIES * size:
+        inside, tried = 0, 0
+        while inside < size and tried < MAX_TRIES * size:
             z = torch.randn(2 * size, len(law.mean), generator=generator, dtype=torch.float64)
-            a = law.mean + given.coordinates(z) @ law.root
+            a = law.mean + gaussian.coordinates(z) @ law.root
             kept.append(a[law.holds(self._bases, a)])
-            found, tried = found + len(kept[-1]), tried + len(a)
-        if found >= size:
+            inside, tried = inside + len(kept[-1]), tried + len(a)
+        if inside >= size:
             return torch.cat(kept)[:size].float()
-        return self._by_chains(s, size, generator)
+        return self._by_chains(gaussian, size, generator)
 
-    def _by_chains(self, s: int, size: int, generator: torch.Generator) -> Tensor:
-        law, given = self._law, self._given_set(s)
+    def _by_chains(self, gaussian: GaussianLaw, size: int, generator: torch.Generator) -> Tensor:
+        """Return coefficients (size, r) by Hamiltonian Monte Carlo for the field on its grid."""
+        law = self._law
         factor = self._bases.input_factor.double().cpu()
-        rows = factor @ law.root @ given.root
-        mean = self._bases.input_mean.cpu() + factor @ (law.mean + given.mean @ law.root)
+        rows = factor @ law.root @ gaussian.root
+        mean = self._bases.input_mean.cpu() + factor @ (law.mean + gaussian.mean @ law.root)
         nugget = 1e-10 * rows.square().sum(1).amax() * torch.eye(len(rows), dtype=rows.dtype)
         low, high = (b.double().expand(len(rows)) for b in (law.lower, law.upper))
         try:

@@ -51,12 +51,12 @@ def rounding_noise(bases: KarhunenLoeveBases) -> float:
 
 
 def farthest_tail(off: Tensor, mask: Tensor) -> Tensor | None:
-    """Return the probability (B,) that noise puts any of m values as far off as the farthest is.
+    """Return the probability (B,) that noise moves one of m values as far as the farthest one.
 
     Parameters
     ----------
     off : Tensor, shape (B, m)
-        How far values are from what a law allows, in standard deviations of their noise.
+        Distance of each value from what a law allows, in standard deviations of its noise.
     mask : Tensor of bool, shape (B, m)
     """
     if not off.shape[1]:
@@ -68,7 +68,7 @@ def farthest_tail(off: Tensor, mask: Tensor) -> Tensor | None:
 
 @dataclass(frozen=True)
 class InputSample:
-    """Training inputs as laws are fitted to them.
+    """Training inputs in the form that laws are fitted to.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class InputSample:
     fields : Tensor, shape (N, n), float32
         Transformed inputs on the grid.
     coefficients : Tensor, shape (N, r), float64
-        Standardised.
+        Standardised coefficients of these.
     remainder : Tensor, shape (N,), float64
         Root mean square of what the modes leave out of each input.
     """

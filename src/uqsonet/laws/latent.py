@@ -1,4 +1,4 @@
-"""The latent Gaussian field behind classes: its correlations, estimated from what side of a cut.
+"""The latent Gaussian field behind classes, with correlations estimated from the classes.
 
 Two descriptions of a field of variance one, chosen between on held-out inputs:
 
@@ -27,32 +27,32 @@ from uqsonet.fields.grid import Domain
 Correlation = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 LANDMARKS = 600
-"""Points at most whose correlations with all others are estimated."""
+"""Maximum number of points whose correlations with all others are estimated."""
 
 RANKS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 600)
-"""Ranks of the latent covariance that are tried."""
+"""Ranks of the latent covariance to try."""
 
 POOLING = (0.0, 0.5, 0.9, 1.0)
-"""Weights of the mean over all pairs of points with the same lag that are tried: where a field is
-stationary, it removes most of the noise of estimation."""
+"""Weights to try of the mean over all pairs of points with the same lag: where a field is stationary,
+it removes most of the noise of estimation."""
 
-COSINES = 4096
-"""Cosines of a spectrum at most."""
+MAX_COSINES = 4096
+"""Maximum number of cosines of a spectrum."""
 
 BOXES = (0.0, 0.5)
-"""By which share of its length a spectrum's box goes beyond the grid on each side."""
+"""Margins of a spectrum's box on each side to try, as a share of the grid's length."""
 
 SPREAD = 200
-"""Points for the fit of a spectrum that are spread out; as many beside them come with them."""
+"""Number of spread-out points that a spectrum is fitted at; each has a neighbour."""
 
-LEAST_POINTS = 8
-"""Along each axis of a grid that has a spectrum."""
+MIN_POINTS = 8
+"""Minimum number of points along each axis of a grid that a spectrum is fitted to."""
 
 EXPONENT, CONSTANT, LENGTH = (0.02, 50.0), (1e-6, 100.0), (0.005, 5.0)
-"""Ranges of a spectrum's parameters, the exponent above half the number of axes."""
+"""Ranges of a spectrum's parameters; the exponent is in excess of half the number of axes."""
 
 STEPS = 60
-"""Of the optimiser of a spectrum's parameters."""
+"""Maximum number of iterations of the optimiser of a spectrum's parameters."""
 
 
 class LatentField(ABC):
@@ -62,7 +62,7 @@ class LatentField(ABC):
 
     @abstractmethod
     def rows(self, domain: Domain, locations: Tensor) -> Tensor:
-        """Return what xi is multiplied by at locations (..., d): (..., rank), of norm one."""
+        """Return the factor (..., rank), of norm one, that multiplies xi at locations (..., d)."""
 
     @abstractmethod
     def fields(self, xi: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class LatentField(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return what the field is stored as."""
+        """Return the tensors that the field is stored as."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ class Spectrum(LatentField):
     @cached_property
     def count(self) -> list[int]:
         """Cosines along each axis."""
-        most = round(COSINES ** (1 / self.grid.dim))
-        # Twice the points: kinks of a kernel need more than the grid shows.
+        most = round(MAX_COSINES ** (1 / self.grid.dim))
+        # Twice the points: kinks of a kernel need more cosines than the grid resolves.
         wider = 1 + 2 * float(self.values[2].detach())
         return [min(most, math.ceil(2 * wider * points)) for points in self.grid.shape]
 
@@ -168,11 +168,11 @@ class Spectrum(LatentField):
 
     def rows(self, domain: Domain, locations: Tensor) -> Tensor:
         """Return cosines at locations, times their std, scaled to norm one."""
-        found = self._along(0, locations[..., 0].double())
+        cosines = self._along(0, locations[..., 0].double())
         for axis in range(1, self.grid.dim):
             along = self._along(axis, locations[..., axis].double())
-            found = (found[..., :, None] * along[..., None, :]).flatten(-2)
-        return unit(found * self.std.flatten())
+            cosines = (cosines[..., :, None] * along[..., None, :]).flatten(-2)
+        return unit(cosines * self.std.flatten())
 
     @cached_property
     def _on_grid(self) -> tuple[list[Tensor], Tensor]:
@@ -219,9 +219,9 @@ def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlati
     side : Tensor, shape (N, n)
         One where an input is below its cut, zero elsewhere.
     cut : Tensor, shape (n,)
-        Of the latent field at each point.
+        Cut of the latent field at each point.
     correlation : callable
-        From the share of inputs below both of two cuts, and these, to the correlation.
+        Returns the correlation for the share of inputs below both of two cuts, and these cuts.
     """
     points = domain.points()
     marks = _landmarks(points, LANDMARKS)
@@ -229,6 +229,7 @@ def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlati
     parts = side.tensor_split(2)
 
     def correlations(part: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return latent correlations of some points with others, from some inputs."""
         return _correlations(part, rows, columns, cut, correlation)
 
     every = torch.arange(len(points))
@@ -243,7 +244,7 @@ def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlati
                 _misfit(rows[i][seen], rows[i][marks], halves[1 - i][seen]) for i in range(2)
             )
             best = min(best, (misfit, pooling, rank))
-    if isinstance(domain, Grid) and min(domain.shape) >= LEAST_POINTS:
+    if isinstance(domain, Grid) and min(domain.shape) >= MIN_POINTS:
         places = _near(points, _landmarks(points, SPREAD))
         among = [correlations(part, places, places) for part in parts]
         for wider in BOXES:
@@ -252,7 +253,7 @@ def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlati
                 field = _fitted_spectrum(domain, points[places], among[i], wider)
                 rows = field.rows(domain, points[seen]), field.rows(domain, points[marks])
                 misfit += _misfit(*rows, halves[1 - i][seen])
-            if misfit < best[0]:  # and a number
+            if misfit < best[0]:  # False if it is not a number
                 best = misfit, wider, 0
         if best[2] == 0:
             return _fitted_spectrum(domain, points[places], (among[0] + among[1]) / 2, best[1])
@@ -286,7 +287,7 @@ def _landmarks(points: Tensor, most: int) -> Tensor:
 
 
 def _near(points: Tensor, marks: Tensor) -> Tensor:
-    """Return landmarks and points beside them, at distances from one spacing to theirs."""
+    """Return landmarks, and for each a neighbour at most as far as the next landmark."""
     generator = torch.Generator().manual_seed(0)
     order = torch.cdist(points[marks], points).argsort(1)
     most = min(points.shape[0] - 1, 2 * len(points) // len(marks))
@@ -335,12 +336,12 @@ def _pooled(correlations: Tensor, lags: Tensor, pooling: float) -> Tensor:
 
 
 def _angles(correlations: Tensor) -> Tensor:
-    """Return arc sines, whose estimates have errors that hardly depend on the correlation."""
+    """Return arc sines: the errors of their estimates hardly depend on the correlation."""
     return correlations.clamp(-1, 1).asin()
 
 
 def _misfit(rows: Tensor, columns: Tensor, other: Tensor) -> float:
-    """Return how far the correlations of a field are from those of other inputs."""
+    """Return the mean squared distance of a field's correlations from those of other inputs."""
     return float((_angles(rows @ columns.T) - _angles(other)).square().mean())
 
 
@@ -360,19 +361,22 @@ def _fitted_spectrum(grid: Grid, points: Tensor, target: Tensor, wider: float) -
     ranges = torch.tensor([EXPONENT, CONSTANT, *[LENGTH] * grid.dim], dtype=torch.float64).log()
 
     def field(raw: Tensor) -> Spectrum:
+        """Return the spectrum of unbounded parameters."""
         values = torch.lerp(ranges[:, 0], ranges[:, 1], raw.sigmoid()).exp()
         head = torch.stack([half + values[0], values[1], values.new_tensor(wider)])
         return Spectrum(grid, torch.cat([head, values[2:]]))
 
     def misfit(raw: Tensor) -> Tensor:
+        """Return the weighted squared distance of the spectrum's angles from the target's."""
         rows = field(raw).rows(grid, points)
-        found = (rows @ rows.T).clamp(-1 + 1e-9, 1 - 1e-9)
-        return (weight * (found.asin() - angles).square()).sum()
+        correlations = (rows @ rows.T).clamp(-1 + 1e-9, 1 - 1e-9)
+        return (weight * (correlations.asin() - angles).square()).sum()
 
     raw = torch.zeros(len(ranges), dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([raw], max_iter=STEPS, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
+        """Return the misfit with its gradient."""
         optimiser.zero_grad()
         value = misfit(raw)
         value.backward()

@@ -31,20 +31,28 @@ if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases
 
 CLUSTERS = (1, 2, 3, 4, 6, 8)
-"""Numbers of clusters that are tried, until two of them bring nothing."""
+"""Numbers of clusters to try, in order, until two of them do not improve the score."""
 
 SCALES = 32
-"""Points of the grid of scales."""
+"""Number of points of the grid of scales."""
 
-STEPS, STARTS, FIRST_STEPS = 60, 4, 8
-"""Steps of expectation maximisation; random starts, and steps that each of them gets."""
+STARTS = 4
+"""Number of random starts of expectation maximisation."""
+
+FIRST_STEPS = 8
+"""Number of steps of each start."""
+
+STEPS = 60
+"""Number of steps of the best start."""
 
 SHRINKAGE = (0.0, 0.01, 0.05, 0.2)
-"""Weights of a multiple of the identity in each covariance that are tried."""
+"""Weights to try of a multiple of the identity in each covariance, in order."""
 
-HELD_OUT, MOST = 0.2, 5000
-"""Share of the training inputs that chooses among them, and inputs that take part in the choice at
-most."""
+MAX_INPUTS = 5000
+"""Maximum number of training inputs that take part in the choice of clusters."""
+
+HELD_OUT = 0.2
+"""Share of these that is held out, to choose by its likelihood."""
 
 
 @dataclass
@@ -54,7 +62,7 @@ class Clusters:
     Attributes
     ----------
     log_weights : Tensor, shape (C, J)
-        Of each cluster and scale.
+        Logarithms of the weights of clusters and scales.
     scales : Tensor, shape (J,)
     means : Tensor, shape (C, r)
     roots : Tensor, shape (C, r, r)
@@ -69,17 +77,17 @@ class Clusters:
     def joint(self, a: Tensor) -> Tensor:
         """Return log densities (N, C, J) of coefficients (N, r) with each cluster and scale."""
         r = a.shape[1]
-        found = []
+        densities = []
         for mean, root in zip(self.means, self.roots, strict=True):
             white = torch.linalg.solve_triangular(root, (a - mean).T, upper=False)
             distance = white.square().sum(0)
             size = root.diagonal().log().sum() + r * self.scales.log()
-            found.append(-size - distance[:, None] / (2 * self.scales.square()))
-        return torch.stack(found, 1) + self.log_weights - r / 2 * math.log(2 * math.pi)
+            densities.append(-size - distance[:, None] / (2 * self.scales.square()))
+        return torch.stack(densities, 1) + self.log_weights - r / 2 * math.log(2 * math.pi)
 
 
 def _maximised(a: Tensor, shares: Tensor, scales: Tensor, shrinkage: float) -> Clusters:
-    """Return the parameters that suit the shares (N, C, J) of clusters and scales best."""
+    """Return the parameters of highest likelihood, given shares (N, C, J) of each input."""
     r = a.shape[1]
     weights = shares.sum(0) + 1e-12
     precise = shares @ scales.square().reciprocal()  # (N, C)
@@ -97,7 +105,7 @@ def _maximised(a: Tensor, shares: Tensor, scales: Tensor, shrinkage: float) -> C
 
 
 def _root(covariance: Tensor) -> Tensor:
-    """Return the Cholesky root; directions that nothing moves in get the variance of rounding."""
+    """Return the Cholesky root; directions without variance get that of rounding."""
     floor = 1e-12 * covariance.diagonal().amax()
     for _ in range(8):
         jitter = floor * torch.eye(len(covariance), dtype=covariance.dtype)
@@ -111,23 +119,24 @@ def _root(covariance: Tensor) -> Tensor:
 def _expectation_maximisation(
     a: Tensor, start: Clusters, steps: int, shrinkage: float
 ) -> tuple[Clusters, float]:
-    found, before = start, -math.inf
+    """Return clusters after so many steps, or at convergence, and their mean log likelihood."""
+    clusters, before = start, -math.inf
     for _ in range(steps):
-        joint = found.joint(a)
+        joint = clusters.joint(a)
         total = joint.flatten(1).logsumexp(1)
         shares = (joint - total[:, None, None]).exp()
         now = float(total.mean())
-        found = _maximised(a, shares, found.scales, shrinkage)
+        clusters = _maximised(a, shares, clusters.scales, shrinkage)
         if now - before < 1e-5 * abs(now):
             break
         before = now
-    return found, float(found.joint(a).flatten(1).logsumexp(1).mean())
+    return clusters, float(clusters.joint(a).flatten(1).logsumexp(1).mean())
 
 
 def _start(
     a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator
 ) -> Clusters:
-    """Return random clusters: the nearest of as many random inputs, each spread as all are."""
+    """Return random clusters: each training input belongs to the nearest of some random ones."""
     centre = a[torch.from_numpy(generator.choice(len(a), clusters, replace=False))]
     if clusters == 1:
         centre = a.mean(0, keepdim=True)
@@ -147,7 +156,7 @@ def _start(
 
 
 def _better(likelihood: Tensor, other: Tensor) -> bool:
-    """Return whether log likelihoods of held-out inputs are higher by more than chance."""
+    """Return whether log likelihoods (H,) are higher than others by two standard errors."""
     gain = likelihood - other
     return float(gain.mean()) > 2 * float(gain.std()) / math.sqrt(len(gain))
 
@@ -171,7 +180,7 @@ class MixtureLaw(InputLaw):
     def fit(cls, sample: InputSample, generator: np.random.Generator) -> MixtureLaw:
         """Fit clusters and scales to training inputs."""
         a = sample.coefficients
-        order = torch.from_numpy(generator.permutation(len(a)))[:MOST]
+        order = torch.from_numpy(generator.permutation(len(a)))[:MAX_INPUTS]
         held, rest = a[order].tensor_split([round(HELD_OUT * len(order))])
         chosen, best, in_vain = (1, False, 1.0), None, 0
         for clusters in CLUSTERS:
@@ -179,10 +188,10 @@ class MixtureLaw(InputLaw):
             for scaled in (False, True):
                 before = -math.inf
                 for shrinkage in SHRINKAGE:
-                    found = _fitted(rest, clusters, scaled, shrinkage, generator)
-                    if found is None:
+                    tried = _fitted(rest, clusters, scaled, shrinkage, generator)
+                    if tried is None:
                         continue
-                    likelihood = found.joint(held).flatten(1).logsumexp(1)
+                    likelihood = tried.joint(held).flatten(1).logsumexp(1)
                     if best is None or _better(likelihood, best):
                         chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
                     if float(likelihood.mean()) < before:  # more shrinkage is worse still
@@ -229,7 +238,7 @@ class MixtureLaw(InputLaw):
 def _fitted(
     a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator
 ) -> Clusters | None:
-    """Return the best of some random starts; None where inputs are too few."""
+    """Return the clusters from the best of some random starts; None for too few inputs."""
     if len(a) < 4 * clusters or (shrinkage == 0 and len(a) < 3 * clusters * a.shape[1]):
         return None
     starts = STARTS if clusters > 1 else 1
@@ -239,28 +248,14 @@ def _fitted(
         with contextlib.suppress(ArithmeticError):
             start = _start(a, clusters, scaled, shrinkage, generator)
             tried.append(_expectation_maximisation(a, start, FIRST_STEPS, shrinkage))
-    for found, _ in sorted(tried, key=lambda pair: -pair[1]):
+    for best, _ in sorted(tried, key=lambda pair: -pair[1]):
         with contextlib.suppress(ArithmeticError):
-            return _expectation_maximisation(a, found, STEPS, shrinkage)[0]
+            return _expectation_maximisation(a, best, STEPS, shrinkage)[0]
     return None
 
 
 class MixturePosterior(InputPosterior):
-    """The mixture given sensors.
-
-    Parameters
-    ----------
-    law : MixtureLaw
-    rows : Tensor, shape (B, m, r)
-        What sensors see of the coefficients.
-    residual : Tensor, shape (B, m)
-        Values less the field's mean.
-    mask : Tensor of bool, shape (B, m)
-    noise_std : Tensor, shape (B, m)
-        Positive.
-    direct : int
-        Sensors, the first, that read the field itself: there, what the modes leave out is noise.
-    """
+    """The mixture given sensors (arguments of `InputLaw.condition_linear`)."""
 
     def __init__(
         self,
@@ -307,7 +302,7 @@ class MixturePosterior(InputPosterior):
 
     @property
     def tail(self) -> Tensor | None:
-        """Probability of values as far from their own cluster and scale as these are."""
+        """Probability (B,) of values as far from their own cluster and scale."""
         return self._tail
 
     @cached_property
@@ -327,25 +322,25 @@ class MixturePosterior(InputPosterior):
             through = v @ seen.T  # (B, k, p)
             shares = self._weights[:, k]  # (B, J)
             places = c.scales[:, None] * self._means[:, k]  # (B, J, k)
-            found = weight @ c.means[k] + places @ through  # (B, J, p)
-            mean += (shares[..., None] * found).sum(1)
+            means = weight @ c.means[k] + places @ through  # (B, J, p)
+            mean += (shares[..., None] * means).sum(1)
             squares = shares * c.scales.square()
             lost = self._reductions[:, k] * (2 - self._reductions[:, k])
             lost = (squares[..., None] * lost).sum(1)
             second += squares.sum(1)[:, None, None] * (seen @ seen.T)
             second -= through.transpose(1, 2) @ (lost[..., None] * through)
-            second += (shares[..., None] * found).transpose(1, 2) @ found
+            second += (shares[..., None] * means).transpose(1, 2) @ means
         return mean, second - mean[:, :, None] * mean[:, None, :]
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients: a cluster and a scale for each draw, then the Gaussian."""
+        """Return coefficients: a cluster and a scale for each draw, then a Gaussian draw."""
         c = self._law.clusters
         batch, r = len(self.log_evidence), c.means.shape[1]
         flat = self._weights.flatten(1).float()
         picked = torch.multinomial(flat, size, replacement=True, generator=generator)
         cluster, scale = picked // len(c.scales), picked % len(c.scales)
         z = torch.randn(batch, size, r, generator=generator, dtype=torch.float32)
-        found = torch.empty_like(z)
+        samples = torch.empty_like(z)
         sets = torch.arange(batch)[:, None].expand_as(picked)
         for k, v in enumerate(self._directions):
             mine = cluster == k
@@ -357,5 +352,5 @@ class MixturePosterior(InputPosterior):
             normals = z + (place - reduction * (z @ direction.transpose(1, 2))) @ direction
             normals = normals * c.scales.float()[scale][..., None]
             here = c.means[k].float() + normals @ c.roots[k].float().T
-            found = torch.where(mine[..., None], here, found)
-        return found
+            samples = torch.where(mine[..., None], here, samples)
+        return samples

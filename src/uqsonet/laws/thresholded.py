@@ -1,7 +1,7 @@
-"""A Gaussian field that nobody sees, cut into classes: truncated Gaussian simulation.
+"""Truncated Gaussian simulation: a latent Gaussian field cut into classes by thresholds.
 
 For inputs that take few values (rock or sand, one phase or another). At each point the class is
-given by where a latent Gaussian field of variance one stands between thresholds (Matheron et al.,
+given by the thresholds between which a latent Gaussian field of variance one lies (Matheron et al.,
 SPE 16753, 1987). Thresholds follow from how often each class occurs. Correlations of the latent
 field follow from how often two points are on the same side: tetrachoric correlations (Pearson
 1900), for two classes of equal share ``rho = sin(pi/2 tau)``. Given the classes at the sensors the
@@ -29,49 +29,49 @@ from uqsonet.laws.truncated import resampled, truncated_normal, truncated_sample
 if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases
 
-MOST_CLASSES = 6
-"""More values than these are no classes."""
+MAX_CLASSES = 6
+"""Maximum number of values that inputs take to count as classes."""
 
 MOVES = 3
-"""Trajectories of the latent values at the sensors."""
+"""Number of Hamiltonian trajectories of the latent values at the sensors."""
 
 NUGGET = 1e-6
 """Variance added to latent values at sensors."""
 
 DOUBT = 1e-4
-"""Probability of another class than the nearest from which on a noisy sensor is in doubt."""
+"""A sensor's class is uncertain if another class has at least this probability."""
 
 SWEEPS = 10
-"""Of Gibbs sampling over sensors in doubt."""
+"""Number of sweeps of Gibbs sampling over uncertain sensors."""
 
-LEAST_WIDTH = 0.01
-"""Of a class between two others, in standard deviations of the latent field: a sensor may read it
-where no training input had it."""
+MIN_WIDTH = 0.01
+"""Minimum width of a class between two others, in standard deviations of the latent field: a sensor
+may read it where no training input had it."""
 
 NODES = 24
-"""Of the quadrature of the bivariate normal distribution."""
+"""Number of nodes of the quadrature of the bivariate normal distribution."""
 
 
 def classes_of(fields: Tensor) -> Tensor | None:
     """Return the values (K,) that inputs take, ascending; None where there are too many."""
     few = fields[:20].unique()
-    if len(few) > MOST_CLASSES:
+    if len(few) > MAX_CLASSES:
         return None
     values = fields.unique()
-    return values.double() if 2 <= len(values) <= MOST_CLASSES else None
+    return values.double() if 2 <= len(values) <= MAX_CLASSES else None
 
 
 def bivariate_normal(h: Tensor, k: Tensor, rho: Tensor) -> Tensor:
     """Return P(X <= h, Y <= k) of standard normals with correlation rho (Drezner & Wesolowsky)."""
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     top = torch.asin(rho)
-    found = torch.zeros_like(rho)
+    total = torch.zeros_like(rho)
     for x, w in zip(nodes, weights, strict=True):
         theta = top * ((x + 1) / 2)
         sine, cosine = theta.sin(), theta.cos().square().clamp_min(1e-300)
-        found += w * torch.exp(-(h * h + k * k - 2 * h * k * sine) / (2 * cosine))
+        total += w * torch.exp(-(h * h + k * k - 2 * h * k * sine) / (2 * cosine))
     ndtr = torch.special.ndtr
-    return ndtr(h) * ndtr(k) + found * top / (4 * math.pi)
+    return ndtr(h) * ndtr(k) + total * top / (4 * math.pi)
 
 
 def tetrachoric(both: Tensor, h: Tensor, k: Tensor) -> Tensor:
@@ -97,9 +97,9 @@ class ThresholdedLaw(InputLaw):
     Parameters
     ----------
     values : Tensor, shape (K,)
-        Of the classes, ascending.
+        Values of the classes, ascending.
     thresholds : Tensor, shape (n, K - 1)
-        Of the latent field at each point, ascending.
+        Thresholds of the latent field at each point, ascending.
     latent : LatentField
     """
 
@@ -139,8 +139,8 @@ class ThresholdedLaw(InputLaw):
         least = 0.5 / size
         thresholds = torch.special.ndtri(below.clamp(least, 1 - least)).contiguous()
         for k in range(1, len(edges)):
-            thresholds[:, k] = thresholds[:, k].maximum(thresholds[:, k - 1] + LEAST_WIDTH)
-        # The edge that is nearest to the middle: of two fields side by side each has its own.
+            thresholds[:, k] = thresholds[:, k].maximum(thresholds[:, k - 1] + MIN_WIDTH)
+        # The edge whose share is nearest to one half; two fields side by side each have their own.
         middle = (below - 0.5).abs().argmin(1)
         side = (sample.fields <= edges[middle]).float()
         cut = thresholds.gather(1, middle[:, None])[:, 0]
@@ -192,17 +192,17 @@ class ThresholdedPosterior(InputPosterior):
         edges = (law.values[1:] + law.values[:-1]) / 2
         values = forward(o.values.double())
         which = torch.bucketize(values, edges)
-        # A value between the classes is wrong, or noisy: the gap is the scale where noise is none.
+        # A value between the classes is wrong or noisy; without noise the gap is its scale.
         gap = (law.values[1:] - law.values[:-1]).amin()
         level = noise_std.clamp_min(MIN_TAIL_NOISE * float(gap))
         self._tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
         ends = torch.full_like(cuts[..., :1], torch.inf)
         walls = self._walls = torch.cat([-ends, cuts, ends], -1)
-        # What each reading says about each class, (B, m, K); all the same for padding.
+        # Log likelihood of each class given each reading, (B, m, K); constant on padding.
         z = (values[..., None] - law.values) / level[..., None]
         self._likelihood = torch.where(o.mask[..., None], -z.square() / 2, 0.0).log_softmax(-1)
         second = self._likelihood.exp().topk(2).values[..., 1]
-        self._doubt = (second * o.mask > DOUBT).any(-1)
+        self._uncertain = (second * o.mask > DOUBT).any(-1)
         lower = walls.gather(-1, which[..., None])[..., 0]
         upper = walls.gather(-1, which[..., None] + 1)[..., 0]
         self._lower = torch.where(o.mask, lower, -torch.inf)
@@ -213,13 +213,13 @@ class ThresholdedPosterior(InputPosterior):
 
     @property
     def tail(self) -> Tensor | None:
-        """Probability of a value as far from the nearest class as the farthest of these is."""
+        """Probability (B,) of a value as far from the nearest class as the farthest one."""
         return self._tail
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""
-        found = self.fields(self._bases, size, generator)
-        return torch.stack([self._bases.coefficients_of(fields) for fields in found])
+        every = self.fields(self._bases, size, generator)
+        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
 
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
@@ -238,8 +238,8 @@ class ThresholdedPosterior(InputPosterior):
 
     def _latent(self, size: int, generator: torch.Generator) -> Tensor:
         """Return latent values (B, size, m) at the sensors."""
-        found = torch.empty(len(self._rows), size, self._rows.shape[1], dtype=torch.float64)
-        sure = ~self._doubt
+        values = torch.empty(len(self._rows), size, self._rows.shape[1], dtype=torch.float64)
+        sure = ~self._uncertain
         if bool(sure.any()):
             zero, covariance = torch.zeros_like(self._lower[sure]), self._covariance[sure]
             bounds = self._lower[sure], self._upper[sure]
@@ -250,30 +250,30 @@ class ThresholdedPosterior(InputPosterior):
                     "the classes at these sensors contradict one another under the model's law of "
                     "the input ('thresholded'): no latent field is known that has them"
                 ) from None
-            found[sure] = latent
-        for s in self._doubt.nonzero()[:, 0].tolist():
+            values[sure] = latent
+        for s in self._uncertain.nonzero()[:, 0].tolist():
             law = self._covariance[s], self._walls[s], self._likelihood[s]
-            found[s] = _in_doubt(*law, size, generator)
-        return found
+            values[s] = _uncertain_values(*law, size, generator)
+        return values
 
     def _classes(self, latent: Tensor) -> Tensor:
-        """Return the values of the classes that latent fields (size, n) are in, float32."""
+        """Return the values of the classes of latent fields (size, n), float32."""
         values = self._law.values.float()
-        found = torch.full_like(latent, float(values[0]))
+        fields = torch.full_like(latent, float(values[0]))
         for cut, low, high in zip(
             self._law.thresholds.T.float(), values[:-1], values[1:], strict=True
         ):
-            found += (latent > cut) * (high - low)
-        return found
+            fields += (latent > cut) * (high - low)
+        return fields
 
 
-def _in_doubt(
+def _uncertain_values(
     covariance: Tensor, walls: Tensor, likelihood: Tensor, size: int, generator: torch.Generator
 ) -> Tensor:
-    """Return latent values (size, m) at sensors whose classes are in doubt.
+    """Return latent values (size, m) at sensors some of whose classes are uncertain.
 
     Particles draw class and value of one sensor after another, given those before, and are
-    resampled; Gibbs sampling moves them on. Both know the class through its likelihood alone.
+    resampled; Gibbs sampling then moves them. Both use the likelihood of each class.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def _in_doubt(
     walls : Tensor, shape (m, K + 1)
         Ends of the classes, from minus to plus infinity.
     likelihood : Tensor, shape (m, K)
-        Logarithms.
+        Log likelihood of each class.
     """
     m = len(covariance)
     root, precision = torch.linalg.cholesky(covariance), torch.linalg.inv(covariance)

@@ -20,19 +20,18 @@ from uqsonet.errors import ObservationError
 from uqsonet.gauss.gaussian import covariance_root
 
 TRAJECTORIES = 8
-"""Moves of a chain: twice as many as the starts of an orthant of 500 correlated coordinates need
-to be within the noise of sampling (docs/data.md)."""
+"""Number of moves of a chain: twice as many as chains in an orthant of 500 correlated coordinates
+need to be within the noise of sampling (docs/data.md)."""
 
-BOUNCES = 10_000
-"""Reflections in one trajectory after which the box counts as out of the law's reach."""
+MAX_BOUNCES = 10_000
+"""Maximum number of reflections in one trajectory: beyond it, the law cannot reach the box."""
 
-LEAST_VARIANCE = 1e-9
-"""What a start takes for the variance that the coordinates before it leave a coordinate, at least,
-as a part of its own. The first trajectory brings starts back onto the support of a singular law."""
+MIN_VARIANCE = 1e-9
+"""Minimum conditional variance that is assumed when starts are drawn, relative to a coordinate's own
+variance. The first trajectory moves starts back onto the support of a singular law."""
 
 TAIL = 4.0
-"""Distance from the mean in standard deviations beyond which a start is drawn by the tail's own
-formula."""
+"""Starts that are farther from the mean, in standard deviations, are drawn by a formula for tails."""
 
 
 def truncated_samples(
@@ -108,7 +107,7 @@ def _starts(
     for step in range(n):
         variances = left.diagonal(dim1=1, dim2=2).masked_fill(~fresh, -1.0)
         variance, i = variances.max(1)
-        variance = variance.clamp_min(LEAST_VARIANCE)[:, None]
+        variance = variance.clamp_min(MIN_VARIANCE)[:, None]
         fresh[each, i] = False
         mean, std = point[each, :, i], variance.sqrt()
         low, high = lower[each, i, None], upper[each, i, None]
@@ -171,7 +170,7 @@ class _Walls:
         self._second, self._below_mean = len(heights) == 2, bool((self._heights < 0).any())
         variance = covariance.diagonal(dim1=1, dim2=2)
         turns = covariance / torch.where(variance > 0, variance, 1.0)[:, :, None]
-        # row i: how a wall of coordinate i changes the velocity
+        # Row i is the change of the velocity at a wall of coordinate i.
         self._turns = turns * self._signs[:, :, None] * self._signs[:, None, :]
         self._of = torch.arange(len(lower)).repeat_interleave(size)  # the law of each chain
 
@@ -182,7 +181,7 @@ class _Walls:
         n, end = position.shape[1], position.clone()
         active, of = torch.arange(len(position)), self._of
         left = torch.full((len(position),), 0.5 * math.pi, dtype=torch.float64)
-        for _ in range(BOUNCES):
+        for _ in range(MAX_BOUNCES):
             heights = self._heights[of] if len(self._heights) > 1 else self._heights
             time, wall = self._first(heights, position, velocity)
             done = time >= left
