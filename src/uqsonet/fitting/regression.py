@@ -26,6 +26,9 @@ from uqsonet.operator.bases import KarhunenLoeveBases
 from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.runs.functions import Functions
 
+_Set = tuple[Tensor, Tensor, Tensor]
+"""What a set's sensors read of all pairs (N, m), their values (m,) and their noise (m,)."""
+
 RIDGES = tuple(10.0**-k for k in range(12, 0, -1))
 """Ridges to try, relative to the largest eigenvalue of the readings' covariance."""
 
@@ -135,12 +138,12 @@ class Regression:
                 every = torch.as_tensor(std, dtype=torch.float64).expand_as(observations.values)
                 stds.append(every[b, used])
             joined = torch.cat(pairs).T.double()
-            sets.append(_Set(joined, torch.cat(values), torch.cat(stds)))
+            sets.append((joined, torch.cat(values), torch.cat(stds)))
         return sets
 
     def _posterior(self, side: str, sets: list[_Set], single: bool) -> Posterior:
         """Return the law of the fields of one side."""
-        fitted = [_Ridge(one, self._targets[side]).best() for one in sets]
+        fitted = [_Ridge(*one, self._targets[side]).best() for one in sets]
         grid = getattr(self.fields, side).grid
         return RegressionPosterior(grid, getattr(self.bases, f"{side}_basis"), single, fitted)
 
@@ -187,22 +190,6 @@ class _Targets:
 
 
 @dataclass(frozen=True)
-class _Set:
-    """One set of sensors.
-
-    Attributes
-    ----------
-    pairs : Tensor, shape (N, m)
-        What the sensors would have read of each training pair, without noise.
-    values, noise_std : Tensor, shape (m,)
-    """
-
-    pairs: Tensor
-    values: Tensor
-    noise_std: Tensor
-
-
-@dataclass(frozen=True)
 class _Fitted:
     """A prediction and its residuals.
 
@@ -240,14 +227,24 @@ class _Fitted:
 
 
 class _Ridge:
-    """Least squares of targets on the readings of one set of sensors, for any ridge."""
+    """Least squares of targets on the readings of one set of sensors, for any ridge.
 
-    def __init__(self, one: _Set, targets: _Targets) -> None:
-        self._set, self._targets, self._mean = one, targets, one.pairs.mean(0)
-        self._rows = one.pairs - self._mean
-        penalty = len(self._rows) * one.noise_std.square()
-        values, self._vectors = torch.linalg.eigh(self._rows.T @ self._rows + torch.diag(penalty))
-        self._values = values.clamp_min(0)
+    Parameters
+    ----------
+    pairs : Tensor, shape (N, m)
+        What the sensors would have read of each training pair, without noise.
+    values, noise_std : Tensor, shape (m,)
+    targets : _Targets
+    """
+
+    def __init__(self, pairs: Tensor, values: Tensor, noise_std: Tensor, targets: _Targets) -> None:
+        self._targets, self._noise_std, mean = targets, noise_std, pairs.mean(0)
+        self._rows, self._off = pairs - mean, values - mean
+        penalty = len(pairs) * noise_std.square()
+        eigenvalues, self._vectors = torch.linalg.eigh(
+            self._rows.T @ self._rows + torch.diag(penalty)
+        )
+        self._values = eigenvalues.clamp_min(0)
         self._turned = self._rows @ self._vectors
         self._squared = self._turned.square()
         self._through = self._turned.T @ targets.some
@@ -263,7 +260,7 @@ class _Ridge:
         targets, turned, n = self._targets, self._turned, len(self._rows)
         shrunk, kept = self._shrunk(ridges)
         slopes, weights = shrunk[:, :, None] * self._through, kept.T**-2
-        noise = self._set.noise_std[:, None] * (self._vectors @ slopes)
+        noise = self._noise_std[:, None] * (self._vectors @ slopes)
         noise = noise.square().sum((1, 2))
         if float(kept.amin()) < MIN_KEPT:
             left = (torch.addmm(targets.some, turned, each, alpha=-1) for each in slopes)
@@ -277,7 +274,7 @@ class _Ridge:
 
     def best(self) -> _Fitted:
         """Return the prediction with the ridge of least error."""
-        one, targets, turned = self._set, self._targets, self._turned
+        targets, turned = self._targets, self._turned
         ridges = torch.tensor(RIDGES, dtype=torch.float64)
         together = max(1, COMPARED // max(turned.shape[1], 1))
         errors = torch.cat([self._errors(some) for some in ridges.split(together)])
@@ -286,8 +283,8 @@ class _Ridge:
         for some, left in zip(turned.split(ROWS), targets.left.split(ROWS), strict=True):
             through += some.T @ left.double()
         gain = self._vectors @ (shrunk[:, None] * through)
-        mean = targets.mean + (one.values - self._mean) @ gain
-        noise = one.noise_std[:, None] * gain
+        mean = targets.mean + self._off @ gain
+        noise = self._noise_std[:, None] * gain
         return _Fitted(mean, noise, targets.left, self._rows.float(), gain.float(), kept.float())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -208,83 +209,81 @@ def _on_pairs(emulator: Emulator, runs: Runs) -> Emulator:
 
 
 class _Tally:
-    """Scores of one method, run by run."""
+    """Scores of one method on one output field, run by run."""
 
     def __init__(self, method: str, field: str, sensors: int) -> None:
         self._what = method, field, sensors
-        self._errors: list[float] = []
-        self._crps: list[float] = []
-        self._energy: list[float] = []
-        self._ranks: list[list[float]] = []
-        self._functional: list[float] = []
-        self._held: dict[str, list[list[float]]] = {"plain": [], "conformal": [], "whole": []}
+        self._rows: defaultdict[str, list[Any]] = defaultdict(list)
 
     def add(self, posterior: FieldPosterior, x: Tensor, truth: Tensor, conformal: bool) -> None:
-        """Take in some runs with their truths (B, M) at points x (M, d)."""
-        mean = posterior.mean(x)
+        """Add some runs with their truths (B, M) at points x (M, d)."""
+        rows, mean = self._rows, posterior.mean(x)
         equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
-        for k in range(len(truth)):
-            self._errors.append(float(relative_error(mean[k], truth[k])))
-            one = _one(posterior, k)
+        for k, true in enumerate(truth):
+            rows["error"].append(float(relative_error(mean[k], true)))
+            one = posterior.given(replace(posterior.sensors[k : k + 1], single=True))
             try:
                 samples = one.sample(SAMPLES, x, seed=1)
             except NoUncertaintyError:
                 continue
             ordered = ascending(samples)
-            self._crps.append(crps(ordered, truth[k]))
-            self._energy.append(energy_score(samples[:ENERGY_SAMPLES], truth[k], equal))
-            self._held["plain"].append(coverage(ordered, truth[k], LEVELS))
-            self._ranks.append(rank_shares(ordered, truth[k], RANK_BINS))
-            below = samples.mean(1) < truth[k].mean()
-            self._functional.append(float(below.double().mean()))
-        for whole in (False, True) if conformal else ():
-            shares = []
-            for level in LEVELS:
-                try:
-                    lower, upper = posterior.band(level, x, "conformal", whole)
-                except ObservationError:  # too few calibration runs for this level
-                    shares.append(torch.full((len(truth),), torch.nan))
-                    continue
-                slack = 1e-9 * (upper - lower).amax(1, keepdim=True)
-                inside = (truth >= lower - slack) & (truth <= upper + slack)
-                free = upper - lower > slack
-                inside = inside | ~free
-                counted = inside.double()
-                counted[~free] = torch.nan
-                shares.append(inside.all(1).double() if whole else counted.nanmean(1))
-            self._held["whole" if whole else "conformal"] += torch.stack(shares, 1).tolist()
+            rows["crps"].append(crps(ordered, true))
+            rows["energy"].append(energy_score(samples[:ENERGY_SAMPLES], true, equal))
+            rows["plain"].append(coverage(ordered, true, LEVELS))
+            rows["rank"].append(rank_shares(ordered, true, RANK_BINS))
+            below = samples.mean(1) < true.mean()
+            rows["functional"].append(float(below.double().mean()))
+        if conformal:
+            rows["conformal"] += _inside_conformal(posterior, x, truth, whole=False).tolist()
+            rows["whole"] += _inside_conformal(posterior, x, truth, whole=True).tolist()
 
     def score(self) -> Score:
-        """Return the averages."""
-        errors = np.array(self._errors)
+        """Return the averages over all runs."""
+        rows, errors = self._rows, np.array(self._rows["error"])
 
-        def mean(rows: Sequence[float]) -> float:
-            return float(np.mean(rows)) if rows else math.nan
+        def mean(name: str) -> Any:
+            """Return the mean over runs; not a number without any."""
+            return np.mean(rows[name], 0).tolist() if rows[name] else math.nan
 
         def bands(kind: str) -> dict[float, float] | None:
-            rows = self._held[kind]
-            return dict(zip(LEVELS, np.mean(rows, 0).tolist(), strict=True)) if rows else None
+            """Return the mean coverage of each level; None without bands of this kind."""
+            return dict(zip(LEVELS, mean(kind), strict=True)) if rows[kind] else None
 
+        size = len(errors)
         return Score(
             *self._what,
-            runs=len(errors),
+            runs=size,
             err_mean=float(errors.mean()),
-            err_mean_se=float(errors.std(ddof=1) / math.sqrt(len(errors)))
-            if len(errors) > 1
-            else 0.0,
-            crps=mean(self._crps),
-            energy=mean(self._energy),
+            err_mean_se=float(errors.std(ddof=1)) / math.sqrt(size) if size > 1 else 0.0,
+            crps=mean("crps"),
+            energy=mean("energy"),
             plain=bands("plain") or {},
             conformal=bands("conformal"),
             whole=bands("whole"),
-            ranks=np.mean(self._ranks, 0).tolist() if self._ranks else [],
-            functional_ranks=self._functional,
+            ranks=mean("rank") if rows["rank"] else [],
+            functional_ranks=rows["functional"],
         )
 
 
-def _one(posterior: FieldPosterior, k: int) -> FieldPosterior:
-    """Return the answer to one of several sets of sensors."""
-    return posterior.given(replace(posterior.sensors[k : k + 1], single=True))
+def _inside_conformal(posterior: FieldPosterior, x: Tensor, truth: Tensor, whole: bool) -> Tensor:
+    """Return the shares (B, levels) of truths (B, M) inside conformal bands.
+
+    Points where a band has no width (a boundary condition) do not count. The share is not a number
+    where there are too few calibration runs for the level.
+    """
+    shares = []
+    for level in LEVELS:
+        try:
+            lower, upper = posterior.band(level, x, "conformal", whole)
+        except ObservationError:
+            shares.append(torch.full((len(truth),), torch.nan))
+            continue
+        slack = 1e-9 * (upper - lower).amax(1, keepdim=True)
+        free = upper - lower > slack
+        inside = (truth >= lower - slack) & (truth <= upper + slack) | ~free
+        counted = inside.double().where(free, torch.nan)
+        shares.append(inside.all(1).double() if whole else counted.nanmean(1))
+    return torch.stack(shares, 1)
 
 
 def score_rows(

@@ -33,8 +33,8 @@ RANKS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 600)
 """Ranks of the latent covariance to try."""
 
 POOLING = (0.0, 0.5, 0.9, 1.0)
-"""Weights to try of the mean over all pairs of points with the same lag: where a field is stationary,
-it removes most of the noise of estimation."""
+"""Weights to try of the mean over all pairs of points with the same lag: for a stationary field it
+removes most of the noise of estimation."""
 
 MAX_COSINES = 4096
 """Maximum number of cosines of a spectrum."""

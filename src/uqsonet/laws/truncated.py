@@ -27,11 +27,11 @@ MAX_BOUNCES = 10_000
 """Maximum number of reflections in one trajectory: beyond it, the law cannot reach the box."""
 
 MIN_VARIANCE = 1e-9
-"""Minimum conditional variance that is assumed when starts are drawn, relative to a coordinate's own
-variance. The first trajectory moves starts back onto the support of a singular law."""
+"""Minimum conditional variance that is assumed for starts, relative to a coordinate's own variance.
+The first trajectory moves starts back onto the support of a singular law."""
 
 TAIL = 4.0
-"""Starts that are farther from the mean, in standard deviations, are drawn by a formula for tails."""
+"""Starts farther from the mean than this, in standard deviations, use a formula for tails."""
 
 
 def truncated_samples(
