@@ -88,7 +88,7 @@ def test_errors_from_sums_over_pairs_are_those_of_each_pair(functions, sensors, 
     x, y = np.linspace(-1, 1, 401)[:: 400 // sensors, None], functions.kappa[3, :: 400 // sensors]
     bases = build_baseline("cokriging", functions, 0.1).bases
     summed = build_baseline("regression", functions, 0.1, bases).condition(x, y)
-    monkeypatch.setattr(regression, "SUMMED", 2.0)
+    monkeypatch.setattr(regression, "MIN_KEPT", 2.0)
     each = build_baseline("regression", functions, 0.1).condition(x, y)
     torch.testing.assert_close(summed.mean(), each.mean(), rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(summed.std(), each.std(), rtol=1e-5, atol=1e-9)

@@ -38,8 +38,8 @@ def quick_fits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixture, "CLUSTERS", (1, 2))
         patch.setattr(mixture, "SHRINKAGE", (0.0, 0.05))
-        patch.setattr(bounded, "DRAWS", 2048)
-        patch.setattr(choice, "DRAWS", 128)
+        patch.setattr(bounded, "EM_DRAWS", 2048)
+        patch.setattr(choice, "SCORE_DRAWS", 128)
         yield
 
 

@@ -71,8 +71,8 @@ def test_auto_finds_the_law(name):
     assert order == sorted(order) and found["gaussian"]["seconds"] == 0
     for law, row in found.items():
         if NAMES.index(law) < NAMES.index(name):
-            worse = row["above_best"] > choice.ERRORS * row["standard_error"]
-            assert worse or row["outside"] > choice.OUTSIDE
+            worse = row["above_best"] > choice.MAX_EXCESS * row["standard_error"]
+            assert worse or row["outside"] > choice.MAX_OUTSIDE
     for m in COUNTS:
         assert found[name][f"crps_{m}"] < found["gaussian"][f"crps_{m}"]
 

@@ -40,7 +40,7 @@ SCORED_RUNS = 100
 SCORED_TOGETHER = 32
 """Number of held-out runs that are conditioned together."""
 
-INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
+TRIED_INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
 """Numbers of input modes to try."""
 
 INPUT_VARIANCE = 1 - 1e-9
@@ -242,7 +242,7 @@ def _sizes(model: KarhunenLoeveModel) -> list[int]:
     variance = bases.input_factor.double().square().sum(0).cumsum(0)
     total = variance[-1] + len(bases.input_mean) * bases.input_remainder**2
     most = min(len(variance), int((variance < INPUT_VARIANCE * total).sum()) + 1)
-    return [size for size in INPUT_MODES if size < most] + [most]
+    return [size for size in TRIED_INPUT_MODES if size < most] + [most]
 
 
 def _best_of_sizes(
@@ -251,7 +251,7 @@ def _best_of_sizes(
     """Return the largest linear model that is as good as the best; note in `tried` all scores."""
     held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
-    most = min(functions.size - 1, data.kappa.shape[1], INPUT_MODES[-1])
+    most = min(functions.size - 1, data.kappa.shape[1], TRIED_INPUT_MODES[-1])
     full = linear_model(functions, most, _output_modes(functions))
     candidates, scores = [], []
     for count in _sizes(full):

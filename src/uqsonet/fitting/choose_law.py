@@ -25,7 +25,7 @@ from uqsonet.fitting.held_out import HeldOut, Readings
 from uqsonet.gauss.metrics import ascending, crps
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES
-from uqsonet.laws.analogue import SHARES, AnalogueLaw
+from uqsonet.laws.analogue import NEAR_SHARES, AnalogueLaw
 from uqsonet.laws.base import InputLaw
 from uqsonet.laws.bounded import BoundedLaw
 from uqsonet.laws.common import InputSample
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("uqsonet")
 
-DRAWS = 256
+SCORE_DRAWS = 256
 """Number of draws behind the CRPS of one answer."""
 
-SCORED_POINTS = 200
+LAW_POINTS = 200
 """Maximum number of output points that a score is averaged over."""
 
 MAX_PAIRS = 200
@@ -51,7 +51,7 @@ MAX_PAIRS = 200
 MIN_PAIRS = 20
 """Number of held-out pairs that are used whatever their sensors."""
 
-MAX_SENSORS = 8000
+MAX_ALL_SENSORS = 8000
 """Maximum number of sensors of all held-out pairs together, if there are more than `MIN_PAIRS`."""
 
 RANGE_DRAWS = 1000
@@ -61,10 +61,10 @@ CHANCE = 1.73
 """Kolmogorov distance from Gaussian, times the root of the number of inputs, that 19 of 20 samples
 of Gaussian inputs stay below."""
 
-OUTSIDE = 0.05
+MAX_OUTSIDE = 0.05
 """Accepted share of a law's fields that leave the range of the training inputs."""
 
-ERRORS = 2.0
+MAX_EXCESS = 2.0
 """Accepted excess of a law's score over the best one's, in standard errors."""
 
 
@@ -162,14 +162,14 @@ def _held_out(
     held: Functions, noise_std: float | Tensor, layouts: Mapping[int, Tensor], seed: int
 ) -> HeldOut[Readings]:
     """Return held-out pairs as sensors read them; fewer of them where there are many sensors."""
-    most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_SENSORS // max(layouts)))
+    most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_ALL_SENSORS // max(layouts)))
     return HeldOut.read(
         held,
         {count: places[:most] for count, places in layouts.items()},
         noise_std,
         lambda count: numpy_generator(seed, "law", "noise", count),
         numpy_generator(seed, "law", "points"),
-        SCORED_POINTS,
+        LAW_POINTS,
         part=1,
     )
 
@@ -206,7 +206,7 @@ def _scores(
             generator = torch_generator(seed, "law", "draws")
             row = []
             for truth, answer, (offset, modes) in held_out.answers(model, count, size):
-                c = answer.coefficient_samples(DRAWS, generator)[0].double()
+                c = answer.coefficient_samples(SCORE_DRAWS, generator)[0].double()
                 row.append(crps(ascending(offset + c @ modes.T), truth[0]))
             rows.append(row)
         return torch.tensor(rows, dtype=torch.float64)
@@ -229,7 +229,7 @@ def _fitted(name: str, sample: InputSample, seed: int) -> list[InputLaw | None]:
     if name == "mixture":
         return [MixtureLaw.fit(sample, numpy_generator(seed, "law", name))]
     if name == "analogue":
-        return [AnalogueLaw.fit(sample, share) for share in SHARES]
+        return [AnalogueLaw.fit(sample, share) for share in NEAR_SHARES]
     if name == "thresholded":
         law: InputLaw | None = ThresholdedLaw.fit(sample)
     else:
@@ -291,7 +291,7 @@ def _outside(
 def _max_outside(size: int) -> float:
     """Return the share of a law's fields beyond the range of N inputs that is allowed."""
     # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
-    return OUTSIDE + 4 / size
+    return MAX_OUTSIDE + 4 / size
 
 
 def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], size: int) -> int:
@@ -307,7 +307,7 @@ def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], size: int) -> in
         error = float(worse.std()) / math.sqrt(len(worse))
         row |= {"above_best": float(worse.mean()), "standard_error": error}
         possible = row["outside"] <= limit or not fair
-        if chosen is None and possible and float(worse.mean()) <= ERRORS * error:
+        if chosen is None and possible and float(worse.mean()) <= MAX_EXCESS * error:
             chosen = number
     if chosen is None:  # whatever stays within the range scores worse
         chosen = next(k for k, row in enumerate(rows) if row["above_best"] == 0)

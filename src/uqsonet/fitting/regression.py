@@ -42,7 +42,7 @@ them; below, cancellation dominates."""
 COMPARED = 48
 """Ridges times sensors in one matrix product: smaller products are slow."""
 
-ROWS = 4096
+PAIRS_TOGETHER = 4096
 """Number of pairs in one batch, where all pairs would need too much memory."""
 
 
@@ -220,8 +220,8 @@ class _Fitted:
     def covariance(self) -> Tensor:
         """Return the covariance (q, q) of residuals and noise."""
         covariance = self.noise.T @ self.noise
-        for first in range(0, self.size, ROWS):
-            rows = self.residuals(slice(first, first + ROWS))
+        for first in range(0, self.size, PAIRS_TOGETHER):
+            rows = self.residuals(slice(first, first + PAIRS_TOGETHER))
             covariance += (rows.T @ rows).double() / self.size
         return covariance
 
@@ -280,7 +280,8 @@ class _Ridge:
         errors = torch.cat([self._errors(some) for some in ridges.split(together)])
         shrunk, kept = (each.ravel() for each in self._shrunk(ridges[errors.argmin(), None]))
         through = torch.zeros(turned.shape[1], len(targets.mean), dtype=torch.float64)
-        for some, left in zip(turned.split(ROWS), targets.left.split(ROWS), strict=True):
+        parts = (rows.split(PAIRS_TOGETHER) for rows in (turned, targets.left))
+        for some, left in zip(*parts, strict=True):
             through += some.T @ left.double()
         gain = self._vectors @ (shrunk[:, None] * through)
         mean = targets.mean + self._off @ gain

@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from uqsonet.fields.named_field import NamedField
     from uqsonet.runs.runs import FieldRuns
 
-LEVELS = (0.5, 0.8, 0.9)
+COVERAGE_LEVELS = (0.5, 0.8, 0.9)
 """Levels of the bands whose coverage is counted."""
 
 LAYOUTS = 3
 """Number of random layouts for each number of sensors; runs share them."""
 
-SAMPLES = 1000
+SCORE_SAMPLES = 1000
 """Number of functions behind the scores of one answer."""
 
 ENERGY_SAMPLES = 250
 """Number of those functions that the energy score uses: its cost grows with their square."""
 
-MAX_POINTS = 2000
+MAX_TRUTH_POINTS = 2000
 """Maximum number of output points that scores are averaged over."""
 
 
@@ -89,7 +89,7 @@ def _held_out(
     truths = []
     for one in emulator.outputs:
         x, values = _in_domain(one, runs.outputs[one.name], runs.name)
-        drawn = numpy_generator(seed, "scores", "points").permutation(len(x))[:MAX_POINTS]
+        drawn = numpy_generator(seed, "scores", "points").permutation(len(x))[:MAX_TRUTH_POINTS]
         columns = torch.from_numpy(np.sort(drawn))
         truths.append((x[columns], values[:, columns]))
     dim = max(x.shape[1] for x, _ in inputs)
@@ -223,13 +223,13 @@ class _Tally:
             rows["error"].append(float(relative_error(mean[k], true)))
             one = posterior.given(replace(posterior.sensors[k : k + 1], single=True))
             try:
-                samples = one.sample(SAMPLES, x, seed=1)
+                samples = one.sample(SCORE_SAMPLES, x, seed=1)
             except NoUncertaintyError:
                 continue
             ordered = ascending(samples)
             rows["crps"].append(crps(ordered, true))
             rows["energy"].append(energy_score(samples[:ENERGY_SAMPLES], true, equal))
-            rows["plain"].append(coverage(ordered, true, LEVELS))
+            rows["plain"].append(coverage(ordered, true, COVERAGE_LEVELS))
             rows["rank"].append(rank_shares(ordered, true, RANK_BINS))
             below = samples.mean(1) < true.mean()
             rows["functional"].append(float(below.double().mean()))
@@ -247,7 +247,7 @@ class _Tally:
 
         def bands(kind: str) -> dict[float, float] | None:
             """Return the mean coverage of each level; None without bands of this kind."""
-            return dict(zip(LEVELS, mean(kind), strict=True)) if rows[kind] else None
+            return dict(zip(COVERAGE_LEVELS, mean(kind), strict=True)) if rows[kind] else None
 
         size = len(errors)
         return Score(
@@ -272,7 +272,7 @@ def _inside_conformal(posterior: FieldPosterior, x: Tensor, truth: Tensor, whole
     where there are too few calibration runs for the level.
     """
     shares = []
-    for level in LEVELS:
+    for level in COVERAGE_LEVELS:
         try:
             lower, upper = posterior.band(level, x, "conformal", whole)
         except ObservationError:

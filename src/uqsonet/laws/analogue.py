@@ -21,13 +21,13 @@ from uqsonet.laws.common import InputSample
 if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases
 
-SHARES = (0.03, 0.1, 0.3, 1.0)
+NEAR_SHARES = (0.03, 0.1, 0.3, 1.0)
 """Shares of the training inputs that count as near, to try."""
 
 RIDGE = 1e-3
 """Ridge on the covariance of the sensors' values, as a share of their mean variance."""
 
-MAX_VALUES = 1 << 26
+MAX_KEPT_VALUES = 1 << 26
 """Maximum number of values of all kept training inputs together."""
 
 
@@ -60,8 +60,8 @@ class AnalogueLaw(InputLaw):
 
     @classmethod
     def fit(cls, sample: InputSample, share: float) -> AnalogueLaw:
-        """Return the law of the first training inputs, as many as `MAX_VALUES` allows."""
-        most = max(100, MAX_VALUES // sample.fields.shape[1])
+        """Return the law of the first training inputs, as many as `MAX_KEPT_VALUES` allows."""
+        most = max(100, MAX_KEPT_VALUES // sample.fields.shape[1])
         return cls(sample.fields[:most], sample.coefficients[:most].float(), share)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -30,10 +30,10 @@ from uqsonet.laws.truncated import truncated_samples
 if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases
 
-STEPS = 80
+EM_STEPS = 80
 """Number of steps of expectation maximisation."""
 
-DRAWS = 8192
+EM_DRAWS = 8192
 """Number of draws within the bounds in each step."""
 
 MIN_INSIDE = 0.02
@@ -77,7 +77,7 @@ class BoundedLaw(InputLaw):
         data_mean = a.mean(0)
         data_covariance = (a - data_mean).T @ (a - data_mean) / len(a)
         mean, covariance = data_mean.clone(), data_covariance.clone()
-        for step in range(STEPS):
+        for step in range(EM_STEPS):
             law = cls(lower, upper, mean, covariance_root(covariance))
             inside, share = law._draws(bases, generator)
             if share < MIN_INSIDE or (step == 0 and share > 1 - MIN_OUTSIDE):
@@ -85,7 +85,7 @@ class BoundedLaw(InputLaw):
             centre = inside.mean(0)
             spread = (inside - centre).T @ (inside - centre) / len(inside)
             # Longer steps at first: expectation maximisation is slow where few draws are within.
-            rate = min(1.0, (4.0 if step < STEPS // 2 else 1.0) * share)
+            rate = min(1.0, (4.0 if step < EM_STEPS // 2 else 1.0) * share)
             mean = mean + rate * (data_mean - centre)
             covariance = covariance + rate * (data_covariance - spread)
         return cls(lower, upper, mean, covariance_root(covariance))
@@ -93,8 +93,8 @@ class BoundedLaw(InputLaw):
     def _draws(self, bases: KarhunenLoeveBases, generator: torch.Generator) -> tuple[Tensor, float]:
         """Return coefficients (k, r) within the bounds, and the share of draws that are."""
         kept, drawn = [], 0
-        while sum(map(len, kept)) < DRAWS and drawn < DRAWS / MIN_INSIDE:
-            z = torch.randn(DRAWS, len(self.mean), generator=generator, dtype=torch.float64)
+        while sum(map(len, kept)) < EM_DRAWS and drawn < EM_DRAWS / MIN_INSIDE:
+            z = torch.randn(EM_DRAWS, len(self.mean), generator=generator, dtype=torch.float64)
             a = self.mean + z @ self.root
             kept.append(a[self.holds(bases, a)])
             drawn += len(a)

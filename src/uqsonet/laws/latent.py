@@ -51,7 +51,7 @@ MIN_POINTS = 8
 EXPONENT, CONSTANT, LENGTH = (0.02, 50.0), (1e-6, 100.0), (0.005, 5.0)
 """Ranges of a spectrum's parameters; the exponent is in excess of half the number of axes."""
 
-STEPS = 60
+SPECTRUM_STEPS = 60
 """Maximum number of iterations of the optimiser of a spectrum's parameters."""
 
 
@@ -373,7 +373,7 @@ def _fitted_spectrum(grid: Grid, points: Tensor, target: Tensor, wider: float) -
         return (weight * (correlations.asin() - angles).square()).sum()
 
     raw = torch.zeros(len(ranges), dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.LBFGS([raw], max_iter=STEPS, line_search_fn="strong_wolfe")
+    optimiser = torch.optim.LBFGS([raw], max_iter=SPECTRUM_STEPS, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         """Return the misfit with its gradient."""

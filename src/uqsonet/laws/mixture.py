@@ -42,7 +42,7 @@ STARTS = 4
 FIRST_STEPS = 8
 """Number of steps of each start."""
 
-STEPS = 60
+LAST_STEPS = 60
 """Number of steps of the best start."""
 
 SHRINKAGE = (0.0, 0.01, 0.05, 0.2)
@@ -250,7 +250,7 @@ def _fitted(
             tried.append(_expectation_maximisation(a, start, FIRST_STEPS, shrinkage))
     for best, _ in sorted(tried, key=lambda pair: -pair[1]):
         with contextlib.suppress(ArithmeticError):
-            return _expectation_maximisation(a, best, STEPS, shrinkage)[0]
+            return _expectation_maximisation(a, best, LAST_STEPS, shrinkage)[0]
     return None
 
 
