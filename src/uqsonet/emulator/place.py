@@ -25,7 +25,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.named_field import part_locations
 from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.gauss.posterior import MOMENT_SEED, moments_of, spread
-from uqsonet.laws.common import SINGLE_PRECISION, rounding_noise, sensor_noise
+from uqsonet.laws.base import SINGLE_PRECISION, rounding_noise, sensor_noise
 from uqsonet.operator.bases import KarhunenLoeveBases
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.reading import read_sensors

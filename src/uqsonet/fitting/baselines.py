@@ -16,7 +16,7 @@ from uqsonet.fitting.regression import Regression
 from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
-from uqsonet.laws.common import sensor_noise
+from uqsonet.laws.base import sensor_noise
 from uqsonet.operator.bases import KarhunenLoeveBases
 from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.operator.residual import residual_covariance

@@ -129,31 +129,31 @@ def _law_text(card: Mapping[str, Any]) -> str:
 def limits(emulator: Emulator, runs: Runs, card: Mapping[str, Any]) -> list[str]:
     """Return in words what a fitted model cannot be asked."""
     description = runs.describe()
-    found = ["It answers inside the boxes of its fields, for functions like those of its runs."]
+    texts = ["It answers inside the boxes of its fields, for functions like those of its runs."]
     flagged = False
     for one in description.fields:
         if one.side == "input" and one.distance > one.chance:
             flagged = True
-            found.append(
+            texts.append(
                 f"The coefficients of {one.name} are not Gaussian (Kolmogorov distance "
                 f"{one.distance:.3f}, chance {one.chance:.3f}). {_law_text(card)}"
             )
         if one.interpolation_error:
-            found.append(
+            texts.append(
                 f"{one.name} was interpolated to common points, with an error of "
                 f"{100 * one.interpolation_error:.2g} % of its standard deviation."
             )
     if not flagged and card.get("recipe", {}).get("law", "gaussian") != "gaussian":
-        found.append(_law_text(card))
+        texts.append(_law_text(card))
     rows = {(r["method"], r["field"], r["sensors"]): r for r in card.get("scores", [])}
     for (method, field, count), row in rows.items():
         free = rows.get(("sensor_free", field, count))
         if method == "uqsonet" and free and row["crps"] > 0.98 * free["crps"]:
-            found.append(f"{count} sensors tell almost nothing about {field}.")
+            texts.append(f"{count} sensors tell almost nothing about {field}.")
     calibration = card.get("data", {}).get("calibration", 0)
     if calibration < 50:
-        found.append(
+        texts.append(
             f"It has {calibration} calibration runs: conformal bands go up to a level of "
             f"{calibration / (calibration + 1):.2f} and are rough."
         )
-    return found
+    return texts

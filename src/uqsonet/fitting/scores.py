@@ -61,7 +61,7 @@ class Score:
 
     def row(self) -> dict[str, Any]:
         """Return the score as a flat row of a table; errors in percent, coverage as shares."""
-        found: dict[str, Any] = {
+        row: dict[str, Any] = {
             "method": self.method,
             "field": self.field,
             "sensors": self.sensors,
@@ -74,8 +74,8 @@ class Score:
         for kind in ("plain", "conformal", "whole"):
             bands = getattr(self, kind)
             for level, share in (bands or {}).items():
-                found[f"{kind}_{100 * level:.0f}"] = round(share, 4)
-        return found
+                row[f"{kind}_{100 * level:.0f}"] = round(share, 4)
+        return row
 
     def calibration_p(self) -> float:
         """Return the chance of functional ranks as uneven as these under a calibrated law."""
@@ -119,7 +119,7 @@ class Report:
 
     def remarks(self) -> list[str]:
         """Return in words what the scores say."""
-        found = []
+        remarks = []
         for score in self.scores:
             if score.method != "uqsonet":
                 continue
@@ -128,19 +128,19 @@ class Report:
                       if (s.field, s.sensors) == (score.field, score.sensors)}  # fmt: skip
             free = others.get("sensor_free")
             if free is not None and score.crps > 0.98 * free.crps:
-                found.append(f"{where}: the sensors tell almost nothing (CRPS as without them)")
+                remarks.append(f"{where}: the sensors tell almost nothing (CRPS as without them)")
             slack = 2 / math.sqrt(score.runs)
             held = score.conformal or score.plain
             for level, share in held.items():
                 if abs(share - level) > slack:
-                    found.append(f"{where}: the {level:.0%} band holds {share:.0%} of the truths")
+                    remarks.append(f"{where}: the {level:.0%} band holds {share:.0%} of the truths")
             p = score.calibration_p()
             if p < 0.01:
-                found.append(
+                remarks.append(
                     f"{where}: ranks of the domain's mean are not uniform (probability {p:.1g}): "
                     "the law is shifted, too narrow or too wide"
                 )
-        return found or ["Bands hold what they promise, within the error of so many runs."]
+        return remarks or ["Bands hold what they promise, within the error of so many runs."]
 
     def save(self, path: Path | str) -> None:
         """Write one HTML page with table and pictures; nothing in it is fetched from elsewhere."""

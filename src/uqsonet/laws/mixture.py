@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.field import Observations
-from uqsonet.laws.base import InputLaw, InputPosterior
-from uqsonet.laws.common import InputSample, rounding_noise, sensor_noise
+from uqsonet.laws.base import InputLaw, InputPosterior, rounding_noise, sensor_noise
+from uqsonet.laws.common import InputSample
 
 if TYPE_CHECKING:
     from uqsonet.operator.bases import KarhunenLoeveBases

@@ -14,7 +14,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.blocks import least_squares
 from uqsonet.gauss.gaussian import GaussianLaw, condition
 from uqsonet.gauss.modes import empirical_modes
-from uqsonet.laws.common import sensor_noise
+from uqsonet.laws.base import sensor_noise
 
 if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
