@@ -32,8 +32,9 @@ from benchmarks.workloads import functions
 from uqsonet.fitting.choose_law import equip
 from uqsonet.gauss.metrics import ascending, relative_error
 from uqsonet.laws.base import InputLaw
-from uqsonet.networks.training.optimiser import StackedOptimiser
-from uqsonet.networks.training.validation import load_trial
+from uqsonet.fitting.choose_law import equip
+from uqsonet.networks.training.optimiser import Optimiser
+from uqsonet.networks.training.validation import set_weights
 from uqsonet.operator.build import build_model
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -250,12 +251,12 @@ def trained_operator(name: str, data: Functions, iterations: int) -> KarhunenLoe
     with torch.no_grad():
         model.fit_constants(data)
     targets, generator = model.targets(data), torch.Generator().manual_seed(0)
-    optimiser = StackedOptimiser(model, [dict(model.named_parameters())], training)
+    optimiser = Optimiser(model, training)
     for iteration in range(iterations):
         rows = torch.randint(data.size, (training.batch_size,), generator=generator)
-        batch = {key: value[rows][None] for key, value in targets.items()}
-        optimiser.step(iteration, batch, torch.zeros(1, training.batch_size, 0))
-    load_trial(model, optimiser.weights(), 0)
+        batch = {key: value[rows] for key, value in targets.items()}
+        optimiser.step(iteration, batch, torch.zeros(training.batch_size, 0))
+    set_weights(model, optimiser.weights())
     return model
 
 

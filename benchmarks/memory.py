@@ -44,7 +44,7 @@ def _train(folder: Path, recipe: str, pairs: int) -> None:
     training = method.training.model_copy(update=changes)
     files = folder / "functions.h5", folder / "sensors.h5", folder / "validation.h5"
     method = method.model_copy(update={"training": training})
-    job = TrainingJob("uqsonet", PROBLEM, method, 0.0, [0], pairs, 1, *files)
+    job = TrainingJob("uqsonet", PROBLEM, method, 0.0, 0, pairs, 1, *files)
     paths = (folder / f"{recipe}{suffix}" for suffix in (".safetensors", ".csv", ".state"))
     train(job, JobsConfig(), *paths, bar=False)
 

@@ -25,8 +25,7 @@ from benchmarks.rows import Row
 from benchmarks.timing import hardware
 from benchmarks.workloads import functions, workload
 from uqsonet.gauss.metrics import relative_error
-from uqsonet.networks.training.optimiser import StackedOptimiser
-from uqsonet.networks.training.validation import load_trial
+from uqsonet.networks.training.optimiser import Optimiser
 from uqsonet.runs.functions import Functions
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
@@ -68,10 +67,10 @@ def _ours(data: Functions, seconds: float, given: Sequence[Sensors]) -> list[Mom
     targets = work.model.targets(data)
     generator, size = torch.Generator().manual_seed(0), work.method.training.batch_size
 
-    def step(optimiser: StackedOptimiser, iteration: int) -> None:
+    def step(optimiser: Optimiser, iteration: int) -> None:
         rows = torch.randint(data.size, (size,), generator=generator)
-        batch = {name: value[rows][None] for name, value in targets.items()}
-        optimiser.step(iteration, batch, torch.zeros(1, size, 0))
+        batch = {name: value[rows] for name, value in targets.items()}
+        optimiser.step(iteration, batch, torch.zeros(size, 0))
 
     trial = work.optimiser()
     start = time.process_time()
@@ -83,9 +82,8 @@ def _ours(data: Functions, seconds: float, given: Sequence[Sensors]) -> list[Mom
     optimiser = work.optimiser()
     for iteration in range(training.iterations):
         step(optimiser, iteration)
-    load_trial(work.model, optimiser.weights(), 0)
     queries = data.fields.training_grid()[0].points()
-    posteriors = [work.model.condition(x, y) for x, y in given]
+    posteriors = [optimiser.model.condition(x, y) for x, y in given]
     return [(one.mean(queries), one.std(queries)) for one in posteriors]
 
 

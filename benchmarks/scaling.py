@@ -1,4 +1,4 @@
-"""How a step grows with sensors, points, trials and batch, and what precedes it with N."""
+"""How a step grows with sensors, points and batch, and what precedes it with N."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def _row(what: str, number: int, value: float, unit: str = "s/iteration") -> Row
     return Row(f"scaling with {what}: {number}", hardware(1), value, unit)
 
 
-def _step(repeats: int, trials: int = 1, **changes: object) -> float:
+def _step(repeats: int, **changes: object) -> float:
     settings: dict[str, object] = {"counts": [5], "batch_size": 1000} | changes
     work = workload("diffusion1d", "paper", **settings)  # pyright: ignore[reportArgumentType]
-    return medians({"step": engine_pass(work, trials)}, repeats)["step"]
+    return medians({"step": engine_pass(work)}, repeats)["step"]
 
 
 def rows(quick: bool) -> list[Row]:
@@ -30,8 +30,6 @@ def rows(quick: bool) -> list[Row]:
         found.append(_row("m, sensors", m, _step(repeats, counts=[m])))
     for size in (250, 500) if quick else (250, 500, 1000, 2000, 4000):
         found.append(_row("batch", size, _step(repeats, batch_size=size)))
-    for trials in (1, 2) if quick else (1, 2, 5):
-        found.append(_row("trials", trials, _step(repeats, trials)))
     problem = get_problem("diffusion1d")
     before = problem.output_stride
     try:

@@ -21,14 +21,13 @@ UNBLOCKED = 5000
 """Batches from here on are tried without blocks on one thread only: they are slow, and take GiB."""
 
 
-def engine_pass(work: Workload, trials: int = 1) -> Callable[[], None]:
+def engine_pass(work: Workload) -> Callable[[], None]:
     """Return an action: one step on the batch of each count."""
-    optimiser = work.optimiser(trials)
-    stacks = [{k: torch.stack([v] * trials) for k, v in batch.items()} for batch in work.batches]
+    optimiser = work.optimiser()
 
     def run() -> None:
-        for stack in stacks:
-            optimiser.step(0, stack, torch.stack([work.normals() for _ in range(trials)]))
+        for batch in work.batches:
+            optimiser.step(0, batch, work.normals())
 
     return run
 
@@ -153,7 +152,7 @@ def rows(quick: bool) -> list[Row]:
     found += [
         not_run(f"training, {what}", H200, "s/iteration", reason)
         for what in (
-            "1D, recipe paper, batch 1000, five stacked trials",
+            "1D, recipe paper, batch 1000",
             "2D, recipe paper, batch 20000",
         )
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -12,8 +13,9 @@ import torch
 import yaml
 from torch import Tensor
 
-from uqsonet.networks.training.optimiser import StackedOptimiser
-from uqsonet.operator.base import Batch, OperatorModel
+from uqsonet.networks.training.gradients import BlockOptimiser
+from uqsonet.operator.base import Batch
+from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.build import build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config
@@ -67,10 +69,9 @@ class Workload:
         """Draw the latent normals of a batch."""
         return torch.randn(self.method.training.batch_size, self.model.latent_dim)
 
-    def optimiser(self, trials: int = 1) -> StackedOptimiser:
-        """Return a fresh optimiser of so many trials, all with the same start."""
-        start: dict[str, Tensor] = dict(self.model.named_parameters())
-        return StackedOptimiser(self.model, [start] * trials, self.method.training)
+    def optimiser(self) -> BlockOptimiser:
+        """Return a fresh optimiser of a copy of the model."""
+        return BlockOptimiser(copy.deepcopy(self.model), self.method.training)
 
 
 def workload(

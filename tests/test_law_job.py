@@ -11,7 +11,7 @@ from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields.grid import Domain
 from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.file import load, read_model
+from uqsonet.operator.file import load, read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.laws import LawJob, fit_law
@@ -21,18 +21,24 @@ from uqsonet_study.training import TrainingJob, train
 
 @pytest.fixture(scope="module")
 def stack(toy_files: DataFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two trials trained together."""
+    """The trials 0 and 1 in one file, as earlier versions trained them."""
     folder = tmp_path_factory.mktemp("stack")
     method = MethodConfig(
         network=KarhunenLoeveNetwork(input_modes=2, output_modes=2, branch=[8]),
         training=TrainingConfig(iterations=20, batch_size=50, validate_every=20),
     )
-    job = TrainingJob(
-        *("uqsonet", "toy_linear", method, toy_files.noise_std, [0, 1], 200, toy_files.seed),
-        *(toy_files.functions, toy_files.sensors, toy_files.validation),
-    )
-    paths = [folder / name for name in ("w.safetensors", "log.csv", "state.safetensors")]
-    train(job, JobsConfig(), *paths, bar=False)
+    found = []
+    for trial in (0, 1):
+        job = TrainingJob(
+            *("uqsonet", "toy_linear", method, toy_files.noise_std, trial, 200, toy_files.seed),
+            *(toy_files.functions, toy_files.sensors, toy_files.validation),
+        )
+        paths = [folder / name for name in ("w.safetensors", "log.csv", "state.safetensors")]
+        train(job, JobsConfig(), *paths, bar=False)
+        found.append(read_weights(paths[0]))
+    (first, meta), (second, _) = found
+    both = {k: torch.cat([v, second[k]]) for k, v in first.items() if k.startswith("parameter/")}
+    write_weights(paths[0], first | both, meta | {"trials": [0, 1]})
     return paths[0]
 
 

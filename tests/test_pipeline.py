@@ -62,13 +62,12 @@ def test_reasons_of_snakemake_are_short_and_name_what_changed() -> None:
     assert len(repr(Text("a,b\n" * 1000))) == 8
 
 
-def test_trials_are_cut_into_stacks(plan: Plan) -> None:
-    assert plan.stacks("diffusion1d", "uqsonet") == [[k] for k in range(5)]
-    pairs = varied(plan, jobs=plan.config.jobs.model_copy(update={"trials_per_job": 2}))
-    assert pairs.stacks("diffusion1d", "uqsonet") == [[0, 1], [2, 3], [4]]
-    files = [Path(file) for file in weights(pairs, "diffusion1d")]
-    assert [file.stem for file in files] == ["trials_0-1", "trials_2-3", "trial_4"]
-    assert {file.parent for file in files} == {Path(weights(plan, "diffusion1d")[0]).parent}
+def test_each_trial_has_a_job_of_its_own(plan: Plan) -> None:
+    jobs = plan.trainings("diffusion1d", "uqsonet")
+    assert [job.parameters["trial"] for job in jobs] == list(range(5))
+    files = [Path(file) for file in weights(plan, "diffusion1d")]
+    assert [file.stem for file in files] == [f"trial_{k}" for k in range(5)]
+    assert len({file.parent for file in files}) == 1
 
 
 def test_models_are_found_by_method_and_architecture() -> None:
@@ -225,7 +224,7 @@ def test_training_does_not_depend_on_the_number_of_trials(plan: Plan) -> None:
     other = with_experiment(plan, "diffusion1d", trials=9)
     ours, theirs = (p.trainings("diffusion1d", "uqsonet") for p in (plan, other))
     assert ours == theirs[: len(ours)] and len(theirs) == 9
-    assert json.loads(ours[0].spec)["trials"] == [0]
+    assert json.loads(ours[0].spec)["trial"] == 0
 
 
 def test_what_only_an_ablation_reads_is_not_scored_on_test_sets() -> None:
@@ -345,7 +344,7 @@ def test_own_data_are_known_by_what_is_in_the_file(tmp_path: Path, plan: Plan) -
 
 @pytest.fixture(scope="module")
 def with_laws(plan: Plan) -> Plan:
-    """A problem of the paper with laws beside its operator, two trials a stack."""
+    """A problem of the paper with laws beside its operator."""
     config = plan.config
     chosen = config.experiments["diffusion1d"].model_copy(
         update={"methods": ["uqsonet", "auto", "mixture"], "trials": 3}
@@ -360,7 +359,6 @@ def with_laws(plan: Plan) -> Plan:
         recipes=config.recipes | {"tuned": config.recipes["tuned"] | {"diffusion1d": entry}},
         tables={},
         figures={},
-        jobs=config.jobs.model_copy(update={"trials_per_job": 2}),
     )
 
 
@@ -368,13 +366,12 @@ def test_laws_share_the_training_and_change_no_name(plan: Plan, with_laws: Plan)
     case = "diffusion1d"
     for method in ("auto", "mixture"):
         assert with_laws.trained(case, method, "csv") == with_laws.trained(case, "uqsonet", "csv")
-        # Trained in stacks of two, each trial has a law of its own.
+        # Each trial has a law of its own.
         found = [
             (Path(job.name).name, job.parameters["trial"], Path(job.inputs["weights"][0]).stem)
             for job in with_laws.laws(case, method)
         ]
-        stacks = "trials_0-1", "trials_0-1", "trial_2"
-        assert found == [(f"trial_{k}", k, stack) for k, stack in enumerate(stacks)]
+        assert found == [(f"trial_{k}", k, f"trial_{k}") for k in range(3)]
     assert with_laws.weights(case, "uqsonet") == weights(with_laws, case)
     assert not with_laws.laws(case, "uqsonet") and not with_laws.law_logs(case, "uqsonet")
     assert with_laws.layouts(case) == plan.layouts(case)
@@ -389,8 +386,7 @@ def test_a_law_is_named_by_what_it_is_fitted_to(with_laws: Plan) -> None:
     names = {with_laws.laws(case, method)[0].name for method in ("auto", "mixture")}
     assert len(names | {other.laws(case, "auto")[0].name for other in others}) == 5
     more = with_experiment(with_laws, case, trials=5).laws(case, "auto")[:3]
-    assert more != with_laws.laws(case, "auto")  # cut into other stacks
-    assert [job.name for job in more] == [job.name for job in with_laws.laws(case, "auto")]
+    assert more == with_laws.laws(case, "auto")
 
 
 def test_laws_are_scored_timed_and_listed_like_trained_methods(with_laws: Plan) -> None:

@@ -20,7 +20,7 @@ import torch
 from uqsonet.fitting.baselines import INPUT_MODES, OUTPUT_MODES
 from uqsonet.gauss.posterior import moments_of
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.networks.training.gradients import BlockOptimiser
 from uqsonet.networks.training.sampler import BatchSampler
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.build import build_model
@@ -115,7 +115,7 @@ def _some_functions(problem_name: str) -> Functions:
 
 
 def _training_step(model: OperatorModel, config: Config, case: str, method: str) -> float:
-    """Return seconds of one training step of one trial."""
+    """Return seconds of one training step."""
     chosen = config.cases[case]
     settings = config.method_of(case, method).training
     data = _functions_of(config, chosen.problem)
@@ -146,9 +146,9 @@ def _training_step(model: OperatorModel, config: Config, case: str, method: str)
         chosen.noise_std,
         model.latent_dim,
         0,
-        [torch_generator(0, "estimate")],
+        torch_generator(0, "estimate"),
     )
-    optimiser = StackedOptimiser(model, [dict(model.named_parameters())], settings)
+    optimiser = BlockOptimiser(model, settings)
     wanted = config.method_of(case, method).training.batch_size
     step = _timed(lambda: optimiser.step(0, *sampler.draw()), 8) * wanted / settings.batch_size
     return step
@@ -268,12 +268,12 @@ class Meter:
             self._steps[key] = step
         return self._steps[key]
 
-    def training(self, case: str, method: str, trials: int) -> float:
-        """Return seconds of some trials."""
+    def training(self, case: str, method: str) -> float:
+        """Return seconds of a training."""
         used = self.config.method_of(case, method)
         modes = (getattr(used.network, key, None) for key in ("input_modes", "output_modes"))
         fitting = self._fitting(case, tuple(modes))
-        return trials * self.step(case, method) * used.training.iterations + fitting
+        return self.step(case, method) * used.training.iterations + fitting
 
     def _fitting(self, case: str, modes: tuple[int | None, ...]) -> float:
         """Return seconds to fit modes, for the first that needs them: they are kept."""
@@ -339,8 +339,8 @@ def estimate(config: Config, root: Path, left: Collection[str] | None = None) ->
         for method in case.methods:
             base = plan.base(case.name, method)
             for job in plan.trainings(case.name, method):
-                file, trials = plan.file("train", job.name, "safetensors"), job.parameters["trials"]
-                jobs["train"][file] = partial(meter.training, case.name, base, len(trials))
+                file = plan.file("train", job.name, "safetensors")
+                jobs["train"][file] = partial(meter.training, case.name, base)
             for job in plan.laws(case.name, method):
                 file = plan.file("law", job.name, "safetensors")
                 jobs["law"][file] = partial(_law_seconds, job.parameters["law"], case.training)

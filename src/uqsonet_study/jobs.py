@@ -111,8 +111,8 @@ def _explained(error: Exception) -> str | None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         return (
             f"not enough memory (this job had {peak} MiB): run fewer jobs at a time (--cores), "
-            "or lower batch_size, trials_per_job or shard in the configuration. Finished work is "
-            "untouched, and the same command continues"
+            "or lower batch_size or shard in the configuration. Finished work is untouched, and "
+            "the same command continues"
         )
     return None
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest, write_text
 from uqsonet.networks.training import loop
-from uqsonet.networks.training.loop import RunOptions
+from uqsonet.networks.training.loop import RunOptions, Trained
 from uqsonet.networks.training.settings import MethodConfig
-from uqsonet.networks.training.trainer import TrialStack
-from uqsonet.networks.training.validation import load_trial
+from uqsonet.networks.training.trainer import Trial
+from uqsonet.networks.training.validation import set_weights
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import write_weights
 from uqsonet.runs.functions import Functions
@@ -31,15 +28,15 @@ from uqsonet_study.validation import ReferenceValidator, TruthValidator
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Everything that defines a stack of trials.
+    """Everything that defines a training.
 
     Attributes
     ----------
     method, problem : str
     config : MethodConfig
     noise_std : float
-    trials : list of int
-        Numbers of the trials trained as one stack.
+    trial : int
+        Number of the trial.
     training : int
         Training pairs N: the first N of the data set.
     seed : int
@@ -54,7 +51,7 @@ class TrainingJob:
     problem: str
     config: MethodConfig
     noise_std: float
-    trials: list[int]
+    trial: int
     training: int
     seed: int
     functions: Path
@@ -66,7 +63,7 @@ class TrainingJob:
 def train(
     job: TrainingJob, jobs: JobsConfig, weights: Path, log: Path, state: Path, bar: bool = True
 ) -> None:
-    """Train a stack of trials and write weights and log.
+    """Train a model and write weights and log.
 
     Parameters
     ----------
@@ -74,7 +71,7 @@ def train(
     jobs : JobsConfig
         Device and time between checkpoints.
     weights, log : Path
-        Results: stacked weights (safetensors) and logged rows (CSV).
+        Results: weights (safetensors) and logged rows (CSV).
     state : Path
         Checkpoint; continued if it belongs to this job, removed at the end.
     bar : bool
@@ -102,9 +99,9 @@ def train(
         else TruthValidator(sets, held.u[sets.function][:, kept], data.u_rows)
     )
     config = within_data(job.config, data)
-    stack = TrialStack(job.method, config, job.noise_std, job.trials, job.seed)
+    trial = Trial(job.method, config, job.noise_std, job.trial, job.seed)
     trained = loop.train(
-        stack,
+        trial,
         data,
         load_layouts(job.sensors, "training"),
         validator,
@@ -112,10 +109,9 @@ def train(
         RunOptions(jobs.device, jobs.checkpoint_minutes, bar),
         {"inputs": files, "code": job.code},
     )
-    tensors = trained.tensors
     if getattr(config.network, "held_out_residuals", False):
-        tensors = _with_residuals(stack, tensors, data, held)
-    write_weights(weights, tensors, trained.meta)
+        trained = _with_residuals(trial, trained, data, held)
+    write_weights(weights, trained.tensors(), trained.meta)
     write_text(log, _as_csv(trained.history))
     state.unlink(missing_ok=True)
 
@@ -132,25 +128,20 @@ def within_data(config: MethodConfig, data: Functions) -> MethodConfig:
     return config.model_copy(update={"network": network.model_copy(update=sizes)})
 
 
-def _with_residuals(
-    stack: TrialStack, tensors: dict[str, Tensor], data: Functions, held: Functions
-) -> dict[str, Tensor]:
-    """Return weights whose law has what each trial leaves over of the validation functions.
+def _with_residuals(trial: Trial, trained: Trained, data: Functions, held: Functions) -> Trained:
+    """Return a training whose law has what it leaves over of the validation functions.
 
     The law of residuals differs from trial to trial, so it is stored like a parameter.
     """
-    model: Any = stack.untrained(data.fields)
+    model: Any = trial.untrained(data.fields)
     model.fit_constants(data)
     kept = data.fields.training_grid()[1]
     held = Functions(held.fields, "training", held.kappa, held.u[:, kept])
-    weights = {k.removeprefix("parameter/"): v for k, v in tensors.items()}
-    found: dict[str, list[Tensor]] = {}
-    for index in range(len(stack.trials)):
-        load_trial(model, weights, index)
-        for name in model.fit_held_out(held):
-            found.setdefault(name, []).append(model.state_dict()[name].clone())
-    others = {k: v for k, v in tensors.items() if k.removeprefix("buffer/") not in found}
-    return others | {f"parameter/{name}": torch.stack(trials) for name, trials in found.items()}
+    set_weights(model, trained.weights)
+    names = model.fit_held_out(held)
+    residuals = {name: model.state_dict()[name] for name in names}
+    constants = {name: v for name, v in trained.constants.items() if name not in residuals}
+    return replace(trained, weights=trained.weights | residuals, constants=constants)
 
 
 def _as_csv(rows: list[dict[str, Any]]) -> str:

@@ -13,7 +13,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.networks.field_operator import FieldNetwork, KarhunenLoeveFieldModel
 from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
-from uqsonet.networks.training.trainer import Trainer, TrialStack
+from uqsonet.networks.training.trainer import Trainer, Trial
 from uqsonet.operator.config import KarhunenLoeveFieldNetwork, KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -43,15 +43,11 @@ def trained(config: KarhunenLoeveNetwork, data: Functions, steps: int) -> Karhun
     training = TrainingConfig(
         iterations=steps, batch_size=50, learning_rate=5e-3, schedule="cosine"
     )
-    stack = TrialStack("uqsonet", MethodConfig(network=config, training=training), 0.0, [0], 1)
-    trainer = Trainer(stack, data, None)
+    trial = Trial("uqsonet", MethodConfig(network=config, training=training), 0.0, 0, 1)
+    trainer = Trainer(trial, data, None)
     for step in range(steps):
         trainer.step(step)
-    model = trainer.model
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(trainer.optimiser.parameters[name][0])
-    return model.eval()
+    return trainer.model.eval()
 
 
 @pytest.mark.parametrize("shape", [(21,), (13, 10), (5, 6, 7)])

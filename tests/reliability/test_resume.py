@@ -18,7 +18,7 @@ from tests.workflow.conftest import ROOT
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.networks.training import loop
 from uqsonet.networks.training.checkpoint import Progress, lower_rate, save_checkpoint
-from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.networks.training.optimiser import Optimiser
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet_study import locks
 from uqsonet_study.config import JobsConfig, KarhunenLoeveNetwork, MethodConfig, TrainingConfig
@@ -49,7 +49,7 @@ def training(
     options = {"iterations": 20, "batch_size": 20, "learning_rate": 1e-3, "validate_every": 10}
     chosen = TrainingConfig(**options, schedule="cosine", average_decay=0.9)
     method = MethodConfig(network=network, training=chosen)
-    job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, [0, 1], 400, 4, *files, "code")
+    job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, 1, 400, 4, *files, "code")
     outputs = folder / "w.safetensors", folder / "w.csv", folder / "state"
     try:
         train(job, JobsConfig(checkpoint_minutes=minutes), *outputs, bar=False)
@@ -87,7 +87,7 @@ def test_what_is_saved_is_at_most_as_old_as_configured(
 ) -> None:
     """By a clock that each iteration moves on by a second: saved is with the first that is due."""
     now, saved = [0.0], []
-    step, save = StackedOptimiser.step, loop.save_checkpoint
+    step, save = Optimiser.step, loop.save_checkpoint
 
     def timed(self, *arguments):
         now[0] += 1
@@ -98,7 +98,7 @@ def test_what_is_saved_is_at_most_as_old_as_configured(
         save(*arguments)
 
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(StackedOptimiser, "step", timed)
+    monkeypatch.setattr(Optimiser, "step", timed)
     monkeypatch.setattr(loop, "save_checkpoint", noted)
     files = [diffusion_files.functions, diffusion_files.sensors, diffusion_files.validation]
     training(tmp_path, files, minutes=5 / 60)
@@ -107,7 +107,7 @@ def test_what_is_saved_is_at_most_as_old_as_configured(
 
 def checkpoint(path: Path, state: dict[str, torch.Tensor]) -> None:
     identity = {"config": {"training": {"learning_rate": 0.1}}}
-    save_checkpoint(path, identity, state, [], Progress(7, 1.0, []))
+    save_checkpoint(path, identity, state, torch.Generator(), Progress(7, 1.0, []))
 
 
 def test_a_state_that_is_not_finite_does_not_replace_the_last_good_one(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ CASES = f"experiments: {{diffusion1d: {{noise_std: {NOISES}, sweep: {{latent_dim
         (CASES, "cases together, at most 5000"),
         ("recipe: tunde\n", "'; did you mean 'tuned'?"),
         ("select: [diffusoin1d]\n", "did you mean 'diffusion1d'?"),
-        ("jobs: {trails_per_job: 1}\n", "unknown key; did you mean 'trials_per_job'?"),
+        ("jobs: {checkpoint_minute: 1}\n", "unknown key; did you mean 'checkpoint_minutes'?"),
     ],
 )
 def test_a_configuration_is_refused_in_a_moment(tmp_path: Path, text: str, message: str) -> None:

@@ -8,8 +8,11 @@ from tests.models.test_attention import NETWORK as SMALL
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.networks import attention_networks
 from uqsonet.networks.output_basis import output_basis
-from uqsonet.networks.training.gradients import Workers, add_gradients
-from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.networks.training.gradients import BlockOptimiser
+from uqsonet.networks.training.gradients import Workers
+from uqsonet.networks.training.gradients import add_gradients
+from uqsonet.networks.training.optimiser import Optimiser
+from uqsonet.networks.training.optimiser import one_thread
 from uqsonet.operator.build import build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import TrainingConfig
@@ -122,9 +125,8 @@ def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, m
 
 def test_the_engine_trains_as_the_plain_form(data):
     model = prepared(data)
-    start = {k: v.detach().clone() for k, v in model.named_parameters()}
     training = TrainingConfig(iterations=30, batch_size=SIZE, learning_rate=1e-3)
-    optimiser = StackedOptimiser(model, [start], training)
+    optimiser = BlockOptimiser(model, training)
     other = prepared(data)
     adam = torch.optim.Adam(other.parameters(), 1e-3)
     generator = torch.Generator().manual_seed(5)
@@ -135,29 +137,24 @@ def test_the_engine_trains_as_the_plain_form(data):
         expected = plain_loss(other, batch, u, normals)
         expected.backward()
         adam.step()
-        terms = optimiser.step(step, {k: v[None] for k, v in batch.items()}, normals[None])
+        terms = optimiser.step(step, batch, normals)
         assert float(terms["loss"]) == pytest.approx(float(expected.detach()), rel=1e-4)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "silu", "gelu"])
-def test_trials_mapped_on_a_gpu_equal_trials_in_turns(data, activation):
-    """The mapped form needs no GPU."""
-    model = prepared(data, activation=activation)
-    start = [{k: v.detach() * scale for k, v in model.named_parameters()} for scale in (1, 0.9)]
-    optimiser = StackedOptimiser(model, start, TrainingConfig(iterations=1, batch_size=SIZE))
-    batch, _ = batch_of(data, model.targets(data), [1, 3])
-    stack = {k: torch.stack([v, v]) for k, v in batch.items()}
-    normals = torch.randn(2, SIZE, model.latent_dim)
-    losses, _ = optimiser.gradients(stack, normals)
-    found = {name: p.grad.clone() for name, p in optimiser.parameters.items()}
-    mapped, _ = optimiser.losses(stack, normals)
-    torch.testing.assert_close(losses, mapped.detach(), rtol=1e-5, atol=0)
-    slopes = torch.autograd.grad(
-        mapped.sum(), list(optimiser.parameters.values()), materialize_grads=True
-    )
-    largest = max(float(slope.abs().max()) for slope in slopes)
-    for (name, grad), slope in zip(found.items(), slopes, strict=True):
-        torch.testing.assert_close(grad, slope, rtol=1e-3, atol=1e-6 * largest, msg=name)
+def test_gradients_of_blocks_equal_those_of_the_whole_batch(data, activation, monkeypatch):
+    """The whole batch, with its padding, is what a GPU takes."""
+    monkeypatch.setattr(attention_networks, "BLOCK_VALUES", 700)
+    training, found = TrainingConfig(iterations=1, batch_size=SIZE), []
+    normals = torch.randn(SIZE, 4, generator=torch.Generator().manual_seed(2))
+    for kind in (Optimiser, BlockOptimiser):
+        model = prepared(data, activation=activation)
+        batch, _ = batch_of(data, model.targets(data), [1, 3])
+        loss, _ = kind(model, training).gradients(batch, normals)
+        found.append([loss, *(p.grad for p in model.parameters())])
+    largest = max(float(slope.abs().max()) for slope in found[0][1:])
+    for whole, blocks in zip(*found, strict=True):
+        torch.testing.assert_close(blocks, whole, rtol=1e-3, atol=1e-6 * largest)
 
 
 def test_threads_change_no_bit(data, monkeypatch):
@@ -167,7 +164,7 @@ def test_threads_change_no_bit(data, monkeypatch):
         model = prepared(data)
         batch, _ = batch_of(data, model.targets(data), [1, 2, 5])
         normals = torch.randn(SIZE, model.latent_dim, generator=torch.Generator().manual_seed(2))
-        with Workers(number) as workers:
-            loss, _ = add_gradients(model, batch, normals, workers)
+        with one_thread():
+            loss, _ = add_gradients(model, batch, normals, Workers(number))
         found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

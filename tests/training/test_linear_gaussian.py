@@ -11,9 +11,9 @@ import torch
 from uqsonet.fitting import baselines
 from uqsonet.fitting.baselines import Cokriging, SensorFree
 from uqsonet.gauss.posterior import spread
-from uqsonet.networks.training.optimiser import StackedOptimiser
+from uqsonet.networks.training.gradients import BlockOptimiser
 from uqsonet.networks.training.sampler import BatchSampler
-from uqsonet.networks.training.validation import load_trial
+from uqsonet.networks.training.validation import set_weights
 from uqsonet.operator.build import build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, TrainingConfig
@@ -58,8 +58,7 @@ def fit(network, training: TrainingConfig, functions: Functions, layouts, method
     torch.manual_seed(1)
     model = build_model(method, get_problem("toy_linear").fields, network, NOISE)
     model.fit_constants(functions)
-    initial = {k: v.detach().clone() for k, v in model.named_parameters()}
-    optimiser = StackedOptimiser(model, [initial], training)
+    optimiser = BlockOptimiser(model, training)
     sampler = BatchSampler(
         TOY.fields,
         training,
@@ -69,12 +68,12 @@ def fit(network, training: TrainingConfig, functions: Functions, layouts, method
         NOISE,
         model.latent_dim,
         1,
-        [torch.Generator().manual_seed(1)],
+        torch.Generator().manual_seed(1),
         model.group,
     )
     for iteration in range(training.iterations):
         optimiser.step(iteration, *sampler.draw())
-    load_trial(model, optimiser.weights(), 0)
+    set_weights(model, optimiser.weights())
     return model.eval()
 
 

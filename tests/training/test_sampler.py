@@ -19,11 +19,11 @@ LAYOUTS = {
 }
 
 
-def sampler(protocol="redraw", seeds=(0,), noise_std=0.0, layouts=LAYOUTS, latent_dim=2, seed=5):
+def sampler(protocol="redraw", stream=0, noise_std=0.0, layouts=LAYOUTS, latent_dim=2, seed=5):
     config = TrainingConfig(iterations=1, batch_size=SIZE, protocol=protocol)
-    generators = [torch.Generator().manual_seed(s) for s in seeds]
+    generator = torch.Generator().manual_seed(stream)
     return BatchSampler(
-        TOY.fields, config, KAPPA, TARGETS, layouts, noise_std, latent_dim, seed, generators
+        TOY.fields, config, KAPPA, TARGETS, layouts, noise_std, latent_dim, seed, generator
     )
 
 
@@ -32,7 +32,7 @@ def rows_of(batch):
 
 
 def indices_of(batch):
-    """Grid indices of the sensors (T, B, m)."""
+    """Grid indices of the sensors (B, m)."""
     return ((batch["locations"][..., 0] + 1) * 16).round().long()
 
 
@@ -41,10 +41,10 @@ def test_values_are_those_of_the_functions_at_distinct_sensors(protocol):
     drawn = sampler(protocol)
     for _ in range(20):
         batch, normals = drawn.draw()
-        assert normals.shape == (1, SIZE, 2)
-        mask, index = batch["mask"][0], indices_of(batch)[0]
-        expected = KAPPA[rows_of(batch)[0]].gather(1, index)
-        assert torch.equal(batch["values"][0][mask], expected[mask])
+        assert normals.shape == (SIZE, 2)
+        mask, index = batch["mask"], indices_of(batch)
+        expected = KAPPA[rows_of(batch)].gather(1, index)
+        assert torch.equal(batch["values"][mask], expected[mask])
         for row, keep in zip(index, mask, strict=True):
             assert len(set(row[keep].tolist())) == int(keep.sum()) > 0
 
@@ -52,17 +52,17 @@ def test_values_are_those_of_the_functions_at_distinct_sensors(protocol):
 def test_fixed_batches_cover_every_count_once_and_are_the_same_for_every_trial():
     """Noise included; each function has a layout of its own."""
 
-    def cut(seed):
-        drawn, batches = sampler("fixed_batches", seeds=(seed,), noise_std=0.3), {}
+    def cut(stream):
+        drawn, batches = sampler("fixed_batches", stream, noise_std=0.3), {}
         for _ in range(150):
             batch, _ = drawn.draw()
-            rows, index = rows_of(batch)[0], indices_of(batch)[0]
+            rows, index = rows_of(batch), indices_of(batch)
             first = int(rows[0])
             assert rows.tolist() == list(range(first, first + SIZE)) and first % SIZE == 0
-            counts = batch["mask"][0].sum(1)
+            counts = batch["mask"].sum(1)
             assert (counts == counts[0]).all()
             assert counts[0] < 4 or len(index.unique(dim=0)) == SIZE
-            key = (int(counts[0]), index.tolist(), batch["values"][0].tolist())
+            key = (int(counts[0]), index.tolist(), batch["values"].tolist())
             assert batches.setdefault(first // SIZE, key) == key  # the same every time it comes
         return batches
 
@@ -77,11 +77,11 @@ def test_batch_shared_has_one_count_and_one_layout_which_vary_between_batches():
     for _ in range(200):
         batch, _ = drawn.draw()
         assert batch["mask"].all()
-        index = indices_of(batch)[0]
+        index = indices_of(batch)
         assert (index == index[0]).all()
         counts.add(index.shape[1])
         layouts.add(tuple(index[0].tolist()))
-        assert len(set(rows_of(batch)[0].tolist())) > 3
+        assert len(set(rows_of(batch).tolist())) > 3
     assert counts == set(COUNTS) and len(layouts) > 100
 
 
@@ -90,12 +90,12 @@ def test_redraw_gives_the_same_function_different_sensors_and_new_noise():
     counts, seen, errors = torch.zeros(11), {}, []
     for _ in range(300):
         batch, _ = drawn.draw()
-        number = batch["mask"][0].sum(1)
-        clean = KAPPA[rows_of(batch)[0]].gather(1, indices_of(batch)[0])
-        errors.append((batch["values"][0] - clean)[batch["mask"][0]])
+        number = batch["mask"].sum(1)
+        clean = KAPPA[rows_of(batch)].gather(1, indices_of(batch))
+        errors.append((batch["values"] - clean)[batch["mask"]])
         counts += torch.bincount(number, minlength=11)
         for row, index, keep in zip(
-            rows_of(batch)[0].tolist(), indices_of(batch)[0], batch["mask"][0], strict=True
+            rows_of(batch).tolist(), indices_of(batch), batch["mask"], strict=True
         ):
             seen.setdefault(row, set()).add(tuple(index[keep].tolist()))
     assert len(seen) == N and min(len(layouts) for layouts in seen.values()) > 5
@@ -104,20 +104,3 @@ def test_redraw_gives_the_same_function_different_sensors_and_new_noise():
     errors = torch.cat(errors)
     assert abs(errors.std() / 0.7 - 1) < 4 / (2 * len(errors)) ** 0.5
     assert abs(errors.mean()) < 4 * 0.7 / len(errors) ** 0.5
-
-
-@pytest.mark.parametrize("protocol", ["fixed_batches", "batch_shared", "redraw"])
-def test_stacked_trials_see_what_they_would_see_alone(protocol):
-    pair = sampler(protocol, (3, 4), 0.4)
-    alone = [sampler(protocol, (seed,), 0.4) for seed in (3, 4)]
-    for _ in range(10):
-        batch, normals = pair.draw()
-        for i, single in enumerate(alone):
-            one, one_normals = single.draw()
-            width = one["mask"].shape[2]
-            assert torch.equal(normals[i], one_normals[0])
-            assert torch.equal(batch["u"][i], one["u"][0])
-            for key in ("locations", "values", "mask"):
-                assert torch.equal(batch[key][i][:, :width], one[key][0])
-            assert not batch["mask"][i][:, width:].any()
-            assert batch["values"][i].isfinite().all()

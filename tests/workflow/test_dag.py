@@ -12,7 +12,7 @@ from uqsonet_study.cli import read_config
 from uqsonet_study.pipeline import Plan
 
 pytestmark = [pytest.mark.dag, pytest.mark.timeout(0)]
-ONE_EACH = {"jobs": {"trials_per_job": 1, "together": False}}
+ONE_EACH = {"jobs": {"together": False}}
 """One job each, as in the full run."""
 
 

@@ -1,5 +1,5 @@
-# A stack of trials of one method. The checkpoint is not an output (Snakemake deletes outputs before
-# a job runs), so an interrupted training continues where it stopped.
+# One trial of one method. The checkpoint is not an output (Snakemake deletes outputs before a job
+# runs), so an interrupted training continues where it stopped.
 
 
 rule train:

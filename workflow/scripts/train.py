@@ -1,4 +1,4 @@
-"""A stack of trials: see `uqsonet_study.training.train`."""
+"""A training: see `uqsonet_study.training.train`."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ with job(snakemake) as spec:
             problem=spec["problem"],
             config=MethodConfig.model_validate(spec["config"]),
             noise_std=spec["noise_std"],
-            trials=spec["trials"],
+            trial=spec["trial"],
             training=spec["training"],
             seed=spec["seed"],
             functions=Path(snakemake.input.functions),

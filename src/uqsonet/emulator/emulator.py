@@ -523,7 +523,7 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
         A weight file, a folder that holds exactly one, or the name of an operator that comes with
         the package.
     trial : int, optional
-        Number of the trial in a stacked file; by default its first.
+        Number of the trial, in a file of several; by default its first.
 
     Raises
     ------

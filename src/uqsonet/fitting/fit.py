@@ -44,8 +44,10 @@ from uqsonet.fitting.held_out import HeldOut, Readings
 from uqsonet.fitting.validate import score_rows
 from uqsonet.networks.training.loop import RunOptions, train
 from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
-from uqsonet.networks.training.trainer import TrialStack
-from uqsonet.networks.training.validation import Validator, load_trial, skill_columns
+from uqsonet.networks.training.trainer import Trial
+from uqsonet.networks.training.validation import Validator
+from uqsonet.networks.training.validation import set_weights
+from uqsonet.networks.training.validation import skill_columns
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
@@ -292,28 +294,24 @@ class _Trainings:
         self, functions: Functions, method: MethodConfig, validator: Validator, stage: str
     ) -> KarhunenLoeveModel:
         """Return a trained model; a finished or half-finished training is taken up."""
-        stack = TrialStack("uqsonet", method, 0.0, [0], self.seed)
+        trial = Trial("uqsonet", method, 0.0, 0, self.seed)
         digests = [array_digest(t.numpy()) for t in (functions.kappa, functions.u)]
         origin = {"runs": digests, "stage": stage}
-        kept = {**origin, "config": method.model_dump(mode="json"), "seed": self.seed}
+        kept = {**origin, "config": method.model_dump(mode="json"), "seed": self.seed, "trial": 0}
         done, checkpoint = self.folder / f"{stage}.safetensors", self.folder / f"{stage}.state"
-        tensors: dict[str, Tensor] | None = None
+        weights: dict[str, Tensor] | None = None
         if done.is_file():
-            found, meta = read_weights(done)
-            tensors = found if meta.get("origin") == kept else None
-        if tensors is None:
-            trained = train(stack, functions, None, validator, checkpoint, self.options, origin)
-            tensors = {
-                name.removeprefix("parameter/"): tensor
-                for name, tensor in trained.tensors.items()
-                if name.startswith("parameter/")
-            }
-            write_weights(done, tensors, {"origin": kept})
+            stored, meta = read_weights(done)
+            weights = stored if meta.get("origin") == kept else None
+        if weights is None:
+            trained = train(trial, functions, None, validator, checkpoint, self.options, origin)
+            weights = trained.weights
+            write_weights(done, weights, {"origin": kept})
             checkpoint.unlink(missing_ok=True)
-        model = stack.untrained(functions.fields)
+        model = trial.untrained(functions.fields)
         assert isinstance(model, KarhunenLoeveModel)
         with torch.no_grad():
             model.fit_constants(functions)
             model.bases.forget()
-        load_trial(model, tensors, 0)
+        set_weights(model, weights)
         return model.eval()

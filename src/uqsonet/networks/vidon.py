@@ -8,7 +8,6 @@ it as in `uqsonet.operator.model`.
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import torch
@@ -75,9 +74,7 @@ class KarhunenLoeveVIDON(OperatorModel):
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the squared error as a fraction of the output's variance."""
-        with torch.no_grad(), warnings.catch_warnings():
-            # Stacked trials interpolate one after the other: slower, and no concern of the user.
-            warnings.filterwarnings("ignore", "There is a performance drop")
+        with torch.no_grad():
             values = batch["values"]
             # There is no mask where no set of the batch is padded.
             mask = batch.get("mask", torch.ones_like(values, dtype=torch.bool))

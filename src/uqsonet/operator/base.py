@@ -159,10 +159,6 @@ class OperatorModel(nn.Module, ABC):
         """Return the number of samples in a block of a batch on a CPU; by default all of them."""
         return len(next(iter(batch.values())))
 
-    def forward(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return `loss`; torch.func calls modules through `forward`."""
-        return self.loss(batch, normals)
-
 
 REGISTRY: dict[tuple[str, str], type[OperatorModel]] = {}
 """Classes of models by method and architecture; `register` adds them."""

@@ -67,7 +67,6 @@ KEPT = (
 class JobsConfig(Section):
     """How work is cut into jobs."""
 
-    trials_per_job: int = Field(default=1, ge=1, le=64, description="Trials stacked in a job.")
     together: bool = Field(
         default=False,
         description="One job each makes all scores, all summaries, all tables and all figures: for "

@@ -5,8 +5,8 @@ name, and its name is that of its files below ``results/<rule>/``. So whatever c
 same layouts, references, trainings or scores share them, and no file is named after one of these
 cases. ``results/jobs.csv`` says which case reads which file.
 
-What does not define a result is no part of a name: sources, versions, the number of jobs that
-trials are cut into, other experiments and their order.
+What does not define a result is no part of a name: sources, versions, other experiments and their
+order.
 """
 
 from __future__ import annotations
@@ -74,12 +74,6 @@ def named(folder: str, what: str, **identity: Any) -> str:
     return f"{folder}/{what}-{digest[:DIGITS]}"
 
 
-def trials_named(trials: list[int]) -> str:
-    """Return the file name of some trials."""
-    first, last = trials[0], trials[-1]
-    return f"trial_{first}" if first == last else f"trials_{first}-{last}"
-
-
 def _known(kind: str, told: Parameters, *more: str) -> tuple[str, Parameters]:
     """Return what a header says of what its job was told."""
     return kind, {key: told[key] for key in ("problem", "config", "seed", *more)}
@@ -117,11 +111,11 @@ class Files(Specs):
         return self.file("reference", self.reference_job(case, evaluation).name, "h5")
 
     def trained(self, case: str, method: str, suffix: str) -> list[str]:
-        """Return the training outputs of a method, by stack: ``safetensors`` or ``csv``."""
+        """Return the training outputs of a method, by trial: ``safetensors`` or ``csv``."""
         return [self.file("train", job.name, suffix) for job in self.trainings(case, method)]
 
     def weights(self, case: str, method: str) -> list[str]:
-        """Return the weight files that answer for a method: trainings by stack, laws by trial."""
+        """Return the weight files that answer for a method, by trial."""
         if not self.is_law(case, method):
             return self.trained(case, method, "safetensors")
         return [self.file("law", job.name, "safetensors") for job in self.laws(case, method)]
@@ -174,11 +168,11 @@ class Files(Specs):
             for job in self.trainings(case, method):
                 expected = self._weights_header(case, method, job)
                 found[self.file("train", job.name, "safetensors")] = "weights", expected
-                of_trial |= dict.fromkeys(job.parameters["trials"], expected)
+                of_trial[job.parameters["trial"]] = expected
             for job in self.laws(case, method):
                 trial, asked = job.parameters["trial"], job.parameters["law"]
                 law = {key: job.parameters[key] for key in ("noise_std", "training", "seed")}
-                expected = of_trial[trial] | {"trials": [trial], "law": law | {"asked": asked}}
+                expected = of_trial[trial] | {"law": law | {"asked": asked}}
                 found[self.file("law", job.name, "safetensors")] = "weights", expected
         read = [f for fs in inputs.values() for f in ([fs] if isinstance(fs, str) else fs)]
         return {path: header for path, header in found.items() if path in read}
@@ -190,6 +184,7 @@ class Files(Specs):
     def _weights_header(self, case: str, method: str, training: Job) -> Parameters:
         """Return what the header of trained weights says, given the job that trains them."""
         expected = dict(training.parameters)
+        expected["trials"] = [expected.pop("trial")]
         if not self.config.method_of(case, method).network.per_sensors:
             del expected["noise_std"]  # that of any case that shares the training
         if expected["config"]["network"].get("held_out_residuals"):
@@ -290,13 +285,13 @@ class Files(Specs):
         return [
             Job(
                 "train",
-                f"{name}/{trials_named(trials)}",
-                parameters | {"trials": trials},
+                f"{name}/trial_{trial}",
+                parameters | {"trial": trial},
                 code,
                 inputs,
                 headers=self.headers(chosen, inputs, "validation"),
             )
-            for trials in self.stacks(case, base)
+            for trial in range(self.trials(case, base))
         ]
 
     def _law_name(self, case: str, method: str) -> str:
@@ -312,8 +307,8 @@ class Files(Specs):
     def laws(self, case: str, method: str) -> list[Job]:
         """Return the jobs that fit a law to every trial of another method's operator.
 
-        There are none for a method that is no law. Trials may be trained in stacks, but each has a
-        law of its own, as residuals and what held-out pairs say differ from trial to trial.
+        There are none for a method that is no law. Each trial has a law of its own, as residuals
+        and what held-out pairs say differ from trial to trial.
         """
         if not self.is_law(case, method):
             return []
@@ -327,16 +322,15 @@ class Files(Specs):
                 "weights": [self.file("train", job.name, "safetensors")],
             }
             headers = self.headers(case, inputs, methods=[self.base(case, method)])
-            for trial in job.parameters["trials"]:
-                told = parameters | {"trial": trial}
-                stack = f"{name}/{trials_named([trial])}"
-                found.append(Job("law", stack, told, code, inputs, headers=headers))
+            trial = job.parameters["trial"]
+            own = parameters | {"trial": trial}
+            found.append(Job("law", f"{name}/trial_{trial}", own, code, inputs, headers=headers))
         return found
 
     def evaluations(self, case: str, evaluation: Evaluation) -> list[Job]:
         """Return the jobs that score the methods of a case.
 
-        There is one for each method, whatever the stacks of its trials, and one for what is not
+        There is one for each method, whatever the number of its trials, and one for what is not
         trained.
         """
         problem, shared = self.problem(case), self.evaluation(case, evaluation)
@@ -348,7 +342,7 @@ class Files(Specs):
         found = []
         for scored, trained, weights in self._scored(case):
             identity = shared | scored | {"reference": reference, "trained": trained}
-            del identity["weights"], identity["predictors"]  # how trials are cut into jobs
+            del identity["weights"], identity["predictors"]  # as many as there are trials
             method = scored["method"]
             name = named(f"{problem}/{evaluation}", method, **identity)
             methods = [method] if method != UNTRAINED else []
@@ -369,14 +363,11 @@ class Files(Specs):
             head = {"method": method, "ensemble": ensemble, "training": None}
             weights = self.weights(case, method)
             if self.is_law(case, method):
-                name, members = self._law_name(case, method), [1] * len(weights)
+                name = self._law_name(case, method)
             else:
                 name = self.training_name(case, self.base(case, method))
-                jobs = self.trainings(case, method)
-                members = [len(job.parameters["trials"]) for job in jobs]
-            trials = sum(members)
-            counts = {"weights": len(weights), "predictors": 1 if ensemble else trials}
-            yield head | counts, [name, str(trials)], weights
+            counts = {"weights": len(weights), "predictors": 1 if ensemble else len(weights)}
+            yield head | counts, [name, str(len(weights))], weights
 
     def inference_job(self, case: str) -> Job:
         """Return the job that times an answer of each method of a case."""

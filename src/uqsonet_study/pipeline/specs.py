@@ -110,7 +110,7 @@ class Specs:
     def _find_settings(self, case: str, method: str) -> Parameters:
         return self.config.method_of(case, method).model_dump(mode="json")
 
-    def _trials(self, case: str, method: str) -> int:
+    def trials(self, case: str, method: str) -> int:
         """Return how often a method is trained in a case."""
         chosen = self.config.cases[case]
         ensembles = (self.config.ensemble_of(chosen.experiment, m) for m in chosen.methods)
@@ -119,11 +119,6 @@ class Specs:
         return max(
             [*members, chosen.trials if method in {self.base(case, m) for m in wanted} else 0]
         )
-
-    def stacks(self, case: str, method: str) -> list[list[int]]:
-        """Return the trials of a method that is trained, those of one job together."""
-        size, trials = self.config.jobs.trials_per_job, self._trials(case, method)
-        return [list(range(s, min(s + size, trials))) for s in range(0, trials, size)]
 
     def code(self, rule: str, problem: str, models: Iterable[str] = ()) -> str:
         """Return the digest of what a job runs, for a problem and with the models of modules."""
@@ -178,7 +173,7 @@ class Specs:
         }
 
     def training(self, case: str, method: str) -> Parameters:
-        """Return the parameters of a `train` job besides its trials."""
+        """Return the parameters of a `train` job besides its trial."""
         return {
             "method": method,
             "problem": self.problem(case),

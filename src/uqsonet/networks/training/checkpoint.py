@@ -1,7 +1,7 @@
 """Checkpoints: a training killed at any moment continues to the same weights.
 
 A checkpoint is one safetensors file with parameters, Adam moments, weight averages, generator
-states and history. It is fingerprinted by what defines the run; one of another run is
+state and history. It is fingerprinted by what defines the run; one of another run is
 refused with the reason and training starts anew.
 """
 
@@ -25,6 +25,9 @@ from uqsonet.operator.file import read_weights, write_weights
 
 Identity = dict[str, Any]
 """What defines a run: JSON-serialisable."""
+
+GENERATOR = "generator/0"
+"""Name of the generator's state in a checkpoint."""
 
 
 def fingerprint(identity: Identity) -> str:
@@ -58,7 +61,7 @@ def save_checkpoint(
     path: Path,
     identity: Identity,
     state: dict[str, Tensor],
-    generators: list[torch.Generator],
+    generator: torch.Generator,
     progress: Progress,
 ) -> None:
     """Write a checkpoint atomically.
@@ -75,15 +78,14 @@ def save_checkpoint(
             f"{bad[0]} is not finite at iteration {progress.iteration}, so the gradient was not; "
             + advice(path)
         )
-    states = {f"generator/{i}": g.get_state() for i, g in enumerate(generators)}
     meta = {"identity": identity, **vars(progress)}
-    write_weights(path, state | states, meta)
+    write_weights(path, state | {GENERATOR: generator.get_state()}, meta)
 
 
 def load_checkpoint(
-    path: Path, identity: Identity, generators: list[torch.Generator]
+    path: Path, identity: Identity, generator: torch.Generator
 ) -> tuple[dict[str, Tensor], Progress] | str:
-    """Return state and progress, having restored the generators, or why there is nothing to use."""
+    """Return state and progress, having restored the generator, or why there is nothing to use."""
     if not path.exists():
         return "no checkpoint"
     try:
@@ -99,8 +101,7 @@ def load_checkpoint(
         )
         changed = [key for key in keys if before[key] != now[key]]
         return f"{path} belongs to another run: {', '.join(changed)} changed"
-    for i, generator in enumerate(generators):
-        generator.set_state(state.pop(f"generator/{i}").cpu())
+    generator.set_state(state.pop(GENERATOR).cpu())
     kept = {key: meta[key] for key in ("iteration", "seconds", "history")}
     return state, Progress(**kept, earlier_rates=meta.get("earlier_rates", []))
 

@@ -1,4 +1,4 @@
-"""Loss and gradients of one trial on a CPU, in blocks that fit its cache.
+"""Loss and gradients on a CPU, in blocks that fit its cache.
 
 What all samples share (the trunk, embedded grid points) is computed once; each block adds to the
 gradient with respect to it, and one pass leads from there to the parameters. A sum over blocks
@@ -9,7 +9,6 @@ side.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +17,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from uqsonet.networks.training.optimiser import Optimiser
+from uqsonet.networks.training.settings import TrainingConfig
 from uqsonet.operator.base import Batch, OperatorModel, Shared
 
 S = TypeVar("S")
@@ -26,21 +27,6 @@ T = TypeVar("T")
 GROUPS = 4
 """Sums over blocks are formed in so many groups, however many threads share them, so that the
 numbers do not depend on threads."""
-
-
-def twin(
-    model: OperatorModel, parameters: dict[str, Tensor], gradients: dict[str, Tensor]
-) -> OperatorModel:
-    """Return a copy of a model that keeps parameters and gradients in the tensors given.
-
-    Everything else is common to the copies.
-    """
-    common = [*model.buffers(), model.fields, model.config]
-    found = copy.deepcopy(model, {id(one): one for one in common})
-    for name, parameter in found.named_parameters():
-        parameter.data = parameters[name]
-        parameter.grad = gradients[name]
-    return found
 
 
 def without_padding(batch: Batch) -> Batch:
@@ -69,9 +55,9 @@ def by_count(batch: Batch, normals: Tensor) -> tuple[Batch, Tensor]:
 class Workers:
     """Threads that take the groups of a batch; if there is only one, the caller does it all.
 
-    Within the context each works with one of torch's own threads. Threads that share blocks wait
-    for one another once a step. Threads that share each operation wait hundreds of times, and one
-    busy core then delays all.
+    Each works with one of torch's own threads, and so should the caller. Threads that share blocks
+    wait for one another once a step. Threads that share each operation wait hundreds of times, and
+    one busy core then delays all.
 
     Parameters
     ----------
@@ -80,26 +66,30 @@ class Workers:
     """
 
     def __init__(self, number: int | None = None) -> None:
-        self._before = torch.get_num_threads()
-        number = min(number or self._before, GROUPS)
+        number = min(number or torch.get_num_threads(), GROUPS)
         one = {"initializer": torch.set_num_threads, "initargs": (1,)}
         self._pool = ThreadPoolExecutor(number, **one) if number > 1 else None
-
-    def __enter__(self) -> Workers:
-        if self._pool is not None:
-            self._before = torch.get_num_threads()
-            torch.set_num_threads(1)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            torch.set_num_threads(self._before)
 
     def map(self, function: Callable[[T], S], items: Sequence[T]) -> list[S]:
         """Return the function's values, in the order of the items."""
         if self._pool is None or len(items) == 1:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
+
+
+class BlockOptimiser(Optimiser):
+    """An optimiser whose gradients on a CPU are sums over blocks."""
+
+    def __init__(self, model: OperatorModel, config: TrainingConfig) -> None:
+        super().__init__(model, config)
+        self._workers = Workers()
+
+    def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Set the gradients; return the loss and its terms, detached."""
+        if normals.device.type != "cpu":
+            return super().gradients(batch, normals)
+        self.clear()
+        return add_gradients(self.model, batch, normals, self._workers)
 
 
 def add_gradients(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor
 from uqsonet.errors import TrainingError
 from uqsonet.files import remove_debris
 from uqsonet.networks.training.checkpoint import (
+    Identity,
     Progress,
     advice,
     load_checkpoint,
@@ -25,9 +26,8 @@ from uqsonet.networks.training.checkpoint import (
 )
 from uqsonet.networks.training.optimiser import learning_rate
 from uqsonet.networks.training.progress import ProgressDisplay
-from uqsonet.networks.training.trainer import Trainer, TrialStack
-from uqsonet.networks.training.validation import Validator, load_trial, no_skill
-from uqsonet.operator.base import OperatorModel
+from uqsonet.networks.training.trainer import Trainer, Trial
+from uqsonet.networks.training.validation import Validator, no_skill
 from uqsonet.operator.devices import keep_freed_memory, require_device
 from uqsonet.runs.functions import Functions
 
@@ -64,28 +64,44 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class TrainedStack:
-    """What a training leaves: tensors and header of a weight file, and the rows of its log."""
+class Trained:
+    """What a training leaves.
 
-    tensors: dict[str, Tensor]
+    Attributes
+    ----------
+    weights, constants : dict of Tensor
+        Parameters and buffers of the model, on the CPU.
+    meta : dict
+        Header of a weight file.
+    history : list of dict
+        Rows of the log.
+    """
+
+    weights: dict[str, Tensor]
+    constants: dict[str, Tensor]
     meta: dict[str, Any]
     history: list[dict[str, Any]]
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of a weight file, where parameters have an axis for the trial."""
+        weights = {f"parameter/{name}": value[None] for name, value in self.weights.items()}
+        return weights | {f"buffer/{name}": value for name, value in self.constants.items()}
+
 
 def train(
-    stack: TrialStack,
+    trial: Trial,
     data: Functions,
     layouts: dict[int, Tensor] | None,
     validator: Validator,
     state: Path,
     options: RunOptions | None = None,
     origin: Mapping[str, Any] | None = None,
-) -> TrainedStack:
-    """Train a stack of trials.
+) -> Trained:
+    """Train one model.
 
     Parameters
     ----------
-    stack : TrialStack
+    trial : Trial
     data : Functions
         Training pairs.
     layouts : dict of int to Tensor (P, m), or None
@@ -108,68 +124,74 @@ def train(
     options = options or RunOptions()
     device = require_device(options.device)
     keep_freed_memory()
-    trainer = Trainer(stack, data, layouts, device)
-    meta = {
-        "method": stack.method,
+    trainer = Trainer(trial, data, layouts, device)
+    common = {
+        "method": trial.method,
         "fields": data.fields.as_dict(),
-        "config": stack.config.model_dump(mode="json"),
-        "noise_std": stack.noise_std,
-        "trials": stack.trials,
+        "config": trial.config.model_dump(mode="json"),
+        "noise_std": trial.noise_std,
         "training": data.size,
-        "seed": stack.seed,
+        "seed": trial.seed,
         "torch": torch.__version__,
     }
-    identity = {**meta, **(origin or {})}
-    remove_debris(state)
-    found = load_checkpoint(state, identity, trainer.generators)
-    if isinstance(found, str):
-        LOG.info("starting from scratch: %s", found)
-        progress = Progress()
-    else:
-        saved, progress = found
-        trainer.optimiser.restore(saved)
-        LOG.info("continuing at iteration %d", progress.iteration)
-    # Validation works on a copy: it loads averaged weights, trial by trial.
-    constants, validated = trainer.constants(), stack.untrained(data.fields)
-    validated.load_state_dict(constants | dict(validated.named_parameters()))
-    run = _Run(stack, trainer, validator, validated.eval(), progress)
+    run = _Run(trainer, validator, state, {**common, "trial": trial.number, **(origin or {})})
+    run.resume()
     try:
-        run.iterate(options, lambda: run.save(state, identity))
+        run.iterate(options)
     except NotFiniteError as error:
         raise TrainingError(f"{error}; {advice(state)}") from None
-    if progress.earlier_rates:
-        meta["earlier_rates"] = progress.earlier_rates
-    tensors = {f"parameter/{k}": v.float() for k, v in trainer.optimiser.weights().items()}
-    tensors |= {f"buffer/{k}": v for k, v in constants.items()}
-    return TrainedStack(tensors, meta, progress.history)
+    meta = {**common, "trials": [trial.number]}
+    if run.progress.earlier_rates:
+        meta["earlier_rates"] = run.progress.earlier_rates
+    weights = {name: value.float().cpu() for name, value in trainer.optimiser.weights().items()}
+    return Trained(weights, trainer.constants(), meta, run.progress.history)
 
 
-@dataclass
 class _Run:
-    """A training under way: what it works with, and how far it is."""
+    """A training under way: what it works with, and how far it is.
 
-    stack: TrialStack
-    trainer: Trainer
-    validator: Validator
-    validated: OperatorModel
-    progress: Progress
+    Parameters
+    ----------
+    trainer : Trainer
+    validator : Validator
+    state : Path
+        Checkpoint.
+    identity : dict
+        What a checkpoint must agree with to be continued.
+    """
 
-    def save(self, state: Path, identity: dict[str, Any]) -> None:
-        """Write a checkpoint."""
-        tensors = self.trainer.optimiser.state()
-        save_checkpoint(state, identity, tensors, self.trainer.generators, self.progress)
+    def __init__(
+        self, trainer: Trainer, validator: Validator, state: Path, identity: Identity
+    ) -> None:
+        self._trainer, self._validator = trainer, validator
+        self._state, self._identity = state, identity
+        self._number, self._settings = trainer.trial.number, trainer.trial.config.training
+        # Validation works on a copy, which has averaged weights.
+        self._validated = trainer.trial.untrained(trainer.model.fields).eval()
+        self.progress = Progress()
 
-    def iterate(self, options: RunOptions, save: Callable[[], None]) -> None:
+    def resume(self) -> None:
+        """Continue from the checkpoint if it belongs to this training."""
+        remove_debris(self._state)
+        found = load_checkpoint(self._state, self._identity, self._trainer.generator)
+        if isinstance(found, str):
+            LOG.info("starting from scratch: %s", found)
+            return
+        saved, self.progress = found
+        self._trainer.optimiser.restore(saved)
+        LOG.info("continuing at iteration %d", self.progress.iteration)
+
+    def iterate(self, options: RunOptions) -> None:
         """Iterate to the end, validating, saving and watching for trouble on the way."""
-        settings, progress = self.stack.config.training, self.progress
+        trainer, settings, progress = self._trainer, self._settings, self.progress
         total, every = settings.iterations, min(settings.validate_every, settings.iterations)
-        title = f"{self.validated.fields.name} {self.stack.method} trials {self.stack.trials}"
-        before, start = progress.seconds, time.monotonic()
-        saved_at = start
+        title = f"{trainer.model.fields.name} {trainer.trial.method} trial {self._number}"
+        start = time.monotonic()
+        before, saved_at = progress.seconds, start
         bar = ProgressDisplay(title, total, progress.iteration, options.bar)
         with termination_flag() as stop, bar as show:
             while progress.iteration < total:
-                terms = self.trainer.step(progress.iteration)
+                terms = trainer.step(progress.iteration)
                 progress.iteration += 1
                 at_end = progress.iteration == total
                 if progress.iteration % CHECK_EVERY == 0 or at_end:
@@ -178,61 +200,60 @@ class _Run:
                 if progress.iteration % every == 0 or at_end:
                     self._require_finite_weights()
                     progress.seconds = before + time.monotonic() - start
-                    rows = [self._row(i, terms) for i in range(len(self.stack.trials))]
-                    progress.history.extend(rows)
-                    show.report(progress.iteration, rows)
+                    progress.history.append(self._row(terms))
+                    show.report(progress.iteration, progress.history[-1])
                 due = time.monotonic() - saved_at > 60 * options.checkpoint_minutes
                 if (due or stop) and not at_end:
                     self._require_finite(terms["loss"])
                     progress.seconds = before + time.monotonic() - start
-                    save()
+                    self._save()
                     saved_at = time.monotonic()
                 if stop and not at_end:
                     raise TrainingError(
                         f"stopped by signal {stop[0]} at iteration {progress.iteration}; a "
                         "checkpoint is saved, and the same command continues from it"
                     )
-        self._warn()
+        warn(progress.history[-1])
 
-    def _row(self, index: int, terms: dict[str, Tensor]) -> dict[str, Any]:
-        """Return the log's row of one trial, with its skill on the validation sets."""
-        weights = {k: v.cpu() for k, v in self.trainer.optimiser.weights().items()}
-        load_trial(self.validated, weights, index)
-        settings, progress = self.stack.config.training, self.progress
+    def _save(self) -> None:
+        tensors, generator = self._trainer.optimiser.state(), self._trainer.generator
+        save_checkpoint(self._state, self._identity, tensors, generator, self.progress)
+
+    def _row(self, terms: dict[str, Tensor]) -> dict[str, Any]:
+        """Return a row of the log, with the skill on the validation sets."""
+        weights = self._trainer.optimiser.weights()
+        self._validated.load_state_dict(self._trainer.constants() | weights)
+        progress = self.progress
         return {
-            "trial": self.stack.trials[index],
+            "trial": self._number,
             "iteration": progress.iteration,
             "seconds": round(progress.seconds, 3),
-            "learning_rate": learning_rate(settings, progress.iteration - 1),
-            **{key: float(value[index]) for key, value in terms.items()},
-            **self.validator.columns(self.validated),
+            "learning_rate": learning_rate(self._settings, progress.iteration - 1),
+            **{key: float(value) for key, value in terms.items()},
+            **self._validator.columns(self._validated),
         }
 
-    def _require_finite(self, losses: Tensor) -> None:
-        for trial, loss in zip(self.stack.trials, losses.tolist(), strict=True):
-            if not math.isfinite(loss):
-                raise NotFiniteError(
-                    f"the loss of trial {trial} is not finite at iteration "
-                    f"{self.progress.iteration} (checked every {CHECK_EVERY}; learning_rate is "
-                    f"{self.stack.config.training.learning_rate})"
-                )
+    def _require_finite(self, loss: Tensor) -> None:
+        if not math.isfinite(float(loss)):
+            raise NotFiniteError(
+                f"the loss of trial {self._number} is not finite at iteration "
+                f"{self.progress.iteration} (checked every {CHECK_EVERY}; learning_rate is "
+                f"{self._settings.learning_rate})"
+            )
 
     def _require_finite_weights(self) -> None:
         # A bad gradient spoils the weights one step before a loss tells.
-        if bad := not_finite(self.trainer.optimiser.weights()):
+        if bad := not_finite(self._trainer.optimiser.weights()):
             raise NotFiniteError(
                 f"{bad[0]} is not finite at iteration {self.progress.iteration}, so the "
                 "gradient was not"
             )
 
-    def _warn(self) -> None:
-        """Say loudly what a falling loss would hide."""
-        history = self.progress.history
-        for row in (r for r in history if r["iteration"] == history[-1]["iteration"]):
-            trial, lacking = row["trial"], ", ".join(no_skill(row))
-            if lacking:
-                LOG.warning(
-                    "trial %d has no skill over the sensor-free predictor in: %s", trial, lacking
-                )
-            if row.get("kl", math.inf) < COLLAPSE_NATS:
-                LOG.warning("trial %d: the latent space collapsed (KL %.3g)", trial, row["kl"])
+
+def warn(row: Mapping[str, Any]) -> None:
+    """Log a warning for what a falling loss would hide in the last row of a training."""
+    if lacking := ", ".join(no_skill(row)):
+        message = "trial %d has no skill over the sensor-free predictor in: %s"
+        LOG.warning(message, row["trial"], lacking)
+    if row.get("kl", math.inf) < COLLAPSE_NATS:
+        LOG.warning("trial %d: the latent space collapsed (KL %.3g)", row["trial"], row["kl"])

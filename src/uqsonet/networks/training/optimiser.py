@@ -1,25 +1,18 @@
-"""One optimisation step for a stack of trials: loss, gradients, Adam, weight average.
-
-Trials share data and code and nothing else, so they train as one model whose parameters have a
-leading trial axis; Adam acts element by element, and each trial's trajectory is its own. On a GPU
-the loss is mapped over that axis. On a CPU the products of one trial fill a core already, and
-trials take turns.
-"""
+"""One optimisation step: loss, gradients, Adam, weight average."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, vmap
 from torch.optim.adamw import adamw
 
-from uqsonet.networks.training.gradients import Workers, add_gradients, twin
-from uqsonet.networks.training.sampler import Stack
 from uqsonet.networks.training.settings import TrainingConfig
-from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.base import Batch, OperatorModel
 
 WARM_UP = 0.05
 """Share of the iterations that the cosine schedule spends rising."""
@@ -41,113 +34,81 @@ ALIGNMENT = 16
 """Parameters start at multiples of so many values, as tensors of their own would (64 bytes)."""
 
 
-class _Parts:
-    """Tensors (T, ...) by name as parts of one tensor (T, P), which an optimiser takes as a whole.
-
-    On a CPU a hundred small tensors cost it more than the numbers in them.
-    """
-
-    def __init__(self, shapes: dict[str, torch.Size]) -> None:
-        sizes = [-(-shape[1:].numel() // ALIGNMENT) * ALIGNMENT for shape in shapes.values()]
-        *starts, self.size = accumulate(sizes, initial=0)
-        self._places = [
-            (name, start, shape)
-            for start, (name, shape) in zip(starts, shapes.items(), strict=True)
-        ]
-
-    def of(self, whole: Tensor) -> dict[str, Tensor]:
-        """Return the parts of a tensor (T, P), which share its memory."""
-        return {
-            name: whole[:, start : start + shape[1:].numel()].view(shape)
-            for name, start, shape in self._places
-        }
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread, so that no bit of a result depends on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
-class StackedOptimiser:
-    """Parameters of T trials and the state of their optimisation.
+class Optimiser:
+    """The parameters of a model as parts of one tensor, and the state of Adam on it.
+
+    On a CPU a hundred small tensors cost Adam more than the numbers in them.
 
     Parameters
     ----------
     model : OperatorModel
-        Supplies the loss and the constants that trials share.
-    initial : list of dict of Tensor
-        Freshly drawn parameters of each trial.
+        Its parameters and their gradients become parts of tensors of the optimiser.
     config : TrainingConfig
     """
 
-    def __init__(
-        self, model: OperatorModel, initial: list[dict[str, Tensor]], config: TrainingConfig
-    ) -> None:
+    def __init__(self, model: OperatorModel, config: TrainingConfig) -> None:
         self.model, self.config = model, config
-        stacks = {name: torch.stack([one[name].detach() for one in initial]) for name in initial[0]}
-        first = next(iter(stacks.values()))
-        self._parts = _Parts({name: stack.shape for name, stack in stacks.items()})
-        self._whole = first.new_zeros(len(initial), self._parts.size).requires_grad_()
-        self._gradient = self._whole.grad = torch.zeros_like(self._whole)
-        self.parameters = self._parts.of(self._whole.detach())
-        for name, part in self._parts.of(self._gradient).items():
-            self.parameters[name].copy_(stacks[name]).requires_grad_().grad = part
-        self._average = self._whole.detach().clone()
+        parameters = dict(model.named_parameters())
+        sizes = [-(-p.numel() // ALIGNMENT) * ALIGNMENT for p in parameters.values()]
+        *starts, size = accumulate(sizes, initial=0)
+        self._places = {
+            name: (start, p.shape)
+            for start, (name, p) in zip(starts, parameters.items(), strict=True)
+        }
+        self._whole = next(iter(parameters.values())).detach().new_zeros(size)
+        self._gradient = torch.zeros_like(self._whole)
+        gradients = self._parts(self._gradient)
+        for name, part in self._parts(self._whole).items():
+            part.copy_(parameters[name].detach())
+            parameters[name].data, parameters[name].grad = part, gradients[name]
+        self._average = self._whole.clone()
         # State of AdamW as a function: the class imports torch's compiler, more than a second.
         self._moments = {
-            "step": torch.zeros((), device=first.device),
-            "exp_avg": torch.zeros_like(self._average),
-            "exp_avg_sq": torch.zeros_like(self._average),
+            "step": torch.zeros((), device=self._whole.device),
+            "exp_avg": torch.zeros_like(self._whole),
+            "exp_avg_sq": torch.zeros_like(self._whole),
         }
-        self._buffers = dict(model.named_buffers())
-        self._workers = Workers()
-        self._twins: list[OperatorModel] = []
-        if first.device.type == "cpu":
-            self._twins = [self._twin(trial) for trial in range(self.trials)]
 
-    @property
-    def trials(self) -> int:
-        """Number of stacked trials."""
-        return len(self._whole)
+    def _parts(self, whole: Tensor) -> dict[str, Tensor]:
+        """Return the parts of a tensor that belong to the parameters; they share its memory."""
+        return {
+            name: whole[start : start + shape.numel()].view(shape)
+            for name, (start, shape) in self._places.items()
+        }
 
-    def _twin(self, trial: int) -> OperatorModel:
-        """Return a model whose parameters and gradients are one trial's part of the stack."""
-        parts = {name: p.detach()[trial] for name, p in self.parameters.items()}
-        gradients = {n: p.grad[trial] for n, p in self.parameters.items() if p.grad is not None}
-        return twin(self.model, parts, gradients)
-
-    def gradients(self, batch: Stack, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Set the gradients; return the loss and its terms, each (T,), detached."""
+    def clear(self) -> None:
+        """Set all gradients to zero."""
         self._gradient.zero_()
-        if not self._twins:
-            losses, terms = self.losses(batch, normals)
-            losses.sum().backward()  # of independent losses: each trial gets its own gradient
-            return losses.detach(), {k: v.detach() for k, v in terms.items()}
-        found = [
-            add_gradients(one, {k: v[i] for k, v in batch.items()}, normals[i], self._workers)
-            for i, one in enumerate(self._twins)
-        ]
-        terms = {k: torch.stack([one[k] for _, one in found]) for k in found[0][1]}
-        return torch.stack([loss for loss, _ in found]), terms
 
-    def losses(self, batch: Stack, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss (T,) and its terms, each (T,), mapped over trials."""
+    def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Set the gradients; return the loss and its terms, detached."""
+        self.clear()
+        loss, terms = self.model.loss(batch, normals)
+        loss.backward()
+        return loss.detach(), {name: value.detach() for name, value in terms.items()}
 
-        def one(
-            parameters: dict[str, Tensor], batch: Stack, normals: Tensor
-        ) -> tuple[Tensor, dict[str, Tensor]]:
-            return functional_call(self.model, (parameters, self._buffers), (batch, normals))
-
-        return vmap(one)(self.parameters, batch, normals)
-
-    def step(self, iteration: int, batch: Stack, normals: Tensor) -> dict[str, Tensor]:
-        """Take one step and return the loss and its terms, each (T,), detached."""
-        with self._workers:
-            return self._step(iteration, batch, normals)
-
-    def _step(self, iteration: int, batch: Stack, normals: Tensor) -> dict[str, Tensor]:
-        losses, terms = self.gradients(batch, normals)
-        if self.config.gradient_clip is not None:
-            self._clip(self.config.gradient_clip)
-        self._descend(learning_rate(self.config, iteration))
-        if self.config.average_decay is not None:
-            self._average.lerp_(self._whole.detach(), 1 - self.config.average_decay)
-        return {"loss": losses} | terms
+    def step(self, iteration: int, batch: Batch, normals: Tensor) -> dict[str, Tensor]:
+        """Take one step; return the loss and its terms, detached."""
+        with one_thread():
+            loss, terms = self.gradients(batch, normals)
+            if self.config.gradient_clip is not None:
+                norm = self._gradient.square().sum().sqrt()
+                self._gradient.mul_((self.config.gradient_clip / (norm + 1e-12)).clamp_max(1.0))
+            self._descend(learning_rate(self.config, iteration))
+            if self.config.average_decay is not None:
+                self._average.lerp_(self._whole, 1 - self.config.average_decay)
+        return {"loss": loss} | terms
 
     @torch.no_grad()
     def _descend(self, rate: float) -> None:
@@ -169,18 +130,13 @@ class StackedOptimiser:
             maximize=False,
         )
 
-    def _clip(self, largest: float) -> None:
-        norm = self._gradient.square().sum(1, keepdim=True).sqrt()
-        self._gradient.mul_((largest / (norm + 1e-12)).clamp_max(1.0))
-
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to use: the average where one is kept, else the parameters."""
-        kept = self._whole.detach() if self.config.average_decay is None else self._average
-        return self._parts.of(kept)
+        return self._parts(self._whole if self.config.average_decay is None else self._average)
 
     def _state(self) -> dict[str, Tensor]:
-        """Return what a continuation needs, each (T, P) or a scalar."""
-        found = {"parameter": self._whole.detach()}
+        """Return what a continuation needs: tensors of all parameters, and a scalar."""
+        found = {"parameter": self._whole}
         if self.config.average_decay is not None:
             found["average"] = self._average
         return found | {f"adam/{key}": value for key, value in self._moments.items()}
@@ -189,15 +145,12 @@ class StackedOptimiser:
         """Return everything that a bit-exact continuation needs, as named tensors."""
         found = {}
         for kind, value in self._state().items():
-            parts = {"": value} if value.ndim == 0 else self._parts.of(value)
+            parts = {"": value} if value.ndim == 0 else self._parts(value)
             found |= {f"{kind}/{name}".rstrip("/"): part for name, part in parts.items()}
         return found
 
     @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:
         """Continue from what `state` returned."""
-        self._moments["step"].copy_(state["adam/step"])
-        for kind, value in self._state().items():
-            if value.ndim > 0:
-                for name, part in self._parts.of(value).items():
-                    part.copy_(state[f"{kind}/{name}"])
+        for name, value in self.state().items():
+            value.copy_(state[name])

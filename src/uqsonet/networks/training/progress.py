@@ -18,21 +18,20 @@ SKILLS = {
 
 
 class ProgressDisplay(ProgressBar):
-    """The bar of a training, and a log line per trial with each validation."""
+    """The bar of a training, and a log line with each validation."""
 
-    def report(self, iteration: int, rows: list[dict[str, Any]]) -> None:
-        """Log one line per trial and show the first trial's numbers beside the bar."""
-        for row in rows:
-            LOG.info(
-                "iteration %d/%d trial %d  %.1f it/s  %.0f s left  %s",
-                iteration,
-                self._total,
-                row["trial"],
-                self.rate(iteration),
-                self.left(iteration),
-                describe(row),
-            )
-        self.update(iteration, describe(rows[0]))
+    def report(self, iteration: int, row: dict[str, Any]) -> None:
+        """Log one line, and show its numbers beside the bar."""
+        LOG.info(
+            "iteration %d/%d trial %d  %.1f it/s  %.0f s left  %s",
+            iteration,
+            self._total,
+            row["trial"],
+            self.rate(iteration),
+            self.left(iteration),
+            describe(row),
+        )
+        self.update(iteration, describe(row))
 
 
 def describe(row: dict[str, Any]) -> str:

@@ -32,13 +32,13 @@ def skill_columns(
     return {f"{name}_{m}": 1 - e / base[m] for m, e in error.items()}
 
 
-def no_skill(columns: dict[str, float], threshold: float = 0.02) -> list[str]:
+def no_skill(columns: Mapping[str, float], threshold: float = 0.02) -> list[str]:
     """Return the names of skills that do not clear `threshold`."""
     return [k for k, v in columns.items() if k.startswith("skill_") and v < threshold]
 
 
-def load_trial(model: OperatorModel, weights: dict[str, Tensor], trial: int) -> None:
-    """Load one trial's slice of stacked weights into the model, in place."""
+def set_weights(model: OperatorModel, weights: Mapping[str, Tensor]) -> None:
+    """Give a model's parameters the values of weights, in place."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name][trial])
+            parameter.copy_(weights[name])

@@ -27,10 +27,7 @@ METRICS = {
 """Metric -> its heading, its unit, and its column in the paper's costs."""
 
 COLUMNS = "table experiment scale recipe method metric unit value paper".split()
-TITLE = (
-    "Hours of a training (of a stack of trials, divided by their number; mean over files), its "
-    "iterations, and seconds of an inference."
-)
+TITLE = "Hours of a training (mean over trials), its iterations, and seconds of an inference."
 
 
 Logs = Mapping[str, Mapping[str, Sequence[Path]]]
