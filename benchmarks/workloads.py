@@ -14,8 +14,7 @@ import yaml
 from torch import Tensor
 
 from uqsonet.networks.training.gradients import BlockOptimiser
-from uqsonet.operator.base import Batch
-from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.base import Batch, OperatorModel
 from uqsonet.operator.build import build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config

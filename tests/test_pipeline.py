@@ -20,7 +20,7 @@ from uqsonet_study.pipeline.specs import RUN_BY, as_json
 
 ROOT = Path(__file__).resolve().parents[1]
 PROBLEM = "uqsonet_study.problems.diffusion1d"
-TRAINER, LOOP = "uqsonet.networks.training.trainer", "uqsonet.networks.training.loop"
+TRAINER, LOOP = "uqsonet.networks.training.trainer", "uqsonet.operator.train"
 SOLVER = "uqsonet_study.solvers.elliptic1d"
 FIGURE = "uqsonet_study.report.figures.compare"
 STYLE = "uqsonet_study.report.figures.style"
@@ -147,7 +147,7 @@ def test_words_versions_and_writing_plan_nothing(copy: Copy) -> None:
         (TRAINER, lambda text: text + "\n# a comment\n"),
         (TRAINER, in_other_words),
         (MODEL_OF["karhunen_loeve"], in_other_words),
-        ("uqsonet.networks.training.checkpoint", first("no checkpoint", "none")),
+        ("uqsonet.operator.checkpoint", first("no checkpoint", "none")),
         ("uqsonet.networks.output_basis", in_other_words),
         ("uqsonet.gauss.modes", first("give at most", "allow no more than")),
         (SOLVER, first("from torch", "\n\nfrom torch")),

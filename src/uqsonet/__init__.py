@@ -70,7 +70,7 @@ _MOVED = {
     "uqsonet.seeds": "uqsonet.gauss.seeds",
     "uqsonet.solvers": "uqsonet_study.solvers",
     "uqsonet.storage": "uqsonet.files and uqsonet_study.storage",
-    "uqsonet.training": "uqsonet.networks.training",
+    "uqsonet.training": "uqsonet.operator.train and uqsonet.networks.training",
     "uqsonet.truncated_gaussian": "uqsonet.laws.truncated",
 }
 """Import paths of earlier versions, and where their contents are now."""

@@ -104,7 +104,7 @@ def lower_rate(
     rate: Annotated[float, typer.Argument(help="As in the configuration from now on.")],
 ) -> None:
     """Let a training that failed go on from its checkpoint at a lower learning rate."""
-    from uqsonet.networks.training.checkpoint import lower_rate as lower
+    from uqsonet_study.training import lower_rate as lower
 
     with clear_errors():
         iteration, before = lower(checkpoint, rate)

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from uqsonet.errors import DataError
+from uqsonet.errors import DataError, TrainingError
 from uqsonet.files import file_digest, write_text
-from uqsonet.networks.training import loop
-from uqsonet.networks.training.loop import RunOptions, Trained
-from uqsonet.networks.training.settings import MethodConfig
-from uqsonet.networks.training.trainer import Trial
-from uqsonet.networks.training.validation import set_weights
+from uqsonet.networks.training.trainer import SensorTrainer
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.file import write_weights
+from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.settings import MethodConfig
+from uqsonet.operator.train import Trained, Trial, set_weights
+from uqsonet.operator.train import train as train_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.kept_modes import Keeper
@@ -82,7 +81,7 @@ def train(
     DataError
         If the data are those of another problem.
     TrainingError
-        See `uqsonet.networks.training.loop.train`.
+        See `uqsonet.operator.train.train`.
     """
     data = load_functions(job.functions, "training", job.training)
     if data.fields.name != job.problem:
@@ -100,14 +99,13 @@ def train(
     )
     config = within_data(job.config, data)
     trial = Trial(job.method, config, job.noise_std, job.trial, job.seed)
-    trained = loop.train(
-        trial,
-        data,
-        load_layouts(job.sensors, "training"),
-        validator,
+    trained = train_model(
+        SensorTrainer(trial, data, load_layouts(job.sensors, "training"), jobs.device),
+        validator.columns,
         state,
-        RunOptions(jobs.device, jobs.checkpoint_minutes, bar),
         {"inputs": files, "code": job.code},
+        jobs.checkpoint_minutes,
+        bar,
     )
     if getattr(config.network, "held_out_residuals", False):
         trained = _with_residuals(trial, trained, data, held)
@@ -152,3 +150,43 @@ def _as_csv(rows: list[dict[str, Any]]) -> str:
         {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows
     )
     return text.getvalue()
+
+
+def lower_rate(path: Path, rate: float) -> tuple[int, float]:
+    """Let a checkpoint be continued at a lower learning rate; the file keeps what it was before.
+
+    Parameters
+    ----------
+    path : Path
+        The checkpoint.
+    rate : float
+        As it will stand in the configuration.
+
+    Returns
+    -------
+    iteration : int
+        Where it changes.
+    before : float
+        The rate until then.
+
+    Raises
+    ------
+    DataError
+        If the file is no readable checkpoint.
+    TrainingError
+        If the rate is not lower.
+    """
+    tensors, meta = read_weights(path)
+    try:
+        training = meta["identity"]["config"]["training"]
+        before, iteration = float(training["learning_rate"]), int(meta["iteration"])
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{path}: holds weights, not a checkpoint") from None
+    if not 0 < rate < before:
+        raise TrainingError(
+            f"{path}: the rate is {before:g}, a lower one is asked for, not {rate:g}"
+        )
+    training["learning_rate"] = rate
+    meta["earlier_rates"] = [*meta.get("earlier_rates", []), [iteration, before]]
+    write_weights(path, tensors, meta)
+    return iteration, before

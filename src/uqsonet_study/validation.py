@@ -8,8 +8,8 @@ from uqsonet.fields.field import Observations
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.metrics import relative_error
 from uqsonet.gauss.posterior import spread
-from uqsonet.networks.training.validation import skill_columns
 from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.train import skill_columns
 from uqsonet_study.reference.files import ObservationSets, Reference
 
 SAMPLES = 512

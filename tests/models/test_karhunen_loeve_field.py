@@ -12,10 +12,10 @@ from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.networks.field_operator import FieldNetwork, KarhunenLoeveFieldModel
-from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
-from uqsonet.networks.training.trainer import Trainer, Trial
 from uqsonet.operator.config import KarhunenLoeveFieldNetwork, KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.settings import MethodConfig, TrainingConfig
+from uqsonet.operator.train import Trainer, Trial
 from uqsonet.runs.functions import Functions
 
 SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (12, 12))
@@ -44,7 +44,7 @@ def trained(config: KarhunenLoeveNetwork, data: Functions, steps: int) -> Karhun
         iterations=steps, batch_size=50, learning_rate=5e-3, schedule="cosine"
     )
     trial = Trial("uqsonet", MethodConfig(network=config, training=training), 0.0, 0, 1)
-    trainer = Trainer(trial, data, None)
+    trainer = Trainer(trial, data)
     for step in range(steps):
         trainer.step(step)
     return trainer.model.eval()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from uqsonet import Emulator, Runs
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.fields.grid import Grid
 from uqsonet.fitting import fit as fitting
+from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.train import Skills, Trainer
 from uqsonet.runs.description import distance_from_gaussian, proposed_transform
 from uqsonet.runs.runs import split_runs
 
@@ -65,24 +69,27 @@ MINUTES = 0.005
 """Forty iterations of a perceptron or so."""
 
 
-def interrupt(patch: pytest.MonkeyPatch, validator: type) -> None:
-    """Send SIGTERM to this process when a validator is asked for the second time."""
-    calls, columns = iter(range(9)), validator.columns
+def interrupt(patch: pytest.MonkeyPatch, stage: str) -> None:
+    """Send SIGTERM to this process when a stage measures skills for the second time."""
+    calls, train = iter(range(9)), fitting.train
 
-    def stopping(self: object, model: object) -> dict[str, float]:
-        if next(calls, 9) == 1:
-            signal.raise_signal(signal.SIGTERM)
-        return columns(self, model)
+    def stopped(trainer: Trainer, skills: Skills, state: Path, *others: Any, **options: Any) -> Any:
+        def stopping(model: OperatorModel) -> Mapping[str, float]:
+            if state.stem == stage and next(calls, 9) == 1:
+                signal.raise_signal(signal.SIGTERM)
+            return skills(model)
 
-    patch.setattr(validator, "columns", stopping)
+        return train(trainer, stopping, state, *others, **options)
+
+    patch.setattr(fitting, "train", stopped)
 
 
 def test_a_fit_that_was_killed_goes_on_to_the_same_bytes(monkeypatch, tmp_path: Path) -> None:
     state, undisturbed = tmp_path / "state", squares(MINUTES)
     assert undisturbed.card["recipe"]["branch"] == "linear and perceptron"
     expected = saved(undisturbed, tmp_path)
-    for validator, stage in ((fitting.HeldOutValidator, "choice-0"), (fitting._Unwatched, "final")):
-        interrupt(monkeypatch, validator)
+    for stage in ("choice-0", "final"):
+        interrupt(monkeypatch, stage)
         with pytest.raises(TrainingError, match="stopped by signal 15 at iteration"):
             squares(MINUTES, state=state)
         assert (state / f"{stage}.state").is_file()

@@ -12,8 +12,8 @@ import torch
 import xarray
 
 import uqsonet
-from uqsonet.networks.training.checkpoint import Progress, save_checkpoint
 from uqsonet.operator.build import build_model
+from uqsonet.operator.checkpoint import Progress, save_checkpoint
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet_study.config import (
     KarhunenLoeveNetwork,

@@ -16,13 +16,13 @@ from tests.conftest import DataFiles
 from tests.reliability import kill
 from tests.workflow.conftest import ROOT
 from uqsonet.errors import DataError, TrainingError
-from uqsonet.networks.training import loop
-from uqsonet.networks.training.checkpoint import Progress, lower_rate, save_checkpoint
-from uqsonet.networks.training.optimiser import Optimiser
+from uqsonet.operator import train as loop
+from uqsonet.operator.checkpoint import Progress, save_checkpoint
 from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.optimiser import Optimiser
 from uqsonet_study import locks
 from uqsonet_study.config import JobsConfig, KarhunenLoeveNetwork, MethodConfig, TrainingConfig
-from uqsonet_study.training import TrainingJob, train
+from uqsonet_study.training import TrainingJob, lower_rate, train
 
 
 @pytest.mark.kill

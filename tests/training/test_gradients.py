@@ -8,12 +8,9 @@ from tests.models.test_attention import NETWORK as SMALL
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.networks import attention_networks
 from uqsonet.networks.output_basis import output_basis
-from uqsonet.networks.training.gradients import BlockOptimiser
-from uqsonet.networks.training.gradients import Workers
-from uqsonet.networks.training.gradients import add_gradients
-from uqsonet.networks.training.optimiser import Optimiser
-from uqsonet.networks.training.optimiser import one_thread
+from uqsonet.networks.training.gradients import BlockOptimiser, Workers, add_gradients
 from uqsonet.operator.build import build_model
+from uqsonet.operator.optimiser import Optimiser, one_thread
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import TrainingConfig
 from uqsonet_study.layouts import uniform_layouts

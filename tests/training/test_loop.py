@@ -16,10 +16,10 @@ import uqsonet
 from tests.models.test_attention import NETWORK as ATTENTION
 from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.files import file_digest
-from uqsonet.networks.training import loop
-from uqsonet.networks.training.checkpoint import termination_flag
-from uqsonet.networks.training.optimiser import Optimiser, learning_rate
+from uqsonet.operator import train as loop
+from uqsonet.operator.checkpoint import termination_flag
 from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.optimiser import Optimiser, learning_rate
 from uqsonet_study.config import (
     AttentionPriorNetwork,
     JobsConfig,

@@ -52,7 +52,7 @@ def replanned(
     source = project.path / "src/uqsonet"
     edit(source / "operator/model.py", '"""The closed-form', '"""In words: the closed-form')
     edit(
-        source / "networks/training/loop.py",
+        source / "operator/train.py",
         'f"the loss of trial',
         'f"in other words: the loss of trial',
     )

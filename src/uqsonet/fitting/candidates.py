@@ -19,9 +19,9 @@ from uqsonet.fields.stacked import join
 from uqsonet.fitting.held_out import HeldOut, Readings, SensorPlan
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.networks.training.settings import MethodConfig
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.settings import MethodConfig
 from uqsonet.runs.description import may_log
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, Split, named_fields, rows_of

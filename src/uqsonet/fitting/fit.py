@@ -42,17 +42,13 @@ from uqsonet.fitting.card import limits
 from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.held_out import HeldOut, Readings
 from uqsonet.fitting.validate import score_rows
-from uqsonet.networks.training.loop import RunOptions, train
-from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
-from uqsonet.networks.training.trainer import Trial
-from uqsonet.networks.training.validation import Validator
-from uqsonet.networks.training.validation import set_weights
-from uqsonet.networks.training.validation import skill_columns
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.settings import MethodConfig, TrainingConfig
+from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, split_runs
 
@@ -126,14 +122,15 @@ def fit(
     data, best, tried = choose_linear(runs, split_runs(len(runs), seed), sensors, noise_std, seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()) if state is None else state)
-        run = _Trainings(seed, folder, RunOptions(device, bar=bar))
+        run = _Trainings(seed, folder, device, bar)
         best = _choose_perceptron(data, best, minutes, run, tried)
         every = data.part("training", "validation")
         if best.method is None:
             config = best.model.config
             final = linear_model(every, config.input_modes, config.output_modes)
         else:
-            final = run.trained(every, best.method, _Unwatched(), "final")
+            # No skill is measured: this fit sees the validation runs, too.
+            final = run.trained(every, best.method, lambda model: {}, "final")
     LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")
     laws = equip(
         best.model, law, data.part("training"), data.scored(),
@@ -164,9 +161,9 @@ def _choose_perceptron(
     held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
     cokriging = _cokriging(best.model, functions)
-    validator = HeldOutValidator(held_out, SensorFree(functions, 0.0), cokriging)
+    skills = HeldOutValidator(held_out, SensorFree(functions, 0.0), cokriging).columns
     for number, method in enumerate(methods):
-        model = run.trained(functions, method, validator, f"choice-{number}")
+        model = run.trained(functions, method, skills, f"choice-{number}")
         candidate = Candidate.of(model, held, held_out, method)
         score = round(float(candidate.scores.mean()), 6)
         tried.append({"branch": "perceptron", **_size(model.config, method), "crps": score})
@@ -234,7 +231,7 @@ def _emulator(
 
 
 class HeldOutValidator:
-    """Skill over no sensors, and over cokriging, on held-out runs (`Validator`)."""
+    """Skill over no sensors, and over cokriging, on held-out runs."""
 
     def __init__(
         self, held_out: HeldOut[Readings], sensor_free: Operator, cokriging: Operator
@@ -275,23 +272,17 @@ def _trainings(config: KarhunenLoeveNetwork, runs: int, minutes: float) -> list[
     return [method(n) for n in lengths]
 
 
-class _Unwatched:
-    """No skill is measured: the last fit sees the validation runs, too (`Validator`)."""
-
-    def columns(self, model: OperatorModel) -> dict[str, float]:
-        return {}
-
-
 @dataclass(frozen=True)
 class _Trainings:
     """Where trainings leave their checkpoints and results, to be taken up again."""
 
     seed: int
     folder: Path
-    options: RunOptions
+    device: str
+    bar: bool
 
     def trained(
-        self, functions: Functions, method: MethodConfig, validator: Validator, stage: str
+        self, functions: Functions, method: MethodConfig, skills: Skills, stage: str
     ) -> KarhunenLoeveModel:
         """Return a trained model; a finished or half-finished training is taken up."""
         trial = Trial("uqsonet", method, 0.0, 0, self.seed)
@@ -304,8 +295,8 @@ class _Trainings:
             stored, meta = read_weights(done)
             weights = stored if meta.get("origin") == kept else None
         if weights is None:
-            trained = train(trial, functions, None, validator, checkpoint, self.options, origin)
-            weights = trained.weights
+            trainer = Trainer(trial, functions, self.device)
+            weights = train(trainer, skills, checkpoint, origin, bar=self.bar).weights
             write_weights(done, weights, {"origin": kept})
             checkpoint.unlink(missing_ok=True)
         model = trial.untrained(functions.fields)

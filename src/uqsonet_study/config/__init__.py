@@ -5,7 +5,6 @@ schema in `workflow/schemas/config.schema.json` is generated from these classes.
 imports torch or NumPy because the workflow reads it at every start.
 """
 
-from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.config import (
     AttentionNetwork,
     AttentionPriorNetwork,
@@ -13,6 +12,7 @@ from uqsonet.operator.config import (
     KarhunenLoeveSetNetwork,
     Network,
 )
+from uqsonet.operator.settings import MethodConfig, TrainingConfig
 from uqsonet_study.config.benchmark import BenchmarkConfig, BenchmarkProblem, CorrectionConfig
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
 from uqsonet_study.config.experiments import (

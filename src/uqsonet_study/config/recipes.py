@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Discriminator, Field, Tag
 
-from uqsonet.networks.training.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.config import KarhunenLoeveNetwork, Name, Section
+from uqsonet.operator.settings import MethodConfig, TrainingConfig
 
 
 def has_law(network: object) -> TypeGuard[KarhunenLoeveNetwork]:

@@ -26,12 +26,12 @@ MODELS = ("uqsonet.operator", "uqsonet.networks")
 
 WITHOUT_INFLUENCE = {
     "uqsonet.operator.config": "every configured value reaches a job as a parameter",
+    "uqsonet.operator.settings": "the same",
     "uqsonet_study.config": "the same",
     "uqsonet.errors": "classes of errors",
     "uqsonet.operator.devices": "where a job runs, not what it computes",
     "uqsonet.operator.progress": "shows how far a job is",
-    "uqsonet.networks.training.progress": "the same",
-    "uqsonet.networks.training.checkpoint": "a training that goes on ends with the same weights",
+    "uqsonet.operator.checkpoint": "a training that goes on ends with the same weights",
     "uqsonet_study.parts": "parts that were kept hold the same rows",
     "uqsonet.files": "files keep numbers as they are, or refuse them",
     "uqsonet_study.storage": "the same",

@@ -1,1 +1,1 @@
-"""Training: batches, the loop, checkpoints, validation by skill, progress."""
+"""Training of the paper's networks: sensors in batches, gradients in blocks."""

@@ -17,9 +17,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from uqsonet.networks.training.optimiser import Optimiser
-from uqsonet.networks.training.settings import TrainingConfig
 from uqsonet.operator.base import Batch, OperatorModel, Shared
+from uqsonet.operator.optimiser import Optimiser
+from uqsonet.operator.settings import TrainingConfig
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -85,10 +85,9 @@ class BlockOptimiser(Optimiser):
         self._workers = Workers()
 
     def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Set the gradients; return the loss and its terms, detached."""
+        """Add the gradients of a batch; return the loss and its terms, detached."""
         if normals.device.type != "cpu":
             return super().gradients(batch, normals)
-        self.clear()
         return add_gradients(self.model, batch, normals, self._workers)
 
 

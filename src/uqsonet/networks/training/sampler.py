@@ -12,8 +12,8 @@ from torch import Tensor
 
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.networks.training.settings import TrainingConfig
 from uqsonet.operator.base import Batch
+from uqsonet.operator.settings import TrainingConfig
 
 
 class BatchSampler:

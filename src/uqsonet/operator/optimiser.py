@@ -1,4 +1,4 @@
-"""One optimisation step: loss, gradients, Adam, weight average."""
+"""Adam on the parameters of a model, with a schedule, a bound on gradients and averaged weights."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from uqsonet.networks.training.settings import TrainingConfig
 from uqsonet.operator.base import Batch, OperatorModel
+from uqsonet.operator.settings import TrainingConfig
 
 WARM_UP = 0.05
-"""Share of the iterations that the cosine schedule spends rising."""
+"""Share of the iterations in which the cosine schedule rises."""
+
+ALIGNMENT = 16
+"""Parameters start at multiples of so many values, as tensors of their own would (64 bytes)."""
 
 
 def learning_rate(config: TrainingConfig, iteration: int) -> float:
@@ -28,10 +31,6 @@ def learning_rate(config: TrainingConfig, iteration: int) -> float:
     return (
         config.learning_rate * 0.5 * (1 + math.cos(math.pi * (progress - WARM_UP) / (1 - WARM_UP)))
     )
-
-
-ALIGNMENT = 16
-"""Parameters start at multiples of so many values, as tensors of their own would (64 bytes)."""
 
 
 @contextmanager
@@ -72,13 +71,15 @@ class Optimiser:
         for name, part in self._parts(self._whole).items():
             part.copy_(parameters[name].detach())
             parameters[name].data, parameters[name].grad = part, gradients[name]
-        self._average = self._whole.clone()
         # State of AdamW as a function: the class imports torch's compiler, more than a second.
-        self._moments = {
-            "step": torch.zeros((), device=self._whole.device),
-            "exp_avg": torch.zeros_like(self._whole),
-            "exp_avg_sq": torch.zeros_like(self._whole),
+        self._state = {
+            "parameter": self._whole,
+            "adam/step": torch.zeros((), device=self._whole.device),
+            "adam/exp_avg": torch.zeros_like(self._whole),
+            "adam/exp_avg_sq": torch.zeros_like(self._whole),
         }
+        if config.average_decay is not None:
+            self._state["average"] = self._whole.clone()
 
     def _parts(self, whole: Tensor) -> dict[str, Tensor]:
         """Return the parts of a tensor that belong to the parameters; they share its memory."""
@@ -87,13 +88,8 @@ class Optimiser:
             for name, (start, shape) in self._places.items()
         }
 
-    def clear(self) -> None:
-        """Set all gradients to zero."""
-        self._gradient.zero_()
-
     def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Set the gradients; return the loss and its terms, detached."""
-        self.clear()
+        """Add the gradients of a batch; return the loss and its terms, detached."""
         loss, terms = self.model.loss(batch, normals)
         loss.backward()
         return loss.detach(), {name: value.detach() for name, value in terms.items()}
@@ -101,25 +97,26 @@ class Optimiser:
     def step(self, iteration: int, batch: Batch, normals: Tensor) -> dict[str, Tensor]:
         """Take one step; return the loss and its terms, detached."""
         with one_thread():
+            self._gradient.zero_()
             loss, terms = self.gradients(batch, normals)
             if self.config.gradient_clip is not None:
                 norm = self._gradient.square().sum().sqrt()
                 self._gradient.mul_((self.config.gradient_clip / (norm + 1e-12)).clamp_max(1.0))
             self._descend(learning_rate(self.config, iteration))
             if self.config.average_decay is not None:
-                self._average.lerp_(self._whole, 1 - self.config.average_decay)
+                self._state["average"].lerp_(self._whole, 1 - self.config.average_decay)
         return {"loss": loss} | terms
 
     @torch.no_grad()
     def _descend(self, rate: float) -> None:
-        moments, config = self._moments, self.config
+        state, config = self._state, self.config
         adamw(
             [self._whole],
             [self._gradient],
-            [moments["exp_avg"]],
-            [moments["exp_avg_sq"]],
+            [state["adam/exp_avg"]],
+            [state["adam/exp_avg_sq"]],
             [],
-            [moments["step"]],
+            [state["adam/step"]],
             fused=True,
             amsgrad=False,
             beta1=config.beta1,
@@ -132,24 +129,16 @@ class Optimiser:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to use: the average where one is kept, else the parameters."""
-        return self._parts(self._whole if self.config.average_decay is None else self._average)
-
-    def _state(self) -> dict[str, Tensor]:
-        """Return what a continuation needs: tensors of all parameters, and a scalar."""
-        found = {"parameter": self._whole}
-        if self.config.average_decay is not None:
-            found["average"] = self._average
-        return found | {f"adam/{key}": value for key, value in self._moments.items()}
+        return self._parts(self._state.get("average", self._whole))
 
     def state(self) -> dict[str, Tensor]:
         """Return everything that a bit-exact continuation needs, as named tensors."""
         found = {}
-        for kind, value in self._state().items():
+        for kind, value in self._state.items():
             parts = {"": value} if value.ndim == 0 else self._parts(value)
             found |= {f"{kind}/{name}".rstrip("/"): part for name, part in parts.items()}
         return found
 
-    @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:
         """Continue from what `state` returned."""
         for name, value in self.state().items():

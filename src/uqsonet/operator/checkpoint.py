@@ -1,13 +1,12 @@
 """Checkpoints: a training killed at any moment continues to the same weights.
 
 A checkpoint is one safetensors file with parameters, Adam moments, weight averages, generator
-state and history. It is fingerprinted by what defines the run; one of another run is
-refused with the reason and training starts anew.
+state and history. Its header says what defines the run; one of another run is refused with the
+reason and training starts anew.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import signal
 from collections.abc import Iterator
@@ -28,11 +27,6 @@ Identity = dict[str, Any]
 
 GENERATOR = "generator/0"
 """Name of the generator's state in a checkpoint."""
-
-
-def fingerprint(identity: Identity) -> str:
-    """Return a digest of what defines a run."""
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass
@@ -94,12 +88,8 @@ def load_checkpoint(
         return f"unreadable checkpoint: {error}"
     if not isinstance(meta.get("identity"), dict):
         return f"{path} holds weights, not a checkpoint"
-    if fingerprint(meta["identity"]) != fingerprint(identity):
-        old, keys = meta["identity"], sorted(set(identity) | set(meta["identity"]))
-        before, now = (
-            {key: fingerprint({key: d.get(key)}) for key in keys} for d in (old, identity)
-        )
-        changed = [key for key in keys if before[key] != now[key]]
+    before, now = meta["identity"], json.loads(json.dumps(identity))
+    if changed := [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]:
         return f"{path} belongs to another run: {', '.join(changed)} changed"
     generator.set_state(state.pop(GENERATOR).cpu())
     kept = {key: meta[key] for key in ("iteration", "seconds", "history")}
@@ -127,46 +117,6 @@ def advice(path: Path) -> str:
         f"lower-rate {path} RATE`, put the same learning_rate into the configuration and run the "
         "same command; to start anew, change learning_rate or gradient_clip alone"
     )
-
-
-def lower_rate(path: Path, rate: float) -> tuple[int, float]:
-    """Let a checkpoint be continued at a lower learning rate; the file keeps what it was before.
-
-    Parameters
-    ----------
-    path : Path
-        The checkpoint.
-    rate : float
-        As it will stand in the configuration.
-
-    Returns
-    -------
-    iteration : int
-        Where it changes.
-    before : float
-        The rate until then.
-
-    Raises
-    ------
-    DataError
-        If the file is no readable checkpoint.
-    TrainingError
-        If the rate is not lower.
-    """
-    tensors, meta = read_weights(path)
-    try:
-        training = meta["identity"]["config"]["training"]
-        before, iteration = float(training["learning_rate"]), int(meta["iteration"])
-    except (KeyError, TypeError, ValueError):
-        raise DataError(f"{path}: holds weights, not a checkpoint") from None
-    if not 0 < rate < before:
-        raise TrainingError(
-            f"{path}: the rate is {before:g}, a lower one is asked for, not {rate:g}"
-        )
-    training["learning_rate"] = rate
-    meta["earlier_rates"] = [*meta.get("earlier_rates", []), [iteration, before]]
-    write_weights(path, tensors, meta)
-    return iteration, before
 
 
 @contextmanager

@@ -1,0 +1,351 @@
+"""Training of one model: Adam on minibatches, validated on the way, resumed after any stop.
+
+A `Trainer` has the numbers: initial weights, batches and steps. `train` runs it: progress, rows of
+the log, checkpoints. This trainer's batches are rows of a model's targets, and its gradients are
+those of a whole batch. `uqsonet.networks.training` adds sensors to batches and cuts them in blocks.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uqsonet.errors import TrainingError
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.files import remove_debris
+from uqsonet.gauss.seeds import torch_generator
+from uqsonet.operator.base import Batch, OperatorModel
+from uqsonet.operator.build import build_model
+from uqsonet.operator.checkpoint import (
+    Identity,
+    Progress,
+    advice,
+    load_checkpoint,
+    not_finite,
+    save_checkpoint,
+    termination_flag,
+)
+from uqsonet.operator.devices import keep_freed_memory, require_device
+from uqsonet.operator.optimiser import Optimiser, learning_rate
+from uqsonet.operator.progress import TrainingDisplay
+from uqsonet.operator.settings import MethodConfig
+from uqsonet.runs.functions import Functions
+
+LOG = logging.getLogger("uqsonet")
+
+CHECK_EVERY = 50
+"""Iterations between looks at whether the loss is still finite (a look waits for a GPU)."""
+
+COLLAPSE_NATS = 0.05
+"""The latent space counts as collapsed if the mean KL is below this."""
+
+MIN_SKILL = 0.02
+"""A skill over the sensor-free predictor below this counts as none."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training of a method: what it trains, and its random numbers.
+
+    Attributes
+    ----------
+    method : str
+    config : MethodConfig
+        Networks and training.
+    noise_std : float
+        Standard deviation of the observation noise.
+    number : int
+        Number of the trial: each has a random stream of its own.
+    seed : int
+        Root of the seed tree.
+    """
+
+    method: str
+    config: MethodConfig
+    noise_std: float
+    number: int
+    seed: int
+
+    def stream(self, fields: OperatorFields, purpose: str, device: str = "cpu") -> torch.Generator:
+        """Return the generator for `initialisation` or `order`."""
+        path = (fields.name, "training", self.method, purpose, self.number)
+        return torch_generator(self.seed, *path, device=device)
+
+    def untrained(self, fields: OperatorFields) -> OperatorModel:
+        """Return a model of this method with networks drawn from torch's global generator."""
+        return build_model(self.method, fields, self.config.network, self.noise_std)
+
+    def initialised(self, data: Functions) -> OperatorModel:
+        """Return a model with the trial's initial weights and constants from data."""
+        with torch.random.fork_rng(devices=[]):
+            # torch.nn draws initial weights from the global generator: fork it and seed it here.
+            torch.manual_seed(self.stream(data.fields, "initialisation").initial_seed())
+            model = self.untrained(data.fields)
+        with torch.no_grad():
+            model.fit_constants(data)
+        return model
+
+
+class Trainer:
+    """A trial on a device, ready to take steps.
+
+    Parameters
+    ----------
+    trial : Trial
+    data : Functions
+        Training pairs.
+    device : str
+        ``cpu`` or ``cuda``.
+
+    Raises
+    ------
+    ConfigError
+        If the device is missing.
+    """
+
+    optimiser_type = Optimiser
+
+    def __init__(self, trial: Trial, data: Functions, device: str = "cpu") -> None:
+        settings, self.device = trial.config.training, require_device(device)
+        self.trial, self.pairs, self.model = trial, data.size, trial.initialised(data)
+        self.precision: torch.dtype = getattr(torch, settings.precision)
+        if self.precision == torch.float64:
+            self.model.double()
+        targets = self.model.targets(data).items()
+        self.targets = {name: value.to(device, self.precision) for name, value in targets}
+        self.model.to(device)
+        self.generator = trial.stream(data.fields, "order", device)
+        self.optimiser = self.optimiser_type(self.model, settings)
+
+    def draw(self) -> tuple[Batch, Tensor]:
+        """Return a batch and standard normals (B, latent_dim)."""
+        size, g = self.trial.config.training.batch_size, self.generator
+        rows = torch.randint(self.pairs, (size,), generator=g, device=self.device)
+        batch = {name: value[rows] for name, value in self.targets.items()}
+        shape = (size, self.model.latent_dim)
+        return batch, torch.randn(shape, generator=g, device=self.device)
+
+    def step(self, iteration: int) -> dict[str, Tensor]:
+        """Take one step; return the loss and its terms."""
+        return self.optimiser.step(iteration, *self.draw())
+
+    def constants(self) -> dict[str, Tensor]:
+        """Return the buffers of the model that are stored, on the CPU."""
+        parameters = dict(self.model.named_parameters())
+        state = self.model.state_dict().items()
+        return {name: value.cpu() for name, value in state if name not in parameters}
+
+    def header(self) -> dict[str, Any]:
+        """Return what the header of a weight file says besides the trial."""
+        trial = self.trial
+        return {
+            "method": trial.method,
+            "fields": self.model.fields.as_dict(),
+            "config": trial.config.model_dump(mode="json"),
+            "noise_std": trial.noise_std,
+            "training": self.pairs,
+            "seed": trial.seed,
+            "torch": torch.__version__,
+        }
+
+
+Skills = Callable[[OperatorModel], Mapping[str, float]]
+"""Returns columns of the log of training; those called ``skill_...`` should be well above zero.
+
+A falling loss proves nothing: a model can learn to ignore its sensors. Skill is ``1 - error / error
+of the sensor-free predictor``, on sets that training does not see.
+"""
+
+
+def skill_columns(
+    name: str, error: Mapping[int, float], base: Mapping[int, float]
+) -> dict[str, float]:
+    """Return ``1 - error / base`` by sensor count, as columns ``<name>_<m>``."""
+    return {f"{name}_{m}": 1 - e / base[m] for m, e in error.items()}
+
+
+def set_weights(model: OperatorModel, weights: Mapping[str, Tensor]) -> None:
+    """Give a model's parameters the values of weights, in place."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+
+
+class NotFiniteError(TrainingError):
+    """Loss or weights hold NaN or infinity."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves.
+
+    Attributes
+    ----------
+    weights, constants : dict of Tensor
+        Parameters and buffers of the model, on the CPU.
+    meta : dict
+        Header of a weight file.
+    history : list of dict
+        Rows of the log.
+    """
+
+    weights: dict[str, Tensor]
+    constants: dict[str, Tensor]
+    meta: dict[str, Any]
+    history: list[dict[str, Any]]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of a weight file, where parameters have an axis for the trial."""
+        weights = {f"parameter/{name}": value[None] for name, value in self.weights.items()}
+        return weights | {f"buffer/{name}": value for name, value in self.constants.items()}
+
+
+def train(
+    trainer: Trainer,
+    skills: Skills,
+    state: Path,
+    origin: Mapping[str, Any],
+    checkpoint_minutes: float = 2.0,
+    bar: bool = True,
+) -> Trained:
+    """Train one model.
+
+    Parameters
+    ----------
+    trainer : Trainer
+    skills : callable
+        Measures skill over the sensor-free predictor on sets that training does not see.
+    state : Path
+        Checkpoint; continued if it belongs to this training. The caller removes it when the result
+        is stored.
+    origin : mapping
+        What else a checkpoint must agree with to be continued: digests of files and of the source.
+    checkpoint_minutes : float
+        Time between checkpoints.
+    bar : bool
+        Draw a progress bar on a terminal.
+
+    Raises
+    ------
+    TrainingError
+        If the loss is not finite, or the training was asked to stop (after saving a checkpoint).
+    """
+    keep_freed_memory()
+    header, number = trainer.header(), trainer.trial.number
+    run = _Run(trainer, skills, state, {**header, **origin, "trial": number})
+    try:
+        run.iterate(checkpoint_minutes, bar)
+    except NotFiniteError as error:
+        raise TrainingError(f"{error}; {advice(state)}") from None
+    rates = run.progress.earlier_rates
+    meta = header | {"trials": [number]} | ({"earlier_rates": rates} if rates else {})
+    weights = {name: value.float().cpu() for name, value in trainer.optimiser.weights().items()}
+    return Trained(weights, trainer.constants(), meta, run.progress.history)
+
+
+class _Run:
+    """A training under way: what it works with, and how far it is.
+
+    Parameters
+    ----------
+    trainer : Trainer
+    skills : callable
+    state : Path
+        Checkpoint; continued if it agrees with the identity.
+    identity : dict
+    """
+
+    def __init__(self, trainer: Trainer, skills: Skills, state: Path, identity: Identity) -> None:
+        self._trainer, self._skills = trainer, skills
+        self._state, self._identity = state, identity
+        self._number, self._settings = trainer.trial.number, trainer.trial.config.training
+        # Validation works on a copy, which has averaged weights.
+        self._validated = trainer.trial.untrained(trainer.model.fields).eval()
+        self.progress = Progress()
+        remove_debris(state)
+        loaded = load_checkpoint(state, identity, trainer.generator)
+        if isinstance(loaded, str):
+            LOG.info("starting from scratch: %s", loaded)
+            return
+        saved, self.progress = loaded
+        trainer.optimiser.restore(saved)
+        LOG.info("continuing at iteration %d", self.progress.iteration)
+
+    def iterate(self, checkpoint_minutes: float, bar: bool) -> None:
+        """Iterate to the end, validating, saving and watching for trouble on the way."""
+        trainer, settings, progress = self._trainer, self._settings, self.progress
+        total, every = settings.iterations, min(settings.validate_every, settings.iterations)
+        title = f"{trainer.model.fields.name} {trainer.trial.method} trial {self._number}"
+        saved_at = start = time.monotonic()
+        before = progress.seconds
+        display = TrainingDisplay(title, total, progress.iteration, bar)
+        with termination_flag() as stop, display as show:
+            while progress.iteration < total:
+                terms = trainer.step(progress.iteration)
+                progress.iteration += 1
+                at_end = progress.iteration == total
+                progress.seconds = before + time.monotonic() - start
+                if progress.iteration % CHECK_EVERY == 0 or at_end:
+                    self._require_finite(terms["loss"])
+                    show.update(progress.iteration)
+                if progress.iteration % every == 0 or at_end:
+                    progress.history.append(self._row(terms))
+                    show.report(progress.iteration, progress.history[-1])
+                due = time.monotonic() - saved_at > 60 * checkpoint_minutes
+                if (due or stop) and not at_end:
+                    self._require_finite(terms["loss"])
+                    self._save()
+                    saved_at = time.monotonic()
+                if stop and not at_end:
+                    raise TrainingError(
+                        f"stopped by signal {stop[0]} at iteration {progress.iteration}; a "
+                        "checkpoint is saved, and the same command continues from it"
+                    )
+        warn(progress.history[-1])
+
+    def _save(self) -> None:
+        tensors, generator = self._trainer.optimiser.state(), self._trainer.generator
+        save_checkpoint(self._state, self._identity, tensors, generator, self.progress)
+
+    def _row(self, terms: dict[str, Tensor]) -> dict[str, Any]:
+        """Return a row of the log, with the skill on the validation sets."""
+        weights, progress = self._trainer.optimiser.weights(), self.progress
+        if bad := not_finite(weights):  # a bad gradient spoils them one step before a loss tells
+            raise NotFiniteError(
+                f"{bad[0]} is not finite at iteration {progress.iteration}, so the gradient was not"
+            )
+        self._validated.load_state_dict(self._trainer.constants() | weights)
+        return {
+            "trial": self._number,
+            "iteration": progress.iteration,
+            "seconds": round(progress.seconds, 3),
+            "learning_rate": learning_rate(self._settings, progress.iteration - 1),
+            **{key: float(value) for key, value in terms.items()},
+            **self._skills(self._validated),
+        }
+
+    def _require_finite(self, loss: Tensor) -> None:
+        if not math.isfinite(float(loss)):
+            raise NotFiniteError(
+                f"the loss of trial {self._number} is not finite at iteration "
+                f"{self.progress.iteration} (checked every {CHECK_EVERY}; learning_rate is "
+                f"{self._settings.learning_rate})"
+            )
+
+
+def warn(row: Mapping[str, Any]) -> None:
+    """Log a warning for what a falling loss would hide in the last row of a training."""
+    lacking = [k for k, v in row.items() if k.startswith("skill_") and v < MIN_SKILL]
+    if lacking:
+        message = "trial %d has no skill over the sensor-free predictor in: %s"
+        LOG.warning(message, row["trial"], ", ".join(lacking))
+    if row.get("kl", math.inf) < COLLAPSE_NATS:
+        LOG.warning("trial %d: the latent space collapsed (KL %.3g)", row["trial"], row["kl"])
