@@ -90,15 +90,19 @@ class Optimiser:
 
     def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Add the gradients of a batch; return the loss and its terms, detached."""
+        with one_thread():
+            return self._of_whole(batch, normals)
+
+    def _of_whole(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         loss, terms = self.model.loss(batch, normals)
         loss.backward()
         return loss.detach(), {name: value.detach() for name, value in terms.items()}
 
     def step(self, iteration: int, batch: Batch, normals: Tensor) -> dict[str, Tensor]:
         """Take one step; return the loss and its terms, detached."""
+        self._gradient.zero_()
+        loss, terms = self.gradients(batch, normals)
         with one_thread():
-            self._gradient.zero_()
-            loss, terms = self.gradients(batch, normals)
             if self.config.gradient_clip is not None:
                 norm = self._gradient.square().sum().sqrt()
                 self._gradient.mul_((self.config.gradient_clip / (norm + 1e-12)).clamp_max(1.0))

@@ -18,15 +18,15 @@ import torch
 from torch import Tensor
 
 from uqsonet.operator.base import Batch, OperatorModel, Shared
-from uqsonet.operator.optimiser import Optimiser
+from uqsonet.operator.optimiser import Optimiser, one_thread
 from uqsonet.operator.settings import TrainingConfig
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 GROUPS = 4
-"""Sums over blocks are formed in so many groups, however many threads share them, so that the
-numbers do not depend on threads."""
+"""Sums over blocks are formed in so many groups, however many threads share them, so that no bit of
+a sum depends on threads."""
 
 
 def without_padding(batch: Batch) -> Batch:
@@ -56,8 +56,7 @@ class Workers:
     """Threads that take the groups of a batch; if there is only one, the caller does it all.
 
     Each works with one of torch's own threads, and so should the caller. Threads that share blocks
-    wait for one another once a step. Threads that share each operation wait hundreds of times, and
-    one busy core then delays all.
+    wait for one another once a step, those that share each operation hundreds of times.
 
     Parameters
     ----------
@@ -87,29 +86,35 @@ class BlockOptimiser(Optimiser):
     def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Add the gradients of a batch; return the loss and its terms, detached."""
         if normals.device.type != "cpu":
-            return super().gradients(batch, normals)
-        return add_gradients(self.model, batch, normals, self._workers)
+            return self._of_whole(batch, normals)
+        batch = without_padding(batch)
+        if (blocks := block_count(self.model, batch)) == 1:
+            # The one part of a step whose last bits may depend on the number of torch's threads.
+            return self._of_whole(batch, normals)
+        with one_thread():
+            return add_gradients(self.model, batch, normals, blocks, self._workers)
+
+
+def block_count(model: OperatorModel, batch: Batch) -> int:
+    """Return the number of blocks that a batch is cut into."""
+    rows = len(next(iter(batch.values())))
+    blocks = -(-rows // model.block_rows(batch))
+    if "mask" in batch and model.group == 1:
+        blocks = max(blocks, MIXED_PARTS)
+    # As many for each group: no thread waits for another's last one.
+    return min(blocks if blocks <= GROUPS else blocks + -blocks % GROUPS, rows)
 
 
 def add_gradients(
-    model: OperatorModel, batch: Batch, normals: Tensor, workers: Workers
+    model: OperatorModel, batch: Batch, normals: Tensor, blocks: int, workers: Workers
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Add the gradient of the batch's loss to `.grad`; return the loss and its terms, detached."""
-    batch = without_padding(batch)
-    size, blocks = len(normals), -(-len(normals) // model.block_rows(batch))
     if "mask" in batch and model.group == 1:
         batch, normals = by_count(batch, normals)
-        blocks = max(blocks, MIXED_PARTS)
-    if blocks > GROUPS:
-        blocks += -blocks % GROUPS  # as many for each: no thread waits for another's last one
+    size = len(normals)
     rows = -(-size // blocks)
     parts = workers.map(lambda part: part(), model.shared_parts(batch))
     shared = {name: values for part in parts for name, values in part.items()}
-    if rows == size:
-        loss, terms = model.block_loss(shared, batch, normals)
-        loss.backward()
-        detached = {name: value.detach() for name, value in terms.items()}
-        return loss.detach(), model.terms(detached)
 
     def group(starts: list[int]) -> _Sums:
         found = _Sums.of(shared)
