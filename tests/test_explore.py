@@ -25,6 +25,7 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fitting.baselines import Cokriging
 from uqsonet.networks.field_operator import KarhunenLoeveFieldModel
 from uqsonet.operator.config import KarhunenLoeveFieldNetwork
 from uqsonet.operator.perceptrons import ACTIVATIONS
@@ -338,8 +339,8 @@ def test_what_cannot_be_explored_is_said():
     k = np.sign(rng.standard_normal((60, 1))) * (1 + x) + 0.1 * rng.standard_normal((60, 12))
     runs = uqsonet.Runs({"k": (k, x[:, None])}, {"u": (np.cumsum(k, 1), x[:, None])})
     other = uqsonet.fit(runs, minutes=0, sensors=[3], law="analogue", bar=False)
-    cokriging = other.cokriging
-    assert cokriging is not None
+    assert other.bases is not None and other.unexplained is not None
+    cokriging = Cokriging.on(other.bases, other.unexplained)
     grid = Grid((0.0, 0.0), (1.0, 1.0), (8, 8))
     fields = OperatorFields("maps", Field("k", grid), Field("u", grid))
     network = KarhunenLoeveFieldNetwork(input_modes=4, output_modes=4, branch=[4])

@@ -15,8 +15,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.emulator import load
-from uqsonet.emulator.place import place
+from uqsonet.emulator.emulator import Emulator, load
+from uqsonet.emulator.place import SAME, Search
 from uqsonet.files import file_digest, write_text
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws.latent import farthest_points
@@ -91,7 +91,7 @@ def score_places(
     noise, middle = job.noise_std, (points.amin(0) + points.amax(0)) / 2
     layouts = [
         ("greedy", 0, emulator.place(most, points, noise_std=noise).chosen),
-        ("worst", 0, place(emulator, most, points, noise_std=noise, worst=True).chosen),
+        ("worst", 0, worst_places(emulator, most, points, noise)),
         ("space_filling", 0, farthest_points(points, most, middle, decimals=9).numpy()),
     ]
     generator = numpy_generator(job.seed, name, LABEL, "random")
@@ -162,3 +162,18 @@ def _mean_std(problem: Problem, given: list[Given], job: PlacementJob, parts: Pa
         return {"std": sampler.moments(laws[s], stream("set", s), size).std.mean()}
 
     return torch.stack([found["std"] for found in parts.rows(len(laws), row)])
+
+
+def worst_places(emulator: Emulator, size: int, points: Tensor, noise_std: float) -> np.ndarray:
+    """Return numbers of points (n, d) of which each tells least of the output after those before.
+
+    They are what `Emulator.place` chooses by the smallest reduction instead of the largest.
+    """
+    search = Search(emulator, points, noise_std=noise_std)
+    chosen: list[int] = []
+    for _ in range(size):
+        reduction = search.reductions()
+        reduction[chosen] = np.inf
+        chosen.append(search.first(reduction <= (1 + SAME) * reduction.min()))
+        search.choose(chosen[-1])
+    return np.array(chosen)

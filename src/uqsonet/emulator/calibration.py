@@ -24,10 +24,10 @@ from uqsonet.errors import ObservationError
 from uqsonet.gauss.seeds import numpy_generator
 
 MAX_POINTS = 400
-"""Output points at which calibration runs are kept."""
+"""Maximum number of output points at which calibration runs are kept."""
 
-MOST_VALUES = 1 << 24
-"""Values of all calibration inputs; fewer runs are kept where a run has very many points."""
+MAX_VALUES = 1 << 24
+"""Maximum number of values of all calibration inputs: fewer runs are kept where each has many."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Calibration:
     Attributes
     ----------
     inputs : Tensor, shape (n, points)
-        As a model sees them, float32.
+        Input functions as a model sees them, float32.
     outputs : Tensor, shape (n, k)
-        At some points of the output, as a model sees them, float32.
+        Outputs at some points, as a model sees them, float32.
     columns : Tensor of int, shape (k,)
-        Which points of the output these are.
+        Numbers of these points.
     """
 
     inputs: Tensor
@@ -51,7 +51,7 @@ class Calibration:
     @classmethod
     def of(cls, inputs: Tensor, outputs: Tensor, seed: int) -> Calibration:
         """Return what is kept of calibration runs: (n, points) of the inputs and the outputs."""
-        runs = min(len(inputs), max(20, MOST_VALUES // inputs.shape[1]))
+        runs = min(len(inputs), max(20, MAX_VALUES // inputs.shape[1]))
         drawn = numpy_generator(seed, "calibration", "points").permutation(outputs.shape[1])
         columns = torch.from_numpy(np.sort(drawn[:MAX_POINTS]))
         return cls(inputs[:runs].clone(), outputs[:runs, columns].clone(), columns)
@@ -75,8 +75,8 @@ def ratios(median: Tensor, lower: Tensor, upper: Tensor, truth: Tensor) -> Tenso
     side = torch.where(truth < median, median - lower, upper - median)
     width = upper - lower
     free = width > 1e-9 * width.amax(dim=1, keepdim=True)
-    found = (truth - median).abs() / side.clamp_min(1e-12 * width.amax())
-    return torch.where(free, found, torch.nan)
+    factors = (truth - median).abs() / side.clamp_min(1e-12 * width.amax())
+    return torch.where(free, factors, torch.nan)
 
 
 def pointwise_factor(found: Tensor, level: float) -> float:

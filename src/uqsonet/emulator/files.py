@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from uqsonet.emulator.calibration import Calibration
+from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import DataError, UQSONetError
+from uqsonet.fields.named_field import NamedField
 from uqsonet.fields.numbers import require_noise
 from uqsonet.fields.stacked import join
 from uqsonet.operator.file import write_weights
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from uqsonet.emulator.emulator import Emulator
-    from uqsonet.fields.named_field import NamedField
+CALIBRATION = ("inputs", "outputs", "columns")
+"""Tensors of the calibration runs, as files name them."""
 
 
-def save_model(emulator: Emulator, path: Path) -> None:
+def save_model(
+    emulator: NamedOperator, card: Mapping[str, Any], unexplained: Tensor | None, path: Path
+) -> None:
     """Write a fitted model to a file that `uqsonet.load` reads.
 
     Raises
@@ -43,53 +46,55 @@ def save_model(emulator: Emulator, path: Path) -> None:
     if emulator.remainder is not None:
         tensors["emulator/remainder"] = emulator.remainder
     if emulator.calibration is not None:
-        for name in ("inputs", "outputs", "columns"):
+        for name in CALIBRATION:
             tensors[f"emulator/calibration/{name}"] = getattr(emulator.calibration, name)
-    if emulator.cokriging is not None:
-        tensors["emulator/cokriging"] = emulator.cokriging.remainder  # type: ignore[attr-defined]
+    if unexplained is not None:
+        tensors["emulator/cokriging"] = unexplained
     meta = {
         "method": model.method,
         "fields": emulator.fields.as_dict(),
         "config": {
             "network": model.config.model_dump(mode="json"),
-            "training": {"iterations": max(1, emulator.card["recipe"]["iterations"])},
+            "training": {"iterations": max(1, card["recipe"]["iterations"])},
         },
         "noise_std": model.noise_std,
         "trials": [0],
         "emulator": extra,
-        "card": json.dumps(emulator.card),  # text keeps the order of rows and columns
+        "card": json.dumps(card),  # text keeps the order of rows and columns
     }
     write_weights(path, tensors, meta)
 
 
-CALIBRATION = ("inputs", "outputs", "columns")
-
-
 def read_fitted(
-    path: Path | str, operator: Any, extra: Any, others: Mapping[str, Tensor]
-) -> tuple[list[NamedField], list[NamedField], float, list[Tensor]]:
-    """Return fields, noise and calibration runs that `save_model` wrote, checked.
+    path: Path | str, operator: Any, extra: Any, tensors: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    """Return what `save_model` wrote besides operator and card, checked, as `Emulator` takes it.
 
     Raises
     ------
     DataError
-        If they cannot be read, or do not belong to the operator.
+        If it cannot be read, or does not belong to the operator.
     """
-    from uqsonet.fields.named_field import NamedField
-
     try:
         inputs, outputs = (
             [NamedField.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
         )
         noise_std = float(extra["noise_std"])
         require_noise(torch.tensor(noise_std, dtype=torch.float64))
-        calibrated = any(key.startswith("emulator/calibration/") for key in others)
+        calibrated = any(key.startswith("emulator/calibration/") for key in tensors)
         names = CALIBRATION if calibrated else ()
-        runs = [others[f"emulator/calibration/{name}"] for name in names]
-        _require_fitting(operator, inputs, outputs, runs, others)
+        runs = [tensors[f"emulator/calibration/{name}"] for name in names]
+        _require_fitting(operator, inputs, outputs, runs, tensors)
     except (AttributeError, KeyError, TypeError, ValueError, UQSONetError) as error:
         raise DataError(f"{path}: header cannot be read ({error})") from None
-    return inputs, outputs, noise_std, runs
+    return {
+        "inputs": inputs,
+        "outputs": outputs,
+        "noise_std": noise_std,
+        "remainder": tensors.get("emulator/remainder"),
+        "calibration": Calibration(*runs) if runs else None,
+        "unexplained": tensors.get("emulator/cokriging"),
+    }
 
 
 def _require_fitting(
@@ -97,7 +102,7 @@ def _require_fitting(
     inputs: list[NamedField],
     outputs: list[NamedField],
     runs: list[Tensor],
-    others: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
 ) -> None:
     """Refuse named fields and tensors of a file that do not belong to its operator."""
     fields = operator.fields
@@ -106,7 +111,7 @@ def _require_fitting(
             raise DataError(f"its fields {[one.name for one in named]} have other points")
     last = fields.output.grid.size - 1
     shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (last + 1,)}
-    if "emulator/cokriging" in others:
+    if "emulator/cokriging" in tensors:
         shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
     if runs:
         n, k = len(runs[0]), len(runs[2])
@@ -115,6 +120,6 @@ def _require_fitting(
         if not k or not 0 <= int(runs[2].min()) <= int(runs[2].max()) <= last:
             raise DataError(f"emulator/calibration/columns are not from 0 to {last}")
     for name in shapes:
-        if name in others and others[name].shape != shapes[name]:
-            found = tuple(others[name].shape)
+        if name in tensors and tensors[name].shape != shapes[name]:
+            found = tuple(tensors[name].shape)
             raise DataError(f"{name} has shape {found}, expected {shapes[name]}")

@@ -15,32 +15,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from uqsonet.emulator.checks import check
+from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError
-from uqsonet.fields.named_field import part_locations
 from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.gauss.posterior import MOMENT_SEED, moments_of, spread
 from uqsonet.laws.base import SINGLE_PRECISION, rounding_noise, sensor_noise
 from uqsonet.operator.bases import KarhunenLoeveBases
+from uqsonet.operator.joint import JointPosterior
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import SensorSets, field_number
 
-if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
-
 CRITERIA = ("mean_variance",)
 
 SAMPLES = 4096
-"""Joint samples behind a covariance that has no closed form."""
+"""Number of joint samples behind a covariance that has no closed form."""
 
 SAME = 1e-9
-"""Relative difference of two reductions that counts as none: the first place in order is taken."""
+"""Reductions that differ by this fraction count as equal: the first place in order is taken."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Placement:
 
 
 def place(
-    emulator: Emulator,
+    emulator: NamedOperator,
     n: int,
     candidates: object = None,
     *,
@@ -109,7 +109,6 @@ def place(
     noise_std: object = None,
     target: object = None,
     criterion: str = "mean_variance",
-    worst: bool = False,
 ) -> Placement:
     """Choose places for the next sensors: each takes the most variance from the target.
 
@@ -138,8 +137,6 @@ def place(
         functional that weights on the field's own points make of it.
     criterion : {"mean_variance"}
         Mean of the target's variance over its domain, or the variance of the functional.
-    worst : bool
-        Take the places that reduce the criterion least, to compare with.
 
     Returns
     -------
@@ -162,191 +159,190 @@ def place(
     if criterion not in CRITERIA:
         known = ", ".join(CRITERIA)
         raise ObservationError(f"criterion {criterion!r} is unknown; there is {known}")
-    fields, inputs = emulator.inputs + emulator.outputs, len(emulator.inputs)
-    groups = _candidates(emulator, candidates, field)
-    size = sum(len(x) for _, x in groups)
-    whole = isinstance(n, int | np.integer) and not isinstance(n, bool)
-    if not whole or not 1 <= n <= size:
-        raise ObservationError(
-            f"n must be a whole number from 1 to the number of candidates, {size}; found {n!r}"
-        )
-    levels = _levels(emulator, groups, noise_std)
-    wanted = _wanted(emulator, target)
-    sets, valued = _known(emulator, given)
-    covariance, left = _joint_covariance(emulator, sets, valued)
-    r = _bases(emulator).input_factor.shape[1]
-    sides = slice(0, r), slice(r, len(covariance))
-
-    def readings(number: int, x: Tensor, level: Tensor, weights: Tensor | None = None) -> _Readings:
-        least, rows = _least_noise(emulator, number), _rows(emulator, number, x.flatten(0, -2))
-        if weights is not None:
-            rows = (rows.view(*weights.shape, rows.shape[1]) * weights[..., None]).sum(1)
-            least = least * weights.norm(2 if number < inputs else 1, dim=1)
-        return _Readings(sides[number >= inputs], rows, level.square() + least**2)
-
-    greedy = _Greedy(covariance, _Target.of(emulator, *wanted, sides[wanted[0] >= inputs]))
-    for k, one in enumerate(fields):
-        here = left.mask[0] & (left.field[0] == k)
-        level = left.noise_std[0][here].nan_to_num(nan=_usual_noise(emulator, k))
-        weights = None if left.weights is None else left.weights[0][here]
-        known = readings(k, left.locations[0][here][..., : one.domain.dim], level, weights)
-        for row, variance in zip(known.rows, known.variance, strict=True):
-            greedy.learn(known.side, row, float(variance))
-    greedy.consider([readings(k, x, s) for (k, x), s in zip(groups, levels, strict=True)])
-    numbers = np.repeat([k for k, _ in groups], [len(x) for _, x in groups])
-    dim = max(x.shape[1] for _, x in groups)
-    padded = [
-        np.pad(x.numpy(), [(0, 0), (0, dim - x.shape[1])], constant_values=np.nan)
-        for _, x in groups
-    ]
-    places = np.concatenate(padded)
-    order = np.lexsort((*places.T[::-1], numbers))  # ties do not depend on the order of candidates
-    rank = order.argsort()
-    free, found = np.ones(size, dtype=bool), []
-    for _ in range(int(n)):
-        before, reduction = greedy.value(), greedy.reductions().numpy()
-        if worst:
-            equal = free & (reduction <= (1 + SAME) * reduction[free].min())
-        else:
-            equal = free & (reduction >= (1 - SAME) * reduction[free].max())
-        chosen = int(np.flatnonzero(equal)[rank[equal].argmin()])
-        greedy.choose(chosen)
-        free[chosen] = False
-        found.append((chosen, before, greedy.value(), reduction))
-    chosen, before, after, reduction = (np.array(part) for part in zip(*found, strict=True))
-    there = sets.mask[0] if sets.weights is None else sets.weights[0] != 0
-    number = sets.field[0] if sets.weights is None else sets.field[0][:, None].expand(there.shape)
-    return Placement(
-        places=places[chosen],
-        fields=[fields[k].name for k in numbers[chosen]],
-        chosen=chosen,
-        before=before,
-        after=after,
-        reduction=reduction,
-        candidates=places,
-        candidate_fields=[fields[k].name for k in numbers],
-        target=fields[wanted[0]].name,
-        given=sets.locations[0][there].numpy(),
-        given_fields=[fields[k].name for k in number[there].tolist()],
-    )
+    search = Search(emulator, candidates, field, given, noise_std, target)
+    return search.placement(n)
 
 
-@dataclass(frozen=True)
-class _Readings:
-    """Readings of one field, as rows on the coefficients of its side.
+class Search:
+    """Candidates, and what each of them would take from the target's variance, step by step.
+
+    Parameters are those of `place` without the number of sensors.
 
     Attributes
     ----------
-    side : slice
-        Of the joint coefficients.
-    rows : Tensor, shape (m, r) or (m, p)
-    variance : Tensor, shape (m,)
-        Of noise and of what the modes leave out.
+    places : ndarray, shape (m, d)
+        The candidates; NaN for coordinates that a field lacks.
+    numbers : ndarray of int, shape (m,)
+        The fields that they read, inputs first.
     """
 
-    side: slice
-    rows: Tensor
-    variance: Tensor
-
-
-@dataclass(frozen=True)
-class _Target:
-    """Values whose variances are summed.
-
-    Attributes
-    ----------
-    side : slice
-        Of the joint coefficients.
-    basis : Tensor, shape (q, r) or (q, p)
-        The values, by coefficients; with the root of the weights of their variances.
-    remainder : float
-        What the modes leave out of the sum.
-    """
-
-    side: slice
-    basis: Tensor
-    remainder: float
-
-    @classmethod
-    def of(cls, emulator: Emulator, number: int, weights: Tensor | None, side: slice) -> _Target:
-        """Return the mean over a field, or the functional that weights (M,) on its points are."""
-        one = (emulator.inputs + emulator.outputs)[number]
-        rows = _rows(emulator, number, one.domain.points())
-        left = _remainder(emulator, number)
-        if weights is not None:
-            return cls(side, (weights @ rows)[None], float((weights * left).square().sum()))
-        share = one.domain.quadrature() / one.domain.quadrature().sum()
-        # The sum of variances needs no more than a root of the weighted modes' products.
-        values, vectors = torch.linalg.eigh(rows.T @ (share[:, None] * rows))
-        basis = values.clamp_min(0).sqrt()[:, None] * vectors.T
-        return cls(side, basis, float(share @ left.square()))
-
-
-class _Greedy:
-    """The joint covariance, and what each candidate would take from the target's variance.
-
-    Parameters
-    ----------
-    covariance : Tensor, shape (k, k)
-        Of the joint coefficients.
-    target : _Target
-    """
-
-    def __init__(self, covariance: Tensor, target: _Target) -> None:
-        self._covariance, self._target = covariance.clone(), target
-        self._readings: list[_Readings] = []
+    def __init__(
+        self,
+        emulator: NamedOperator,
+        candidates: object = None,
+        field: str | None = None,
+        given: object = None,
+        noise_std: object = None,
+        target: object = None,
+    ) -> None:
+        self._fields = emulator.named_fields
+        groups = _candidates(emulator, candidates, field)
+        levels = _levels(emulator, groups, noise_std)
+        self._target_number, weights = _wanted(emulator, target)
+        self._known, valued = _known(emulator, given)
+        self._covariance, left = _joint_covariance(emulator, self._known, valued)
+        coefficients = _Coefficients(emulator)
+        for row, variance in zip(*coefficients.of_sensors(left), strict=True):
+            self._learn(row, float(variance))
+        read = [coefficients.read(k, x, s) for (k, x), s in zip(groups, levels, strict=True)]
+        self._rows, self._noise = (torch.cat(part) for part in zip(*read, strict=True))
+        self._target, self._remainder = coefficients.target(self._target_number, weights)
+        self._through = self._rows @ (self._covariance @ self._target.T)  # (m, q)
+        self._variance = ((self._rows @ self._covariance) * self._rows).sum(1) + self._noise
+        dim = max(x.shape[1] for _, x in groups)
+        places = [pad(x, [0, dim - x.shape[1]], value=torch.nan) for _, x in groups]
+        self.places = torch.cat(places).numpy()
+        self.numbers = np.repeat([k for k, _ in groups], [len(x) for _, x in groups])
+        self._rank = np.lexsort((*self.places.T[::-1], self.numbers)).argsort()
 
     def value(self) -> float:
         """Return the criterion."""
-        inner = self._covariance[self._target.side, self._target.side]
-        found = spread(self._target.basis, inner[None]).square().sum()
-        return float(found) + self._target.remainder
+        variances = spread(self._target, self._covariance[None]).square()
+        return float(variances.sum()) + self._remainder
 
-    def consider(self, readings: list[_Readings]) -> None:
-        """Set the candidates."""
-        self._readings = readings
-        with_target = self._covariance[:, self._target.side] @ self._target.basis.T
-        self._through = torch.cat([one.rows @ with_target[one.side] for one in readings])  # (m, q)
-        self._variance = torch.cat(
-            [
-                ((one.rows @ self._covariance[one.side, one.side]) * one.rows).sum(1) + one.variance
-                for one in readings
-            ]
-        )
-
-    def reductions(self) -> Tensor:
+    def reductions(self) -> np.ndarray:
         """Return the expected reduction of the criterion (m,) by each candidate."""
-        return self._through.square().sum(1) / self._variance
+        return (self._through.square().sum(1) / self._variance).numpy()
+
+    def first(self, among: np.ndarray) -> int:
+        """Return the first of some candidates, by place: not by the order of all."""
+        return int(np.flatnonzero(among)[self._rank[among].argmin()])
 
     def choose(self, number: int) -> None:
         """Take a candidate's reading as known."""
-        group = 0
-        while number >= len(self._readings[group].rows):
-            number -= len(self._readings[group].rows)
-            group += 1
-        one = self._readings[group]
-        seen, total = self.learn(one.side, one.rows[number], float(one.variance[number]))
-        with_candidates = torch.cat([one.rows @ seen[one.side] for one in self._readings])
-        along = self._target.basis @ seen[self._target.side] / total
-        self._through -= with_candidates[:, None] * along
+        seen, total = self._learn(self._rows[number], float(self._noise[number]))
+        with_candidates = self._rows @ seen
+        self._through -= with_candidates[:, None] * (self._target @ seen / total)
         self._variance -= with_candidates.square() / total
 
-    def learn(self, side: slice, row: Tensor, variance: float) -> tuple[Tensor, float]:
+    def _learn(self, row: Tensor, noise: float) -> tuple[Tensor, float]:
         """Take a reading as known; return its covariances (k,) and its variance before."""
-        seen = self._covariance[:, side] @ row
-        total = float(row @ seen[side]) + variance
+        seen = self._covariance @ row
+        total = float(row @ seen) + noise
         self._covariance -= torch.outer(seen, seen / total)
         return seen, total
 
+    def placement(self, n: int) -> Placement:
+        """Choose n places, each the one that lowers the criterion most."""
+        size = len(self.places)
+        whole = isinstance(n, int | np.integer) and not isinstance(n, bool)
+        if not whole or not 1 <= n <= size:
+            raise ObservationError(
+                f"n must be a whole number from 1 to the number of candidates, {size}; found {n!r}"
+            )
+        free, chosen, values, reductions = np.ones(size, dtype=bool), [], [self.value()], []
+        for _ in range(int(n)):
+            reduction = self.reductions()
+            best = self.first(free & (reduction >= (1 - SAME) * reduction[free].max()))
+            self.choose(best)
+            free[best] = False
+            chosen.append(best)
+            values.append(self.value())
+            reductions.append(reduction)
+        known = self._known
+        there = known.mask[0] if known.weights is None else known.weights[0] != 0
+        number = known.field[0].view(-1, *[1] * (there.ndim - 1)).expand(there.shape)
+        return Placement(
+            places=self.places[chosen],
+            fields=self._names(self.numbers[chosen]),
+            chosen=np.array(chosen),
+            before=np.array(values[:-1]),
+            after=np.array(values[1:]),
+            reduction=np.array(reductions),
+            candidates=self.places,
+            candidate_fields=self._names(self.numbers),
+            target=self._fields[self._target_number].name,
+            given=known.locations[0][there].numpy(),
+            given_fields=self._names(number[there].numpy()),
+        )
+
+    def _names(self, numbers: np.ndarray) -> list[str]:
+        return [self._fields[k].name for k in numbers]
+
+
+class _Coefficients:
+    """Readings and targets as rows (m, k) on the coefficients ``(a, c)`` of both sides."""
+
+    def __init__(self, emulator: NamedOperator) -> None:
+        self._emulator, self._bases = emulator, _bases(emulator)
+
+    def rows(self, number: int, x: Tensor) -> Tensor:
+        """Return the values of a (transformed) field at points (m, d)."""
+        emulator, bases = self._emulator, self._bases
+        at, scale = emulator.locations(number, x), emulator.named_fields[number].scale
+        r, p = bases.input_factor.shape[1], bases.output_modes.shape[1]
+        if number < len(emulator.inputs):
+            return pad(bases.input_basis(at)[1] * scale, [0, p])
+        return pad(bases.output_basis(at)[1] * scale, [r, 0])
+
+    def read(
+        self, number: int, x: Tensor, level: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return rows of sensors at x (m, d) or (m, q, d), and the variance (m,) of their noise."""
+        least, rows = self._least_noise(number), self.rows(number, x.flatten(0, -2))
+        if weights is None:
+            return rows, level.square() + least**2
+        rows = (rows.view(*weights.shape, rows.shape[1]) * weights[..., None]).sum(1)
+        order = 2 if number < len(self._emulator.inputs) else 1
+        return rows, level.square() + (least * weights.norm(order, dim=1)) ** 2
+
+    def of_sensors(self, sets: SensorSets) -> tuple[Tensor, Tensor]:
+        """Return rows and variances of the sensors of one set, as by `read`."""
+        read = []
+        for k, one in enumerate(self._emulator.named_fields):
+            here = sets.mask[0] & (sets.field[0] == k)
+            level = sets.noise_std[0][here].nan_to_num(nan=self._emulator.default_noise(k))
+            weights = None if sets.weights is None else sets.weights[0][here]
+            x = sets.locations[0][here][..., : one.domain.dim]
+            read.append(self.read(k, x, level, weights))
+        rows, variances = zip(*read, strict=True)
+        return torch.cat(rows), torch.cat(variances)
+
+    def target(self, number: int, weights: Tensor | None) -> tuple[Tensor, float]:
+        """Return rows whose variances sum to the criterion, and what the modes leave out of it.
+
+        It is the mean over a field, or the functional that weights (M,) on its points are.
+        """
+        one = self._emulator.named_fields[number]
+        x = one.domain.points()
+        rows, left = self.rows(number, x), self._emulator.remainder_at(number, x)
+        left = torch.zeros(len(x), dtype=torch.float64) if left is None else left
+        if weights is not None:
+            return (weights @ rows)[None], float((weights * left).square().sum())
+        share = one.domain.quadrature() / one.domain.quadrature().sum()
+        # The sum of variances needs no more than a root of the weighted modes' products.
+        values, vectors = torch.linalg.eigh(rows.T @ (share[:, None] * rows))
+        root = values.clamp_min(0).sqrt()[:, None] * vectors.T
+        return root, float(share @ left.square())
+
+    def _least_noise(self, number: int) -> float:
+        """Return the noise that sensors of a field are assumed to have at least."""
+        bases, operator = self._bases, self._emulator.operator
+        scale = self._emulator.named_fields[number].scale
+        if number < len(self._emulator.inputs):
+            return float(sensor_noise(0.0, bases.input_remainder, rounding_noise(bases))) * scale
+        error = operator.output_error() if isinstance(operator, KarhunenLoeveModel) else 0.0
+        least = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
+        return math.hypot(error, least) * scale
+
 
 def _joint_covariance(
-    emulator: Emulator, sets: SensorSets, valued: bool
+    emulator: NamedOperator, sets: SensorSets, valued: bool
 ) -> tuple[Tensor, SensorSets]:
     """Return the covariance (k, k) of ``(a, c)``, and the sensors that it does not know of."""
-    operator: Any = emulator.operator
+    operator = emulator.operator
     model = operator if isinstance(operator, KarhunenLoeveModel) else None
-    straight = model is not None and model.network is None
-    closed = straight and model is not None and model.law is None
+    closed = model is not None and model.network is None and model.law is None
     if not valued and not closed:
         raise ObservationError(
             "given: places without values are enough only for a linear branch and the gaussian "
@@ -355,56 +351,67 @@ def _joint_covariance(
     known = sets
     if closed:  # readings of the output are then taken in by steps of rank one
         known = replace(sets, mask=sets.mask & (sets.field < len(emulator.inputs)) & valued)
-    joint = emulator.answer_jointly(known)
+    joint = emulator.joint_law(known)
     (_, of_a), (_, of_c) = (side.coefficient_moments() for side in (joint.input, joint.output))
-    weight = None
-    if model is not None:
-        # Readings of the output tell of the rest e, too, which is then no longer independent of a.
-        rest = model.fields.random_operator or model.config.held_out_residuals
-        weight = None if rest and emulator.reads_outputs(known) else model.straight()[0]
-    if straight and weight is not None:
-        cross = of_a[0] @ weight.T
-    else:
-        a, c = (
-            side.coefficient_samples(SAMPLES, torch.Generator().manual_seed(MOMENT_SEED))
-            for side in (joint.input, joint.output)
-        )
-        if model is not None and weight is not None:  # the rest e is independent of a
-            with torch.no_grad():
-                c = model.branch(a.to(model.bases.linear_weight)).cpu()
-        r = of_a.shape[-1]
-        sampled = moments_of(torch.cat([a.double(), c.double()], -1))[1][0]
-        cross = sampled[:r, r:]
-        if weight is not None:  # the linear part is known: samples serve for the rest
-            cross = cross + (of_a[0] - sampled[:r, :r]) @ weight.T
+    cross = _cross_covariance(model, joint, of_a[0], emulator.reads_outputs(known))
     whole = torch.cat([torch.cat([of_a[0], cross], 1), torch.cat([cross.T, of_c[0]], 1)])
     return whole, replace(sets, mask=sets.mask & ~known.mask)
 
 
-def _known(emulator: Emulator, given: object) -> tuple[SensorSets, bool]:
+def _cross_covariance(
+    model: KarhunenLoeveModel | None, joint: JointPosterior, of_a: Tensor, outputs_read: bool
+) -> Tensor:
+    """Return the covariance (r, p) of a and c, of which that of a is known.
+
+    It is exact for a linear branch. Else it comes from samples, as far as no weight tells it.
+    """
+    weight = None
+    if model is not None:
+        # Readings of the output tell of the rest e, too, which is then no longer independent of a.
+        rest = model.fields.random_operator or model.config.held_out_residuals
+        weight = None if rest and outputs_read else model.straight()[0]
+        if weight is not None and model.network is None:
+            return of_a @ weight.T
+    a, c = (
+        side.coefficient_samples(SAMPLES, torch.Generator().manual_seed(MOMENT_SEED))
+        for side in (joint.input, joint.output)
+    )
+    if model is not None and weight is not None:  # the rest e is independent of a
+        with torch.no_grad():
+            c = model.branch(a.to(model.bases.linear_weight)).cpu()
+    r = len(of_a)
+    sampled = moments_of(torch.cat([a.double(), c.double()], -1))[1][0]
+    cross = sampled[:r, r:]
+    if weight is None:
+        return cross
+    return cross + (of_a - sampled[:r, :r]) @ weight.T  # the linear part is known
+
+
+def _known(emulator: NamedOperator, given: object) -> tuple[SensorSets, bool]:
     """Return the sensors that are there already, and whether their values are known."""
+    fields, inputs = emulator.named_fields, len(emulator.inputs)
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {None: given}
     alone = [isinstance(one, tuple) and len(one) == 1 for one in named.values()]
     if not any(alone):
-        sets = emulator.condition(given).sensors
+        sets = read_sensors(fields, given, inputs=inputs)
+        check(emulator, sets, stacklevel=5)
         if not sets.single:
             raise ObservationError(f"given must be one set of sensors, found {len(sets)}")
         return sets, True
     if not all(alone):
         raise ObservationError("given: values for the sensors of all fields or of none")
-    fields = emulator.inputs + emulator.outputs
     groups = _points(emulator, {k: one[0] for k, one in named.items()}, "given")
     ones = {fields[k].name: (x, torch.ones(len(x))) for k, x in groups}
-    return read_sensors(fields, named=ones, inputs=len(emulator.inputs)), False
+    return read_sensors(fields, named=ones, inputs=inputs), False
 
 
 Groups = list[tuple[int, Tensor]]
-"""Number of a field, as sensors have it, and points (m, d) there."""
+"""Numbers of fields, as sensors have them, and points (m, d) there."""
 
 
-def _candidates(emulator: Emulator, candidates: object, name: str | None) -> Groups:
+def _candidates(emulator: NamedOperator, candidates: object, name: str | None) -> Groups:
     """Return candidates by field; by default the points of the inputs."""
-    fields = emulator.inputs + emulator.outputs
+    fields = emulator.named_fields
     if isinstance(candidates, Mapping):
         if name is not None:
             raise ObservationError("candidates by field name have a field: leave out field")
@@ -412,39 +419,39 @@ def _candidates(emulator: Emulator, candidates: object, name: str | None) -> Gro
     elif candidates is not None:
         named = {name: candidates}
     else:
-        asked = emulator.inputs if name is None else [fields[field_number(fields, name)]]
-        named = {one.name: one.domain.points() for one in asked}
+        read = emulator.inputs if name is None else [fields[field_number(fields, name)]]
+        named = {one.name: one.domain.points() for one in read}
     return _points(emulator, named, "candidates")
 
 
-def _points(emulator: Emulator, named: Mapping[Any, object], what: str) -> Groups:
+def _points(emulator: NamedOperator, named: Mapping[Any, object], what: str) -> Groups:
     """Return points by field, checked; without a name they are of the only input."""
-    fields, groups = emulator.inputs + emulator.outputs, []
+    fields, groups = emulator.named_fields, []
     for name, points in named.items():
         if name is None and len(emulator.inputs) > 1:
             names = ", ".join(one.name for one in emulator.inputs)
             raise ObservationError(f"{what}: there are several input fields, name one of {names}")
         number = 0 if name is None else field_number(fields, name, f"{what}: field")
         dim = fields[number].domain.dim
-        found = real_numbers(points, what)
-        found = found[:, None] if found.ndim == 1 and dim == 1 else found
-        if found.ndim != 2 or found.shape[1] != dim or not len(found):
+        x = real_numbers(points, what)
+        x = x[:, None] if x.ndim == 1 and dim == 1 else x
+        if x.ndim != 2 or x.shape[1] != dim or not len(x):
             raise ObservationError(
                 f"{what} of {fields[number].name} must have shape (m, {dim}), found "
-                f"{tuple(found.shape)}"
+                f"{tuple(x.shape)}"
             )
-        if not bool(found.isfinite().all()):
+        if not bool(x.isfinite().all()):
             raise ObservationError(f"{what} must be finite (found NaN or inf)")
-        fields[number].domain.require_inside(found, f"{what} of {fields[number].name}:")
-        groups.append((number, found))
+        fields[number].domain.require_inside(x, f"{what} of {fields[number].name}:")
+        groups.append((number, x))
     if not groups:
         raise ObservationError(f"{what}: no field is named")
     return groups
 
 
-def _wanted(emulator: Emulator, target: object) -> tuple[int, Tensor | None]:
+def _wanted(emulator: NamedOperator, target: object) -> tuple[int, Tensor | None]:
     """Return the target's field, and the weights (M,) on its points if it is a functional."""
-    fields = emulator.inputs + emulator.outputs
+    fields = emulator.named_fields
     name, weights = target if isinstance(target, str) else None, None
     if isinstance(target, Mapping):
         if len(target) != 1:
@@ -459,77 +466,36 @@ def _wanted(emulator: Emulator, target: object) -> tuple[int, Tensor | None]:
     number = number if name is None else field_number(fields, name, "target: field")
     if weights is None:
         return number, None
-    found, size = real_numbers(weights, "target"), fields[number].domain.size
-    if found.shape != (size,) or not bool(found.isfinite().all()) or not bool(found.any()):
+    rows, size = real_numbers(weights, "target"), fields[number].domain.size
+    if rows.shape != (size,) or not bool(rows.isfinite().all()) or not bool(rows.any()):
         raise ObservationError(
             f"target: weights on the {size} points of {fields[number].name}, finite and not all "
-            f"zero, expected; found shape {tuple(found.shape)}"
+            f"zero, expected; found shape {tuple(rows.shape)}"
         )
-    return number, found
+    return number, rows
 
 
-def _levels(emulator: Emulator, groups: Groups, noise_std: object) -> list[Tensor]:
+def _levels(emulator: NamedOperator, groups: Groups, noise_std: object) -> list[Tensor]:
     """Return the noise of each candidate, in the units of the (transformed) field."""
-    fields = emulator.inputs + emulator.outputs
+    fields = emulator.named_fields
     stated = dict(noise_std) if isinstance(noise_std, Mapping) else None
     for name in stated or ():
         field_number(fields, name, "noise_std: field")
-    found = []
+    levels = []
     for number, x in groups:
         level = noise_std if stated is None else stated.get(fields[number].name)
-        one = real_numbers(_usual_noise(emulator, number) if level is None else level, "noise_std")
+        one = real_numbers(emulator.default_noise(number) if level is None else level, "noise_std")
         if one.ndim and (one.shape != (len(x),) or (len(groups) > 1 and stated is None)):
             raise ObservationError(
                 f"noise_std must be a number, or one for each of the {len(x)} candidates of "
                 f"{fields[number].name}; found shape {tuple(one.shape)}"
             )
         require_noise(one)
-        found.append(one.expand(len(x)))
-    return found
+        levels.append(one.expand(len(x)))
+    return levels
 
 
-def _usual_noise(emulator: Emulator, number: int) -> float:
-    """Return what sensors of a field have by default, as `Emulator.condition` reckons."""
-    if number >= len(emulator.inputs):
-        return 0.0
-    own = emulator.noise_std
-    return float(getattr(emulator.operator, "noise_std", 0.0) if own is None else own)
-
-
-def _rows(emulator: Emulator, number: int, x: Tensor) -> Tensor:
-    """Return the values of a (transformed) field at points (m, d) by coefficients of its side."""
-    one, bases = (emulator.inputs + emulator.outputs)[number], _bases(emulator)
-    if number < len(emulator.inputs):
-        _, rows = bases.input_basis(part_locations(number, x, emulator.fields.input.grid))
-    else:
-        part = number - len(emulator.inputs)
-        _, rows = bases.output_basis(part_locations(part, x, emulator.fields.output.grid))
-    return rows * one.scale
-
-
-def _remainder(emulator: Emulator, number: int) -> Tensor:
-    """Return the std (M,) of what the modes leave out at the field's points."""
-    one, part = (emulator.inputs + emulator.outputs)[number], number - len(emulator.inputs)
-    if part < 0:
-        found = _bases(emulator).input_remainder.double().expand(one.domain.size)
-    elif emulator.remainder is None:
-        found = torch.zeros(one.domain.size, dtype=torch.float64)
-    else:
-        found = emulator.remainder[emulator.output_columns(part)].double()
-    return found * one.scale
-
-
-def _least_noise(emulator: Emulator, number: int) -> float:
-    """Return the noise that sensors of a field are reckoned with at least."""
-    one, bases = (emulator.inputs + emulator.outputs)[number], _bases(emulator)
-    operator = emulator.operator
-    if number < len(emulator.inputs):
-        return float(sensor_noise(0.0, bases.input_remainder, rounding_noise(bases))) * one.scale
-    error = operator.output_error() if isinstance(operator, KarhunenLoeveModel) else 0.0
-    least = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
-    return math.hypot(error, least) * one.scale
-
-
-def _bases(emulator: Emulator) -> KarhunenLoeveBases:
-    operator: Any = emulator.operator
-    return operator.bases
+def _bases(emulator: NamedOperator) -> KarhunenLoeveBases:
+    bases = emulator.bases
+    assert bases is not None  # an operator with a law of both sides has them
+    return bases

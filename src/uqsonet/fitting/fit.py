@@ -160,7 +160,7 @@ def _choose_perceptron(
         return best
     held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
-    cokriging = _cokriging(best.model, functions)
+    cokriging = Cokriging.on(best.model.bases, _unexplained(best.model, functions))
     skills = HeldOutValidator(held_out, SensorFree(functions, 0.0), cokriging).columns
     for number, method in enumerate(methods):
         model = run.trained(functions, method, skills, f"choice-{number}")
@@ -173,11 +173,11 @@ def _choose_perceptron(
     return best
 
 
-def _cokriging(model: KarhunenLoeveModel, functions: Functions) -> Cokriging:
-    """Return cokriging in the bases of a model."""
-    remainder = unexplained_root(model.bases, functions)
+def _unexplained(model: KarhunenLoeveModel, functions: Functions) -> Tensor:
+    """Return a root of the covariance that the linear operator leaves over (`Cokriging`)."""
+    root = unexplained_root(model.bases, functions)
     model.bases.forget()
-    return Cokriging.on(model.bases, remainder)
+    return root
 
 
 def _size(network: KarhunenLoeveNetwork, method: MethodConfig | None) -> dict[str, int]:
@@ -219,7 +219,7 @@ def _emulator(
     }
     emulator = Emulator(
         final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
-        cokriging=_cokriging(final, every),
+        unexplained=_unexplained(final, every),
         calibration=Calibration.of(data.kappa[kept], data.u[kept], seed),
     )  # fmt: skip
     card["scores"] = score_rows(

@@ -15,6 +15,7 @@ from torch import Tensor
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.errors import DataError, NoUncertaintyError, ObservationError
 from uqsonet.fields.numbers import require_noise
+from uqsonet.fitting.baselines import Cokriging
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
 from uqsonet.fitting.regression import Regression
 from uqsonet.fitting.scores import RANK_BINS, Report, Score
@@ -158,8 +159,10 @@ def score(
     require_noise(torch.tensor(noise, dtype=torch.float64))
     observed = _held_out(emulator, held_out, sensors, noise, seed)
     methods: list[tuple[str, Emulator]] = [("uqsonet", emulator)]
-    if emulator.cokriging is not None:
-        methods.append(("cokriging", emulator.with_operator(emulator.cokriging)))
+    if emulator.unexplained is not None:
+        bases: Any = emulator.bases
+        cokriging = Cokriging.on(bases, emulator.unexplained)
+        methods.append(("cokriging", emulator.with_operator(cokriging)))
     if regression is not None:
         methods.append(("regression", regression))
     if emulator.encoded:
@@ -176,13 +179,13 @@ def score(
                 for rows, sets in parts:
                     used = _without_sensors(sets) if method == "sensor_free" else sets
                     bands = conformal and model.calibration is not None
-                    tally.add(FieldPosterior(model, used, number), x, truth[rows], bands)
+                    tally.add(model.answer(used, len(model.inputs) + number), x, truth[rows], bands)
                 scores.append(tally.score())
                 if method == "sensor_free":
                     sensor_free[number] = scores[-1]
     counts, (x, truth) = list(observed.sensors), observed.truths[0]
     _, sets = observed.sensors[counts[len(counts) // 2]][0]
-    example = FieldPosterior(emulator, replace(sets[:1], single=True), 0)
+    example = emulator.answer(replace(sets[:1], single=True), len(emulator.inputs))
     return scores, example, truth[0], x
 
 

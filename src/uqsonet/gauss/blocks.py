@@ -6,6 +6,7 @@ Their moments and least-squares fits are computed block by block, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Self
 
 import torch
@@ -38,7 +39,7 @@ class RowBlocks:
         """Return a tensor (N, n) as a stream of views of it; a stream as it is."""
         if isinstance(matrix, RowBlocks):
             return matrix
-        found = cls((matrix.shape[0], matrix.shape[1]), lambda rows: iter(matrix.split(rows)))
+        found = cls((matrix.shape[0], matrix.shape[1]), partial(_split, matrix))
         found._whole = matrix
         return found
 
@@ -83,6 +84,10 @@ class RowBlocks:
                 first += len(block)
             self._whole = matrix.reshape(self.shape)
         return self._whole
+
+
+def _split(matrix: Tensor, rows: int) -> Iterator[Tensor]:
+    return iter(matrix.split(rows))
 
 
 class RunningMoments:

@@ -25,7 +25,7 @@ MOMENT_SAMPLES = 4096
 """Latent draws behind `mean` and `std` where there is no closed form."""
 
 MOMENT_SEED = 20_260_101
-"""Seed of the draws behind std and quantiles, so that repeated calls agree."""
+"""Seed of the draws behind `std` and quantiles, so that repeated calls agree."""
 
 
 class Posterior(ABC):
@@ -128,6 +128,8 @@ def _fixed() -> torch.Generator:
 class LatentPosterior(Posterior):
     """The law of coefficients ``b(z)`` with ``z ~ N(0, I)``, known through samples.
 
+    It pickles where `draw` and `estimate` do: methods and partial functions, no closures.
+
     Parameters
     ----------
     draw : callable
@@ -146,8 +148,7 @@ class LatentPosterior(Posterior):
         estimate: Callable[[int, torch.Generator | None], tuple[Tensor, Tensor]] | None = None,
     ) -> None:
         super().__init__(grid, basis, single)
-        self._sampler = draw
-        self._estimate = estimate or (lambda size, own: moments_of(draw(size, own or _fixed())))
+        self._sampler, self._estimate = draw, estimate
         self._cache: dict[int, tuple[Tensor, Tensor]] = {}
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
@@ -160,14 +161,19 @@ class LatentPosterior(Posterior):
         """Return moments from `size` draws; without a generator from a fixed seed, and kept."""
         size = count_of(size, 2)
         if generator is not None:
-            return self._estimate(size, generator)
+            return self._moments(size, generator)
         if size not in self._cache:
-            self._cache[size] = self._estimate(size, _fixed())
+            self._cache[size] = self._moments(size, _fixed())
         return self._cache[size]
 
     def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
         """Return moments from `size` even draws where the law has them, else from a fixed seed."""
-        return self._estimate(count_of(size, 2), None)
+        return self._moments(count_of(size, 2), None)
+
+    def _moments(self, size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        if self._estimate is not None:
+            return self._estimate(size, generator)
+        return moments_of(self._sampler(size, generator or _fixed()))
 
 
 class GaussianPosterior(Posterior):

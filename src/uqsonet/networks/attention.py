@@ -10,6 +10,7 @@ diagonal covariance from (h, u on the training grid). Loss (eq:loss): the negati
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -138,16 +139,16 @@ class AttentionModel(AttentionNetworks):
         return means | {"kl": per_unit.sum(), "active_units": active}
 
     def _posterior(self, h: Tensor, single: bool) -> Posterior:
-        def draw(size: int, generator: torch.Generator) -> Tensor:
-            shape = (len(h), size, self.z_dim)
-            z = torch.randn(
-                shape, generator=generator, device=generator.device, dtype=torch.float32
-            ).to(h)
-            with torch.no_grad():
-                pair = torch.cat([h[:, None, :].expand(-1, size, -1), z], dim=-1)
-                return self.branch(pair).double()
+        grid = self.fields.output.grid
+        return LatentPosterior(grid, self.basis, single, partial(self._draw, h))
 
-        return LatentPosterior(self.fields.output.grid, self.basis, single, draw)
+    @torch.no_grad()
+    def _draw(self, h: Tensor, size: int, generator: torch.Generator) -> Tensor:
+        """Draw coefficients (B, size, p) of the output given h(O) (B, H q)."""
+        shape, device = (len(h), size, self.z_dim), generator.device
+        z = torch.randn(shape, generator=generator, device=device, dtype=torch.float32).to(h)
+        pair = torch.cat([h[:, None, :].expand(-1, size, -1), z], dim=-1)
+        return self.branch(pair).double()
 
 
 @register("attention")

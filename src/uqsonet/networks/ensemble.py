@@ -8,6 +8,7 @@ over the members (Lakshminarayanan et al. 2017, without a learned variance).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -66,7 +67,8 @@ class EnsemblePosterior(Posterior):
         points = [answer for answer in answers if isinstance(answer, PointPosterior)]
         if len(points) < len(answers):
             raise ObservationError("members of an ensemble must be deterministic")
-        super().__init__(grid, _side_by_side([p.basis for p in points]), points[0].single)
+        bases = [p.basis for p in points]
+        super().__init__(grid, partial(_side_by_side, bases), points[0].single)
         parts = [torch.nn.functional.pad(p.coefficients, (1, 0), value=1.0) for p in points]
         widths = [part.shape[1] for part in parts]
         rows = [
@@ -90,13 +92,11 @@ class EnsemblePosterior(Posterior):
         return self._rows[torch.arange(batch)[:, None], chosen]
 
 
-def _side_by_side(bases: Sequence[Basis]) -> Basis:
-    def basis(queries: Tensor) -> tuple[Tensor, Tensor]:
-        columns = []
-        for one in bases:
-            offset, functions = one(queries)
-            columns += [offset[:, None], functions]
-        joined = torch.cat(columns, dim=1)
-        return torch.zeros(len(joined), dtype=joined.dtype), joined
-
-    return basis
+def _side_by_side(bases: Sequence[Basis], queries: Tensor) -> tuple[Tensor, Tensor]:
+    """Return offset zero (M,) and the members' offsets and bases side by side, at queries."""
+    columns = []
+    for one in bases:
+        offset, functions = one(queries)
+        columns += [offset[:, None], functions]
+    joined = torch.cat(columns, dim=1)
+    return torch.zeros(len(joined), dtype=joined.dtype), joined

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -417,14 +417,19 @@ def input_given_all(
 
 def input_posterior(model: KarhunenLoeveModel, single: bool, given: InputPosterior) -> Posterior:
     """Return the law of the transformed input as a posterior of functions."""
+    moments = partial(_input_moments, given, model.config.input_modes)
+    grid, basis = model.fields.input.grid, model.bases.input_basis
+    return LatentPosterior(grid, basis, single, partial(_input_draws, given), moments)
 
-    def draw(size: int, generator: torch.Generator) -> Tensor:
-        return given.sample(size, generator).double()
 
-    def estimate(size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        eye = torch.eye(model.config.input_modes, dtype=torch.float64)
-        if (exact := given.linear_moments(eye)) is not None:
-            return exact
-        return moments_of(given.sample(size, generator) if generator else given.even(size))
+def _input_draws(given: InputPosterior, size: int, generator: torch.Generator) -> Tensor:
+    return given.sample(size, generator).double()
 
-    return LatentPosterior(model.fields.input.grid, model.bases.input_basis, single, draw, estimate)
+
+def _input_moments(
+    given: InputPosterior, modes: int, size: int, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    eye = torch.eye(modes, dtype=torch.float64)
+    if (exact := given.linear_moments(eye)) is not None:
+        return exact
+    return moments_of(given.sample(size, generator) if generator else given.even(size))

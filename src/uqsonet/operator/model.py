@@ -22,6 +22,7 @@ transformed input is assumed to be Gaussian: docs/model.md says where that matte
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -154,38 +155,61 @@ class KarhunenLoeveModel(OperatorModel):
         readings : OutputReadings, optional
             Sensors of the output, on which what the operator leaves over is conditioned, too.
         """
+        given_sensors = given, root, readings
+        return LatentPosterior(
+            self.fields.output.grid,
+            self.bases.output_basis,
+            single,
+            partial(self._draw, *given_sensors),
+            partial(self._estimate, *given_sensors),
+        )
 
-        @torch.no_grad()
-        def draw(size: int, generator: torch.Generator) -> Tensor:
+    @torch.no_grad()
+    def _draw(
+        self,
+        given: InputPosterior,
+        root: Tensor | None,
+        readings: OutputReadings | None,
+        size: int,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Draw coefficients (B, size, p) of the output (`output_posterior`)."""
+        straight, added = self.drawn(given, size, generator)
+        c = (straight + added).double()
+        if root is None:
+            return c
+        picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
+        c = c + self.residuals[picked.to(c.device)].double() @ root
+        return c if readings is None else readings.corrected(c, generator)
+
+    @torch.no_grad()
+    def _estimate(
+        self,
+        given: InputPosterior,
+        root: Tensor | None,
+        readings: OutputReadings | None,
+        size: int,
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return mean and covariance of the output's coefficients (`output_posterior`).
+
+        Where the linear part has exact moments, it is the control variate of the sampled ones, so
+        that only the perceptron's part keeps the error of sampling.
+        """
+        found = self._straight_moments(given)
+        if self.network is not None or found is None:
             straight, added = self.drawn(given, size, generator)
-            c = (straight + added).double()
-            if root is None:
-                return c
-            picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
-            c = c + self.residuals[picked.to(c.device)].double() @ root
-            return c if readings is None else readings.corrected(c, generator)
-
-        @torch.no_grad()
-        def estimate(size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-            # Where the linear part has exact moments, it is the control variate of the sampled
-            # ones, so that only the perceptron's part keeps the error of sampling.
-            found = self._straight_moments(given)
-            if self.network is not None or found is None:
-                straight, added = self.drawn(given, size, generator)
-                sampled = moments_of(straight + added)
-                if found is not None:
-                    both = zip(sampled, moments_of(straight), found, strict=True)
-                    mean, covariance = (s - c + e for s, c, e in both)
-                    sampled = mean, covariance
-                found = sampled
-            if root is None:
-                return found
-            if readings is not None:
-                return readings.moments(*found)
-            return found[0], found[1] + root @ root.transpose(-1, -2)
-
-        grid = self.fields.output.grid
-        return LatentPosterior(grid, self.bases.output_basis, single, draw, estimate)
+            sampled = moments_of(straight + added)
+            if found is not None:
+                both = zip(sampled, moments_of(straight), found, strict=True)
+                mean, covariance = (s - c + e for s, c, e in both)
+                sampled = mean, covariance
+            found = sampled
+        if root is None:
+            return found
+        if readings is not None:
+            return readings.moments(*found)
+        return found[0], found[1] + root @ root.transpose(-1, -2)
 
     def _given(
         self, locations: object, values: object, mask: object, noise_std: object

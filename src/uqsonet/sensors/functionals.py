@@ -8,8 +8,9 @@ refused: an average of k is not linear in log k, and no instrument reads an aver
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,9 +19,6 @@ from uqsonet.fields.field import WeightedPoints
 from uqsonet.fields.named_field import NamedField
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.sensors.sensors import AXES, SensorSets, noise_levels
-
-if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
 
 
 def functional_sets(
@@ -93,8 +91,10 @@ def widened(one: SensorSets, most: int) -> SensorSets:
     return replace(one, locations=filled, weights=torch.nn.functional.pad(weights, [0, more]))
 
 
-def require_readable(emulator: Emulator, sets: SensorSets) -> None:
-    """Refuse functionals that a model cannot take.
+def require_readable(
+    inputs: Sequence[NamedField], outputs: Sequence[NamedField], operator: Any, sets: SensorSets
+) -> None:
+    """Refuse functionals that an operator between these fields cannot take.
 
     Raises
     ------
@@ -103,11 +103,10 @@ def require_readable(emulator: Emulator, sets: SensorSets) -> None:
         law of the input knows no functionals.
     """
     assert sets.weights is not None
-    fields, there = emulator.inputs + emulator.outputs, sets.mask & ~sets.at_points
+    fields, there = [*inputs, *outputs], sets.mask & ~sets.at_points
     weights = sets.weights[sets.mask]
     if not bool((weights.isfinite().all(1) & (weights != 0).any(1)).all()):
         raise ObservationError("weights of a sensor must be finite and not all zero")
-    operator: Any = emulator.operator
     law = getattr(operator, "law", None)
     for number in sets.field[there].unique().tolist():
         one = fields[number]
@@ -117,7 +116,7 @@ def require_readable(emulator: Emulator, sets: SensorSets) -> None:
                 f"without a transform, and it knows the logarithm of {one.name}: a combination of "
                 f"values of {one.name} is not linear in that. Give sensors at points"
             )
-        if number < len(emulator.inputs) and law is not None and law.name != "mixture":
+        if number < len(inputs) and law is not None and law.name != "mixture":
             raise ObservationError(
                 f"sensors of {one.name}: the law {law.name!r} of the input takes sensors at "
                 "points, no weights on points; the laws gaussian and mixture do"

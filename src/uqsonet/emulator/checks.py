@@ -1,0 +1,216 @@
+"""Checks of sensors: what cannot be used is refused, and what is unusual gives a warning."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uqsonet.emulator.conformal import observed
+from uqsonet.emulator.field_law import IMPROBABLE, SETS
+from uqsonet.emulator.named_operator import NamedOperator
+from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.field import Observations, WeightedPoints
+from uqsonet.fields.named_field import NamedField
+from uqsonet.fields.numbers import require_noise
+from uqsonet.sensors.sensors import SensorSets
+
+MIN_LEVEL = 0.02
+"""The test for improbable sensors assumes at least this noise, as a fraction of the field's std."""
+
+MAX_SENSORS = 20_000
+"""Maximum number of sensors in one set: memory grows with its square."""
+
+MAX_ENTRIES = 1 << 24
+"""Maximum number of covariances between sensors that are tested at a time."""
+
+FAR = 3.0
+"""A warning is given beyond this distance to the nearest point, in units of the typical one."""
+
+SAME = 1e-6
+"""Exact sensors at one place may differ by this fraction of their values."""
+
+
+def check(operator: NamedOperator, sets: SensorSets, stacklevel: int) -> None:
+    """Refuse sensors that no law can be conditioned on, and warn of unusual ones.
+
+    Raises
+    ------
+    ObservationError
+        If sensors cannot be used; the message names the sensor or field.
+    """
+    require_usable(operator, sets)
+    for text in (*_range_doubts(operator, sets), *_law_doubts(operator, sets)):
+        warnings.warn(text, ObservationWarning, stacklevel=stacklevel + 1)
+
+
+def require_usable(operator: NamedOperator, sets: SensorSets) -> None:
+    """Refuse sensors that no law can be conditioned on."""
+    used = sets.mask
+    if used.shape[1] > MAX_SENSORS:
+        raise ObservationError(f"a set has {used.shape[1]} sensors, at most {MAX_SENSORS}")
+    if sets.weights is not None:
+        from uqsonet.sensors.functionals import require_readable
+
+        require_readable(operator.inputs, operator.outputs, operator.operator, sets)
+    require_noise(sets.noise_std[used & ~sets.noise_std.isnan()])
+    if not bool(sets.values[used].isfinite().all() & sets.locations[used].isfinite().all()):
+        raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
+    for number, one in enumerate(operator.named_fields):
+        here = used & (sets.field == number)
+        values = sets.values[here]
+        if one.transform.positive and not bool((values > 0).all()):
+            raise ObservationError(
+                f"sensor values of {one.name} must be positive, found {float(values.min()):g}"
+            )
+        name = "sensor" if number < len(operator.inputs) == 1 else f"sensor of {one.name}"
+        default = operator.default_noise(number) if operator.noise_std is not None else 0.0
+        exact = here & sets.at_points & (sets.noise_std.nan_to_num(nan=default) == 0)
+        for row in range(len(sets)):
+            x = sets.locations[row][..., : one.domain.dim]
+            one.domain.require_inside(x[here[row]], name)
+            x = x if sets.weights is None else x[:, 0]
+            _require_consistent(x, sets.values[row], exact[row].nonzero()[:, 0], one)
+
+
+def _require_consistent(x: Tensor, values: Tensor, exact: Tensor, one: NamedField) -> None:
+    """Refuse exact sensors at one place that disagree.
+
+    Parameters
+    ----------
+    x : Tensor, shape (m, d)
+    values : Tensor, shape (m,)
+    exact : Tensor of int
+        Numbers of the sensors without noise.
+    one : NamedField
+        The field that they read.
+    """
+    if len(exact) < 2:
+        return
+    x, values = x[exact], values[exact]
+    _, group = x.unique(dim=0, return_inverse=True)
+    groups = int(group.max()) + 1
+    if groups == len(exact):
+        return
+    for g in range(groups):
+        same = group == g
+        read = values[same]
+        if float(read.max() - read.min()) > SAME * float(read.abs().max()):
+            first, second = exact[same][:2].tolist()
+            raise ObservationError(
+                f"sensors {first} and {second} of {one.name} stand at the same place "
+                f"{x[same][0].tolist()} and read {read[0]:g} and {read[1]:g}: give noise_std, or "
+                "leave one out"
+            )
+
+
+def _range_doubts(operator: NamedOperator, sets: SensorSets) -> list[str]:
+    """Return in words which values and places are unlike those of training."""
+    doubts = []
+    for number, one in enumerate(operator.named_fields):
+        here = sets.mask & (sets.field == number)
+        margin = 0.1 * (one.highest - one.lowest)
+        values = sets.values
+        out = (values < one.lowest - margin) | (values > one.highest + margin)
+        out = out & here & sets.at_points
+        if bool(out.any()):
+            row, k = out.nonzero()[0].tolist()
+            more = f" (and {int(out.sum()) - 1} more)" if int(out.sum()) > 1 else ""
+            doubts.append(
+                f"sensor {k} of {one.name} reads {float(values[row, k]):g}{more}; training saw "
+                f"{one.lowest:g} to {one.highest:g}"
+            )
+        if isinstance(one.domain, PointCloud) and bool(here.any()):
+            x = sets.locations[here][..., : one.domain.dim].reshape(-1, one.domain.dim)
+            nearest = torch.cdist(x, one.domain.points()).amin(1)
+            typical = one.domain.typical_distance()
+            if float(nearest.max()) > FAR * typical:
+                doubts.append(
+                    f"a sensor of {one.name} at {x[int(nearest.argmax())].tolist()} is "
+                    f"{float(nearest.max()):.3g} from the nearest point that training saw; these "
+                    f"are {typical:.3g} apart"
+                )
+    return doubts
+
+
+def _law_doubts(operator: NamedOperator, sets: SensorSets) -> list[str]:
+    """Return a doubt if sensors of inputs do not fit the law of the input."""
+    if operator.reads_outputs(sets):
+        used = sets.mask & (sets.field < len(operator.inputs))
+        sets = replace(sets, mask=used, field=sets.field * used).each(lambda t: t[:, used.any(0)])
+    law: Any = getattr(operator.operator, "law", None)
+    if law is not None:
+        return _unlikely(operator, sets, law.name)
+    distance, count = _distances(operator, sets), sets.mask.sum(1)
+    if distance is None or not len(distance):
+        return []
+    p = torch.special.gammaincc(count / 2, distance / 2)
+    row = int(p.argmin())
+    if float(p[row]) > IMPROBABLE / len(p) or int(count[row]) == 0:
+        return []
+    label = "" if sets.single else f" of set {sets.labels[row]}"
+    text = (
+        f"the sensors{label} are improbable under the model: squared distance "
+        f"{float(distance[row]):.3g} from its mean where about {int(count[row])} is expected "
+        f"(probability {float(p[row]):.1g})"
+    )
+    if operator.calibration is not None:
+        runs = observed(operator, operator.calibration, sets[row : row + 1])
+        among = _distances(operator, runs)
+        assert among is not None
+        if bool((among >= distance[row]).any()):
+            return []  # a law that is not Gaussian has such sensors among its own runs
+        text += f"; none of {len(among)} calibration runs is as far"
+    return [text + ". The band may be wrong here"]
+
+
+def _unlikely(operator: NamedOperator, sets: SensorSets, law: str) -> list[str]:
+    """Return a doubt if sensors do not fit a law that is not Gaussian."""
+    model: Any = operator.operator
+    tails = []
+    for first in range(0, len(sets), SETS):
+        tail = model.input_posterior(*operator.encode(sets[first : first + SETS])).tail
+        if tail is None:
+            return []
+        tails.append(tail)
+    p = torch.cat(tails)
+    row = int(p.argmin())
+    if float(p[row]) > IMPROBABLE / len(p):
+        return []
+    label = "" if sets.single else f" of set {sets.labels[row]}"
+    return [
+        f"the sensors{label} are improbable under the model's law of the input "
+        f"({law!r}): values as far from it have probability {float(p[row]):.1g}. The band may be "
+        "wrong here"
+    ]
+
+
+def _distances(operator: NamedOperator, sets: SensorSets) -> Tensor | None:
+    """Return squared Mahalanobis distances (B,) of sensors from the law of the input."""
+    if operator.bases is None or sets.values.shape[1] == 0:
+        return None
+    step = max(1, min(SETS, MAX_ENTRIES // sets.values.shape[1] ** 2))
+    starts = range(0, len(sets), step)
+    return torch.cat([_distances_of(operator, sets[k : k + step]) for k in starts])
+
+
+def _distances_of(operator: NamedOperator, sets: SensorSets) -> Tensor:
+    bases = operator.bases
+    assert bases is not None
+    x, values, mask, noise = operator.encode(sets)
+    x, weights = x if isinstance(x, WeightedPoints) else (x, None)
+    rows, residual = (t.cpu() for t in bases.at_sensors(Observations(x, values, mask, weights)))
+    residual = torch.where(mask, residual, 0.0)
+    noise = operator.default_noise(0) if noise is None else noise
+    level = torch.as_tensor(noise, dtype=torch.float64).expand_as(values).square()
+    spread = float(bases.input_factor.double().square().sum(1).mean().sqrt())
+    level = level + float(bases.input_remainder) ** 2 + (MIN_LEVEL * spread) ** 2
+    rows = rows * mask[..., None]
+    # Directions without sensors have a residual of zero: they add nothing.
+    root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
+    white = torch.linalg.solve_triangular(root, residual[..., None], upper=False)[..., 0]
+    return white.square().sum(1)

@@ -1,0 +1,272 @@
+"""The law of fields given sensors, worked out from an operator's laws of coefficients.
+
+Sets, samples and points are worked on in parts, so that no call takes more than a small multiple of
+its result and some hundreds of megabytes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.emulator.named_operator import NamedOperator
+from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.gauss.posterior import (
+    MOMENT_SAMPLES,
+    MOMENT_SEED,
+    PointPosterior,
+    Posterior,
+    spread,
+)
+from uqsonet.sensors.sensors import SensorSets
+
+if TYPE_CHECKING:  # needed only for sensors of outputs
+    from uqsonet.operator.joint import JointPosterior
+
+SETS = 16
+"""Number of sets that are conditioned at a time."""
+
+SAMPLES = 4096
+"""Number of functions that are drawn at a time."""
+
+VALUES = 1 << 23
+"""Number of sample values that are sorted at a time."""
+
+IMPROBABLE = 1e-4
+"""A warning is given if sensors are less probable than this, divided by the number of sets."""
+
+MIN_EFFECTIVE = 200
+"""A warning is given if an answer rests on fewer effective samples."""
+
+TOO_LARGE = (
+    "the answer is not finite: values or noise of the sensors, or numbers of the model's file, are "
+    "too large"
+)
+
+Law = TypeVar("Law")
+
+
+class Conditioned:
+    """An operator's laws of coefficients given sets of sensors, for some sets at a time.
+
+    Laws of a few sets are kept, and those that took long (of sensors of outputs); others are worked
+    out again when they are needed, so thousands of sets take no more memory than their sensors.
+
+    Attributes
+    ----------
+    operator : NamedOperator
+    sets : SensorSets
+    jointly : bool
+        Whether some of the sensors are of outputs.
+    """
+
+    def __init__(self, operator: NamedOperator, sets: SensorSets) -> None:
+        self.operator, self.sets = operator, sets
+        self.jointly = operator.reads_outputs(sets)
+        self._law: Posterior | None = None
+        self._joint: dict[int, JointPosterior] = {}
+
+    def laws(self, of_output: bool) -> Iterator[tuple[slice, Posterior]]:
+        """Yield the law of the output's or the input's coefficients, for some sets at a time."""
+        if self.jointly or not of_output:
+            for part, joint in self.joint_laws():
+                yield part, joint.output if of_output else joint.input
+            return
+        for part in self._parts():
+            law = self._law or self._asked(self.operator.law, part)
+            if len(self.sets) <= SETS:
+                self._law = law
+            yield part, law
+
+    def joint_laws(self) -> Iterator[tuple[slice, JointPosterior]]:
+        """Yield the law of both sides, for some sets at a time."""
+        for part in self._parts():
+            joint = self._joint.get(part.start)
+            if joint is None:
+                joint = self._joint[part.start] = self._asked(self.operator.joint_law, part)
+                for text in self._doubts(joint, part):
+                    warnings.warn(text, ObservationWarning, stacklevel=6)
+            yield part, joint
+
+    def effective_size(self) -> Tensor:
+        """Return the number (B,) of effective samples; infinite where nothing was sampled."""
+        size = torch.full((len(self.sets),), torch.inf, dtype=torch.float64)
+        if self.jointly:
+            for part, joint in self.joint_laws():
+                size[part] = joint.effective_size
+        return size
+
+    def _parts(self) -> Iterator[slice]:
+        for first in range(0, len(self.sets), SETS):
+            yield slice(first, min(first + SETS, len(self.sets)))
+
+    def _asked(self, law: Callable[[SensorSets], Law], part: slice) -> Law:
+        try:
+            return law(self.sets[part])
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            raise ObservationError(TOO_LARGE) from None
+
+    def _doubts(self, joint: JointPosterior, part: slice) -> Iterator[str]:
+        """Yield what is unusual about an answer to sensors of outputs, in words with numbers."""
+        labels = self.sets.labels[part]
+
+        def of(row: int) -> str:
+            return "" if self.sets.single else f" of set {labels[row]}"
+
+        row = int(joint.tail.argmin())
+        if float(joint.tail[row]) < IMPROBABLE / len(self.sets):
+            yield (
+                f"the sensors of outputs{of(row)} are improbable given those of inputs: values as "
+                f"far from their mean have probability {float(joint.tail[row]):.1g}. The operator "
+                "may be wrong here, and so may the band"
+            )
+        row = int(joint.effective_size.argmin())
+        if float(joint.effective_size[row]) < MIN_EFFECTIVE:
+            yield (
+                f"the answer to the sensors of outputs{of(row)} rests on only "
+                f"{float(joint.effective_size[row]):.0f} effective samples, so mean and band are "
+                "rough. Use a larger noise_std or fewer sensors of outputs"
+            )
+
+
+class FieldLaw:
+    """The law of one field given sets of sensors, in its units, as tensors (B, ...) in float64.
+
+    Parameters
+    ----------
+    conditioned : Conditioned
+    number : int
+        Number of the field, inputs first.
+    """
+
+    def __init__(self, conditioned: Conditioned, number: int) -> None:
+        operator = conditioned.operator
+        self._conditioned, self._operator, self._number = conditioned, operator, number
+        self._field = operator.named_fields[number]
+        self._of_output = number >= len(operator.inputs)
+        self._batch = len(conditioned.sets)
+
+    def _laws(self, x: Tensor) -> Iterator[tuple[slice, Posterior, Tensor, Tensor]]:
+        """Yield laws of coefficients with offset (M,) and basis (M, p) of the transformed field."""
+        at, scale = self._operator.locations(self._number, x), self._field.scale
+        for part, law in self._conditioned.laws(self._of_output):
+            offset, basis = law.basis(at)
+            yield part, law, offset * scale, basis * scale
+
+    def _remainder(self, x: Tensor) -> Tensor | None:
+        return self._operator.remainder_at(self._number, x)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """Return the mean (B, M) at points (M, d)."""
+        if self._field.transform.positive:
+            return self._sampled_moments(x)[0]
+        mean = torch.empty(self._batch, len(x), dtype=torch.float64)
+        for part, law, offset, basis in self._laws(x):
+            if isinstance(law, PointPosterior):
+                coefficients = law.coefficients.double()
+            else:
+                coefficients, _ = law.coefficient_moments()
+            mean[part] = offset + coefficients @ basis.T
+        return mean
+
+    def std(self, x: Tensor) -> Tensor:
+        """Return the standard deviation (B, M) at points (M, d)."""
+        if self._field.transform.positive:
+            return self._sampled_moments(x)[1]
+        left = self._remainder(x)
+        std = torch.empty(self._batch, len(x), dtype=torch.float64)
+        for part, law, _, basis in self._laws(x):
+            _, covariance = law.coefficient_moments()
+            std[part] = spread(basis, covariance)
+        return std if left is None else (std.square() + left.square()).sqrt()
+
+    def covariance(self, x: Tensor) -> Tensor:
+        """Return the covariance (B, M, M) between points (M, d)."""
+        if self._field.transform.positive:
+            drawn = self.sample(MOMENT_SAMPLES, x, 0)
+            centred = drawn - drawn.mean(1, keepdim=True)
+            return centred.transpose(1, 2) @ centred / (MOMENT_SAMPLES - 1)
+        left = self._remainder(x)
+        between = torch.empty(self._batch, len(x), len(x), dtype=torch.float64)
+        for part, law, _, basis in self._laws(x):
+            _, covariance = law.coefficient_moments()
+            between[part] = basis @ covariance @ basis.T
+        if left is not None:
+            between.diagonal(dim1=1, dim2=2).add_(left.square())
+        return between
+
+    def sample(self, size: int, x: Tensor, seed: object) -> Tensor:
+        """Draw functions (B, size, M) at points (M, d)."""
+        left, generator = self._remainder(x), generator_of(seed)
+        samples = torch.empty(self._batch, size, len(x), dtype=torch.float64)
+        for part, law, offset, basis in self._laws(x):
+            for first in range(0, size, SAMPLES):
+                some, own = min(SAMPLES, size - first), _fork(generator)
+                drawn = law.coefficient_samples(some, own).double()
+                here = samples[part, first : first + some]
+                for one, into in zip(drawn, here, strict=True):
+                    torch.addmm(offset, one, basis.T, out=into)
+                if left is not None:
+                    here += torch.randn(here.shape, generator=own, dtype=torch.float32) * left
+        return self._field.transform.inverse(samples)
+
+    def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and std (B, M) of a field under a logarithm, from samples."""
+        parts = []
+        for some in x.split(max(1, VALUES // MOMENT_SAMPLES)):
+            drawn = self.sample(MOMENT_SAMPLES, some, 0)
+            parts.append((drawn.mean(1), drawn.std(1)))
+        mean, std = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+        return mean, std
+
+    def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: object) -> Tensor:
+        """Return quantiles (B, Q, M) at points (M, d), estimated from `size` functions."""
+        left, generator = self._remainder(x), generator_of(seed)
+        quantiles = torch.empty(self._batch, len(levels), len(x), dtype=torch.float64)
+        place = levels * (size - 1)
+        low = np.floor(place).astype(int)
+        high, share = np.minimum(low + 1, size - 1), place - low
+        step = max(1, VALUES // size)
+        for part, law, offset, basis in self._laws(x):
+            own = _fork(generator)
+            c = law.coefficient_samples(size, own).float()
+            for k, b in enumerate(range(part.start, part.stop)):
+                for first in range(0, len(x), step):
+                    here = slice(first, first + step)
+                    values = basis[here].float() @ c[k].T
+                    if left is not None:
+                        noise = torch.randn(values.shape, generator=own, dtype=torch.float32)
+                        values += noise * left[here, None].float()
+                    ordered = values.numpy()
+                    ordered.sort(axis=1)
+                    picked = ordered[:, low] * (1 - share) + ordered[:, high] * share
+                    quantiles[b, :, here] = torch.from_numpy(picked.T) + offset[here]
+        return self._field.transform.inverse(quantiles)
+
+
+def generator_of(seed: object) -> torch.Generator:
+    """Return the generator that a caller's seed stands for, or the caller's own.
+
+    Raises
+    ------
+    ObservationError
+        If it is no seed.
+    """
+    if isinstance(seed, torch.Generator):
+        return seed
+    if isinstance(seed, np.random.Generator):
+        seed = int(seed.integers(2**62))
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**62:
+        raise ObservationError(f"seed must be a whole number from 0 to 2^62, found {seed!r}")
+    return torch.Generator().manual_seed(int(seed) + MOMENT_SEED)
+
+
+def _fork(generator: torch.Generator) -> torch.Generator:
+    """Return a generator of its own: fields take different numbers from it, and stay in step."""
+    seed = torch.randint(2**62, (), generator=generator)
+    return torch.Generator().manual_seed(int(seed))

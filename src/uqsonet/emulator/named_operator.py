@@ -1,0 +1,193 @@
+"""An operator model between fields with names, units and scales."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from uqsonet.emulator.calibration import Calibration
+from uqsonet.errors import ObservationError
+from uqsonet.fields.field import WeightedPoints
+from uqsonet.fields.grid import Domain
+from uqsonet.fields.named_field import NamedField, part_columns, part_locations
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.posterior import Posterior
+from uqsonet.sensors.sensors import SensorSets
+
+if TYPE_CHECKING:  # needed only for sensors of outputs
+    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.operator.joint import JointPosterior
+
+
+class Operator(Protocol):
+    """A trained operator model, or a baseline."""
+
+    fields: OperatorFields
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Posterior:
+        """Return the law of the output given sensors."""
+        ...
+
+
+EncodedSensors = tuple[Tensor | WeightedPoints, Tensor, Tensor, object]
+"""Locations, values, mask and noise of sensors, as `Operator.condition` takes them."""
+
+
+@dataclass(frozen=True)
+class NamedOperator:
+    """An operator that takes sensors as users state them and returns laws of coefficients.
+
+    It is all of a model that an answer needs, and answers hold it. Fields are numbered as sensors
+    number them: inputs first, then outputs.
+
+    Attributes
+    ----------
+    operator : OperatorModel or baseline
+        It works in the coordinates that it was trained in.
+    inputs, outputs : list of NamedField
+    encoded : bool
+        The operator works on fields that `NamedField.encode` has transformed and scaled. False for
+        the paper's operators, which transform by themselves.
+    noise_std : float or None
+        Noise of sensors of inputs that state none; None leaves it to the operator.
+    remainder : Tensor, shape (n,), or None
+        Standard deviation of what the operator's output modes leave out, at the output's points.
+    calibration : Calibration or None
+    """
+
+    operator: Operator
+    inputs: list[NamedField]
+    outputs: list[NamedField]
+    encoded: bool = True
+    noise_std: float | None = 0.0
+    remainder: Tensor | None = None
+    calibration: Calibration | None = None
+
+    @property
+    def fields(self) -> OperatorFields:
+        """Input and output as the operator has them."""
+        return self.operator.fields
+
+    @property
+    def named_fields(self) -> list[NamedField]:
+        """The input fields, then the output fields."""
+        return self.inputs + self.outputs
+
+    @property
+    def method(self) -> str:
+        """Name of the operator's method, for messages."""
+        return getattr(self.operator, "method", type(self.operator).__name__)
+
+    @property
+    def bases(self) -> KarhunenLoeveBases | None:
+        """Bases of both sides, where the operator has them."""
+        return getattr(self.operator, "bases", None)
+
+    def default_noise(self, number: int) -> float:
+        """Return the noise of sensors of a field that state none: those of outputs are exact."""
+        if number >= len(self.inputs):
+            return 0.0
+        own = self.noise_std
+        return float(getattr(self.operator, "noise_std", 0.0) if own is None else own)
+
+    def output_columns(self, number: int) -> slice:
+        """Return the columns of an output, the first being 0, in rows of all of them."""
+        return part_columns(self.outputs, number)
+
+    def locations(self, number: int, x: Tensor) -> Tensor:
+        """Return points (M, d) of a field as the operator has them."""
+        if number < len(self.inputs):
+            return part_locations(number, x, self.fields.input.grid)
+        return part_locations(number - len(self.inputs), x, self.fields.output.grid)
+
+    def remainder_at(self, number: int, x: Tensor) -> Tensor | None:
+        """Return the std (M,) of what the modes leave out of a field at points (M, d)."""
+        one = self.named_fields[number]
+        if number < len(self.inputs):
+            assert self.bases is not None
+            return float(self.bases.input_remainder) * one.scale * torch.ones_like(x[:, 0])
+        if self.remainder is None:
+            return None
+        left = self.remainder[self.output_columns(number - len(self.inputs))].double()
+        return one.domain.interpolate(left[:, None], x)[:, 0].abs() * one.scale
+
+    def reads_outputs(self, sets: SensorSets) -> bool:
+        """Whether some of the sensors are of output fields."""
+        return bool((sets.mask & (sets.field >= len(self.inputs))).any())
+
+    def law(self, sets: SensorSets) -> Posterior:
+        """Return the law of the output given sensors of inputs."""
+        return self.operator.condition(*self.encode(sets))
+
+    def joint_law(self, sets: SensorSets) -> JointPosterior:
+        """Return the law of both sides given sensors of either.
+
+        Raises
+        ------
+        ObservationError
+            If the operator knows no law of its input.
+        """
+        condition: Any = getattr(self.operator, "condition_jointly", None)
+        if condition is None:
+            raise ObservationError(
+                f"{self.method} has no law of its input, so it takes no sensors of its output and "
+                "answers nothing about its input; the Karhunen-Loeve model does"
+            )
+        return condition(self.encode(sets), self.encode(sets, outputs=True))
+
+    def encode(self, sets: SensorSets, outputs: bool = False) -> EncodedSensors:
+        """Return the sensors of one side as the operator takes them."""
+        fields, first = (self.outputs, len(self.inputs)) if outputs else (self.inputs, 0)
+        number = sets.field - first
+        used = sets.mask & (number >= 0) & (number < len(fields))
+        if outputs or self.reads_outputs(sets):
+            keep = used.any(0)  # the rest are sensors of the other side in every set
+            sets, number, used = sets.each(lambda t: t[:, keep]), number[:, keep], used[:, keep]
+        noise = self._noise(sets, number, used, outputs)
+        values = sets.values
+        if self.encoded:
+            values = torch.ones_like(sets.values)
+            for k, one in enumerate(fields):
+                here = (number == k) & used
+                values[here] = one.encode(sets.values[here])
+        grid = self.fields.output.grid if outputs else self.fields.input.grid
+        x = sensor_locations(fields, number, sets.locations, grid)
+        return x if sets.weights is None else WeightedPoints(x, sets.weights), values, used, noise
+
+    def _noise(self, sets: SensorSets, number: Tensor, used: Tensor, outputs: bool) -> object:
+        """Return the noise of sensors of one side: one number where it is that of all.
+
+        None stands for the noise that an operator of the paper was trained for.
+        """
+        stated = used & ~sets.noise_std.isnan()
+        if not self.encoded and not outputs and not bool(stated.any()):
+            return None
+        fields = self.outputs if outputs else self.inputs
+        default = self.default_noise(len(self.inputs) if outputs else 0)
+        level = sets.noise_std.nan_to_num(nan=default)
+        if self.encoded:
+            scale = torch.tensor([f.scale for f in fields], dtype=torch.float64)
+            level = level / scale[number.clamp(0, len(fields) - 1)]
+        levels = level[used]
+        if not levels.numel():
+            return 0.0
+        return float(levels[0]) if bool((levels == levels[0]).all()) else level
+
+
+def sensor_locations(
+    fields: Sequence[NamedField], number: Tensor, locations: Tensor, joint: Domain
+) -> Tensor:
+    """Return locations (B, m, d) in fields of these numbers as locations of the fields as one."""
+    if len(fields) == 1:
+        return locations[..., : fields[0].domain.dim]
+    together = locations.new_zeros(*locations.shape[:-1], joint.dim)
+    together[..., 0] = number.view(*number.shape, *[1] * (locations.ndim - number.ndim - 1))
+    width = min(locations.shape[-1], joint.dim - 1)
+    together[..., 1 : 1 + width] = locations[..., :width]
+    return together
