@@ -183,7 +183,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ((*PREDICT, "-o", "u.xlsx"), "answers are written to .csv"),
     ((*PREDICT, "--plot", "u.bmp"), "u.bmp: pictures end in .png, .pdf, .svg"),
     ((*PREDICT, "--band", "wide"), "'wide' is unknown"),
-    ((*PREDICT, "--field", "w"), "'w' is unknown; there are u"),
+    ((*PREDICT, "--field", "w"), "'w' is unknown; there are k, u"),
     ((*PREDICT, "--points", "p.csv"), "p.csv: no column 'x'"),
     (("place", "mine.safetensors", "-o", "places.nc"), "places are written to .csv"),
     (("validate", "mine.safetensors", "other.npz"), "other.npz: no array 'k'"),

@@ -121,7 +121,7 @@ HOLED, BLANK = masked(AT), masked(READ)
         (lambda m: m.condition(Points(AT[:, None], masked(np.eye(4))), READ), "weights: 4 of 16"),
         (lambda m: m.condition(AT, READ).mean(HOLED), "points: 1 of 4"),
         (lambda m: m.condition(AT, READ).quantile(masked([0.1, 0.5])), "levels: 1 of 2"),
-        (lambda m: m.place(1, HOLED), "candidates: 1 of 4"),
+        (lambda m: m.place(1, HOLED), "candidates of .*: 1 of 4"),
         (lambda _: of([masked(K[0]), *K[1:]]), "1 values of 1 of 24 runs are NaN"),
         (lambda _: of(K, masked(X)), "points: 1 of 8"),
         (lambda _: uqsonet.Runs({"k": K}, {"u": U})[masked(np.arange(9))], "runs: 1 of 9"),

@@ -11,14 +11,15 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from uqsonet.emulator.conformal import BAND_SAMPLES, ConformalFactors
+from uqsonet.emulator.calibration import BAND_SAMPLES, ConformalFactors
+from uqsonet.emulator.checks import points_of
 from uqsonet.emulator.field_law import TOO_LARGE, Conditioned, FieldLaw
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError
 from uqsonet.fields.named_field import NamedField
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
-from uqsonet.sensors.sensors import AXES, SensorSets, field_number
+from uqsonet.sensors.sensors import SensorSets, field_number
 
 Kind = Literal["conformal", "plain"]
 
@@ -114,26 +115,7 @@ class FieldPosterior:
     def _points(self, points: object) -> Tensor:
         """Return points (M, d) that a caller asked for; by default those of the field."""
         domain = self.field.domain
-        if points is None:
-            return domain.points()
-        if hasattr(points, "columns") and hasattr(points, "to_numpy"):
-            wanted = list(AXES[: domain.dim])
-            there = [str(name) for name in points.columns]  # type: ignore[attr-defined]
-            if lacking := [axis for axis in wanted if axis not in there]:
-                raise ObservationError(
-                    f"points: no column {lacking[0]!r}; there are {', '.join(there)}"
-                )
-            points = points[wanted].to_numpy()  # type: ignore[index]
-        found = real_numbers(points, "points")
-        found = found[:, None] if found.ndim == 1 and domain.dim == 1 else found
-        if found.ndim != 2 or found.shape[1] != domain.dim:
-            raise ObservationError(
-                f"points must have shape (M, {domain.dim}), found {tuple(found.shape)}"
-            )
-        if not bool(found.isfinite().all()):
-            raise ObservationError("points must be finite (found NaN or inf)")
-        domain.require_inside(found, "point")
-        return found
+        return domain.points() if points is None else points_of(domain, points, "points", "point")
 
     def _back(self, result: Tensor, points: object) -> Any:
         """Return a result (B, ...) in the caller's kind of array, without a batch of one."""

@@ -9,15 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.conformal import observed
+from uqsonet.emulator.calibration import observed
 from uqsonet.emulator.field_law import IMPROBABLE, SETS
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Observations, WeightedPoints
+from uqsonet.fields.grid import Domain
 from uqsonet.fields.named_field import NamedField
-from uqsonet.fields.numbers import require_noise
-from uqsonet.sensors.sensors import SensorSets
+from uqsonet.fields.numbers import real_numbers, require_noise
+from uqsonet.sensors.sensors import AXES, SensorSets
 
 MIN_LEVEL = 0.02
 """The test for improbable sensors assumes at least this noise, as a fraction of the field's std."""
@@ -68,8 +69,8 @@ def require_usable(operator: NamedOperator, sets: SensorSets) -> None:
                 f"sensor values of {one.name} must be positive, found {float(values.min()):g}"
             )
         name = "sensor" if number < len(operator.inputs) == 1 else f"sensor of {one.name}"
-        default = operator.default_noise(number) if operator.noise_std is not None else 0.0
-        exact = here & sets.at_points & (sets.noise_std.nan_to_num(nan=default) == 0)
+        level = sets.noise_std.nan_to_num(nan=operator.default_noise(number))
+        exact = here & sets.at_points & (level == 0)
         for row in range(len(sets)):
             x = sets.locations[row][..., : one.domain.dim]
             one.domain.require_inside(x[here[row]], name)
@@ -214,3 +215,30 @@ def _distances_of(operator: NamedOperator, sets: SensorSets) -> Tensor:
     root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
     white = torch.linalg.solve_triangular(root, residual[..., None], upper=False)[..., 0]
     return white.square().sum(1)
+
+
+def points_of(domain: Domain, points: Any, what: str, each: str) -> Tensor:
+    """Return points (M, d) of a domain that a caller stated as an array or a DataFrame, checked.
+
+    Messages name them `what`, and a single one `each`.
+
+    Raises
+    ------
+    ObservationError
+        If they cannot be used.
+    """
+    if hasattr(points, "columns") and hasattr(points, "to_numpy"):
+        axes, there = list(AXES[: domain.dim]), [str(name) for name in points.columns]
+        if lacking := [axis for axis in axes if axis not in there]:
+            raise ObservationError(
+                f"{what}: no column {lacking[0]!r}; there are {', '.join(there)}"
+            )
+        points = points[axes].to_numpy()
+    x = real_numbers(points, what)
+    x = x[:, None] if x.ndim == 1 and domain.dim == 1 else x
+    if x.ndim != 2 or x.shape[1] != domain.dim:
+        raise ObservationError(f"{what} must have shape (M, {domain.dim}), found {tuple(x.shape)}")
+    if not bool(x.isfinite().all()):
+        raise ObservationError(f"{what} must be finite (found NaN or inf)")
+    domain.require_inside(x, each)
+    return x

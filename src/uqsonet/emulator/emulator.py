@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from uqsonet.emulator.answer import FieldPosterior
+from uqsonet.emulator.calibration import ConformalFactors
 from uqsonet.emulator.checks import check
-from uqsonet.emulator.conformal import ConformalFactors
 from uqsonet.emulator.field_law import Conditioned
 from uqsonet.emulator.named_operator import NamedOperator, Operator
 from uqsonet.fields.named_field import NamedField

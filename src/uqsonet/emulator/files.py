@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.calibration import Calibration
-from uqsonet.emulator.named_operator import NamedOperator
+from uqsonet.emulator.named_operator import Calibration, NamedOperator
 from uqsonet.errors import DataError, UQSONetError
 from uqsonet.fields.named_field import NamedField
 from uqsonet.fields.numbers import require_noise

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.calibration import Calibration
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import WeightedPoints
 from uqsonet.fields.grid import Domain
 from uqsonet.fields.named_field import NamedField, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import Posterior
+from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import SensorSets
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
@@ -33,6 +34,43 @@ class Operator(Protocol):
     ) -> Posterior:
         """Return the law of the output given sensors."""
         ...
+
+
+MAX_POINTS = 400
+"""Maximum number of output points at which calibration runs are kept."""
+
+MAX_VALUES = 1 << 24
+"""Maximum number of values of all calibration inputs: fewer runs are kept where each has many."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Runs that nothing was fitted to.
+
+    Attributes
+    ----------
+    inputs : Tensor, shape (n, points)
+        Input functions as a model sees them, float32.
+    outputs : Tensor, shape (n, k)
+        Outputs at some points, as a model sees them, float32.
+    columns : Tensor of int, shape (k,)
+        Numbers of these points.
+    """
+
+    inputs: Tensor
+    outputs: Tensor
+    columns: Tensor
+
+    @classmethod
+    def of(cls, inputs: Tensor, outputs: Tensor, seed: int) -> Calibration:
+        """Return what is kept of calibration runs: (n, points) of the inputs and the outputs."""
+        runs = min(len(inputs), max(20, MAX_VALUES // inputs.shape[1]))
+        drawn = numpy_generator(seed, "calibration", "points").permutation(outputs.shape[1])
+        columns = torch.from_numpy(np.sort(drawn[:MAX_POINTS]))
+        return cls(inputs[:runs].clone(), outputs[:runs, columns].clone(), columns)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
 
 
 EncodedSensors = tuple[Tensor | WeightedPoints, Tensor, Tensor, object]

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from uqsonet.emulator.checks import check
+from uqsonet.emulator.checks import check, points_of
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError
 from uqsonet.fields.numbers import real_numbers, require_noise
@@ -432,17 +432,8 @@ def _points(emulator: NamedOperator, named: Mapping[Any, object], what: str) -> 
             names = ", ".join(one.name for one in emulator.inputs)
             raise ObservationError(f"{what}: there are several input fields, name one of {names}")
         number = 0 if name is None else field_number(fields, name, f"{what}: field")
-        dim = fields[number].domain.dim
-        x = real_numbers(points, what)
-        x = x[:, None] if x.ndim == 1 and dim == 1 else x
-        if x.ndim != 2 or x.shape[1] != dim or not len(x):
-            raise ObservationError(
-                f"{what} of {fields[number].name} must have shape (m, {dim}), found "
-                f"{tuple(x.shape)}"
-            )
-        if not bool(x.isfinite().all()):
-            raise ObservationError(f"{what} must be finite (found NaN or inf)")
-        fields[number].domain.require_inside(x, f"{what} of {fields[number].name}:")
+        one, label = fields[number], f"{what} of {fields[number].name}"
+        x = points_of(one.domain, points, label, f"{label}:")
         groups.append((number, x))
     if not groups:
         raise ObservationError(f"{what}: no field is named")

@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.calibration import Calibration
-from uqsonet.emulator.emulator import Emulator, Operator
+from uqsonet.emulator.emulator import Emulator
+from uqsonet.emulator.named_operator import Calibration, Operator
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.files import array_digest
 from uqsonet.fitting.baselines import Cokriging, SensorFree, unexplained_root
