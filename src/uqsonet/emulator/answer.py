@@ -6,20 +6,22 @@ neither the emulator that gave it nor its file: it can be pickled, copied and se
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from torch import Tensor
 
-from uqsonet.emulator.calibration import BAND_SAMPLES, ConformalFactors
 from uqsonet.emulator.checks import points_of
-from uqsonet.emulator.field_law import TOO_LARGE, Conditioned, FieldLaw
+from uqsonet.emulator.field_law import BAND_SAMPLES, TOO_LARGE, Conditioned, FieldLaw
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError
 from uqsonet.fields.named_field import NamedField
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
 from uqsonet.sensors.sensors import SensorSets, field_number
+
+if TYPE_CHECKING:  # needed only for conformal bands
+    from uqsonet.emulator.calibration import ConformalFactors
 
 Kind = Literal["conformal", "plain"]
 
@@ -38,7 +40,10 @@ class FieldPosterior:
     """
 
     def __init__(
-        self, conditioned: Conditioned, factors: ConformalFactors, number: int | None = None
+        self,
+        conditioned: Conditioned,
+        factors: ConformalFactors | None = None,
+        number: int | None = None,
     ) -> None:
         self._conditioned, self._factors, self._number = conditioned, factors, number
         if number is None and len(self._operator.outputs) == 1:
@@ -220,7 +225,7 @@ class FieldPosterior:
         x = self._points(points)
         ends = np.array([(1 - level) / 2, 0.5, (1 + level) / 2])
         lower, median, upper = self._law.quantiles(ends, x, BAND_SAMPLES, seed).unbind(1)
-        if kind == "conformal":
+        if kind == "conformal" and self._factors is not None:
             factors = self._factors.of(self.sensors, self._which(), level, whole)[:, None]
             lower, upper = median - factors * (median - lower), median + factors * (upper - median)
         return self._back(lower, points), self._back(upper, points)
@@ -228,7 +233,7 @@ class FieldPosterior:
     def _band_kind(self, kind: Kind | None, whole: bool) -> Kind:
         if kind not in (None, "conformal", "plain"):
             raise ObservationError(f"kind {kind!r} is unknown; there are conformal and plain")
-        calibrated = self._operator.calibration is not None
+        calibrated = self._factors is not None
         if self._conditioned.jointly or self._which() < len(self.inputs):
             if kind == "conformal" or whole:
                 raise ObservationError(

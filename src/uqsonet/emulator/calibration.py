@@ -20,14 +20,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.field_law import Conditioned, FieldLaw
+from uqsonet.emulator.field_law import BAND_SAMPLES, Conditioned, FieldLaw
 from uqsonet.emulator.named_operator import Calibration, NamedOperator, sensor_locations
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import read_at
+from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import SensorSets
 
-BAND_SAMPLES = 1000
-"""Number of functions behind a band, of a new function and of the calibration runs alike."""
+MAX_POINTS = 400
+"""Maximum number of output points at which calibration runs are kept."""
+
+MAX_VALUES = 1 << 24
+"""Maximum number of values of all calibration inputs: fewer runs are kept where each has many."""
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Usual levels of bands: they are calibrated together, as sorting takes most of the time."""
@@ -110,6 +114,14 @@ def observed(operator: NamedOperator, runs: Calibration, one: SensorSets) -> Sen
         values[:, here] = field.decode(read[:, here])
     every = compact.each(lambda t: t.expand(n, *t.shape[1:]))
     return replace(every, values=values, labels=[""] * n, single=False, kind="torch")
+
+
+def calibration_runs(inputs: Tensor, outputs: Tensor, seed: int) -> Calibration:
+    """Return what is kept of calibration runs: (n, points) of the inputs and the outputs."""
+    runs = min(len(inputs), max(20, MAX_VALUES // inputs.shape[1]))
+    drawn = numpy_generator(seed, "calibration", "points").permutation(outputs.shape[1])
+    columns = torch.from_numpy(np.sort(drawn[:MAX_POINTS]))
+    return Calibration(inputs[:runs].clone(), outputs[:runs, columns].clone(), columns)
 
 
 def ratios(median: Tensor, lower: Tensor, upper: Tensor, truth: Tensor) -> Tensor:

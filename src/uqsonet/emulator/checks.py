@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.calibration import observed
 from uqsonet.emulator.field_law import IMPROBABLE, SETS
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError, ObservationWarning
@@ -160,6 +159,8 @@ def _law_doubts(operator: NamedOperator, sets: SensorSets) -> list[str]:
         f"(probability {float(p[row]):.1g})"
     )
     if operator.calibration is not None:
+        from uqsonet.emulator.calibration import observed
+
         runs = observed(operator, operator.calibration, sets[row : row + 1])
         among = _distances(operator, runs)
         assert among is not None

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from uqsonet.emulator.answer import FieldPosterior
-from uqsonet.emulator.calibration import ConformalFactors
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.field_law import Conditioned
 from uqsonet.emulator.named_operator import NamedOperator, Operator
@@ -26,6 +25,7 @@ from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import SensorSets
 
 if TYPE_CHECKING:
+    from uqsonet.emulator.calibration import ConformalFactors
     from uqsonet.emulator.place import Placement
     from uqsonet.fitting.scores import Report
     from uqsonet.runs.runs import Runs
@@ -113,10 +113,14 @@ class Emulator(NamedOperator):
         return FieldPosterior(Conditioned(operator, sets), factors, number)
 
     @cached_property
-    def _answering(self) -> tuple[NamedOperator, ConformalFactors]:
+    def _answering(self) -> tuple[NamedOperator, ConformalFactors | None]:
         """What answers hold of this emulator: all that works out laws and bands."""
         parts = {one.name: getattr(self, one.name) for one in fields(NamedOperator)}
         operator = NamedOperator(**parts)
+        if self.calibration is None:
+            return operator, None
+        from uqsonet.emulator.calibration import ConformalFactors
+
         return operator, ConformalFactors(operator)
 
     def validate(
@@ -215,7 +219,6 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
     DataError
         If the file is missing, damaged, foreign, or does not fit the networks it describes.
     """
-    from uqsonet.emulator.files import read_fitted
     from uqsonet.operator.file import read_model
 
     operator, meta, tensors = read_model(path, trial)
@@ -225,5 +228,7 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
     card = card if isinstance(card, dict) else {}
     if "emulator" not in meta:
         return Emulator.around(operator, card)
+    from uqsonet.emulator.files import read_fitted
+
     parts = read_fitted(path, operator, meta["emulator"], tensors)
     return Emulator(operator, card=card, **parts)

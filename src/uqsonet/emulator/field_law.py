@@ -34,6 +34,9 @@ SETS = 16
 SAMPLES = 4096
 """Number of functions that are drawn at a time."""
 
+BAND_SAMPLES = 1000
+"""Number of functions behind a band, of a new function and of the calibration runs alike."""
+
 VALUES = 1 << 23
 """Number of sample values that are sorted at a time."""
 

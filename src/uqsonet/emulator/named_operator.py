@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,6 @@ from uqsonet.fields.grid import Domain
 from uqsonet.fields.named_field import NamedField, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import Posterior
-from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import SensorSets
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
@@ -36,13 +34,6 @@ class Operator(Protocol):
         ...
 
 
-MAX_POINTS = 400
-"""Maximum number of output points at which calibration runs are kept."""
-
-MAX_VALUES = 1 << 24
-"""Maximum number of values of all calibration inputs: fewer runs are kept where each has many."""
-
-
 @dataclass(frozen=True)
 class Calibration:
     """Runs that nothing was fitted to.
@@ -60,14 +51,6 @@ class Calibration:
     inputs: Tensor
     outputs: Tensor
     columns: Tensor
-
-    @classmethod
-    def of(cls, inputs: Tensor, outputs: Tensor, seed: int) -> Calibration:
-        """Return what is kept of calibration runs: (n, points) of the inputs and the outputs."""
-        runs = min(len(inputs), max(20, MAX_VALUES // inputs.shape[1]))
-        drawn = numpy_generator(seed, "calibration", "points").permutation(outputs.shape[1])
-        columns = torch.from_numpy(np.sort(drawn[:MAX_POINTS]))
-        return cls(inputs[:runs].clone(), outputs[:runs, columns].clone(), columns)
 
     def __len__(self) -> int:
         return len(self.inputs)

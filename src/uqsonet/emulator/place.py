@@ -28,13 +28,10 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.gauss.posterior import MOMENT_SEED, moments_of, spread
 from uqsonet.laws.base import SINGLE_PRECISION, rounding_noise, sensor_noise
-from uqsonet.operator.bases import KarhunenLoeveBases
 from uqsonet.operator.joint import JointPosterior
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import SensorSets, field_number
-
-CRITERIA = ("mean_variance",)
 
 SAMPLES = 4096
 """Number of joint samples behind a covariance that has no closed form."""
@@ -156,11 +153,9 @@ def place(
     samples given the sensors that are there; what the model knows in closed form is not
     sampled. What a conditional law gains beyond that is left out.
     """
-    if criterion not in CRITERIA:
-        known = ", ".join(CRITERIA)
-        raise ObservationError(f"criterion {criterion!r} is unknown; there is {known}")
-    search = Search(emulator, candidates, field, given, noise_std, target)
-    return search.placement(n)
+    if criterion != "mean_variance":
+        raise ObservationError(f"criterion {criterion!r} is unknown; there is mean_variance")
+    return Search(emulator, candidates, field, given, noise_std, target).placement(n)
 
 
 class Search:
@@ -274,7 +269,8 @@ class _Coefficients:
     """Readings and targets as rows (m, k) on the coefficients ``(a, c)`` of both sides."""
 
     def __init__(self, emulator: NamedOperator) -> None:
-        self._emulator, self._bases = emulator, _bases(emulator)
+        assert emulator.bases is not None  # as in every operator with a law of both sides
+        self._emulator, self._bases = emulator, emulator.bases
 
     def rows(self, number: int, x: Tensor) -> Tensor:
         """Return the values of a (transformed) field at points (m, d)."""
@@ -484,9 +480,3 @@ def _levels(emulator: NamedOperator, groups: Groups, noise_std: object) -> list[
         require_noise(one)
         levels.append(one.expand(len(x)))
     return levels
-
-
-def _bases(emulator: NamedOperator) -> KarhunenLoeveBases:
-    bases = emulator.bases
-    assert bases is not None  # an operator with a law of both sides has them
-    return bases

@@ -25,8 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.emulator.calibration import calibration_runs
 from uqsonet.emulator.emulator import Emulator
-from uqsonet.emulator.named_operator import Calibration, Operator
+from uqsonet.emulator.named_operator import Operator
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.files import array_digest
 from uqsonet.fitting.baselines import Cokriging, SensorFree, unexplained_root
@@ -220,7 +221,7 @@ def _emulator(
     emulator = Emulator(
         final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
         unexplained=_unexplained(final, every),
-        calibration=Calibration.of(data.kappa[kept], data.u[kept], seed),
+        calibration=calibration_runs(data.kappa[kept], data.u[kept], seed),
     )  # fmt: skip
     card["scores"] = score_rows(
         emulator, runs[kept[:SCORED_RUNS]], data.sensors(),
