@@ -115,7 +115,9 @@ def test_the_package_brings_all_that_it_needs_and_says_what_is_missing(tmp_path:
     assert done.returncode == 0, done.stderr
     home = Path(ran(python, PROGRAM, tmp_path)["file"]).parent
     assert home.is_relative_to(tmp_path)
-    assert sorted(path.stem for path in home.glob("weights/*.safetensors")) == sorted(shipped())
+    assert sorted(path.stem for path in home.glob("emulator/weights/*.safetensors")) == sorted(
+        shipped()
+    )
     command = [str(python), "-m", "uqsonet", "--help"]
     usage = subprocess.run(command, capture_output=True, text=True, check=True, cwd=home).stdout
     assert "uqsonet[study]" in usage and "estimate" not in usage

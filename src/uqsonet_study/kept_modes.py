@@ -26,7 +26,7 @@ from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.runs.functions import Functions
 
 if TYPE_CHECKING:  # an edit of that model is none of other models' trainings
-    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 LOG = logging.getLogger("uqsonet")
 

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from uqsonet.operator.bases import KarhunenLoeveBases
+from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet_study import kept_modes
 from uqsonet_study.check import check_path
 from uqsonet_study.kept_modes import Keeper

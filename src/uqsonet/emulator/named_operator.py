@@ -18,7 +18,7 @@ from uqsonet.gauss.posterior import Posterior
 from uqsonet.sensors.sensors import SensorSets
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
-    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.laws.bases import KarhunenLoeveBases
     from uqsonet.operator.joint import JointPosterior
 
 

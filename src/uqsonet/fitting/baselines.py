@@ -17,7 +17,7 @@ from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
 from uqsonet.laws.base import sensor_noise
-from uqsonet.operator.bases import KarhunenLoeveBases
+from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.operator.residual import residual_covariance
 from uqsonet.runs.functions import Functions

@@ -22,7 +22,7 @@ from uqsonet.fields.field import Observations
 from uqsonet.fields.grid import Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.posterior import Basis, Posterior
-from uqsonet.operator.bases import KarhunenLoeveBases
+from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.runs.functions import Functions
 

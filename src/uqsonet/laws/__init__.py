@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from uqsonet.laws.base import InputLaw
-    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 NAMES = ("gaussian", "mixture", "thresholded", "bounded", "analogue")
 """Names of the laws, from the simplest to the one that assumes least."""

@@ -19,7 +19,7 @@ from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.common import InputSample
 
 if TYPE_CHECKING:
-    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 NEAR_SHARES = (0.03, 0.1, 0.3, 1.0)
 """Shares of the training inputs that count as near, to try."""

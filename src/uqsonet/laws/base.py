@@ -19,7 +19,7 @@ from uqsonet.fields.field import Observations
 from uqsonet.gauss.gaussian import GaussianLaw
 
 if TYPE_CHECKING:
-    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 MEAN_DRAWS = 2048
 """Number of samples behind a mean of coefficients that has no closed form."""

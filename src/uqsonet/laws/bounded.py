@@ -22,7 +22,7 @@ from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, farthest_tail
 from uqsonet.laws.truncated import truncated_samples
 
 if TYPE_CHECKING:
-    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 EM_STEPS = 80
 """Number of steps of expectation maximisation."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 MIN_TAIL_NOISE = 0.01
 """Minimum noise that is assumed for the probability of values that a law cannot have, as a fraction

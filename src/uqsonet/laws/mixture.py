@@ -28,7 +28,7 @@ from uqsonet.laws.base import InputLaw, InputPosterior, rounding_noise, sensor_n
 from uqsonet.laws.common import InputSample
 
 if TYPE_CHECKING:
-    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 CLUSTERS = (1, 2, 3, 4, 6, 8)
 """Numbers of clusters to try, in order, until two of them do not improve the score."""

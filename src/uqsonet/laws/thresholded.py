@@ -27,7 +27,7 @@ from uqsonet.laws.latent import LatentField, LowRank, Spectrum, fit_latent
 from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
 
 if TYPE_CHECKING:
-    from uqsonet.operator.bases import KarhunenLoeveBases
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 MAX_CLASSES = 6
 """Maximum number of values that inputs take to count as classes."""

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from uqsonet.fields.field import Observations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import PointPosterior, Posterior
+from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import Batch, OperatorModel, register
-from uqsonet.operator.bases import KarhunenLoeveBases
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import correction
 

@@ -46,7 +46,7 @@ from uqsonet.operator.residual import (
 if TYPE_CHECKING:
     from uqsonet.operator.joint import JointPosterior, OutputReadings, Readings
     from uqsonet.runs.functions import Functions
-from uqsonet.operator.bases import ROWS, KarhunenLoeveBases
+from uqsonet.laws.bases import ROWS, KarhunenLoeveBases
 
 PRIOR_SAMPLES = 16_384
 """Number of inputs that show how much of the operator's randomness training has explained."""
