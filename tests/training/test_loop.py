@@ -4,6 +4,8 @@ import csv
 import logging
 import os
 import signal
+import subprocess
+import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +18,12 @@ import uqsonet
 from tests.models.test_attention import NETWORK as ATTENTION
 from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.files import file_digest
+from uqsonet.networks.training.trainer import SensorTrainer
 from uqsonet.operator import train as loop
 from uqsonet.operator.checkpoint import termination_flag
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.optimiser import Optimiser, learning_rate
+from uqsonet.operator.train import Trainer, Trial
 from uqsonet_study.config import (
     AttentionPriorNetwork,
     JobsConfig,
@@ -28,6 +32,7 @@ from uqsonet_study.config import (
     MethodConfig,
     TrainingConfig,
 )
+from uqsonet_study.storage.functions import load_functions
 from uqsonet_study.training import TrainingJob, train
 
 SMALL = {"input_modes": 2, "output_modes": 2, "branch": [8]}
@@ -287,6 +292,24 @@ def test_missing_skill_and_a_collapsed_latent_space_are_said_aloud(make_job, tmp
     caplog.clear()
     loop.warn({"trial": 0, "iteration": 1, "kl": 0.01})
     assert "latent space collapsed" in caplog.text
+
+
+def test_both_trainers_take_the_same_steps_where_no_sensors_are_read(toy_files):
+    training = TrainingConfig(iterations=5, batch_size=20, gradient_clip=0.1)
+    method = MethodConfig(network=KRIGING, training=training)
+    data = load_functions(toy_files.functions, "training", 200)
+    trial = Trial("uqsonet", method, 0.0, 2, 7)
+    small, other = Trainer(trial, data), SensorTrainer(trial, data, None)
+    for step in range(5):
+        assert torch.equal(small.step(step)["loss"], other.step(step)["loss"])
+    theirs = other.optimiser.weights()
+    assert all(torch.equal(w, theirs[name]) for name, w in small.optimiser.weights().items())
+
+
+def test_fit_needs_no_network_of_the_paper():
+    code = "import sys, uqsonet.fitting.fit; print([m for m in sys.modules if 'networks' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_learning_rate_schedules():
