@@ -86,21 +86,21 @@ class Conditioned:
                 self._law = law
             yield part, law
 
-    def joint_laws(self) -> Iterator[tuple[slice, JointPosterior]]:
-        """Yield the law of both sides, for some sets at a time."""
+    def joint_laws(self, stacklevel: int = 6) -> Iterator[tuple[slice, JointPosterior]]:
+        """Yield the law of both sides, for some sets at a time; warnings are about a caller."""
         for part in self._parts():
             joint = self._joint.get(part.start)
             if joint is None:
                 joint = self._joint[part.start] = self._asked(self.operator.joint_law, part)
                 for text in self._doubts(joint, part):
-                    warnings.warn(text, ObservationWarning, stacklevel=6)
+                    warnings.warn(text, ObservationWarning, stacklevel)
             yield part, joint
 
     def effective_size(self) -> Tensor:
         """Return the number (B,) of effective samples; infinite where nothing was sampled."""
         size = torch.full((len(self.sets),), torch.inf, dtype=torch.float64)
         if self.jointly:
-            for part, joint in self.joint_laws():
+            for part, joint in self.joint_laws(stacklevel=4):
                 size[part] = joint.effective_size
         return size
 
