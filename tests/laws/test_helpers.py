@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.laws.conftest import SMALL
-from uqsonet.laws.base import sensor_noise
+from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.laws.latent import farthest_points
 
 

@@ -19,7 +19,7 @@ from tests.laws.conftest import (
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws import mixture
-from uqsonet.laws.base import SINGLE_PRECISION
+from uqsonet.laws.bases import SINGLE_PRECISION
 from uqsonet.laws.mixture import Clusters, MixtureLaw
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions

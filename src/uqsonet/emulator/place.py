@@ -26,8 +26,9 @@ from uqsonet.emulator.checks import check, points_of
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError
 from uqsonet.fields.numbers import real_numbers, require_noise
+from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.posterior import MOMENT_SEED, moments_of, spread
-from uqsonet.laws.base import SINGLE_PRECISION, rounding_noise, sensor_noise
+from uqsonet.laws.bases import SINGLE_PRECISION, rounding_noise
 from uqsonet.operator.joint import JointPosterior
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.reading import read_sensors

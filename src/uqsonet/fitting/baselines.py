@@ -13,10 +13,9 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError
 from uqsonet.fitting.regression import Regression
-from uqsonet.gauss.gaussian import condition, covariance_root
+from uqsonet.gauss.gaussian import condition, covariance_root, sensor_noise
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
-from uqsonet.laws.base import sensor_noise
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.operator.residual import residual_covariance

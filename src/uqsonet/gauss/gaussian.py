@@ -121,3 +121,28 @@ def condition(
     mean = (right.transpose(-1, -2) @ (gain * projected)[..., None])[..., 0]
     reduction = torch.where(seen, 1.0 - noise_std / total.sqrt(), torch.zeros_like(singular))
     return GaussianLaw(mean, right, reduction)
+
+
+def sensor_noise(
+    noise_std: float | Tensor, *errors: float | Tensor, norm: float | Tensor = 1.0
+) -> Tensor:
+    """Return the noise (standard deviation) that a sensor counts with when a law is conditioned.
+
+    The stated noise and the errors of the values that a sensor reads are independent, so their
+    variances add up. Without such errors, close sensors would ask the leading modes to explain
+    rounding.
+
+    Parameters
+    ----------
+    noise_std : float or Tensor, shape (..., m)
+        Stated noise, in the transformed field.
+    *errors : float or Tensor
+        Standard deviations of the errors of the field's values, independent from point to point:
+        what the modes leave out (`input_remainder` of the bases), and `rounding_noise`.
+    norm : float or Tensor, shape (..., m)
+        Euclidean norm of each sensor's weights (`Observations.norm`); 1 for sensors at points.
+    """
+    variance = torch.as_tensor(noise_std, dtype=torch.float64) ** 2
+    for error in errors:
+        variance = variance + (error * norm) ** 2
+    return variance.sqrt()

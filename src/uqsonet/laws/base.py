@@ -25,43 +25,9 @@ MEAN_DRAWS = 2048
 """Number of samples behind a mean of coefficients that has no closed form."""
 
 
-SINGLE_PRECISION = 1e-6
-"""Rounding error of the data, as a fraction of the field's standard deviation."""
-
-
 def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Return standard normals, float32, where the generator is."""
     return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
-
-
-def sensor_noise(
-    noise_std: float | Tensor, *errors: float | Tensor, norm: float | Tensor = 1.0
-) -> Tensor:
-    """Return the noise (standard deviation) that a sensor counts with when a law is conditioned.
-
-    The stated noise and the errors of the values that a sensor reads are independent, so their
-    variances add up. Without such errors, close sensors would ask the leading modes to explain
-    rounding.
-
-    Parameters
-    ----------
-    noise_std : float or Tensor, shape (..., m)
-        Stated noise, in the transformed field.
-    *errors : float or Tensor
-        Standard deviations of the errors of the field's values, independent from point to point:
-        what the modes leave out (`input_remainder` of the bases), and `rounding_noise`.
-    norm : float or Tensor, shape (..., m)
-        Euclidean norm of each sensor's weights (`Observations.norm`); 1 for sensors at points.
-    """
-    variance = torch.as_tensor(noise_std, dtype=torch.float64) ** 2
-    for error in errors:
-        variance = variance + (error * norm) ** 2
-    return variance.sqrt()
-
-
-def rounding_noise(bases: KarhunenLoeveBases) -> float:
-    """Return the rounding error of the data, in the transformed input."""
-    return SINGLE_PRECISION * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
 
 
 class InputPosterior(ABC):

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from uqsonet.fields.field import Observations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.blocks import least_squares
-from uqsonet.gauss.gaussian import GaussianLaw, condition
+from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.gauss.modes import empirical_modes
-from uqsonet.laws.base import sensor_noise
 
 if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
@@ -22,6 +21,10 @@ if TYPE_CHECKING:
 
 ROWS = 1024
 """Samples in one pass of the perceptron, few enough for its states to stay in the cache."""
+
+
+SINGLE_PRECISION = 1e-6
+"""Rounding error of the data, as a fraction of the field's standard deviation."""
 
 
 class KarhunenLoeveBases(nn.Module):
@@ -175,3 +178,8 @@ class KarhunenLoeveBases(nn.Module):
         at_sensors = ready.read(self.fields.input.grid, stacked)
         residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
         return at_sensors[..., 1:], residual
+
+
+def rounding_noise(bases: KarhunenLoeveBases) -> float:
+    """Return the rounding error of the data, in the transformed input."""
+    return SINGLE_PRECISION * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5

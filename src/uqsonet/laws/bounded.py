@@ -16,8 +16,9 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Observations
-from uqsonet.gauss.gaussian import GaussianLaw, condition, covariance_root
-from uqsonet.laws.base import InputLaw, InputPosterior, rounding_noise, sensor_noise
+from uqsonet.gauss.gaussian import GaussianLaw, condition, covariance_root, sensor_noise
+from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.bases import rounding_noise
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, farthest_tail
 from uqsonet.laws.truncated import truncated_samples
 

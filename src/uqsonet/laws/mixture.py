@@ -24,7 +24,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.field import Observations
-from uqsonet.laws.base import InputLaw, InputPosterior, rounding_noise, sensor_noise
+from uqsonet.gauss.gaussian import sensor_noise
+from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.bases import rounding_noise
 from uqsonet.laws.common import InputSample
 
 if TYPE_CHECKING:

@@ -28,9 +28,10 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Observations
-from uqsonet.gauss.gaussian import GaussianLaw, condition
+from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
-from uqsonet.laws.base import ClosedForm, InputPosterior, rounding_noise, sensor_noise
+from uqsonet.laws.base import ClosedForm, InputPosterior
+from uqsonet.laws.bases import rounding_noise
 from uqsonet.operator.particles import Particles, Reweighted, Source, Split, tempered
 
 if TYPE_CHECKING:
