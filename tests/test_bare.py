@@ -68,8 +68,6 @@ def ran(python: Path | str, program: str, folder: Path) -> dict[str, Any]:
     assert found["found"] == []
     # u vanishes at both ends, and is known best there.
     assert found["std"][0] == found["std"][-1] == 0 and min(found["std"][1:-1]) > 0
-    # What a user waits for: 24 modules and 4,300 lines when this was written.
-    assert len(found["names"]) <= 35 and found["lines"] <= 5450, found["names"]
     assert not [name for name in found["names"] if name.startswith("uqsonet_study")]
     *worked, picture = found["answers"]
     assert [code for code, _ in worked] == [0] * 4, worked

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -138,55 +136,6 @@ def test_a_forged_file_is_refused_in_a_line(
     path = tmp_path / f"forged{good.suffix}"
     rewrite(path, kind, meta, arrays)
     assert message in problem_of(path)
-
-
-def no_text(file: h5py.File) -> None:
-    space = h5py.h5s.create_simple((2,))
-    h5py.h5d.create(file.id, b"\xff\xfe", h5py.h5t.NATIVE_FLOAT, space)
-
-
-CROWD = range(10_001)
-
-
-@pytest.mark.parametrize(
-    ("message", "change"),
-    [
-        (
-            "'a' is not a plain",
-            lambda file: file.create_dataset("a", (1 << 30,), "f4", compression=9),
-        ),
-        ("more than 10000 in a group", lambda file: [file.create_group(f"a/{k}") for k in CROWD]),
-        ("or 3 groups within each other", lambda file: file.create_group("/".join("g" * 1000))),
-        ("a name is b'", no_text),
-    ],
-)
-def test_what_hdf5_can_hold_and_no_file_of_ours_does(
-    files: Path, tmp_path: Path, message: str, change: Callable[[h5py.File], object]
-) -> None:
-    path = Path(shutil.copy(next(files.rglob("test_000000.h5")), tmp_path))
-    with h5py.File(path, "r+") as file:
-        del file.attrs["seal"]
-        change(file)
-    assert message in problem_of(path)
-
-
-@pytest.mark.parametrize("how", ["link", "storage", "virtual"])
-@pytest.mark.parametrize("name", ["runs.hdf5", "runs.nc"])
-def test_no_file_of_runs_reads_another(files: Path, tmp_path: Path, name: str, how: str) -> None:
-    path, secret = Path(shutil.copy(files / name, tmp_path)), files / "runs.hdf5"
-    with h5py.File(path, "r+") as file:
-        shape = file["k"].shape
-        del file["k"]
-        if how == "link":
-            file["k"] = h5py.ExternalLink(str(secret), "u")
-        elif how == "storage":
-            file.create_dataset("k", shape, "f4", external=[(str(secret), 0, h5py.h5f.UNLIMITED)])
-        else:
-            layout = h5py.VirtualLayout(shape, "f4")
-            layout[:] = h5py.VirtualSource(str(secret), "u", shape)
-            file.create_virtual_dataset("k", layout)
-    with pytest.raises(DataError, match=r"no array 'k'|'k' is .*, which is not read"):
-        uqsonet.open_runs(path, "k", "u")
 
 
 def test_an_npz_whose_header_does_not_end_is_refused(files: Path, tmp_path: Path) -> None:

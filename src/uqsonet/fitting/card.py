@@ -7,10 +7,9 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from uqsonet.files import readable
-from uqsonet.fitting.scores import table_lines
+from uqsonet.fitting.scores import Model, table_lines
 
 if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
     from uqsonet.fields.named_field import NamedField
     from uqsonet.runs.runs import Runs
 
@@ -38,7 +37,7 @@ def field_text(one: NamedField) -> str:
     return f"{one.name}: {points} points on {box}, transform {one.transform.name}{seen}"
 
 
-def card_text(emulator: Emulator) -> str:
+def card_text(emulator: Model) -> str:
     """Return fields and card as plain text.
 
     Raises
@@ -50,7 +49,7 @@ def card_text(emulator: Emulator) -> str:
         return _text(emulator)
 
 
-def _text(emulator: Emulator) -> str:
+def _text(emulator: Model) -> str:
     """Return fields and card as plain text, if the card is one."""
     card, lines = emulator.card, []
     if title := card.get("title"):
@@ -126,7 +125,7 @@ def _law_text(card: Mapping[str, Any]) -> str:
     return text + "."
 
 
-def limits(emulator: Emulator, runs: Runs, card: Mapping[str, Any]) -> list[str]:
+def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
     """Return in words what a fitted model cannot be asked."""
     description = runs.describe()
     texts = ["It answers inside the boxes of its fields, for functions like those of its runs."]

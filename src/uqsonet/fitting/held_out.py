@@ -17,7 +17,7 @@ from uqsonet.gauss.posterior import Posterior, spread
 from uqsonet.gauss.seeds import numpy_generator
 
 if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Operator
+    from uqsonet.emulator.named_operator import Operator
     from uqsonet.fields.named_field import NamedField
     from uqsonet.runs.functions import Functions
 

@@ -14,7 +14,9 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from uqsonet.emulator.answer import FieldPosterior
-    from uqsonet.emulator.emulator import Emulator
+
+Model = Any
+"""An `uqsonet.Emulator`. Its methods call this room, which therefore does not import it."""
 
 RANK_BINS = 10
 """Number of bins of the rank histogram."""
@@ -93,7 +95,7 @@ class Report:
 
     Attributes
     ----------
-    emulator : Emulator
+    emulator : Model
     scores : list of Score
     title : str
     example : FieldPosterior
@@ -103,7 +105,7 @@ class Report:
     points : Tensor
     """
 
-    emulator: Emulator
+    emulator: Model
     scores: list[Score]
     title: str
     example: FieldPosterior

@@ -18,7 +18,7 @@ from uqsonet.fields.numbers import require_noise
 from uqsonet.fitting.baselines import Cokriging
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
 from uqsonet.fitting.regression import Regression
-from uqsonet.fitting.scores import RANK_BINS, Report, Score
+from uqsonet.fitting.scores import RANK_BINS, Model, Report, Score
 from uqsonet.gauss.metrics import (
     ascending,
     coverage,
@@ -33,7 +33,6 @@ from uqsonet.runs.runs import Runs, rows_of, split_runs
 from uqsonet.sensors.sensors import SensorSets
 
 if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
     from uqsonet.fields.named_field import NamedField
     from uqsonet.runs.runs import FieldRuns
 
@@ -66,7 +65,7 @@ def _in_domain(one: NamedField, field: FieldRuns, runs: str) -> tuple[Tensor, Te
     return x[inside], torch.from_numpy(np.asarray(field.values))[:, inside].double()
 
 
-def _require_fields(emulator: Emulator, runs: Runs) -> None:
+def _require_fields(emulator: Model, runs: Runs) -> None:
     """Refuse runs that lack a field of the model."""
     for side, fields in (("input", emulator.inputs), ("output", emulator.outputs)):
         there = list(getattr(runs, f"{side}s"))
@@ -77,7 +76,7 @@ def _require_fields(emulator: Emulator, runs: Runs) -> None:
 
 
 def _held_out(
-    emulator: Emulator, runs: Runs, sensors: object, noise_std: float, seed: int
+    emulator: Model, runs: Runs, sensors: object, noise_std: float, seed: int
 ) -> HeldOut[SensorSets]:
     """Return held-out runs as sensors of a model's inputs read them, some runs to a layout."""
     _require_fields(emulator, runs)
@@ -140,14 +139,14 @@ def _without_sensors(sets: SensorSets) -> SensorSets:
 
 
 def score(
-    emulator: Emulator,
+    emulator: Model,
     held_out: Runs,
     sensors: object = None,
     *,
     noise_std: float | None = None,
     seed: int = 0,
     conformal: bool = True,
-    regression: Emulator | None = None,
+    regression: Model | None = None,
 ) -> tuple[list[Score], FieldPosterior, Tensor, Tensor]:
     """Return scores of a model, of baselines and of no sensors, and an example for a picture.
 
@@ -158,7 +157,7 @@ def score(
     noise = float(emulator.noise_std or 0.0) if noise_std is None else float(noise_std)
     require_noise(torch.tensor(noise, dtype=torch.float64))
     observed = _held_out(emulator, held_out, sensors, noise, seed)
-    methods: list[tuple[str, Emulator]] = [("uqsonet", emulator)]
+    methods: list[tuple[str, Model]] = [("uqsonet", emulator)]
     if emulator.unexplained is not None:
         bases: Any = emulator.bases
         cokriging = Cokriging.on(bases, emulator.unexplained)
@@ -189,7 +188,7 @@ def score(
     return scores, example, truth[0], x
 
 
-def _on_pairs(emulator: Emulator, runs: Runs) -> Emulator:
+def _on_pairs(emulator: Model, runs: Runs) -> Model:
     """Return the same fields answered by regression on the runs that a model was fitted to.
 
     Those that calibrate its bands are left out, as `fit` did.
@@ -290,7 +289,7 @@ def _inside_conformal(posterior: FieldPosterior, x: Tensor, truth: Tensor, whole
 
 
 def score_rows(
-    emulator: Emulator,
+    emulator: Model,
     held_out: Runs,
     sensors: object,
     *,
@@ -307,7 +306,7 @@ def score_rows(
 
 
 def validate(
-    emulator: Emulator,
+    emulator: Model,
     held_out: Runs,
     sensors: object,
     *,

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -36,7 +36,8 @@ from uqsonet.operator.particles import Particles, Reweighted, Source, Split, tem
 
 if TYPE_CHECKING:
     from uqsonet.fields.operator_fields import OperatorFields
-    from uqsonet.operator.model import KarhunenLoeveModel
+    from uqsonet.laws.base import InputLaw
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 PARTICLES = 4096
 """Samples that stand for the law of the input when sensors read the output."""
@@ -51,6 +52,61 @@ MAX_SPLIT = 32
 """Readings of the output up to which `Split` solves for what they see."""
 
 
+class JointModel(Protocol):
+    """What conditioning on both sides asks of a model; `KarhunenLoeveModel` says what each is."""
+
+    fields: OperatorFields
+    config: Any
+    noise_std: float
+    bases: KarhunenLoeveBases
+    law: InputLaw | None
+    network: Any
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Posterior:
+        """Return the law of the output given sensors of the input."""
+        ...
+
+    def input_posterior(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> InputPosterior:
+        """Return the law of the input given sensors of it."""
+        ...
+
+    def input_law_given(
+        self, observations: Observations, noise_std: float | Tensor
+    ) -> InputPosterior:
+        """Return the law of the input given checked sensors."""
+        ...
+
+    def output_posterior(
+        self,
+        given: InputPosterior,
+        root: Tensor | None,
+        single: bool,
+        readings: OutputReadings | None = None,
+    ) -> Posterior:
+        """Return the law of the output for a law of the input."""
+        ...
+
+    def branch(self, a: Tensor) -> Tensor:
+        """Map coefficients of the input (..., r) to those of the output (..., p)."""
+        ...
+
+    def straight(self) -> tuple[Tensor, Tensor]:
+        """Return weight (p, r) and offset (p,) of the linear part of the branch."""
+        ...
+
+    def output_error(self) -> float:
+        """Return the least noise that readings of the output count with."""
+        ...
+
+    def residual_root(self, given: InputPosterior, batch: int) -> Tensor | None:
+        """Return a root (B, p, p) of what the operator leaves over."""
+        ...
+
+
 class OutputReadings:
     """Readings of the output, and what they say of its coefficients beyond the branch's answer.
 
@@ -59,7 +115,7 @@ class OutputReadings:
 
     Parameters
     ----------
-    model : KarhunenLoeveModel
+    model : JointModel
     observations : Observations
         Of the output; shape (B, m).
     noise_std : float or Tensor, shape (B, m)
@@ -69,7 +125,7 @@ class OutputReadings:
 
     def __init__(
         self,
-        model: KarhunenLoeveModel,
+        model: JointModel,
         observations: Observations,
         noise_std: Tensor,
         residual_root: Tensor | None,
@@ -207,13 +263,13 @@ def both_sides(
 
 @torch.no_grad()
 def condition_jointly(
-    model: KarhunenLoeveModel, inputs: Readings, outputs: Readings, size: int = PARTICLES
+    model: JointModel, inputs: Readings, outputs: Readings, size: int = PARTICLES
 ) -> JointPosterior:
     """Return the law of both fields given sensors of both.
 
     Parameters
     ----------
-    model : KarhunenLoeveModel
+    model : JointModel
     inputs, outputs : tuple
         Either may have no sensors: arrays of shape (B, 0, d) and (B, 0), or (0, d) and (0,).
     size : int
@@ -278,7 +334,7 @@ class _OneSet:
 
     def __init__(
         self,
-        model: KarhunenLoeveModel,
+        model: JointModel,
         seen: Observations,
         noise_std: Tensor,
         readings: OutputReadings,
@@ -368,7 +424,7 @@ class LinearBranch:
         return cls(offset, weight, left.transpose(1, 2) @ left / free)
 
     @classmethod
-    def of_linear(cls, model: KarhunenLoeveModel, readings: OutputReadings) -> LinearBranch:
+    def of_linear(cls, model: JointModel, readings: OutputReadings) -> LinearBranch:
         """Return what readings see of a linear branch."""
         weight, offset = model.straight()
         left = torch.zeros_like(readings.noise)
@@ -388,7 +444,7 @@ class LinearBranch:
 
 
 def input_given_all(
-    model: KarhunenLoeveModel,
+    model: JointModel,
     seen: Observations,
     at_sensors: tuple[Tensor, Tensor],
     noise_std: Tensor,
@@ -416,7 +472,7 @@ def input_given_all(
     return model.law.condition_linear(rows, residual, mask, levels, level.shape[1])
 
 
-def input_posterior(model: KarhunenLoeveModel, single: bool, given: InputPosterior) -> Posterior:
+def input_posterior(model: JointModel, single: bool, given: InputPosterior) -> Posterior:
     """Return the law of the transformed input as a posterior of functions."""
     moments = partial(_input_moments, given, model.config.input_modes)
     grid, basis = model.fields.input.grid, model.bases.input_basis

@@ -22,7 +22,7 @@ transformed input is assumed to be Gaussian: docs/model.md says where that matte
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -155,61 +155,9 @@ class KarhunenLoeveModel(OperatorModel):
         readings : OutputReadings, optional
             Sensors of the output, on which what the operator leaves over is conditioned, too.
         """
-        given_sensors = given, root, readings
-        return LatentPosterior(
-            self.fields.output.grid,
-            self.bases.output_basis,
-            single,
-            partial(self._draw, *given_sensors),
-            partial(self._estimate, *given_sensors),
-        )
-
-    @torch.no_grad()
-    def _draw(
-        self,
-        given: InputPosterior,
-        root: Tensor | None,
-        readings: OutputReadings | None,
-        size: int,
-        generator: torch.Generator,
-    ) -> Tensor:
-        """Draw coefficients (B, size, p) of the output (`output_posterior`)."""
-        straight, added = self.drawn(given, size, generator)
-        c = (straight + added).double()
-        if root is None:
-            return c
-        picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
-        c = c + self.residuals[picked.to(c.device)].double() @ root
-        return c if readings is None else readings.corrected(c, generator)
-
-    @torch.no_grad()
-    def _estimate(
-        self,
-        given: InputPosterior,
-        root: Tensor | None,
-        readings: OutputReadings | None,
-        size: int,
-        generator: torch.Generator | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return mean and covariance of the output's coefficients (`output_posterior`).
-
-        Where the linear part has exact moments, it is the control variate of the sampled ones, so
-        that only the perceptron's part keeps the error of sampling.
-        """
-        found = self._straight_moments(given)
-        if self.network is not None or found is None:
-            straight, added = self.drawn(given, size, generator)
-            sampled = moments_of(straight + added)
-            if found is not None:
-                both = zip(sampled, moments_of(straight), found, strict=True)
-                mean, covariance = (s - c + e for s, c, e in both)
-                sampled = mean, covariance
-            found = sampled
-        if root is None:
-            return found
-        if readings is not None:
-            return readings.moments(*found)
-        return found[0], found[1] + root @ root.transpose(-1, -2)
+        law = _OutputLaw(self, given, root, readings)
+        grid = self.fields.output.grid
+        return LatentPosterior(grid, self.bases.output_basis, single, law.draw, law.estimate)
 
     def _given(
         self, locations: object, values: object, mask: object, noise_std: object
@@ -270,12 +218,6 @@ class KarhunenLoeveModel(OperatorModel):
     def _straight(self, a: Tensor) -> Tensor:
         start = nn.functional.linear(a, self.bases.linear_weight)
         return start if self.linear is None else start + self.linear(a)
-
-    def _straight_moments(self, given: InputPosterior) -> tuple[Tensor, Tensor] | None:
-        """Return mean (B, p) and covariance (B, p, p) of the linear part of b(a), if exact."""
-        weight, offset = self.straight()
-        found = given.linear_moments(weight)
-        return None if found is None else (found[0] + offset.to(found[0].device), found[1])
 
     def straight(self) -> tuple[Tensor, Tensor]:
         """Return weight (p, r) and offset (p,) of the linear part of b(a), float64."""
@@ -394,3 +336,52 @@ class KarhunenLoeveModel(OperatorModel):
         """Return the squared error as a fraction of the output's variance."""
         error = ((self.branch(batch["a"]) - batch["c"]) ** 2).sum(-1).mean()
         return error, {"reconstruction": error}
+
+
+@dataclass(frozen=True)
+class _OutputLaw:
+    """The law of the output's coefficients, by samples and by moments (`output_posterior`)."""
+
+    model: KarhunenLoeveModel
+    given: InputPosterior
+    root: Tensor | None
+    readings: OutputReadings | None
+
+    @torch.no_grad()
+    def draw(self, size: int, generator: torch.Generator) -> Tensor:
+        """Draw coefficients (B, size, p)."""
+        straight, added = self.model.drawn(self.given, size, generator)
+        c = (straight + added).double()
+        if self.root is None:
+            return c
+        picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
+        c = c + self.model.residuals[picked.to(c.device)].double() @ self.root
+        return c if self.readings is None else self.readings.corrected(c, generator)
+
+    @torch.no_grad()
+    def estimate(self, size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """Return mean (B, p) and covariance (B, p, p).
+
+        Where the linear part has exact moments, it is the control variate of the sampled ones, so
+        that only the perceptron's part keeps the error of sampling.
+        """
+        moments = self._linear_moments()
+        if self.model.network is not None or moments is None:
+            straight, added = self.model.drawn(self.given, size, generator)
+            sampled = moments_of(straight + added)
+            if moments is not None:
+                both = zip(sampled, moments_of(straight), moments, strict=True)
+                mean, covariance = (s - c + e for s, c, e in both)
+                sampled = mean, covariance
+            moments = sampled
+        if self.root is None:
+            return moments
+        if self.readings is not None:
+            return self.readings.moments(*moments)
+        return moments[0], moments[1] + self.root @ self.root.transpose(-1, -2)
+
+    def _linear_moments(self) -> tuple[Tensor, Tensor] | None:
+        """Return mean (B, p) and covariance (B, p, p) of the linear part, if exact."""
+        weight, offset = self.model.straight()
+        moments = self.given.linear_moments(weight)
+        return moments and (moments[0] + offset.to(moments[0].device), moments[1])

@@ -14,7 +14,7 @@ import json
 import math
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,9 +28,6 @@ from uqsonet.fields.stacked import JointDomain, domain_as_dict
 from uqsonet.files import write_text
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
 from uqsonet.operator.model import KarhunenLoeveModel
-
-if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
 
 SMALL = 1 << 20
 """Arrays of up to this many numbers are written as they are."""
@@ -62,13 +59,13 @@ PAGE = """<!doctype html>
 
 
 def write_page(
-    emulator: Emulator, path: Path | str, name: str, exact: dict[str, Any] | None = None
+    emulator: Any, path: Path | str, name: str, exact: dict[str, Any] | None = None
 ) -> int:
     """Write a page to explore a model with; returns its size in bytes.
 
     Parameters
     ----------
-    emulator : Emulator
+    emulator : Any
     path : path
         Ends with ``.html``.
     name : str
@@ -99,7 +96,7 @@ def write_page(
     return size
 
 
-def page(emulator: Emulator, name: str, exact: dict[str, Any] | None = None) -> str:
+def page(emulator: Any, name: str, exact: dict[str, Any] | None = None) -> str:
     """Return the page of a model as HTML.
 
     With `exact` the page draws the exact posterior beside the model's own: ``mean`` (n,) and
@@ -137,7 +134,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def description(emulator: Emulator, exact: dict[str, Any] | None = None) -> dict[str, Any]:
+def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return what the page has to know of a model, ready for JSON.
 
     Raises
@@ -203,7 +200,7 @@ def _residual(model: KarhunenLoeveModel) -> dict[str, Any] | None:
     return {"covariance": packed(covariance), "slopes": slopes, "draws": draws}
 
 
-def _field(emulator: Emulator, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
+def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
     """Return one field: where it lives, and its mean and modes there."""
     bases, fields = model.bases, emulator.inputs + emulator.outputs
     one, number, is_input = fields[k], k, k < len(emulator.inputs)

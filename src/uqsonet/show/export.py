@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +15,11 @@ from uqsonet.fields.grid import Grid
 from uqsonet.files import atomic_path, write_text
 from uqsonet.sensors.sensors import AXES
 
-if TYPE_CHECKING:
-    from uqsonet.emulator.answer import FieldPosterior
-    from uqsonet.emulator.place import Placement
-
-
 FORMATS = (".csv", ".npz", ".nc")
 
 
 def answer_arrays(
-    posterior: FieldPosterior,
+    posterior: Any,
     level: float = 0.9,
     points: object = None,
     samples: int = 0,
@@ -34,7 +29,7 @@ def answer_arrays(
 
     Parameters
     ----------
-    posterior : FieldPosterior
+    posterior : Any
     level : float
     points : array (M, d), optional
         By default the field's own.
@@ -56,7 +51,7 @@ def answer_arrays(
 
 
 def as_dataset(
-    posterior: FieldPosterior,
+    posterior: Any,
     level: float = 0.9,
     points: object = None,
     samples: int = 0,
@@ -87,12 +82,12 @@ def as_dataset(
     return xarray.Dataset(arrays, coordinates, attributes)
 
 
-def _places(posterior: FieldPosterior, points: object) -> np.ndarray:
+def _places(posterior: Any, points: object) -> np.ndarray:
     return np.asarray(posterior.field.domain.points() if points is None else points)
 
 
 def answer_lines(
-    posterior: FieldPosterior,
+    posterior: Any,
     level: float = 0.9,
     points: object = None,
     samples: int = 0,
@@ -113,7 +108,7 @@ def answer_lines(
             yield lead + [f"{value:.9g}" for value in line]
 
 
-def placement_lines(placement: Placement) -> Iterator[list[str]]:
+def placement_lines(placement: Any) -> Iterator[list[str]]:
     """Yield the rows of a table ``field,x[,y[,z]],before,after`` of chosen places, header first."""
     yield ["field", *AXES[: placement.places.shape[1]], "before", "after"]
     for k, name in enumerate(placement.fields):
@@ -122,7 +117,7 @@ def placement_lines(placement: Placement) -> Iterator[list[str]]:
 
 
 def write_answer(
-    posterior: FieldPosterior,
+    posterior: Any,
     path: Path,
     level: float = 0.9,
     points: object = None,

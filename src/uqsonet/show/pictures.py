@@ -17,9 +17,6 @@ from uqsonet.fields.numbers import real_numbers
 from uqsonet.files import atomic_path
 
 if TYPE_CHECKING:
-    from uqsonet.emulator.answer import FieldPosterior
-    from uqsonet.emulator.place import Placement
-    from uqsonet.fitting.scores import Report, Score
     from uqsonet.sensors.sensors import SensorSets
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
@@ -35,7 +32,7 @@ SHOWN = 5
 
 
 def draw(
-    posterior: FieldPosterior, path: object, level: float, title: str | None, truth: object = None
+    posterior: Any, path: object, level: float, title: str | None, truth: object = None
 ) -> Any:
     """Draw an answer (`FieldPosterior.plot`)."""
     if not posterior.single:
@@ -54,7 +51,7 @@ def draw(
     return figure
 
 
-def draw_placement(placement: Placement, path: object) -> Any:
+def draw_placement(placement: Any, path: object) -> Any:
     """Draw the map of expected reduction and the chosen places (`Placement.plot`)."""
     if path is not None and Path(str(path)).suffix.lower() not in PICTURES:
         raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
@@ -95,7 +92,7 @@ def draw_placement(placement: Placement, path: object) -> Any:
     return figure
 
 
-def _true(posterior: FieldPosterior, truth: object) -> Values | None:
+def _true(posterior: Any, truth: object) -> Values | None:
     """Return points (M, d) and values (M,) of the truth, which may be at other points."""
     if truth is None:
         return None
@@ -111,16 +108,14 @@ def _true(posterior: FieldPosterior, truth: object) -> Values | None:
     return points, values
 
 
-def _draw_answer(
-    figure: Any, posterior: FieldPosterior, level: float, truth: Values | None
-) -> None:
+def _draw_answer(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
     if posterior.field.domain.dim == 1:
         _draw_line(figure, posterior, level, truth)
     else:
         _draw_maps(figure, posterior, level, truth)
 
 
-def _draw_line(figure: Any, posterior: FieldPosterior, level: float, truth: Values | None) -> None:
+def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
     """Draw the sensors, and below them mean, band and some sample functions along one axis."""
     field = posterior.field
     x = field.domain.points()
@@ -155,7 +150,7 @@ def _draw_line(figure: Any, posterior: FieldPosterior, level: float, truth: Valu
     axes.legend(frameon=False, fontsize=9, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
 
 
-def _draw_maps(figure: Any, posterior: FieldPosterior, level: float, truth: Values | None) -> None:
+def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
     """Draw the sensors and maps of mean, truth or a sample, std and the ends of the band."""
     field = posterior.field
     points = field.domain.points().numpy()
@@ -225,7 +220,7 @@ def _draw_weighted(axes: Any, points: np.ndarray) -> None:
         axes.plot(points[:, 0], points[:, 1], ".", color=ORANGE, ms=6)
 
 
-def _draw_sensors(axes: Any, figure: Any, posterior: FieldPosterior) -> None:
+def _draw_sensors(axes: Any, figure: Any, posterior: Any) -> None:
     """Draw where sensors stand and what they read: a panel of a picture."""
     sets, read = posterior.sensors, posterior.read
     fields, used = list(read.values()), sets.mask[0]
@@ -262,7 +257,7 @@ def _draw_sensors(axes: Any, figure: Any, posterior: FieldPosterior) -> None:
         axes.legend(frameon=False, fontsize=9)
 
 
-def report_page(report: Report) -> str:
+def report_page(report: Any) -> str:
     """Return a report as one HTML page (`Report.save`)."""
     rows = [_cells(score) for score in report.scores]
     if len({score.field for score in report.scores}) == 1:
@@ -321,7 +316,7 @@ linear predictor from the same runs, <em>regression</em> what these runs alone p
 """
 
 
-def _cells(score: Score) -> dict[str, str]:
+def _cells(score: Any) -> dict[str, str]:
     """Return a row of the page's table by its headings."""
     found = {
         "method": score.method,
@@ -347,23 +342,23 @@ def _figure(width: float, height: float) -> Any:
     return library("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
 
 
-def _example(report: Report) -> Any:
+def _example(report: Any) -> Any:
     figure = library("matplotlib.figure").Figure(layout="constrained")
     truth = report.points.numpy(), report.truth.numpy()
     _draw_answer(figure, report.example, 0.9, truth)
     return figure
 
 
-def _methods(report: Report) -> dict[str, list[Score]]:
+def _methods(report: Any) -> dict[str, list[Any]]:
     first = report.scores[0].field
-    found: dict[str, list[Score]] = {}
+    found: dict[str, list[Any]] = {}
     for score in report.scores:
         if score.field == first:
             found.setdefault(score.method, []).append(score)
     return found
 
 
-def _errors(report: Report) -> Any:
+def _errors(report: Any) -> Any:
     figure = _figure(9, 3.6)
     left, right = figure.subplots(1, 2)
     styles = {"uqsonet": (BLUE, "o-"), "cokriging": (ORANGE, "s--"), "sensor_free": (GREY, "^:")}
@@ -384,7 +379,7 @@ def _errors(report: Report) -> Any:
     return figure
 
 
-def _coverage(report: Report) -> Any:
+def _coverage(report: Any) -> Any:
     figure = _figure(4.6, 4)
     axes = figure.add_subplot()
     axes.plot([0.4, 1], [0.4, 1], color=GREY, lw=1, label="exact")
@@ -403,7 +398,7 @@ def _coverage(report: Report) -> Any:
     return figure
 
 
-def _ranks(report: Report) -> Any:
+def _ranks(report: Any) -> Any:
     figure = _figure(9, 3.4)
     left, right = figure.subplots(1, 2)
     scores = _methods(report)["uqsonet"]

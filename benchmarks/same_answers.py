@@ -2,9 +2,9 @@
 
 Run with each version's own sources, then compare:
 
-    python -m tests.same_answers write old.npz [WEIGHTS ...]     # the version before
-    python -m tests.same_answers write new.npz [WEIGHTS ...]     # the version after
-    python -m tests.same_answers compare old.npz new.npz         # largest relative difference
+    python -m benchmarks.same_answers write old.npz [WEIGHTS ...]     # the version before
+    python -m benchmarks.same_answers write new.npz [WEIGHTS ...]     # the version after
+    python -m benchmarks.same_answers compare old.npz new.npz         # largest relative difference
 
 Models: the five that are shipped, three that are fitted here (a Gaussian law; another law; two
 inputs and two outputs on scattered points), and every file of WEIGHTS, as of an attention model.
