@@ -85,7 +85,7 @@ FASTER = {
     r"(default_rng\(0\)), 16\)": r"\1, 2)",
     r"^python -m benchmarks --only \w+": r"\g<0> --quick",
     r"^python -m benchmarks\.flow_law .*": r"\g<0> --minutes 0.02 --iterations 20 --sets 2",
-    # tests/report/test_ship.py and tests/benchmarks/test_mechanism.py do it: here are no results.
+    # tests/report/test_ship.py does it: here are no results.
     r"^uqsonet ship .*": r"\g<0> --help",
     r"^python -m benchmarks\.mechanism (?:.*\\\n)*.*": "python -m benchmarks.mechanism --help",
     # What stands for a name, and for more of the same.

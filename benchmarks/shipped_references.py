@@ -1,6 +1,6 @@
-"""Posteriors of the five problems of the shipped models: writes references.json beside this file.
+"""Posteriors of the five problems of the shipped models: writes tests/models/references.json.
 
-    python -m tests.models.references
+    python -m benchmarks.shipped_references
 
 takes about ten minutes. Laws, conditioning and all that has a closed form are written out here in
 NumPy; nothing of the models is used. What is sampled: inputs given their sensors (diffusion1d,
@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from numpy import pi
 
 from uqsonet_study.problems import get_problem
 
-FILE = Path(__file__).with_suffix(".json")
+FILE = Path(__file__).parents[1] / "tests/models/references.json"
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 5)
 """Sensors of each set. Odd sets are read without noise, the last with noise of each sensor."""
 LEAST_DISTANCE = 0.08
@@ -155,6 +156,7 @@ def elliptic_sde2d(given: list[Sensors], rng: np.random.Generator) -> list[Momen
     total, factor = np.zeros((len(given), 2, 8)), root(ALONG)
     sources = np.zeros((8, 101, 101))
     sources[np.arange(8), *np.transpose(ORBIT)] = 1.0
+    field = factor
     for number in range(size):
         if number % 2 == 0:
             field = factor @ rng.standard_normal((factor.shape[1],) * 2) @ factor.T
@@ -179,7 +181,8 @@ def navier_stokes(law: Law, given: Sensors, rng: np.random.Generator) -> Moments
     problem.tolerance = 1e-4
     points = SQUARE.reshape(101, 101, 2)[:-1, :-1].reshape(-1, 2)
     factor, (gain, _) = root(ALONG[:-1, :-1]), given.given(law, points)
-    index, places = np.rint(given.x * 100).astype(int) @ [100, 1], np.array(ORBIT) @ [100, 1]
+    row = np.array([100, 1])
+    index, places = np.rint(given.x * 100).astype(int) @ row, np.array(ORBIT) @ row
     for _ in range(batches):
         normals = rng.standard_normal((50, factor.shape[1], factor.shape[1]))
         fields = law.envelope(points) * (factor @ normals @ factor.T).reshape(50, -1)
@@ -210,7 +213,7 @@ def rounded(values: np.ndarray) -> object:
     return np.vectorize(lambda v: float(f"{v:.5g}"), otypes=[float])(values).tolist()
 
 
-def make(name: str) -> dict[str, object]:
+def make(name: str) -> dict[str, Any]:
     """Return queries (8, d), and for each set its sensors and the moments of u."""
     rng, law, line = np.random.default_rng(2026), LAWS[name], name in SOURCES
     axes = [LINE] if line else [AXIS, AXIS]
