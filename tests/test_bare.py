@@ -117,5 +117,5 @@ def test_the_package_brings_all_that_it_needs_and_says_what_is_missing(tmp_path:
         shipped()
     )
     command = [str(python), "-m", "uqsonet", "--help"]
-    usage = subprocess.run(command, capture_output=True, text=True, check=True, cwd=home).stdout
+    usage = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
     assert "uqsonet[study]" in usage and "estimate" not in usage
