@@ -16,7 +16,8 @@ from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Observations, WeightedPoints
 from uqsonet.fields.grid import Domain
 from uqsonet.fields.named_field import NamedField
-from uqsonet.fields.numbers import real_numbers, require_noise
+from uqsonet.fields.numbers import is_frame, real_numbers, require_noise
+from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.sensors.sensors import AXES, SensorSets
 
 MIN_LEVEL = 0.02
@@ -208,9 +209,9 @@ def _distances_of(operator: NamedOperator, sets: SensorSets) -> Tensor:
     rows, residual = (t.cpu() for t in bases.at_sensors(Observations(x, values, mask, weights)))
     residual = torch.where(mask, residual, 0.0)
     noise = operator.default_noise(0) if noise is None else noise
-    level = torch.as_tensor(noise, dtype=torch.float64).expand_as(values).square()
+    noise = torch.as_tensor(noise, dtype=torch.float64).expand_as(values)
     spread = float(bases.input_factor.double().square().sum(1).mean().sqrt())
-    level = level + float(bases.input_remainder) ** 2 + (MIN_LEVEL * spread) ** 2
+    level = sensor_noise(noise, float(bases.input_remainder), MIN_LEVEL * spread).square()
     rows = rows * mask[..., None]
     # Directions without sensors have a residual of zero: they add nothing.
     root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
@@ -228,7 +229,7 @@ def points_of(domain: Domain, points: Any, what: str, each: str) -> Tensor:
     ObservationError
         If they cannot be used.
     """
-    if hasattr(points, "columns") and hasattr(points, "to_numpy"):
+    if is_frame(points):
         axes, there = list(AXES[: domain.dim]), [str(name) for name in points.columns]
         if lacking := [axis for axis in axes if axis not in there]:
             raise ObservationError(

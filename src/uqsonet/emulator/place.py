@@ -1,4 +1,4 @@
-"""Where the next sensors belong: places chosen one by one, by the variance that they take away.
+"""Sensor placement: places are chosen one by one, by the variance that they take away.
 
 All that is needed is the joint covariance of the coefficients ``(a, c)`` of input and output given
 what is known. A reading is ``y = r (a, c) + noise``, and the target is linear in the coefficients,

@@ -23,7 +23,7 @@ the node, without spurious weights on its neighbours."""
 
 @runtime_checkable
 class Domain(Protocol):
-    """Where a field lives: a `Grid`, a `PointCloud` or a `JointDomain`."""
+    """The domain of a field: a `Grid`, a `PointCloud` or a `JointDomain`."""
 
     @property
     def dim(self) -> int:

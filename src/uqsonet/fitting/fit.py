@@ -275,7 +275,7 @@ def _trainings(config: KarhunenLoeveNetwork, runs: int, minutes: float) -> list[
 
 @dataclass(frozen=True)
 class _Trainings:
-    """Where trainings leave their checkpoints and results, to be taken up again."""
+    """A folder in which trainings leave checkpoints and results, to be taken up again."""
 
     seed: int
     folder: Path

@@ -33,6 +33,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
 from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
+from uqsonet.laws.bases import ROWS, KarhunenLoeveBases
 from uqsonet.operator.base import Batch, OperatorModel, register
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.perceptrons import MLP
@@ -46,7 +47,6 @@ from uqsonet.operator.residual import (
 if TYPE_CHECKING:
     from uqsonet.operator.joint import JointPosterior, OutputReadings, Readings
     from uqsonet.runs.functions import Functions
-from uqsonet.laws.bases import ROWS, KarhunenLoeveBases
 
 PRIOR_SAMPLES = 16_384
 """Number of inputs that show how much of the operator's randomness training has explained."""
