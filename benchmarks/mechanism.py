@@ -50,6 +50,7 @@ from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.networks.attention import ACTIVE_NATS, AttentionModel, gaussian_kl
 from uqsonet.operator.file import load_trials
 from uqsonet.runs.functions import Functions
+from uqsonet.sensors.sensors import checked_sensors
 from uqsonet_study.layouts import load_layouts, uniform_layouts
 from uqsonet_study.problems import get_problem
 from uqsonet_study.storage.functions import load_functions
@@ -205,8 +206,7 @@ def measure(
     """Return the numbers of a row, for sensors x (n, m, d), y (n, m) and cokriging's means of u."""
     generator = torch_generator(SEED, "mechanism", "draws")
     model, fit, u = model.double(), pairs.fit, pairs.u[pairs.fit :]
-    observations, _ = model.fields.input.observations(x, y)
-    embedded = model.embed_observations(observations)
+    embedded = model.embed_observations(checked_sensors(model.fields.input, x, y))
     shared, h = model.shared({"values": y}), embedded[fit:]
     mean, log_variance = model.encode(shared, h, u)
 

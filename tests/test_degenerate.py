@@ -83,7 +83,7 @@ REFUSED = {
     "no values": ([[0.1]], None, None, "shapes do not fit"),
     "a short mask": ([[0.1], [0.2]], [1.0, 1.0], [True], r"\(1, 2\), \(1, 1\)"),
     "a mask of numbers": ([[0.1]], [1.0], [1.0], "mask must be boolean, found torch.float32"),
-    "too many coordinates": ([[0.1, 0.2]], [1.0], None, "2 coordinates, the domain has 1"),
+    "too many coordinates": ([[0.1, 0.2]], [1.0], None, "2 coordinates, k has 1"),
     "words": ([["a"]], [1.0], None, "locations must be a numeric array, found <U1"),
     "ragged": ([[0.1]], [[1.0], [1.0, 2.0]], None, "values must be a numeric array"),
 }

@@ -16,7 +16,6 @@ from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.grid import Grid
-from uqsonet.fields.named_field import NamedField
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
 from uqsonet.fitting.baselines import build_baseline
@@ -96,8 +95,8 @@ def side_by_side(remainder: Tensor | None = None) -> Emulator:
     joint = replace(FIELDS, input=Field("ab", join(list(grids.values()))))
     data = pairs(0.0, size=500)
     model = fitted(Functions(joint, "training", data.kappa, data.u), 10)
-    named = [NamedField(name, grid, scale=SCALES[name]) for name, grid in grids.items()]
-    output = NamedField("u", joint.output.grid, scale=7.0)
+    named = [Field(name, grid, scale=SCALES[name]) for name, grid in grids.items()]
+    output = Field("u", joint.output.grid, scale=7.0)
     return Emulator(model, named, [output], noise_std=0.0, remainder=remainder)
 
 

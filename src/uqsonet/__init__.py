@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from uqsonet.emulator.answer import FieldPosterior
     from uqsonet.emulator.emulator import Emulator, load
     from uqsonet.errors import ObservationWarning, UQSONetError
-    from uqsonet.fields.field import Field, Transform, WeightedPoints
+    from uqsonet.fields.field import Field, Transform
     from uqsonet.fields.grid import Grid
     from uqsonet.fields.operator_fields import OperatorFields
     from uqsonet.fitting.fit import fit
     from uqsonet.runs.field_runs import FieldRuns
     from uqsonet.runs.files import open_runs
     from uqsonet.runs.runs import Runs
+    from uqsonet.sensors.sensors import WeightedPoints
 
 __version__ = "0.1.0"
 
@@ -41,7 +42,7 @@ _HOMES = {
     "Runs": "runs.runs",
     "Transform": "fields.field",
     "UQSONetError": "errors",
-    "WeightedPoints": "fields.field",
+    "WeightedPoints": "sensors.sensors",
     "fit": "fitting.fit",
     "load": "emulator.emulator",
     "open_runs": "runs.files",

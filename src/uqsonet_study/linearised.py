@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -50,18 +51,15 @@ def condition_linearised(
     ObservationError
         If sensors cannot be used, or there are several sets.
     """
-    (seen, noise), (read, level), single = both_sides(
-        model.fields, inputs, outputs, model.noise_std
-    )
-    if len(seen.values) != 1:
-        raise ObservationError(
-            f"sensors come in {len(seen.values)} sets; linearised answers are for one"
-        )
+    seen, read = both_sides(model.fields, inputs, outputs)
+    seen, single = replace(seen, noise_std=seen.noise(model.noise_std)), seen.single
+    if len(seen) != 1:
+        raise ObservationError(f"sensors come in {len(seen)} sets; linearised answers are for one")
     if not read.values.shape[1]:
         return condition_jointly(model, inputs, outputs)
-    given = model.input_law_given(seen, noise)
+    given = model.input_law_given(seen)
     root = model.residual_root(given, 1)
-    readings = OutputReadings(model, read, level, root)
+    readings = OutputReadings(model, read, root)
     source: InputPosterior = given
     tail, at_sensors = 1.0, model.bases.at_sensors(seen)
     for step in range(NEWTON_STEPS):
@@ -71,7 +69,7 @@ def condition_linearised(
         found = LinearBranch(offset[None], weight[None], torch.zeros_like(readings.noise))
         if not step:
             tail = float(readings.tail(*found.moments(given)))
-        better = input_given_all(model, seen, at_sensors, noise, readings, found)
+        better = input_given_all(model, seen, at_sensors, readings, found)
         if better is None:
             raise ObservationError("linearised answers need a law of the input in closed form")
         source = better

@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from uqsonet.errors import ConfigError
-from uqsonet.fields.field import Observations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import array_digest
 from uqsonet.gauss.blocks import column_moments
 from uqsonet.gauss.metrics import ascending
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.devices import keep_freed_memory
+from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.config import ReferenceConfig
 from uqsonet_study.distances import marginal_w1, quantile_bins, wasserstein2
 from uqsonet_study.layouts import load_layouts
@@ -56,7 +56,7 @@ def evaluation_observations(
     split: str,
     side: str = "input",
     counts: Sequence[int] | None = None,
-) -> Observations:
+) -> Sensors:
     """Return the observation sets of a split: set s at count m sees function s of one side.
 
     Sets are ordered by count, then by function; shape (counts * S, largest m), float64. Counts are
@@ -75,7 +75,7 @@ def evaluation_observations(
         padding = (0, widest - m)
         parts.append((pad(x, (0, 0, *padding)), pad(y, padding, value=1.0), pad(mask, padding)))
     x, y, mask = (torch.cat(part) for part in zip(*parts, strict=True))
-    return Observations(x, y, mask)
+    return Sensors(x, y, mask)
 
 
 def compute_reference(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from uqsonet.fields.field import Observations
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.metrics import relative_error
 from uqsonet.gauss.posterior import spread
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.train import skill_columns
+from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.reference.files import ObservationSets, Reference
 
 SAMPLES = 512
@@ -30,7 +30,7 @@ class TruthValidator:
     _std: Tensor | None = None
 
     def __init__(self, sets: ObservationSets, truth: Tensor, u: Tensor | RowBlocks) -> None:
-        self._observations: Observations = sets.observations
+        self._observations: Sensors = sets.observations
         self._counts = sets.observations.counts
         self._mean = truth.double()
         self._free, self._free_spread = column_moments(RowBlocks.of(u))

@@ -24,6 +24,7 @@ from uqsonet.operator.residual import (
     standardised_residuals,
 )
 from uqsonet.runs.functions import Functions
+from uqsonet.sensors.sensors import checked_sensors
 from uqsonet_study.config import KarhunenLoeveNetwork, KarhunenLoeveSetNetwork, TrainingConfig
 from uqsonet_study.problems import get_problem
 
@@ -168,8 +169,8 @@ def test_untrained_vidon_is_the_mean_of_cokriging(fixed, vidon):
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
 def test_the_embedding_is_mean_and_variance_of_the_dense_posterior(vidon, noise_std):
-    observations, _ = vidon.fields.input.observations(PLACES, VALUES)
-    h = vidon.embed(observations, noise_std)[0].double()
+    observations = checked_sensors(vidon.fields.input, PLACES, VALUES, noise_std=noise_std)
+    h = vidon.embed(observations)[0].double()
     factor, mean = vidon.bases.input_factor.double(), vidon.bases.input_mean
     stacked = vidon.fields.input.grid.interpolate(
         torch.cat([mean[:, None], factor], 1), observations.locations[0]

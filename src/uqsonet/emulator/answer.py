@@ -15,10 +15,10 @@ from uqsonet.emulator.checks import points_of
 from uqsonet.emulator.field_law import BAND_SAMPLES, TOO_LARGE, Conditioned, FieldLaw
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError
-from uqsonet.fields.named_field import NamedField
-from uqsonet.fields.numbers import real_numbers
+from uqsonet.fields.field import Field
+from uqsonet.fields.numbers import is_frame, real_numbers
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
-from uqsonet.sensors.sensors import SensorSets, field_number
+from uqsonet.sensors.sensors import Sensors, field_number
 
 if TYPE_CHECKING:  # needed only for conformal bands
     from uqsonet.emulator.calibration import ConformalFactors
@@ -72,22 +72,22 @@ class FieldPosterior:
         return self.sensors.single
 
     @property
-    def sensors(self) -> SensorSets:
+    def sensors(self) -> Sensors:
         """The sensors that this law is conditioned on."""
         return self._conditioned.sets
 
     @property
-    def field(self) -> NamedField:
+    def field(self) -> Field:
         """The field that this is the law of."""
         return self._operator.named_fields[self._which()]
 
     @property
-    def inputs(self) -> list[NamedField]:
+    def inputs(self) -> list[Field]:
         """The input fields."""
         return self._operator.inputs
 
     @property
-    def read(self) -> dict[int, NamedField]:
+    def read(self) -> dict[int, Field]:
         """The fields that sensors read, by the number that sensors have; else the inputs."""
         numbers = self.sensors.field[self.sensors.mask].unique().tolist()
         fields = self._operator.named_fields
@@ -103,7 +103,7 @@ class FieldPosterior:
         size = size[0] if self.single else size
         return size if self.sensors.kind == "torch" else size.numpy()
 
-    def given(self, sets: SensorSets) -> FieldPosterior:
+    def given(self, sets: Sensors) -> FieldPosterior:
         """Return the law of the same field given other sensors, unchecked."""
         return FieldPosterior(Conditioned(self._operator, sets), self._factors, self._number)
 
@@ -129,7 +129,7 @@ class FieldPosterior:
         result = result[0] if self.single else result
         if isinstance(points, Tensor):
             return result
-        if hasattr(points, "columns") and result.ndim == 1:
+        if is_frame(points) and result.ndim == 1:
             import pandas as pd
 
             return pd.Series(result.numpy(), index=points.index, name=self.field.name)  # type: ignore[attr-defined]

@@ -23,9 +23,8 @@ from torch import Tensor
 from uqsonet.emulator.field_law import BAND_SAMPLES, Conditioned, FieldLaw
 from uqsonet.emulator.named_operator import Calibration, NamedOperator, sensor_locations
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import read_at
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.sensors.sensors import SensorSets
+from uqsonet.sensors.sensors import Sensors
 
 MAX_POINTS = 400
 """Maximum number of output points at which calibration runs are kept."""
@@ -55,7 +54,7 @@ class ConformalFactors:
         self._operator = operator
         self._kept: dict[object, Tensor] = {}
 
-    def of(self, sets: SensorSets, number: int, level: float, whole: bool) -> Tensor:
+    def of(self, sets: Sensors, number: int, level: float, whole: bool) -> Tensor:
         """Return the factor (B,) of each set's band for an output, inputs counted first.
 
         Raises
@@ -68,7 +67,7 @@ class ConformalFactors:
         factors = [factor(self._ratios(one, number, level), level) for one in ones]
         return torch.tensor(factors, dtype=torch.float64)
 
-    def _ratios(self, one: SensorSets, number: int, level: float) -> Tensor:
+    def _ratios(self, one: Sensors, number: int, level: float) -> Tensor:
         """Return by how much plain bands must be widened to hold each calibration run."""
         operator, runs, kept = self._operator, self._operator.calibration, self._kept
         assert runs is not None
@@ -93,16 +92,15 @@ class ConformalFactors:
         return kept[key, level]
 
 
-def observed(operator: NamedOperator, runs: Calibration, one: SensorSets) -> SensorSets:
+def observed(operator: NamedOperator, runs: Calibration, one: Sensors) -> Sensors:
     """Return calibration runs observed with the sensors of one set, noise included."""
     assert operator.encoded
     keep = one.mask[0]
     compact = one.each(lambda t: t[:, keep])
     n, m = len(runs), int(keep.sum())
     grid = operator.fields.input.grid
-    x = sensor_locations(operator.inputs, compact.field, compact.locations, grid)[0]
-    weights = None if compact.weights is None else compact.weights[0]
-    read = read_at(grid, runs.inputs.double().T.contiguous(), x, weights).T
+    x = sensor_locations(operator.inputs, compact.field, compact.locations, grid)
+    read = replace(compact, locations=x).read(grid, runs.inputs.double().T.contiguous())[0].T
     level = compact.noise_std.nan_to_num(nan=operator.default_noise(0))[0]
     scales = torch.tensor([f.scale for f in operator.inputs], dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)

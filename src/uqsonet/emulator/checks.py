@@ -13,12 +13,11 @@ from uqsonet.emulator.field_law import IMPROBABLE, SETS
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.cloud import PointCloud
-from uqsonet.fields.field import Observations, WeightedPoints
+from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Domain
-from uqsonet.fields.named_field import NamedField
 from uqsonet.fields.numbers import is_frame, real_numbers, require_noise
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.sensors.sensors import AXES, SensorSets
+from uqsonet.sensors.sensors import AXES, Sensors, require_readings
 
 MIN_LEVEL = 0.02
 """The test for improbable sensors assumes at least this noise, as a fraction of the field's std."""
@@ -36,7 +35,7 @@ SAME = 1e-6
 """Exact sensors at one place may differ by this fraction of their values."""
 
 
-def check(operator: NamedOperator, sets: SensorSets, stacklevel: int) -> None:
+def check(operator: NamedOperator, sets: Sensors, stacklevel: int) -> None:
     """Refuse sensors that no law can be conditioned on, and warn of unusual ones.
 
     Raises
@@ -49,7 +48,7 @@ def check(operator: NamedOperator, sets: SensorSets, stacklevel: int) -> None:
         warnings.warn(text, ObservationWarning, stacklevel=stacklevel + 1)
 
 
-def require_usable(operator: NamedOperator, sets: SensorSets) -> None:
+def require_usable(operator: NamedOperator, sets: Sensors) -> None:
     """Refuse sensors that no law can be conditioned on."""
     used = sets.mask
     if used.shape[1] > MAX_SENSORS:
@@ -59,15 +58,9 @@ def require_usable(operator: NamedOperator, sets: SensorSets) -> None:
 
         require_readable(operator.inputs, operator.outputs, operator.operator, sets)
     require_noise(sets.noise_std[used & ~sets.noise_std.isnan()])
-    if not bool(sets.values[used].isfinite().all() & sets.locations[used].isfinite().all()):
-        raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
     for number, one in enumerate(operator.named_fields):
         here = used & (sets.field == number)
-        values = sets.values[here]
-        if one.transform.positive and not bool((values > 0).all()):
-            raise ObservationError(
-                f"sensor values of {one.name} must be positive, found {float(values.min()):g}"
-            )
+        require_readings(sets, one, here, f"sensor values of {one.name}")
         name = "sensor" if number < len(operator.inputs) == 1 else f"sensor of {one.name}"
         level = sets.noise_std.nan_to_num(nan=operator.default_noise(number))
         exact = here & sets.at_points & (level == 0)
@@ -78,7 +71,7 @@ def require_usable(operator: NamedOperator, sets: SensorSets) -> None:
             _require_consistent(x, sets.values[row], exact[row].nonzero()[:, 0], one)
 
 
-def _require_consistent(x: Tensor, values: Tensor, exact: Tensor, one: NamedField) -> None:
+def _require_consistent(x: Tensor, values: Tensor, exact: Tensor, one: Field) -> None:
     """Refuse exact sensors at one place that disagree.
 
     Parameters
@@ -87,7 +80,7 @@ def _require_consistent(x: Tensor, values: Tensor, exact: Tensor, one: NamedFiel
     values : Tensor, shape (m,)
     exact : Tensor of int
         Numbers of the sensors without noise.
-    one : NamedField
+    one : Field
         The field that they read.
     """
     if len(exact) < 2:
@@ -109,7 +102,7 @@ def _require_consistent(x: Tensor, values: Tensor, exact: Tensor, one: NamedFiel
             )
 
 
-def _range_doubts(operator: NamedOperator, sets: SensorSets) -> list[str]:
+def _range_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
     """Return in words which values and places are unlike those of training."""
     doubts = []
     for number, one in enumerate(operator.named_fields):
@@ -138,7 +131,7 @@ def _range_doubts(operator: NamedOperator, sets: SensorSets) -> list[str]:
     return doubts
 
 
-def _law_doubts(operator: NamedOperator, sets: SensorSets) -> list[str]:
+def _law_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
     """Return a doubt if sensors of inputs do not fit the law of the input."""
     if operator.reads_outputs(sets):
         used = sets.mask & (sets.field < len(operator.inputs))
@@ -171,12 +164,12 @@ def _law_doubts(operator: NamedOperator, sets: SensorSets) -> list[str]:
     return [text + ". The band may be wrong here"]
 
 
-def _unlikely(operator: NamedOperator, sets: SensorSets, law: str) -> list[str]:
+def _unlikely(operator: NamedOperator, sets: Sensors, law: str) -> list[str]:
     """Return a doubt if sensors do not fit a law that is not Gaussian."""
     model: Any = operator.operator
     tails = []
     for first in range(0, len(sets), SETS):
-        tail = model.input_posterior(*operator.encode(sets[first : first + SETS])).tail
+        tail = model.input_law_given(operator.encode(sets[first : first + SETS])).tail
         if tail is None:
             return []
         tails.append(tail)
@@ -192,7 +185,7 @@ def _unlikely(operator: NamedOperator, sets: SensorSets, law: str) -> list[str]:
     ]
 
 
-def _distances(operator: NamedOperator, sets: SensorSets) -> Tensor | None:
+def _distances(operator: NamedOperator, sets: Sensors) -> Tensor | None:
     """Return squared Mahalanobis distances (B,) of sensors from the law of the input."""
     if operator.bases is None or sets.values.shape[1] == 0:
         return None
@@ -201,18 +194,18 @@ def _distances(operator: NamedOperator, sets: SensorSets) -> Tensor | None:
     return torch.cat([_distances_of(operator, sets[k : k + step]) for k in starts])
 
 
-def _distances_of(operator: NamedOperator, sets: SensorSets) -> Tensor:
+def _distances_of(operator: NamedOperator, sets: Sensors) -> Tensor:
     bases = operator.bases
     assert bases is not None
-    x, values, mask, noise = operator.encode(sets)
-    x, weights = x if isinstance(x, WeightedPoints) else (x, None)
-    rows, residual = (t.cpu() for t in bases.at_sensors(Observations(x, values, mask, weights)))
-    residual = torch.where(mask, residual, 0.0)
-    noise = operator.default_noise(0) if noise is None else noise
-    noise = torch.as_tensor(noise, dtype=torch.float64).expand_as(values)
+    sensors = operator.encode(sets)
+    rows, residual = (t.cpu() for t in bases.at_sensors(sensors))
+    residual, noise = (
+        torch.where(sensors.mask, residual, 0.0),
+        sensors.noise(operator.default_noise(0)),
+    )
     spread = float(bases.input_factor.double().square().sum(1).mean().sqrt())
     level = sensor_noise(noise, float(bases.input_remainder), MIN_LEVEL * spread).square()
-    rows = rows * mask[..., None]
+    rows = rows * sensors.mask[..., None]
     # Directions without sensors have a residual of zero: they add nothing.
     root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
     white = torch.linalg.solve_triangular(root, residual[..., None], upper=False)[..., 0]

@@ -20,9 +20,9 @@ from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.field_law import Conditioned
 from uqsonet.emulator.named_operator import NamedOperator, Operator
-from uqsonet.fields.named_field import NamedField
+from uqsonet.fields.field import Field
 from uqsonet.sensors.reading import read_sensors
-from uqsonet.sensors.sensors import SensorSets
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.emulator.calibration import ConformalFactors
@@ -53,7 +53,7 @@ class Emulator(NamedOperator):
     def around(cls, operator: Operator, card: Mapping[str, Any] | None = None) -> Emulator:
         """Return an operator of the paper, or any `OperatorModel`, as an emulator."""
         inputs, outputs = (
-            [NamedField(side.symbol, side.grid, side.transform)]
+            [Field(side.symbol, side.grid, side.transform)]
             for side in (operator.fields.input, operator.fields.output)
         )
         return cls(operator, inputs, outputs, encoded=False, noise_std=None, card=dict(card or {}))
@@ -107,7 +107,7 @@ class Emulator(NamedOperator):
         check(self, sets, stacklevel=2)
         return self.answer(sets)
 
-    def answer(self, sets: SensorSets, number: int | None = None) -> FieldPosterior:
+    def answer(self, sets: Sensors, number: int | None = None) -> FieldPosterior:
         """Return the law given sensors that have been read and checked; of one field by number."""
         operator, factors = self._answering
         return FieldPosterior(Conditioned(operator, sets), factors, number)

@@ -23,7 +23,7 @@ from uqsonet.gauss.posterior import (
     Posterior,
     spread,
 )
-from uqsonet.sensors.sensors import SensorSets
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
     from uqsonet.operator.joint import JointPosterior
@@ -63,12 +63,12 @@ class Conditioned:
     Attributes
     ----------
     operator : NamedOperator
-    sets : SensorSets
+    sets : Sensors
     jointly : bool
         Whether some of the sensors are of outputs.
     """
 
-    def __init__(self, operator: NamedOperator, sets: SensorSets) -> None:
+    def __init__(self, operator: NamedOperator, sets: Sensors) -> None:
         self.operator, self.sets = operator, sets
         self.jointly = operator.reads_outputs(sets)
         self._law: Posterior | None = None
@@ -108,7 +108,7 @@ class Conditioned:
         for first in range(0, len(self.sets), SETS):
             yield slice(first, min(first + SETS, len(self.sets)))
 
-    def _asked(self, law: Callable[[SensorSets], Law], part: slice) -> Law:
+    def _asked(self, law: Callable[[Sensors], Law], part: slice) -> Law:
         try:
             return law(self.sets[part])
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from uqsonet.emulator.named_operator import Calibration, NamedOperator
 from uqsonet.errors import DataError, UQSONetError
-from uqsonet.fields.named_field import NamedField
+from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import require_noise
 from uqsonet.fields.stacked import join
 from uqsonet.operator.file import write_weights
@@ -76,7 +76,7 @@ def read_fitted(
     """
     try:
         inputs, outputs = (
-            [NamedField.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
+            [Field.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
         )
         noise_std = float(extra["noise_std"])
         require_noise(torch.tensor(noise_std, dtype=torch.float64))
@@ -98,8 +98,8 @@ def read_fitted(
 
 def _require_fitting(
     operator: Any,
-    inputs: list[NamedField],
-    outputs: list[NamedField],
+    inputs: list[Field],
+    outputs: list[Field],
     runs: list[Tensor],
     tensors: Mapping[str, Tensor],
 ) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import WeightedPoints
+from uqsonet.fields.field import Field, part_columns, part_locations
 from uqsonet.fields.grid import Domain
-from uqsonet.fields.named_field import NamedField, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import Posterior
-from uqsonet.sensors.sensors import SensorSets
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
     from uqsonet.laws.bases import KarhunenLoeveBases
@@ -27,10 +26,8 @@ class Operator(Protocol):
 
     fields: OperatorFields
 
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Posterior:
-        """Return the law of the output given sensors."""
+    def condition_on(self, sensors: Sensors) -> Posterior:
+        """Return the law of the output given sensors that have been checked."""
         ...
 
 
@@ -56,10 +53,6 @@ class Calibration:
         return len(self.inputs)
 
 
-EncodedSensors = tuple[Tensor | WeightedPoints, Tensor, Tensor, object]
-"""Locations, values, mask and noise of sensors, as `Operator.condition` takes them."""
-
-
 @dataclass(frozen=True)
 class NamedOperator:
     """An operator that takes sensors as users state them and returns laws of coefficients.
@@ -71,9 +64,9 @@ class NamedOperator:
     ----------
     operator : OperatorModel or baseline
         It works in the coordinates that it was trained in.
-    inputs, outputs : list of NamedField
+    inputs, outputs : list of Field
     encoded : bool
-        The operator works on fields that `NamedField.encode` has transformed and scaled. False for
+        The operator works on fields that `Field.encode` has transformed and scaled. False for
         the paper's operators, which transform by themselves.
     noise_std : float or None
         Noise of sensors of inputs that state none; None leaves it to the operator.
@@ -83,8 +76,8 @@ class NamedOperator:
     """
 
     operator: Operator
-    inputs: list[NamedField]
-    outputs: list[NamedField]
+    inputs: list[Field]
+    outputs: list[Field]
     encoded: bool = True
     noise_std: float | None = 0.0
     remainder: Tensor | None = None
@@ -96,7 +89,7 @@ class NamedOperator:
         return self.operator.fields
 
     @property
-    def named_fields(self) -> list[NamedField]:
+    def named_fields(self) -> list[Field]:
         """The input fields, then the output fields."""
         return self.inputs + self.outputs
 
@@ -138,15 +131,15 @@ class NamedOperator:
         left = self.remainder[self.output_columns(number - len(self.inputs))].double()
         return one.domain.interpolate(left[:, None], x)[:, 0].abs() * one.scale
 
-    def reads_outputs(self, sets: SensorSets) -> bool:
+    def reads_outputs(self, sets: Sensors) -> bool:
         """Whether some of the sensors are of output fields."""
         return bool((sets.mask & (sets.field >= len(self.inputs))).any())
 
-    def law(self, sets: SensorSets) -> Posterior:
+    def law(self, sets: Sensors) -> Posterior:
         """Return the law of the output given sensors of inputs."""
-        return self.operator.condition(*self.encode(sets))
+        return self.operator.condition_on(self.encode(sets))
 
-    def joint_law(self, sets: SensorSets) -> JointPosterior:
+    def joint_law(self, sets: Sensors) -> JointPosterior:
         """Return the law of both sides given sensors of either.
 
         Raises
@@ -154,7 +147,7 @@ class NamedOperator:
         ObservationError
             If the operator knows no law of its input.
         """
-        condition: Any = getattr(self.operator, "condition_jointly", None)
+        condition: Any = getattr(self.operator, "condition_both", None)
         if condition is None:
             raise ObservationError(
                 f"{self.method} has no law of its input, so it takes no sensors of its output and "
@@ -162,7 +155,7 @@ class NamedOperator:
             )
         return condition(self.encode(sets), self.encode(sets, outputs=True))
 
-    def encode(self, sets: SensorSets, outputs: bool = False) -> EncodedSensors:
+    def encode(self, sets: Sensors, outputs: bool = False) -> Sensors:
         """Return the sensors of one side as the operator takes them."""
         fields, first = (self.outputs, len(self.inputs)) if outputs else (self.inputs, 0)
         number = sets.field - first
@@ -170,39 +163,22 @@ class NamedOperator:
         if outputs or self.reads_outputs(sets):
             keep = used.any(0)  # the rest are sensors of the other side in every set
             sets, number, used = sets.each(lambda t: t[:, keep]), number[:, keep], used[:, keep]
-        noise = self._noise(sets, number, used, outputs)
-        values = sets.values
-        if self.encoded:
-            values = torch.ones_like(sets.values)
-            for k, one in enumerate(fields):
-                here = (number == k) & used
-                values[here] = one.encode(sets.values[here])
-        grid = self.fields.output.grid if outputs else self.fields.input.grid
-        x = sensor_locations(fields, number, sets.locations, grid)
-        return x if sets.weights is None else WeightedPoints(x, sets.weights), values, used, noise
-
-    def _noise(self, sets: SensorSets, number: Tensor, used: Tensor, outputs: bool) -> object:
-        """Return the noise of sensors of one side: one number where it is that of all.
-
-        None stands for the noise that an operator of the paper was trained for.
-        """
-        stated = used & ~sets.noise_std.isnan()
-        if not self.encoded and not outputs and not bool(stated.any()):
-            return None
-        fields = self.outputs if outputs else self.inputs
-        default = self.default_noise(len(self.inputs) if outputs else 0)
-        level = sets.noise_std.nan_to_num(nan=default)
+        values, noise = torch.ones_like(sets.values), sets.noise_std
         if self.encoded:
             scale = torch.tensor([f.scale for f in fields], dtype=torch.float64)
-            level = level / scale[number.clamp(0, len(fields) - 1)]
-        levels = level[used]
-        if not levels.numel():
-            return 0.0
-        return float(levels[0]) if bool((levels == levels[0]).all()) else level
+            noise = noise.nan_to_num(nan=self.default_noise(first))
+            noise = noise / scale[number.clamp(0, len(fields) - 1)]
+        for k, one in enumerate(fields):
+            here = (number == k) & used
+            values[here] = one.encode(sets.values[here]) if self.encoded else sets.values[here]
+        domain = self.fields.output.domain if outputs else self.fields.input.domain
+        x = sensor_locations(fields, number, sets.locations, domain)
+        x = x * used.view(*used.shape, *[1] * (x.ndim - 2))
+        return replace(sets, locations=x, values=values, mask=used, noise_std=noise, field=number)
 
 
 def sensor_locations(
-    fields: Sequence[NamedField], number: Tensor, locations: Tensor, joint: Domain
+    fields: Sequence[Field], number: Tensor, locations: Tensor, joint: Domain
 ) -> Tensor:
     """Return locations (B, m, d) in fields of these numbers as locations of the fields as one."""
     if len(fields) == 1:

@@ -12,7 +12,6 @@ Greedy choice is standard for Gaussian fields (Krause, Singh and Guestrin, J. Ma
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,7 +31,7 @@ from uqsonet.laws.bases import SINGLE_PRECISION, rounding_noise
 from uqsonet.operator.joint import JointPosterior
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.reading import read_sensors
-from uqsonet.sensors.sensors import SensorSets, field_number
+from uqsonet.sensors.sensors import Sensors, field_number
 
 SAMPLES = 4096
 """Number of joint samples behind a covariance that has no closed form."""
@@ -293,7 +292,7 @@ class _Coefficients:
         order = 2 if number < len(self._emulator.inputs) else 1
         return rows, level.square() + (least * weights.norm(order, dim=1)) ** 2
 
-    def of_sensors(self, sets: SensorSets) -> tuple[Tensor, Tensor]:
+    def of_sensors(self, sets: Sensors) -> tuple[Tensor, Tensor]:
         """Return rows and variances of the sensors of one set, as by `read`."""
         read = []
         for k, one in enumerate(self._emulator.named_fields):
@@ -330,12 +329,12 @@ class _Coefficients:
             return float(sensor_noise(0.0, bases.input_remainder, rounding_noise(bases))) * scale
         error = operator.output_error() if isinstance(operator, KarhunenLoeveModel) else 0.0
         least = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
-        return math.hypot(error, least) * scale
+        return float(sensor_noise(0.0, error, least)) * scale
 
 
 def _joint_covariance(
-    emulator: NamedOperator, sets: SensorSets, valued: bool
-) -> tuple[Tensor, SensorSets]:
+    emulator: NamedOperator, sets: Sensors, valued: bool
+) -> tuple[Tensor, Sensors]:
     """Return the covariance (k, k) of ``(a, c)``, and the sensors that it does not know of."""
     operator = emulator.operator
     model = operator if isinstance(operator, KarhunenLoeveModel) else None
@@ -384,7 +383,7 @@ def _cross_covariance(
     return cross + (of_a - sampled[:r, :r]) @ weight.T  # the linear part is known
 
 
-def _known(emulator: NamedOperator, given: object) -> tuple[SensorSets, bool]:
+def _known(emulator: NamedOperator, given: object) -> tuple[Sensors, bool]:
     """Return the sensors that are there already, and whether their values are known."""
     fields, inputs = emulator.named_fields, len(emulator.inputs)
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {None: given}

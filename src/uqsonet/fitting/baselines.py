@@ -20,6 +20,7 @@ from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.operator.residual import residual_covariance
 from uqsonet.runs.functions import Functions
+from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 INPUT_MODES, OUTPUT_MODES = 256, 64
 """Maximum numbers of modes. Modes below the rounding of the data are always left out."""
@@ -61,10 +62,13 @@ class SensorFree:
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the prior law, once per observation set."""
-        field = self.fields.input
-        observations, single = field.observations(locations, values, mask, empty=True)
-        field.noise(noise_std, observations, 0.0)  # it has no influence, but is refused if wrong
-        size = len(observations.values)
+        return self.condition_on(
+            checked_sensors(self.fields.input, locations, values, mask, noise_std)
+        )
+
+    def condition_on(self, sensors: Sensors) -> Posterior:
+        """Return the prior law, once per set of checked sensors."""
+        size, single = len(sensors), sensors.single
         mean = torch.zeros(size, len(self._root), dtype=torch.float64)
         root = self._root.expand(size, -1, -1)
         return GaussianPosterior(self._grid, self._basis, single, mean, root)
@@ -101,34 +105,41 @@ class Cokriging:
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the Gaussian law of u given sensors."""
-        field = self.fields.input
-        observations, single = field.observations(locations, values, mask, empty=True)
-        level = field.noise(noise_std, observations, self._noise_std)
-        law = self.bases.input_law(observations, level)
+        return self.condition_on(
+            checked_sensors(self.fields.input, locations, values, mask, noise_std)
+        )
+
+    def condition_on(self, sensors: Sensors) -> Posterior:
+        """Return the Gaussian law of u given checked sensors."""
+        law = self.bases.input_law(sensors, self._noise_std)
         mean = law.mean @ self._weight.T
         explained = law.spread(self._weight)
         root = torch.cat([explained, self.remainder.expand(len(mean), -1, -1)], dim=-1)
         basis = self.bases.output_basis
-        return GaussianPosterior(self.fields.output.grid, basis, single, mean, root)
+        return GaussianPosterior(self.fields.output.grid, basis, sensors.single, mean, root)
 
     def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
         """Return the Gaussian law of both sides given sensors of both (`uqsonet.operator.joint`).
 
         What the linear operator leaves unexplained is conditioned on sensors of u, too.
         """
-        (seen, noise), (read, level), single = both_sides(
-            self.fields, inputs, outputs, self._noise_std
-        )
-        bases, batch = self.bases, len(seen.values)
+        return self.condition_both(*both_sides(self.fields, inputs, outputs))
+
+    def condition_both(self, seen: Sensors, read: Sensors) -> JointPosterior:
+        """Return the Gaussian law of both sides given checked sensors of both."""
+        bases, batch, single = self.bases, len(seen), seen.single
         rows, residual = bases.at_sensors(seen)
         r, p = rows.shape[2], len(self._weight)
         offset, basis = bases.output_at(read)
         both = torch.cat([self._weight, self.remainder], 1)  # u's coefficients by (a, z)
         rows = torch.cat([torch.nn.functional.pad(rows, [0, p]), basis @ both], 1)
         residual = torch.cat([residual, read.values - offset], 1)
-        noise = sensor_noise(noise, bases.input_remainder, norm=seen.norm(2))
+        noise = sensor_noise(seen.noise(self._noise_std), bases.input_remainder, norm=seen.norm(2))
         law = condition(
-            rows, residual, torch.cat([noise, level], 1), torch.cat([seen.mask, read.mask], 1)
+            rows,
+            residual,
+            torch.cat([noise, read.noise()], 1),
+            torch.cat([seen.mask, read.mask], 1),
         )
         laws: list[Posterior] = []
         for grid, basis_of, weight in (

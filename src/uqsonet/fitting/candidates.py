@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.field import Field
-from uqsonet.fields.named_field import NamedField
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
-from uqsonet.fitting.held_out import HeldOut, Readings, SensorPlan
+from uqsonet.fitting.held_out import HeldOut, SensorPlan
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.config import KarhunenLoeveNetwork
@@ -64,7 +63,7 @@ class EncodedRuns:
 
     Attributes
     ----------
-    inputs, outputs : list of NamedField
+    inputs, outputs : list of Field
     fields : OperatorFields
         All inputs as one field, and all outputs.
     kappa, u : Tensor, shapes (N, n) and (N, M)
@@ -76,8 +75,8 @@ class EncodedRuns:
     seed : int
     """
 
-    inputs: list[NamedField]
-    outputs: list[NamedField]
+    inputs: list[Field]
+    outputs: list[Field]
     fields: OperatorFields
     kappa: Tensor
     u: Tensor
@@ -136,7 +135,7 @@ class EncodedRuns:
         path = "fit", "layouts", "validation"
         return self.plan.layouts(size, self.kappa.shape[1], self.seed, *path)
 
-    def held_out(self) -> HeldOut[Readings]:
+    def held_out(self) -> HeldOut:
         """Return the scored runs as sensors read them."""
         noise = numpy_generator(self.seed, "fit", "validation noise")
         columns = numpy_generator(self.seed, "fit", "scored points")
@@ -171,7 +170,7 @@ class Candidate:
 
     @classmethod
     def of(
-        cls, model: KarhunenLoeveModel, held: Functions, held_out: HeldOut[Readings],
+        cls, model: KarhunenLoeveModel, held: Functions, held_out: HeldOut,
         method: MethodConfig | None = None,
     ) -> Candidate:  # fmt: skip
         """Widen a model's band by what it leaves unexplained of held-out runs, and score it."""

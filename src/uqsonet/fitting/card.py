@@ -10,7 +10,7 @@ from uqsonet.files import readable
 from uqsonet.fitting.scores import Model, table_lines
 
 if TYPE_CHECKING:
-    from uqsonet.fields.named_field import NamedField
+    from uqsonet.fields.field import Field
     from uqsonet.runs.runs import Runs
 
 ORDER = {
@@ -24,7 +24,7 @@ ORDER = {
 """Order of the entries of data, recipe and scores; others follow."""
 
 
-def field_text(one: NamedField) -> str:
+def field_text(one: Field) -> str:
     """Return a field in one line: points, box, transform, range."""
     domain = one.domain
     ends = zip(domain.lower, domain.upper, strict=True)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.fitting.held_out import HeldOut, Readings
+from uqsonet.fitting.held_out import HeldOut
 from uqsonet.gauss.metrics import ascending, crps
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES
@@ -160,7 +160,7 @@ def equip(
 
 def _held_out(
     held: Functions, noise_std: float | Tensor, layouts: Mapping[int, Tensor], seed: int
-) -> HeldOut[Readings]:
+) -> HeldOut:
     """Return held-out pairs as sensors read them; fewer of them where there are many sensors."""
     most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_ALL_SENSORS // max(layouts)))
     return HeldOut.read(
@@ -177,7 +177,7 @@ def _held_out(
 def _best_variant(
     model: KarhunenLoeveModel,
     variants: list[InputLaw | None],
-    held_out: HeldOut[Readings],
+    held_out: HeldOut,
     seed: int,
 ) -> tuple[InputLaw | None, Tensor | None]:
     """Return the variant of a law that scores best, and its scores; no scores without a variant."""
@@ -194,7 +194,7 @@ def _best_variant(
 def _scores(
     model: KarhunenLoeveModel,
     law: InputLaw | None,
-    held_out: HeldOut[Readings],
+    held_out: HeldOut,
     seed: int,
     size: int | None = None,
 ) -> Tensor:

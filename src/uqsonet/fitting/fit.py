@@ -41,7 +41,7 @@ from uqsonet.fitting.candidates import (
 )
 from uqsonet.fitting.card import limits
 from uqsonet.fitting.choose_law import equip, refit, require_law
-from uqsonet.fitting.held_out import HeldOut, Readings
+from uqsonet.fitting.held_out import HeldOut
 from uqsonet.fitting.validate import score_rows
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.config import KarhunenLoeveNetwork
@@ -234,9 +234,7 @@ def _emulator(
 class HeldOutValidator:
     """Skill over no sensors, and over cokriging, on held-out runs."""
 
-    def __init__(
-        self, held_out: HeldOut[Readings], sensor_free: Operator, cokriging: Operator
-    ) -> None:
+    def __init__(self, held_out: HeldOut, sensor_free: Operator, cokriging: Operator) -> None:
         self._held_out = held_out
         self._free = held_out.errors(sensor_free)
         self._cokriging = held_out.errors(cokriging)

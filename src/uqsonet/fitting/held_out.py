@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,20 +15,15 @@ from uqsonet.fields.numbers import without_mask
 from uqsonet.gauss.metrics import gaussian_crps
 from uqsonet.gauss.posterior import Posterior, spread
 from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.emulator.named_operator import Operator
-    from uqsonet.fields.named_field import NamedField
+    from uqsonet.fields.field import Field
     from uqsonet.runs.functions import Functions
 
 MOMENT_DRAWS = 512
 """Latent samples behind mean and spread of an answer that has no closed form."""
-
-Sensors = TypeVar("Sensors")
-"""Sensors in the form that a model is conditioned on."""
-
-Readings = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Locations, values, mask and noise of sensors: the arguments of `OperatorModel.condition`."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +42,14 @@ class SensorPlan:
     fixed: Tensor | None = None
 
     @classmethod
-    def of(cls, sensors: object, fields: Sequence[NamedField], points: Tensor) -> SensorPlan:
+    def of(cls, sensors: object, fields: Sequence[Field], points: Tensor) -> SensorPlan:
         """Return the plan for the argument `sensors` of `fit` and of `Emulator.validate`.
 
         Parameters
         ----------
         sensors : int, sequence of int, or array (m, d)
             Numbers of sensors, or places, each of which stands for the nearest point.
-        fields : sequence of NamedField
+        fields : sequence of Field
             The inputs.
         points : Tensor, shape (n, d)
             Where sensors may stand.
@@ -108,7 +103,7 @@ class SensorPlan:
 
 
 @dataclass(frozen=True)
-class HeldOut(Generic[Sensors]):
+class HeldOut:
     """Pairs that nothing was fitted to, as sensors read them, and the outputs to be answered.
 
     Attributes
@@ -132,7 +127,7 @@ class HeldOut(Generic[Sensors]):
         columns: np.random.Generator,
         max_points: int,
         part: int,
-    ) -> HeldOut[Readings]:
+    ) -> HeldOut:
         """Return pairs on a model's grids as sensors at grid points read them.
 
         Parameters
@@ -156,7 +151,7 @@ class HeldOut(Generic[Sensors]):
         u = u if u.shape[1] == grid.size else u[:, kept]
         scored = torch.from_numpy(np.sort(columns.permutation(grid.size)[:max_points]))
         levels = torch.as_tensor(noise_std, dtype=torch.float64).expand(kappa.shape[1])
-        sensors: dict[int, list[tuple[Tensor, Readings]]] = {}
+        sensors: dict[int, list[tuple[Tensor, Sensors]]] = {}
         for count, layout in layouts.items():
             places = layout[:size].long()
             level = levels[places]
@@ -164,17 +159,15 @@ class HeldOut(Generic[Sensors]):
             noisy = error if bool(level.any()) else None
             x, y = pairs.fields.input.read(kappa, places, noisy)
             mask = torch.ones_like(y, dtype=torch.bool)
-            sensors[count] = [
-                (rows, (x[rows], y[rows], mask[rows], level[rows]))
-                for rows in torch.arange(size).split(part)
-            ]
+            every = Sensors(x, y, mask, noise_std=level)
+            sensors[count] = [(rows, every[rows]) for rows in torch.arange(size).split(part)]
         return HeldOut(sensors, [(grid.points()[scored], u[:, scored])])
 
     def __len__(self) -> int:
         return len(self.truths[0][1])
 
     def answers(
-        self: HeldOut[Readings], model: Operator, count: int, size: int | None = None
+        self, model: Operator, count: int, size: int | None = None
     ) -> Iterator[tuple[Tensor, Posterior, tuple[Tensor, Tensor]]]:
         """Yield a model's answers to the first `size` pairs (to all of them by default), in parts.
 
@@ -186,22 +179,22 @@ class HeldOut(Generic[Sensors]):
             Values at the scored points are ``basis[0] + basis[1] @ coefficients``.
         """
         (points, truth), basis = self.truths[0], None
-        for rows, readings in self.sensors[count]:
+        for rows, sensors in self.sensors[count]:
             if size is not None and int(rows[-1]) >= size:
                 return
-            answer = model.condition(*readings)
+            answer = model.condition_on(sensors)
             basis = basis or answer.basis(points)
             yield truth[rows], answer, basis
 
     def moments(
-        self: HeldOut[Readings], model: Operator, count: int, draws: int = MOMENT_DRAWS
+        self, model: Operator, count: int, draws: int = MOMENT_DRAWS
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield truth, mean and standard deviation (b, k) at the scored points, in parts."""
         for truth, answer, (offset, modes) in self.answers(model, count):
             mean, covariance = answer.coefficient_moments(draws)
             yield truth, offset + mean @ modes.T, spread(modes, covariance)
 
-    def scores(self: HeldOut[Readings], model: Operator) -> Tensor:
+    def scores(self, model: Operator) -> Tensor:
         """Return the CRPS (counts, N) of Gaussian bands, averaged over the scored points."""
         rows = [
             [gaussian_crps(mean, std, truth).mean(1) for truth, mean, std in parts]
@@ -209,7 +202,7 @@ class HeldOut(Generic[Sensors]):
         ]
         return torch.stack([torch.cat(row) for row in rows])
 
-    def errors(self: HeldOut[Readings], model: Operator) -> dict[int, float]:
+    def errors(self, model: Operator) -> dict[int, float]:
         """Return the root mean square error of the mean by number of sensors."""
         errors = {}
         for count in self.sensors:

@@ -18,13 +18,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from uqsonet.fields.field import Observations
 from uqsonet.fields.grid import Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.posterior import Basis, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.runs.functions import Functions
+from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 _Set = tuple[Tensor, Tensor, Tensor]
 """What a set's sensors read of all pairs (N, m), their values (m,) and their noise (m,)."""
@@ -100,43 +100,40 @@ class Regression:
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the law of the output given sensors of the input."""
-        inputs = self.fields.input.observations(locations, values, mask, empty=True)
-        level = self.fields.input.noise(noise_std, inputs[0], self.noise_std)
-        sets = self._readings(inputs[0], level, None, 0.0)
-        return self._posterior("output", sets, inputs[1])
+        return self.condition_on(
+            checked_sensors(self.fields.input, locations, values, mask, noise_std)
+        )
+
+    def condition_on(self, sensors: Sensors) -> Posterior:
+        """Return the law of the output given checked sensors of the input."""
+        return self._posterior("output", self._readings(sensors, None), sensors.single)
 
     def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
         """Return the law of both sides given sensors of both (`uqsonet.operator.joint`)."""
-        (seen, noise), (read, level), single = both_sides(
-            self.fields, inputs, outputs, self.noise_std
-        )
-        sets = self._readings(seen, noise, read, level)
-        input, output = (self._posterior(side, sets, single) for side in ("input", "output"))
+        return self.condition_both(*both_sides(self.fields, inputs, outputs))
+
+    def condition_both(self, seen: Sensors, read: Sensors) -> JointPosterior:
+        """Return the law of both sides given checked sensors of both."""
+        sets = self._readings(seen, read)
+        input, output = (self._posterior(side, sets, seen.single) for side in ("input", "output"))
         every = torch.full((len(sets),), float(self._inputs.shape[1]), dtype=torch.float64)
         return JointPosterior(input, output, every, torch.ones_like(every))
 
-    def _readings(
-        self,
-        seen: Observations,
-        noise: float | Tensor,
-        read: Observations | None,
-        level: float | Tensor,
-    ) -> list[_Set]:
+    def _readings(self, seen: Sensors, read: Sensors | None) -> list[_Set]:
         """Return each set's readings, and what its sensors would have read of every pair."""
         grids = self.fields.input.grid, self.fields.training_grid()[0]
         forward = self.fields.input.transform.forward
         sets = []
-        for b in range(len(seen.values)):
-            parts = [(grids[0], self._inputs, seen, noise, forward)]
+        for b in range(len(seen)):
+            parts = [(grids[0], self._inputs, seen, self.noise_std, forward)]
             if read is not None:
-                parts.append((grids[1], self._outputs, read, level, lambda values: values))
+                parts.append((grids[1], self._outputs, read, 0.0, lambda values: values))
             pairs, values, stds = [], [], []
-            for grid, functions, observations, std, change in parts:
-                used, own = observations.mask[b], observations[b : b + 1]
-                pairs.append(own.read(grid, functions)[0, used])
-                values.append(change(observations.values[b, used].double()))
-                every = torch.as_tensor(std, dtype=torch.float64).expand_as(observations.values)
-                stds.append(every[b, used])
+            for grid, functions, sensors, default, change in parts:
+                own = sensors.alone(b)
+                pairs.append(own.read(grid, functions)[0])
+                values.append(change(own.values[0].double()))
+                stds.append(own.noise(default)[0])
             joined = torch.cat(pairs).T.double()
             sets.append((joined, torch.cat(values), torch.cat(stds)))
         return sets

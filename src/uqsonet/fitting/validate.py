@@ -30,10 +30,10 @@ from uqsonet.gauss.metrics import (
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, rows_of, split_runs
-from uqsonet.sensors.sensors import SensorSets
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
-    from uqsonet.fields.named_field import NamedField
+    from uqsonet.fields.field import Field
     from uqsonet.runs.runs import FieldRuns
 
 COVERAGE_LEVELS = (0.5, 0.8, 0.9)
@@ -52,7 +52,7 @@ MAX_TRUTH_POINTS = 2000
 """Maximum number of output points that scores are averaged over."""
 
 
-def _in_domain(one: NamedField, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]:
+def _in_domain(one: Field, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]:
     """Return a field's points (n, d) in the domain of the model's field, and its values (N, n)."""
     x, domain = field.domain.points(), one.domain
     if x.shape[1] != domain.dim:
@@ -75,9 +75,7 @@ def _require_fields(emulator: Model, runs: Runs) -> None:
             )
 
 
-def _held_out(
-    emulator: Model, runs: Runs, sensors: object, noise_std: float, seed: int
-) -> HeldOut[SensorSets]:
+def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: float, seed: int) -> HeldOut:
     """Return held-out runs as sensors of a model's inputs read them, some runs to a layout."""
     _require_fields(emulator, runs)
     inputs = []
@@ -103,7 +101,7 @@ def _held_out(
         1 if plan.fixed is not None else min(LAYOUTS, len(runs))
     )
     layouts = plan.layouts(len(parts), len(field), seed, "scores", "layouts")
-    observed: dict[int, list[tuple[Tensor, SensorSets]]] = {}
+    observed: dict[int, list[tuple[Tensor, Sensors]]] = {}
     for count, places in layouts.items():
         noise = numpy_generator(seed, "scores", "noise", count)
         error = noise_std * torch.from_numpy(noise.standard_normal((len(runs), count)))
@@ -113,18 +111,16 @@ def _held_out(
             if noise_std:
                 values = _with_error(emulator.inputs, number, values, error[rows])
             mask = torch.ones_like(values, dtype=torch.bool)
-            sets = SensorSets(
-                number.expand(values.shape), locations[layout].expand(len(rows), -1, -1), values,
-                torch.full_like(values, noise_std), mask, [str(int(row)) for row in rows],
-                single=False, kind="torch",
+            sets = Sensors(
+                locations[layout].expand(len(rows), -1, -1), values, mask,
+                noise_std=torch.full_like(values, noise_std), field=number.expand(values.shape),
+                labels=[str(int(row)) for row in rows],
             )  # fmt: skip
             observed[count].append((rows, sets))
     return HeldOut(observed, truths)
 
 
-def _with_error(
-    inputs: Sequence[NamedField], number: Tensor, values: Tensor, error: Tensor
-) -> Tensor:
+def _with_error(inputs: Sequence[Field], number: Tensor, values: Tensor, error: Tensor) -> Tensor:
     """Return values (b, m) of fields (m,) with errors (b, m) of the transformed fields."""
     for k, one in enumerate(inputs):
         here = number == k
@@ -133,7 +129,7 @@ def _with_error(
     return values
 
 
-def _without_sensors(sets: SensorSets) -> SensorSets:
+def _without_sensors(sets: Sensors) -> Sensors:
     """Return the same sets without their sensors."""
     return sets.each(lambda t: t[:, :0])
 

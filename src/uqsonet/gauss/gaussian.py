@@ -140,7 +140,7 @@ def sensor_noise(
         Standard deviations of the errors of the field's values, independent from point to point:
         what the modes leave out (`input_remainder` of the bases), and `rounding_noise`.
     norm : float or Tensor, shape (..., m)
-        Euclidean norm of each sensor's weights (`Observations.norm`); 1 for sensors at points.
+        Euclidean norm of each sensor's weights (`Sensors.norm`); 1 for sensors at points.
     """
     variance = torch.as_tensor(noise_std, dtype=torch.float64) ** 2
     for error in errors:

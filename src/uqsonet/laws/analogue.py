@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from uqsonet.fields.field import Observations
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.common import InputSample
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.laws.bases import KarhunenLoeveBases
@@ -77,25 +77,21 @@ class AnalogueLaw(InputLaw):
             raise ValueError(f"the share must be above 0 and at most 1, found {share}")
         return cls(tensors["fields"], tensors["coefficients"], share)
 
-    def condition(
-        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
-    ) -> InputPosterior:
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return weighted, moved training inputs for each set."""
-        return AnaloguePosterior(self, bases, observations, noise_std)
+        return AnaloguePosterior(self, bases, sensors)
 
 
 class AnaloguePosterior(InputPosterior):
     """Training inputs with weights, each moved onto the sensors."""
 
-    def __init__(
-        self, law: AnalogueLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
-    ) -> None:
-        self._law, self._bases, self._observations, self._noise_std = law, bases, o, noise_std
+    def __init__(self, law: AnalogueLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
+        self._law, self._bases, self._sensors = law, bases, sensors
 
     @cached_property
     def _parts(self) -> list[tuple[Tensor, Tensor]]:
         """Weights (k,) and moved coefficients (k, r) for each set."""
-        law, o = self._law, self._observations
+        law, o, noise = self._law, self._sensors, self._sensors.noise()
         field = self._bases.fields.input
         count = max(20, round(law.share * len(law.fields)))
         generator = torch.Generator().manual_seed(1)
@@ -108,7 +104,7 @@ class AnaloguePosterior(InputPosterior):
             seen = field.grid.interpolate(law.by_point, o.locations[s, real]).T.double()  # (N, m)
             drawn = torch.randn(seen.shape, generator=generator, dtype=torch.float64)
             observed = field.transform.forward(o.values[s, real].double())
-            away = observed - (seen + self._noise_std[s, real] * drawn)
+            away = observed - (seen + noise[s, real] * drawn)
             near, weights = _nearest(away, count)
             a = law.coefficients[near].double()
             slope = _slope(a, away[near], weights)

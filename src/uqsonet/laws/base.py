@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from uqsonet.fields.field import Observations
 from uqsonet.gauss.gaussian import GaussianLaw
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.laws.bases import KarhunenLoeveBases
@@ -155,18 +155,15 @@ class InputLaw(ABC):
                 raise ValueError(f"{name} is {kind} {shape}; allowed is {dtype} ({needed})")
 
     @abstractmethod
-    def condition(
-        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
-    ) -> InputPosterior:
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the law of the coefficients given sensors.
 
         Parameters
         ----------
         bases : KarhunenLoeveBases
             Bases of the model that the law belongs to.
-        observations : Observations
-            Locations (B, m, d) and values (B, m) of the field itself, not transformed.
-        noise_std : Tensor, shape (B, m), float64
+        sensors : Sensors
+            Their noise is stated for each of them.
         """
 
     def condition_linear(

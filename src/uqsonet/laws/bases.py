@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from uqsonet.fields.field import Observations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.blocks import least_squares
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.gauss.modes import empirical_modes
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
@@ -120,7 +120,7 @@ class KarhunenLoeveBases(nn.Module):
         values = self._training_grid.interpolate(self._output_functions(), queries)
         return values[:, 0], values[:, 1:]
 
-    def output_at(self, observations: Observations) -> tuple[Tensor, Tensor]:
+    def output_at(self, observations: Sensors) -> tuple[Tensor, Tensor]:
         """Return what sensors read of output mean (B, m) and scaled modes (B, m, p), float64."""
         values = observations.read(self._training_grid, self._output_functions())
         return values[..., 0], values[..., 1:]
@@ -135,18 +135,20 @@ class KarhunenLoeveBases(nn.Module):
         values = self.fields.input.grid.interpolate(stacked, queries)
         return values[:, 0], values[:, 1:]
 
-    def input_law(self, observations: Observations, noise_std: float | Tensor) -> GaussianLaw:
-        """Return h(O): the law of the input's coefficients given observations, float64.
+    def input_law(self, sensors: Sensors, noise_std: float = 0.0) -> GaussianLaw:
+        """Return h(O): the law of the input's coefficients given sensors, float64.
 
         Parameters
         ----------
-        observations : Observations
-        noise_std : float or Tensor, shape (B, m)
+        sensors : Sensors
+        noise_std : float
+            Noise of sensors that state none.
         """
-        rows, residual = self.at_sensors(observations)
-        level = sensor_noise(noise_std, self.input_remainder, norm=observations.norm(2))
+        rows, residual = self.at_sensors(sensors)
+        noise = sensors.noise_level(noise_std)
+        level = sensor_noise(noise, self.input_remainder.cpu(), norm=sensors.norm(2))
         level = float(level) if not level.ndim else level.to(residual)
-        return condition(rows, residual, level, observations.mask.to(rows.device))
+        return condition(rows, residual, level, sensors.mask.to(rows.device))
 
     def from_fields(self) -> Tensor:
         """Return the map (n, r), float64, from inputs less their mean to coefficients."""
@@ -163,7 +165,7 @@ class KarhunenLoeveBases(nn.Module):
         _, to, at_mean = self._map
         return fields.float().to(to.device) @ to - at_mean
 
-    def at_sensors(self, observations: Observations) -> tuple[Tensor, Tensor]:
+    def at_sensors(self, observations: Sensors) -> tuple[Tensor, Tensor]:
         """Return what sensors see of the coefficients, float64.
 
         Returns

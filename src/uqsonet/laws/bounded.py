@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import Observations
 from uqsonet.gauss.gaussian import GaussianLaw, condition, covariance_root, sensor_noise
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.bases import rounding_noise
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, farthest_tail
 from uqsonet.laws.truncated import truncated_samples
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.laws.bases import KarhunenLoeveBases
@@ -112,28 +112,24 @@ class BoundedLaw(InputLaw):
             raise ValueError("the lower bound must be below the upper one")
         return cls(**tensors)
 
-    def condition(
-        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
-    ) -> InputPosterior:
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the Gaussian law given sensors, restricted to fields within the bounds."""
-        return BoundedPosterior(self, bases, observations, noise_std)
+        return BoundedPosterior(self, bases, sensors)
 
 
 class BoundedPosterior(InputPosterior):
     """A conditioned Gaussian within bounds, by rejection or else by Hamiltonian Monte Carlo."""
 
-    def __init__(
-        self, law: BoundedLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
-    ) -> None:
-        rows, residual = (seen.cpu() for seen in bases.at_sensors(o))
-        level = sensor_noise(noise_std, bases.input_remainder.cpu(), rounding_noise(bases))
+    def __init__(self, law: BoundedLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
+        rows, residual = (seen.cpu() for seen in bases.at_sensors(sensors))
+        level = sensor_noise(sensors.noise(), bases.input_remainder.cpu(), rounding_noise(bases))
         self._law, self._bases = law, bases
-        self._gaussian = condition(rows @ law.root, residual - rows @ law.mean, level, o.mask)
+        self._gaussian = condition(rows @ law.root, residual - rows @ law.mean, level, sensors.mask)
 
-        values = bases.fields.input.transform.forward(o.values.double())
+        values = bases.fields.input.transform.forward(sensors.values.double())
         beyond = torch.maximum(values - law.upper, law.lower - values).clamp_min(0)
         least = MIN_TAIL_NOISE * float(law.upper - law.lower)
-        self._tail = farthest_tail(beyond / noise_std.clamp_min(least), o.mask)
+        self._tail = farthest_tail(beyond / sensors.noise().clamp_min(least), sensors.mask)
 
     @property
     def tail(self) -> Tensor | None:

@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.fields.field import Observations
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.bases import rounding_noise
 from uqsonet.laws.common import InputSample
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.laws.bases import KarhunenLoeveBases
@@ -222,13 +222,11 @@ class MixtureLaw(InputLaw):
         remainder = rest.pop("remainder")
         return cls(Clusters(**rest), remainder)
 
-    def condition(
-        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
-    ) -> InputPosterior:
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the mixture given sensors: each cluster and scale in closed form."""
-        noise = sensor_noise(noise_std, rounding_noise(bases))
-        rows, residual = (seen.cpu() for seen in bases.at_sensors(observations))
-        return self.condition_linear(rows, residual, observations.mask, noise, noise.shape[1])
+        noise = sensor_noise(sensors.noise(), rounding_noise(bases))
+        rows, residual = (seen.cpu() for seen in bases.at_sensors(sensors))
+        return self.condition_linear(rows, residual, sensors.mask, noise, noise.shape[1])
 
     def condition_linear(
         self, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor, direct: int

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import Observations
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, farthest_tail
 from uqsonet.laws.latent import LatentField, LowRank, Spectrum, fit_latent
 from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.laws.bases import KarhunenLoeveBases
@@ -171,20 +171,16 @@ class ThresholdedLaw(InputLaw):
             return cls(values, thresholds, LowRank(tensors["factor"]))
         return cls(values, thresholds, Spectrum.of(bases.fields.input.grid, tensors["spectrum"]))
 
-    def condition(
-        self, bases: KarhunenLoeveBases, observations: Observations, noise_std: Tensor
-    ) -> InputPosterior:
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the law of whole fields given the classes at the sensors."""
-        return ThresholdedPosterior(self, bases, observations, noise_std)
+        return ThresholdedPosterior(self, bases, sensors)
 
 
 class ThresholdedPosterior(InputPosterior):
     """Latent values at the sensors by exact Hamiltonian Monte Carlo, the rest by kriging."""
 
-    def __init__(
-        self, law: ThresholdedLaw, bases: KarhunenLoeveBases, o: Observations, noise_std: Tensor
-    ) -> None:
-        self._law, self._bases = law, bases
+    def __init__(self, law: ThresholdedLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
+        self._law, self._bases, o = law, bases, sensors
         grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
         locations = o.locations.double()
         rows, cuts = law.latent.rows(grid, locations), grid.interpolate(law.thresholds, locations)
@@ -194,7 +190,7 @@ class ThresholdedPosterior(InputPosterior):
         which = torch.bucketize(values, edges)
         # A value between the classes is wrong or noisy; without noise the gap is its scale.
         gap = (law.values[1:] - law.values[:-1]).amin()
-        level = noise_std.clamp_min(MIN_TAIL_NOISE * float(gap))
+        level = o.noise().clamp_min(MIN_TAIL_NOISE * float(gap))
         self._tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
         ends = torch.full_like(cuts[..., :1], torch.inf)
         walls = self._walls = torch.cat([-ends, cuts, ends], -1)

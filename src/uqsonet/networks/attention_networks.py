@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from uqsonet.errors import ConfigError
-from uqsonet.fields.field import Observations, centred
+from uqsonet.fields.field import centred
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.blocks import column_moments
 from uqsonet.gauss.posterior import Posterior
@@ -32,6 +32,7 @@ from uqsonet.networks.set_embedding import SetEmbedding
 from uqsonet.operator.base import Batch, OperatorModel, Shared
 from uqsonet.operator.config import AttentionNetwork
 from uqsonet.operator.perceptrons import MLP, glorot
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
@@ -178,7 +179,7 @@ class AttentionNetworks(OperatorModel):
         """Return h(O), shape (B, H q), after the configured scaling of the inputs."""
         return self.embedding(self._scaled(locations), self._standardised(values), mask)
 
-    def embed_observations(self, observations: Observations) -> Tensor:
+    def embed_observations(self, observations: Sensors) -> Tensor:
         """Return h(O), shape (B, H q), of checked observations."""
         ready = observations.to(self.points.dtype, self.points.device)
         return self.embed(ready.locations, ready.values, ready.mask)
@@ -195,13 +196,10 @@ class AttentionNetworks(OperatorModel):
         return (self.fields.input.transform.forward(values) - self.input_mean) / self.input_std
 
     @torch.no_grad()
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Posterior:
+    def condition_on(self, sensors: Sensors) -> Posterior:
         """Return the law of u given sensors, at the noise of training; see `OperatorModel`."""
-        observations, single = self.fields.input.observations(locations, values, mask)
-        self.level(noise_std)
-        return self._posterior(self.embed_observations(observations), single)
+        self.require_trained_noise(sensors)
+        return self._posterior(self.embed_observations(sensors), sensors.single)
 
     @abstractmethod
     def _posterior(self, h: Tensor, single: bool) -> Posterior:

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from uqsonet.errors import ConfigError
-from uqsonet.fields.field import Observations, centred
+from uqsonet.fields.field import centred
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import Posterior
@@ -44,6 +44,7 @@ from uqsonet.operator.base import Batch, register
 from uqsonet.operator.config import AttentionPriorNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.perceptrons import MLP
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
@@ -203,6 +204,7 @@ class AttentionPriorModel(KarhunenLoeveModel):
     reads_sensors = True
     reads_functionals = False
     condition_jointly = None  # type: ignore[assignment]  # it takes no sensors of its output
+    condition_both = None  # type: ignore[assignment]
 
     value_std: Tensor
     readings: Tensor
@@ -226,20 +228,15 @@ class AttentionPriorModel(KarhunenLoeveModel):
             self.register_buffer(name, torch.zeros(shape), persistent=False)
 
     @torch.no_grad()
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Posterior:
+    def condition_on(self, sensors: Sensors) -> Posterior:
         """Return the law of u given sensors, at the noise of training; see `OperatorModel`."""
-        observations, single = self.fields.input.observations(locations, values, mask)
-        given = self.input_law_given(observations, self.level(noise_std))
-        return self.output_posterior(given, None, single)
+        self.require_trained_noise(sensors)
+        return self.output_posterior(self.input_law_given(sensors), None, sensors.single)
 
-    def input_law_given(
-        self, observations: Observations, noise_std: float | Tensor
-    ) -> InputPosterior:
+    def input_law_given(self, sensors: Sensors) -> InputPosterior:
         """Return the learned law of the coefficients given checked sensors."""
         grid, mean = self.fields.input.grid, self.bases.input_mean
-        ready = observations.to(torch.float64, mean.device)
+        ready = sensors.to(torch.float64, mean.device)
         values = self._standardised(ready.values, ready.read(grid, mean[:, None])[..., 0]).float()
         law = self.prior(centred(grid, ready.locations).float(), ready.mask)
         shift, stretch = self.prior.corrected(law, values[:, None])

@@ -19,6 +19,7 @@ from uqsonet.fields.grid import Domain
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, Basis, PointPosterior, Posterior
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.file import load_trials
+from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 
 class DeepEnsemble:
@@ -47,7 +48,12 @@ class DeepEnsemble:
 
         Parameters and errors are those of `OperatorModel.condition`.
         """
-        answers = [m.condition(locations, values, mask, noise_std) for m in self.members]
+        field = self.members[0].fields.input
+        return self.condition_on(checked_sensors(field, locations, values, mask, noise_std))
+
+    def condition_on(self, sensors: Sensors) -> Posterior:
+        """Return the law of u given checked sensors."""
+        answers = [member.condition_on(sensors) for member in self.members]
         return EnsemblePosterior(self.fields.output.grid, answers)
 
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from uqsonet.fields.field import Observations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import PointPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import Batch, OperatorModel, register
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import correction
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
@@ -41,19 +41,17 @@ class KarhunenLoeveVIDON(OperatorModel):
         self.network = correction(2 * config.input_modes, config)
 
     @torch.no_grad()
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Posterior:
+    def condition_on(self, sensors: Sensors) -> Posterior:
         """Return the conditional mean of u given sensors (`OperatorModel.condition`)."""
-        observations, single = self.fields.input.observations(locations, values, mask)
-        h = self.embed(observations, self.level(noise_std))
+        self.require_trained_noise(sensors)
+        h, single = self.embed(sensors), sensors.single
         basis = self.bases.output_basis
         coefficients = self.branch(h).double()
         return PointPosterior(self.fields.output.grid, basis, single, coefficients, self.method)
 
-    def embed(self, observations: Observations, noise_std: float) -> Tensor:
+    def embed(self, sensors: Sensors) -> Tensor:
         """Return h(O), shape (B, 2 r): mean and variances of the input's coefficients."""
-        law = self.bases.input_law(observations, noise_std)
+        law = self.bases.input_law(sensors, self.noise_std)
         variance = 1 - (law.variance_reduction[..., None] * law.directions**2).sum(-2)
         return torch.cat([law.mean, variance], dim=-1).float()
 
@@ -78,7 +76,7 @@ class KarhunenLoeveVIDON(OperatorModel):
             values = batch["values"]
             # There is no mask where no set of the batch is padded.
             mask = batch.get("mask", torch.ones_like(values, dtype=torch.bool))
-            sensors = Observations(batch["locations"], values, mask)
-            h = self.embed(sensors, self.noise_std)
+            sensors = Sensors(batch["locations"], values, mask)
+            h = self.embed(sensors)
         error = ((self.branch(h) - batch["c"]) ** 2).sum(-1).mean()
         return error, {"reconstruction": error}

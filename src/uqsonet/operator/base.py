@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 from torch import Tensor, nn
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.fields.numbers import real_numbers
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.operator.config import AttentionNetwork, KarhunenLoeveNetwork
+from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:  # whoever uses a trained model needs no data
     from uqsonet.laws.base import InputLaw
@@ -55,7 +55,6 @@ class OperatorModel(nn.Module, ABC):
         super().__init__()
         self.fields, self.config, self.noise_std = fields, config, noise_std
 
-    @abstractmethod
     def condition(
         self,
         locations: object,
@@ -83,6 +82,13 @@ class OperatorModel(nn.Module, ABC):
             If a set is empty, shapes do not fit, a value is not finite or (where the input is a
             coefficient) not positive, or a sensor stands outside the domain.
         """
+        return self.condition_on(
+            checked_sensors(self.fields.input, locations, values, mask, noise_std)
+        )
+
+    @abstractmethod
+    def condition_on(self, sensors: Sensors) -> Posterior:
+        """Return the law of u given sensors that have been checked, as `condition` does."""
 
     def use_law(self, law: InputLaw) -> None:
         """Answer with another law of the input (`uqsonet.laws`).
@@ -94,22 +100,22 @@ class OperatorModel(nn.Module, ABC):
         """
         raise ConfigError(f"{self.method} ({type(self).__name__}) has no law of the input")
 
-    def level(self, noise_std: object) -> float:
-        """Return the noise that a model trained on sensors of one noise level is asked about.
+    def require_trained_noise(self, sensors: Sensors) -> None:
+        """Refuse what networks cannot take: a set without sensors, or noise of another level.
 
         Raises
         ------
         ObservationError
-            If it is not the level of training.
+            If noise is not that of training, or a set is empty.
         """
-        if noise_std is None or bool(
-            (real_numbers(noise_std, "noise_std") == self.noise_std).all()
-        ):
-            return self.noise_std
-        raise ObservationError(
-            f"these networks were trained at noise_std = {self.noise_std}, asked for {noise_std}; "
-            "train at that level or use UQ-SONet's Karhunen-Loeve model"
-        )
+        sensors.require_some()
+        noise = sensors.noise(self.noise_std)[sensors.mask]
+        if bool((other := noise != self.noise_std).any()):
+            raise ObservationError(
+                f"these networks were trained at noise_std = {self.noise_std}, asked for "
+                f"{float(noise[other][0]):g}; train at that level or use UQ-SONet's "
+                "Karhunen-Loeve model"
+            )
 
     @abstractmethod
     def fit_constants(self, functions: Functions) -> None:

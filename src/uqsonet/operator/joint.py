@@ -19,7 +19,7 @@ A linear branch needs no correction.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,12 +27,12 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import Observations
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
 from uqsonet.laws.base import ClosedForm, InputPosterior
 from uqsonet.laws.bases import rounding_noise
 from uqsonet.operator.particles import Particles, Reweighted, Source, Split, tempered
+from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:
     from uqsonet.fields.operator_fields import OperatorFields
@@ -62,21 +62,11 @@ class JointModel(Protocol):
     law: InputLaw | None
     network: Any
 
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Posterior:
-        """Return the law of the output given sensors of the input."""
+    def condition_on(self, sensors: Sensors) -> Posterior:
+        """Return the law of the output given checked sensors of the input."""
         ...
 
-    def input_posterior(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> InputPosterior:
-        """Return the law of the input given sensors of it."""
-        ...
-
-    def input_law_given(
-        self, observations: Observations, noise_std: float | Tensor
-    ) -> InputPosterior:
+    def input_law_given(self, sensors: Sensors) -> InputPosterior:
         """Return the law of the input given checked sensors."""
         ...
 
@@ -116,9 +106,8 @@ class OutputReadings:
     Parameters
     ----------
     model : JointModel
-    observations : Observations
-        Of the output; shape (B, m).
-    noise_std : float or Tensor, shape (B, m)
+    sensors : Sensors
+        Of the output; those that state no noise are exact.
     residual_root : Tensor, shape (B, p, p), or None
         Root of C, float64; None where that is zero.
     """
@@ -126,17 +115,16 @@ class OutputReadings:
     def __init__(
         self,
         model: JointModel,
-        observations: Observations,
-        noise_std: Tensor,
+        sensors: Sensors,
         residual_root: Tensor | None,
     ) -> None:
-        offset, basis = model.bases.output_at(observations)
-        mask = observations.mask
+        offset, basis = model.bases.output_at(sensors)
+        mask = sensors.mask
         self.rows = basis * mask[..., None]
-        self.values = torch.where(mask, observations.values - offset, 0.0)
+        self.values = torch.where(mask, sensors.values - offset, 0.0)
         # Where nothing is read the noise is one, which changes nothing.
-        error = model.output_error() * observations.norm(1)
-        self.variance = torch.where(mask, noise_std.square() + error**2, 1.0)
+        error = model.output_error() * sensors.norm(1)
+        self.variance = torch.where(mask, sensors.noise().square() + error**2, 1.0)
         batch, _, p = self.rows.shape
         self.covariance = torch.zeros(batch, p, p, dtype=torch.float64)
         if residual_root is not None:
@@ -223,42 +211,22 @@ Readings = tuple[object, object, object, object]
 """Locations, values, mask and noise_std of sensors, as `OperatorModel.condition` takes them."""
 
 
-Checked = tuple[Observations, Tensor]
-"""Sensors of one side, and their noise (B, m), float64."""
-
-
 def both_sides(
-    fields: OperatorFields, inputs: Readings, outputs: Readings, noise_std: float
-) -> tuple[Checked, Checked, bool]:
-    """Check sensors of input and output; return both, and whether they are a single set.
-
-    Parameters
-    ----------
-    fields : OperatorFields
-    inputs, outputs : tuple
-    noise_std : float
-        Of sensors of the input that state none; those of the output are then exact.
+    fields: OperatorFields, inputs: Readings, outputs: Readings
+) -> tuple[Sensors, Sensors]:
+    """Return checked sensors of input and output.
 
     Raises
     ------
     ObservationError
         If sensors cannot be used, or both sides have different numbers of sets.
     """
-    seen, single = fields.input.observations(*inputs[:3], empty=True)
-    read, also = fields.output.observations(*outputs[:3], empty=True)
-    if len(seen.values) != len(read.values) or single != also:
+    seen, read = checked_sensors(fields.input, *inputs), checked_sensors(fields.output, *outputs)
+    if len(seen) != len(read) or seen.single != read.single:
         raise ObservationError(
-            f"sensors of the input come in {len(seen.values)} sets, "
-            f"those of the output in {len(read.values)}"
+            f"sensors of the input come in {len(seen)} sets, those of the output in {len(read)}"
         )
-    levels = (
-        torch.as_tensor(level, dtype=torch.float64).expand_as(sets.values)
-        for level, sets in (
-            (fields.input.noise(inputs[3], seen, noise_std), seen),
-            (fields.output.noise(outputs[3], read, 0.0), read),
-        )
-    )
-    return (seen, next(levels)), (read, next(levels)), single
+    return seen, read
 
 
 @torch.no_grad()
@@ -280,41 +248,35 @@ def condition_jointly(
     ObservationError
         If sensors cannot be used, or both sides have different numbers of sets.
     """
-    (seen, noise), (read, level), single = both_sides(
-        model.fields, inputs, outputs, model.noise_std
-    )
-    effective = torch.full((len(seen.values),), math.inf, dtype=torch.float64)
+    return condition_both(model, *both_sides(model.fields, inputs, outputs), size)
+
+
+@torch.no_grad()
+def condition_both(
+    model: JointModel, seen: Sensors, read: Sensors, size: int = PARTICLES
+) -> JointPosterior:
+    """Return the law of both fields given checked sensors of both, as `condition_jointly` does."""
+    seen, single = replace(seen, noise_std=seen.noise(model.noise_std)), seen.single
+    effective = torch.full((len(seen),), math.inf, dtype=torch.float64)
     tail = torch.ones_like(effective)
-    given = model.input_posterior(*inputs)
+    given = model.input_law_given(seen)
     if not read.values.shape[1]:
-        output = model.condition(*inputs)
+        output = model.condition_on(seen)
         return JointPosterior(input_posterior(model, single, given), output, effective, tail)
     root = model.residual_root(given, len(effective))
-    readings = OutputReadings(model, read, level, root)
+    readings = OutputReadings(model, read, root)
     source = None
     if model.network is None:
         straight = LinearBranch.of_linear(model, readings)
-        source = input_given_all(
-            model, seen, model.bases.at_sensors(seen), noise, readings, straight
-        )
+        source = input_given_all(model, seen, model.bases.at_sensors(seen), readings, straight)
         if source is not None:
             mean, covariance = straight.moments(given)
             tail = readings.tail(mean, covariance)
     if source is None:
         found = []
         for b in range(len(effective)):
-            here, there = seen.mask[b], read.mask[b]
-            one = _OneSet(
-                model,
-                _compact(seen, b),
-                noise[b : b + 1, here],
-                OutputReadings(
-                    model,
-                    _compact(read, b),
-                    level[b : b + 1, there],
-                    None if root is None else root[b : b + 1],
-                ),
-            )
+            own = None if root is None else root[b : b + 1]
+            one = _OneSet(model, seen.alone(b), OutputReadings(model, read.alone(b), own))
             found.append(one.particles(size))
             effective[b], tail[b] = found[-1].effective_size, one.tail
         source = Sampled(torch.stack([one.a for one in found]))
@@ -322,25 +284,12 @@ def condition_jointly(
     return JointPosterior(input_posterior(model, single, source), output, effective, tail)
 
 
-def _compact(observations: Observations, row: int) -> Observations:
-    """Return one of the sets without its padding."""
-    used, one = observations.mask[row], observations[row : row + 1]
-    weights = None if one.weights is None else one.weights[:, used]
-    return Observations(one.locations[:, used], one.values[:, used], one.mask[:, used], weights)
-
-
 class _OneSet:
     """One set of readings of both sides, for a branch or a law without a closed form."""
 
-    def __init__(
-        self,
-        model: JointModel,
-        seen: Observations,
-        noise_std: Tensor,
-        readings: OutputReadings,
-    ) -> None:
-        self._model, self._seen, self._noise, self._readings = model, seen, noise_std, readings
-        self._given = model.input_law_given(seen, noise_std)
+    def __init__(self, model: JointModel, seen: Sensors, readings: OutputReadings) -> None:
+        self._model, self._seen, self._readings = model, seen, readings
+        self._given = model.input_law_given(seen)
         self.tail = 1.0
 
     def _answers(self, a: Tensor) -> Tensor:
@@ -359,9 +308,7 @@ class _OneSet:
             if straight is None:
                 self.tail = float(self._readings.tail(*moments_of(answers)))
             found = LinearBranch.fitted(a, answers)
-            better = input_given_all(
-                self._model, self._seen, at_sensors, self._noise, self._readings, found
-            )
+            better = input_given_all(self._model, self._seen, at_sensors, self._readings, found)
             if better is None:
                 break
             source, straight = better, found
@@ -445,9 +392,8 @@ class LinearBranch:
 
 def input_given_all(
     model: JointModel,
-    seen: Observations,
+    seen: Sensors,
     at_sensors: tuple[Tensor, Tensor],
-    noise_std: Tensor,
     readings: OutputReadings,
     straight: LinearBranch,
 ) -> InputPosterior | None:
@@ -463,7 +409,7 @@ def input_given_all(
     ahead = torch.linalg.solve_triangular(root, off[..., None], upper=False)[..., 0]
     rows, residual = torch.cat([rows, lower], 1), torch.cat([residual, ahead], 1)
     error = float(bases.input_remainder) if model.law is None else rounding_noise(bases)
-    level = sensor_noise(noise_std, error, norm=seen.norm(2))
+    level = sensor_noise(seen.noise(), error, norm=seen.norm(2))
     levels = torch.cat([level, torch.ones_like(ahead)], 1)
     # Padding among the output's readings has rows of zeros and a residual of zero.
     mask = torch.cat([seen.mask, torch.ones_like(ahead, dtype=torch.bool)], 1)

@@ -22,13 +22,12 @@ transformed input is assumed to be Gaussian: docs/model.md says where that matte
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from uqsonet.fields.field import Observations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
@@ -43,6 +42,7 @@ from uqsonet.operator.residual import (
     residual_slopes,
     standardised_residuals,
 )
+from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:
     from uqsonet.operator.joint import JointPosterior, OutputReadings, Readings
@@ -115,17 +115,14 @@ class KarhunenLoeveModel(OperatorModel):
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Posterior:
+    def condition_on(self, sensors: Sensors) -> Posterior:
         """Return the law of u given sensors, of any noise level (`OperatorModel.condition`).
 
         A set without sensors is answered by the law of u before any measurement, and noise may
         differ from sensor to sensor: an array of the shape of `values`.
         """
-        given, observations, single = self._given(locations, values, mask, noise_std)
-        root = self.residual_root(given, len(observations.values))
-        return self.output_posterior(given, root, single)
+        given = self.input_law_given(sensors)
+        return self.output_posterior(given, self.residual_root(given, len(sensors)), sensors.single)
 
     def condition_jointly(
         self, inputs: Readings, outputs: Readings, size: int = 4096
@@ -134,6 +131,12 @@ class KarhunenLoeveModel(OperatorModel):
         from uqsonet.operator.joint import condition_jointly
 
         return condition_jointly(self, inputs, outputs, size)
+
+    def condition_both(self, inputs: Sensors, outputs: Sensors) -> JointPosterior:
+        """Return the law of input and output given checked sensors of both."""
+        from uqsonet.operator.joint import condition_both
+
+        return condition_both(self, inputs, outputs)
 
     def output_posterior(
         self,
@@ -159,29 +162,21 @@ class KarhunenLoeveModel(OperatorModel):
         grid = self.fields.output.grid
         return LatentPosterior(grid, self.bases.output_basis, single, law.draw, law.estimate)
 
-    def _given(
-        self, locations: object, values: object, mask: object, noise_std: object
-    ) -> tuple[InputPosterior, Observations, bool]:
-        """Return the law of the input given sensors, these, and whether they are a single set."""
-        field = self.fields.input
-        observations, single = field.observations(locations, values, mask, empty=True)
-        noise = field.noise(noise_std, observations, self.noise_std)
-        return self.input_law_given(observations, noise), observations, single
-
-    def input_law_given(
-        self, observations: Observations, noise_std: float | Tensor
-    ) -> InputPosterior:
-        """Return the law of the input's coefficients given checked sensors (`condition`)."""
+    def input_law_given(self, sensors: Sensors) -> InputPosterior:
+        """Return the law of the input's coefficients given checked sensors."""
         if self.law is None:
-            return ClosedForm(self.bases.input_law(observations, noise_std))
-        level = torch.as_tensor(noise_std, dtype=torch.float64).expand_as(observations.values)
-        return self.law.condition(self.bases, observations, level)
+            return ClosedForm(self.bases.input_law(sensors, self.noise_std))
+        return self.law.condition(
+            self.bases, replace(sensors, noise_std=sensors.noise(self.noise_std))
+        )
 
     def input_posterior(
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> InputPosterior:
         """Return the law of the input's coefficients given sensors (arguments of `condition`)."""
-        return self._given(locations, values, mask, noise_std)[0]
+        return self.input_law_given(
+            checked_sensors(self.fields.input, locations, values, mask, noise_std)
+        )
 
     def use_law(self, law: InputLaw | None) -> None:
         """Answer with another law of the input; None is the Gaussian one."""

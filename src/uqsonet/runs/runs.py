@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.fields.field import Transform
-from uqsonet.fields.named_field import NamedField, part_columns
+from uqsonet.fields.field import Field, Transform, part_columns
 from uqsonet.fields.numbers import without_mask
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.seeds import numpy_generator
@@ -129,7 +128,7 @@ def _field_runs(name: str, value: object) -> FieldRuns:
 
 def named_fields(
     fields: Mapping[str, FieldRuns], transforms: Mapping[str, str] | None = None
-) -> list[NamedField]:
+) -> list[Field]:
     """Return what a model has to know of fields, with the transforms named or proposed."""
     found = []
     for name, field in fields.items():
@@ -140,11 +139,11 @@ def named_fields(
         if not scale > 1e-7 * float(mean.abs().max()):  # the rounding of stored values
             raise DataError(f"{name}: the same in all runs: nothing to learn")
         low, high = float(field.values.min()), float(field.values.max())
-        found.append(NamedField(name, field.domain, transform, scale, field.units, low, high))
+        found.append(Field(name, field.domain, transform, scale, field.units, low, high))
     return found
 
 
-def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[NamedField]) -> Tensor:
+def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[Field]) -> Tensor:
     """Return the runs of several fields side by side (N, n), as a model sees them.
 
     Float32, or float64 where a field is so far from zero that float32 would blur its variation.

@@ -1,7 +1,7 @@
 """Sensors that read linear functionals: averages over a region, fluxes as differences.
 
 A functional is a row of weights on points. What it sees of a mean, or of a mode, is the weighted
-sum of their values there (`uqsonet.fields.field.read_at`), so laws that are linear in the
+sum of their values there (`Sensors.read`), so laws that are linear in the
 coefficients take it as they take a value at a point. A functional of a field under a logarithm is
 refused: an average of k is not linear in log k, and no instrument reads an average of log k.
 """
@@ -15,25 +15,24 @@ from typing import Any
 import torch
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import WeightedPoints
-from uqsonet.fields.named_field import NamedField
+from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
-from uqsonet.sensors.sensors import AXES, SensorSets, noise_levels
+from uqsonet.sensors.sensors import AXES, Sensors, WeightedPoints, noise_levels
 
 
 def functional_sets(
-    field: NamedField,
+    field: Field,
     number: int,
     weighted: WeightedPoints,
     values: object,
     noise_std: object,
     kind: str,
-) -> SensorSets:
+) -> Sensors:
     """Return sensors of one field that read combinations of its values at common points.
 
     Parameters
     ----------
-    field : NamedField
+    field : Field
     number : int
         Of the field, as sensors have it.
     weighted : WeightedPoints
@@ -68,7 +67,7 @@ def functional_sets(
     weights = weights.gather(1, order)
     order = torch.where(weights == 0, order[:, :1], order)
     sets, m = len(y), len(weights)
-    return SensorSets(
+    return Sensors(
         field=torch.full((sets, m), number),
         locations=x[order].expand(sets, -1, -1, -1),
         values=y,
@@ -81,7 +80,7 @@ def functional_sets(
     )
 
 
-def widened(one: SensorSets, most: int) -> SensorSets:
+def widened(one: Sensors, most: int) -> Sensors:
     """Return sensors with weights on `most` points, those of sensors at points being one and 0."""
     x, weights = one.locations, one.weights
     if weights is None:
@@ -92,7 +91,7 @@ def widened(one: SensorSets, most: int) -> SensorSets:
 
 
 def require_readable(
-    inputs: Sequence[NamedField], outputs: Sequence[NamedField], operator: Any, sets: SensorSets
+    inputs: Sequence[Field], outputs: Sequence[Field], operator: Any, sets: Sensors
 ) -> None:
     """Refuse functionals that an operator between these fields cannot take.
 

@@ -15,21 +15,27 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import WeightedPoints
-from uqsonet.fields.named_field import NamedField
-from uqsonet.fields.numbers import is_frame, real_numbers, without_mask
-from uqsonet.sensors.sensors import AXES, SensorSets, field_number, no_sensors, noise_levels
+from uqsonet.fields.field import Field
+from uqsonet.fields.numbers import is_frame
+from uqsonet.sensors.sensors import (
+    AXES,
+    Sensors,
+    WeightedPoints,
+    field_number,
+    no_sensors,
+    sensors_at,
+)
 
 
 def read_sensors(
-    fields: Sequence[NamedField],
+    fields: Sequence[Field],
     sensors: object = None,
     values: object = None,
     mask: object = None,
     noise_std: object = None,
     named: Mapping[str, object] | None = None,
     inputs: int | None = None,
-) -> SensorSets:
+) -> Sensors:
     """Return sensors from whatever a caller has (`uqsonet.Emulator.condition` lists it).
 
     The first `inputs` of the fields are inputs, by default all; where that is one, sensors without
@@ -63,8 +69,8 @@ def read_sensors(
 
 
 def _read_one(
-    fields: Sequence[NamedField], sensors: Any, noise_std: object, inputs: int, kind: str
-) -> SensorSets:
+    fields: Sequence[Field], sensors: Any, noise_std: object, inputs: int, kind: str
+) -> Sensors:
     """Return the sensors of one argument: a table, a mapping, a tuple, or a list of sets."""
     if is_table(sensors):
         from uqsonet.sensors.tables import read_table
@@ -94,7 +100,7 @@ def is_table(sensors: object) -> bool:
     return isinstance(sensors, str | Path) or is_frame(sensors)
 
 
-def _require_one(inputs: Sequence[NamedField]) -> None:
+def _require_one(inputs: Sequence[Field]) -> None:
     if len(inputs) > 1:
         names = ", ".join(f.name for f in inputs)
         raise ObservationError(
@@ -110,8 +116,8 @@ def _arrays(named: Mapping[str, object] | None) -> list[object]:
 
 
 def _one_field(
-    fields: Sequence[NamedField], name: str, value: object, noise_std: object, kind: str
-) -> SensorSets:
+    fields: Sequence[Field], name: str, value: object, noise_std: object, kind: str
+) -> Sensors:
     number = field_number(fields, name)
     if isinstance(value, str | Path) or is_frame(value):
         found = read_sensors([fields[number]], value, noise_std=noise_std)
@@ -126,68 +132,33 @@ def _one_field(
 
 
 def _from_arrays(
-    fields: Sequence[NamedField],
+    fields: Sequence[Field],
     number: int,
     locations: object,
     values: object,
     mask: object,
     noise_std: object,
     kind: str,
-) -> SensorSets:
+) -> Sensors:
     field = fields[number]
-    dim = field.domain.dim
     if isinstance(locations, WeightedPoints):
         from uqsonet.sensors.functionals import functional_sets
 
         if mask is not None:
             raise ObservationError("a mask goes with sensors at points, not with weights on points")
         return functional_sets(field, number, locations, values, noise_std, kind)
-    x, y = (
-        real_numbers(one, what, missing=True)  # padding may be masked
-        for one, what in ((locations, "locations"), (values, "values"))
+    return sensors_at(
+        field, locations, values, mask, noise_std, number=number, kind=kind, device="cpu"
     )
-    if y.ndim == 0:
-        y = y[None]
-    x = x.reshape(-1, dim) if x.ndim < 2 and (dim == 1 or x.numel() in (0, dim)) else x
-    single = y.ndim == 1
-    if single:
-        x, y = x[None], y[None]
-    if x.ndim == 2:
-        x = x[..., None] if dim == 1 and x.shape == y.shape else x.expand(len(y), *x.shape)
-    if x.ndim == 3 and x.shape[-1] != dim:
-        raise ObservationError(
-            f"locations have {x.shape[-1]} coordinates, {field.name} has {dim} "
-            f"({', '.join(AXES[:dim])})"
-        )
-    m = torch.ones_like(y, dtype=torch.bool)
-    if mask is not None:
-        mask = without_mask(mask, "mask")
-        try:
-            m = torch.as_tensor(mask)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ObservationError(f"mask must be boolean ({error})") from None
-        m = m[None] if single and m.ndim == 1 else m
-        if m.dtype != torch.bool:
-            raise ObservationError(f"mask must be boolean, found {m.dtype}")
-    if y.ndim != 2 or x.shape[:-1] != y.shape or m.shape != y.shape:
-        raise ObservationError(
-            "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
-            f"found {tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
-        )
-    x = torch.where(m[..., None], x, torch.zeros_like(x))  # what stands in padding cannot spread
-    noise = noise_levels(noise_std, y)
-    numbers = torch.full(y.shape, number)
-    labels = [str(k) for k in range(len(y))]
-    return SensorSets(numbers, x, y, noise, m, labels, single, kind)
 
 
-def _stacked(found: Sequence[SensorSets]) -> SensorSets:
+def _stacked(found: Sequence[Sensors]) -> Sensors:
     """Return single sets as a batch, padded to the largest."""
     if any(not one.single for one in found):
         raise ObservationError("a list of sets must hold single sets, found a batch in it")
     most = max(one.values.shape[1] for one in found)
 
-    def longer(one: SensorSets) -> SensorSets:
+    def longer(one: Sensors) -> Sensors:
         short = most - one.values.shape[1]
         return one.each(lambda t: torch.nn.functional.pad(t, [0, 0] * (t.ndim - 2) + [0, short]))
 
@@ -195,7 +166,7 @@ def _stacked(found: Sequence[SensorSets]) -> SensorSets:
     return replace(_joined([longer(one) for one in _alike(found)], 0), labels=labels, single=False)
 
 
-def _side_by_side(sets: Sequence[SensorSets]) -> SensorSets:
+def _side_by_side(sets: Sequence[Sensors]) -> Sensors:
     """Return sensors of several fields as one: sets of the same number belong together."""
     if len({len(one) for one in sets}) > 1 or len({one.single for one in sets}) > 1:
         sizes = ", ".join(str(len(one)) for one in sets)
@@ -203,7 +174,7 @@ def _side_by_side(sets: Sequence[SensorSets]) -> SensorSets:
     return _joined(_alike(sets), 1)
 
 
-def _alike(found: Sequence[SensorSets]) -> Sequence[SensorSets]:
+def _alike(found: Sequence[Sensors]) -> Sequence[Sensors]:
     """Return sets of sensors with as many coordinates, and with as many points where weighted."""
     dim = max(one.locations.shape[-1] for one in found)
     pad = torch.nn.functional.pad
@@ -219,7 +190,7 @@ def _alike(found: Sequence[SensorSets]) -> Sequence[SensorSets]:
     return [widened(one, most) for one in found]
 
 
-def _joined(sets: Sequence[SensorSets], axis: int) -> SensorSets:
+def _joined(sets: Sequence[Sensors], axis: int) -> Sensors:
     kind = "torch" if any(one.kind == "torch" for one in sets) else "numpy"
     names = ["field", "locations", "values", "noise_std", "mask"]
     names += [] if sets[0].weights is None else ["weights"]

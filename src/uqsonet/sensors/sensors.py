@@ -1,56 +1,78 @@
-"""Sets of sensors, as a model takes them: which field, where, what was read, how exactly."""
+"""Sensors: where they stand, what they read of which field, and how exactly."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as attribute
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError, nearest
-from uqsonet.fields.named_field import NamedField
-from uqsonet.fields.numbers import real_numbers, require_noise
+from uqsonet.fields.field import Field
+from uqsonet.fields.grid import Domain
+from uqsonet.fields.numbers import real_numbers, require_noise, without_mask
 
 AXES = ("x", "y", "z")
 COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
 
 
+class WeightedPoints(NamedTuple):
+    """Sensors that read linear functionals: each row of weights adds up the values at points.
+
+    Attributes
+    ----------
+    points : array, shape (q, d)
+    weights : array, shape (m, q)
+    """
+
+    points: Any
+    weights: Any
+
+
 @dataclass(frozen=True)
-class SensorSets:
+class Sensors:
     """B sets of sensors, padded to the same number m.
 
     Attributes
     ----------
-    field : Tensor of int, shape (B, m)
-        Number of the field that a sensor reads.
     locations : Tensor, shape (B, m, d), or with weights (B, m, q, d)
-        float64; zeros for coordinates that a field lacks.
+        Zeros for coordinates that a field lacks.
     values : Tensor, shape (B, m)
         Of the fields themselves, not transformed.
-    noise_std : Tensor, shape (B, m)
-        In the transformed fields; NaN stands for the model's default.
     mask : Tensor of bool, shape (B, m)
         False on padding.
+    weights : Tensor, shape (B, m, q), or None
+        A sensor reads this combination of its field's values at q points.
+    noise_std : Tensor, shape (B, m)
+        In the transformed fields; NaN, the default, stands for the model's own noise.
+    field : Tensor of int, shape (B, m)
+        Number of the field that a sensor reads, by default 0.
     labels : list of str
         Names of the sets.
     single : bool
         One set rather than a batch.
     kind : {"numpy", "torch"}
         The caller's arrays.
-    weights : Tensor, shape (B, m, q), or None
-        A sensor reads this combination of its field's values at q points.
     """
 
-    field: Tensor
     locations: Tensor
     values: Tensor
-    noise_std: Tensor
     mask: Tensor
-    labels: list[str]
-    single: bool
-    kind: str
     weights: Tensor | None = None
+    noise_std: Tensor = None  # type: ignore[assignment]
+    field: Tensor = None  # type: ignore[assignment]
+    labels: list[str] = attribute(default_factory=list)
+    single: bool = False
+    kind: str = "torch"
+
+    def __post_init__(self) -> None:
+        if self.noise_std is None:
+            object.__setattr__(self, "noise_std", torch.full_like(self.values, torch.nan))
+        if self.field is None:
+            object.__setattr__(self, "field", torch.zeros_like(self.mask, dtype=torch.long))
 
     @property
     def at_points(self) -> Tensor:
@@ -59,30 +81,82 @@ class SensorSets:
             return self.mask
         return self.mask & ((self.weights == 1).sum(2) == 1) & ((self.weights != 0).sum(2) == 1)
 
+    @property
+    def counts(self) -> Tensor:
+        """Number of sensors in each set, shape (B,)."""
+        return self.mask.sum(-1)
+
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, part: slice) -> SensorSets:
+    def __getitem__(self, part: slice | Tensor) -> Sensors:
         """Return some of the sets."""
-        return replace(self.each(lambda t: t[part]), labels=self.labels[part])
+        labels = self.labels[part] if isinstance(part, slice) else []
+        return replace(self.each(lambda t: t[part]), labels=labels)
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> SensorSets:
+    def alone(self, row: int) -> Sensors:
+        """Return one of the sets without its padding."""
+        used = self.mask[row]
+        return self[row : row + 1].each(lambda t: t[:, used])
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Sensors:
         """Return the sets with every tensor changed in the same way."""
         names = ["field", "locations", "values", "noise_std", "mask"]
         names += [] if self.weights is None else ["weights"]
         return replace(self, **{name: change(getattr(self, name)) for name in names})
 
+    def to(self, dtype: torch.dtype, device: torch.device | str | None = None) -> Sensors:
+        """Return a copy with floating-point tensors of `dtype` on `device`."""
+        return self.each(
+            lambda t: t.to(device=device, dtype=dtype if t.is_floating_point() else t.dtype)
+        )
 
-def no_sensors(fields: Sequence[NamedField]) -> SensorSets:
+    def read(self, domain: Domain, functions: Tensor) -> Tensor:
+        """Return what sensors read (B, m, k) of functions (size, k)."""
+        x, weights = self.locations, self.weights
+        if weights is None:
+            return domain.interpolate(functions, x)
+        used = weights != 0
+        values = domain.interpolate(functions, x[used]) * weights[used, None].to(functions)
+        found = values.new_zeros(weights.shape[:-1].numel(), values.shape[-1])
+        sensor = used.flatten(0, -2).nonzero()[:, 0]
+        return found.index_add_(0, sensor, values).view(*weights.shape[:-1], values.shape[-1])
+
+    def norm(self, order: int) -> float | Tensor:
+        """Return the norm (B, m) of each sensor's weights: 1 for sensors at points.
+
+        Times the error of a value it is that of a reading: of order 2 where errors at different
+        points are independent, of order 1 where they are the same.
+        """
+        return 1.0 if self.weights is None else self.weights.norm(order, dim=-1)
+
+    def require_some(self) -> None:
+        """Refuse sets without any sensor."""
+        if not bool(self.mask.any(-1).all()):
+            raise ObservationError("an observation set is empty: at least one sensor is needed")
+
+    def noise(self, default: float = 0.0) -> Tensor:
+        """Return the noise (B, m), float64: `default` where none is stated, one on padding."""
+        return self.noise_std.double().nan_to_num(nan=default).masked_fill(~self.mask, 1.0)
+
+    def noise_level(self, default: float = 0.0) -> float | Tensor:
+        """Return `noise`, as one number where all sensors have the same."""
+        noise = self.noise(default)
+        levels = noise[self.mask]
+        if not levels.numel():
+            return default
+        return float(levels[0]) if bool((levels == levels[0]).all()) else noise
+
+
+def no_sensors(fields: Sequence[Field]) -> Sensors:
     """Return one set without a sensor."""
     dim = max(field.domain.dim for field in fields)
     empty = torch.zeros(1, 0, dtype=torch.float64)
-    none = torch.zeros(1, 0, dtype=torch.long)
     locations = torch.zeros(1, 0, dim, dtype=torch.float64)
-    return SensorSets(none, locations, empty, empty, none.bool(), ["0"], True, "numpy")
+    return Sensors(locations, empty, empty.bool(), labels=["0"], single=True, kind="numpy")
 
 
-def field_number(fields: Sequence[NamedField], name: str, what: str = "field") -> int:
+def field_number(fields: Sequence[Field], name: str, what: str = "field") -> int:
     """Return the number of a field by its name.
 
     Raises
@@ -97,16 +171,122 @@ def field_number(fields: Sequence[NamedField], name: str, what: str = "field") -
     raise ObservationError(f"{what} {name!r} is unknown; there are {there}")
 
 
-def noise_levels(noise_std: object, y: Tensor) -> Tensor:
-    """Return the noise of sensors that read y, NaN where a caller states none."""
+def noise_levels(noise_std: object, values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the noise (B, m) of sensors that read values (B, m), NaN where none is stated.
+
+    Raises
+    ------
+    ObservationError
+        If a level is negative, not finite or no number, or the shape does not fit.
+    """
     if noise_std is None:
-        return torch.full_like(y, torch.nan)
-    noise = real_numbers(noise_std, "noise_std")
-    require_noise(noise)
+        return torch.full_like(values, torch.nan)
+    noise = real_numbers(noise_std, "noise_std", None, missing=mask is not None)
     try:
-        return noise.expand_as(y).clone()
+        every = noise.expand_as(values).clone()
     except RuntimeError:
         raise ObservationError(
-            f"noise_std must be a number or one for each sensor, {tuple(y.shape)}; found "
+            f"noise_std must be a number or one for each sensor, {tuple(values.shape)}; found "
             f"{tuple(noise.shape)}"
         ) from None
+    require_noise(noise if mask is None or not noise.ndim else every[mask])
+    return every
+
+
+def sensors_at(
+    field: Field,
+    locations: object,
+    values: object,
+    mask: object = None,
+    noise_std: object = None,
+    *,
+    number: int = 0,
+    kind: str = "torch",
+    device: str | None = None,
+) -> Sensors:
+    """Return sensors of one field at points, from arrays; nothing but their form is checked.
+
+    Parameters
+    ----------
+    field : Field
+    locations : array, shape (m, d) or (B, m, d); (m,) where d is 1
+    values : array, shape (m,) or (B, m)
+    mask : array of bool, shape of `values`, optional
+    noise_std : float or array, optional
+    number : int
+        Of the field.
+    kind : {"numpy", "torch"}
+    device : str, optional
+        Where tensors come to; by default they stay on their own.
+
+    Raises
+    ------
+    ObservationError
+        If shapes or types do not fit.
+    """
+    if values is None:
+        raise ObservationError("shapes do not fit: locations without values")
+    dim = field.domain.dim
+    x, y = (
+        real_numbers(one, what, device, missing=True)  # padding may be masked
+        for one, what in ((locations, "locations"), (values, "values"))
+    )
+    y = y[None] if y.ndim == 0 else y
+    x = x.reshape(-1, dim) if x.ndim < 2 and (dim == 1 or x.numel() in (0, dim)) else x
+    single = y.ndim == 1
+    if single:
+        x, y = x[None], y[None]
+    if x.ndim == 2:
+        x = x[..., None] if dim == 1 and x.shape == y.shape else x.expand(len(y), *x.shape)
+    if x.ndim == 3 and x.shape[-1] != dim:
+        raise ObservationError(
+            f"locations have {x.shape[-1]} coordinates, {field.name} has {dim} "
+            f"({', '.join(AXES[:dim])})"
+        )
+    m = torch.ones_like(y, dtype=torch.bool)
+    if mask is not None:
+        mask = without_mask(mask, "mask")
+        try:
+            m = torch.as_tensor(mask)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ObservationError(f"mask must be boolean ({error})") from None
+        m = m[None] if single and m.ndim == 1 else m
+        if m.dtype != torch.bool:
+            raise ObservationError(f"mask must be boolean, found {m.dtype}")
+    if y.ndim != 2 or x.shape[:-1] != y.shape or m.shape != y.shape:
+        raise ObservationError(
+            "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
+            f"found {tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
+        )
+    noise = noise_levels(noise_std, y, m)
+    # Padding gets harmless values, so that nothing a caller left there can spread.
+    x = torch.where(m[..., None], x, torch.zeros_like(x))
+    y = torch.where(m, y, torch.ones_like(y))
+    labels = [str(k) for k in range(len(y))]
+    return Sensors(x, y, m, None, noise, torch.full(y.shape, number), labels, single, kind)
+
+
+def checked_sensors(
+    field: Field, locations: object, values: object, mask: object = None, noise_std: object = None
+) -> Sensors:
+    """Return sensors of one field from a caller's arrays, checked.
+
+    Raises
+    ------
+    ObservationError
+        If shapes do not fit, a value is not finite or (under ``log``) not positive, or a location
+        lies outside the domain.
+    """
+    sensors = sensors_at(field, locations, values, mask, noise_std)
+    require_readings(sensors, field, sensors.mask, "sensor values")
+    field.domain.require_inside(sensors.locations[sensors.mask])
+    return sensors
+
+
+def require_readings(sensors: Sensors, field: Field, here: Tensor, what: str) -> None:
+    """Refuse sensors (B, m) of a field whose places or values are no numbers that it can have."""
+    x, y = sensors.locations[here][..., : field.domain.dim], sensors.values[here]
+    if not bool(y.isfinite().all() & x.isfinite().all()):
+        raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
+    if field.transform.positive and not bool((y > 0).all()):
+        raise ObservationError(f"{what} must be positive, found {float(y.min()):g}")

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, ObservationError, nearest
-from uqsonet.fields.named_field import NamedField
+from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact, without_mask
-from uqsonet.sensors.sensors import AXES, COLUMNS, SensorSets, field_number, noise_levels
+from uqsonet.sensors.sensors import AXES, COLUMNS, Sensors, field_number, noise_levels
 
 MAX_ROWS = 5_000_000
 """Rows of a table of sensors, at most."""
@@ -138,14 +138,12 @@ def columns_of(sensors: Any) -> tuple[Mapping[str, Sequence[object]], str]:
     return {str(name): list(sensors[name]) for name in sensors.columns}, "the DataFrame"
 
 
-def read_table(
-    fields: Sequence[NamedField], sensors: object, noise_std: object, inputs: int
-) -> SensorSets:
+def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inputs: int) -> Sensors:
     """Return the sensors of a table.
 
     Parameters
     ----------
-    fields : sequence of NamedField
+    fields : sequence of Field
         The first `inputs` of them are inputs.
     sensors : path, DataFrame or mapping
     noise_std : optional
@@ -207,7 +205,7 @@ def _in_sets(
     noise_std: Tensor,
     dim: int,
     single: bool,
-) -> SensorSets:
+) -> Sensors:
     """Return sensors (S, ...) as sets by their labels (S,), padded to the largest set."""
     members: dict[str, list[int]] = {}
     for sensor, label in enumerate(labels):
@@ -216,7 +214,7 @@ def _in_sets(
     points = weights.shape[1]
     _require_room(math.prod(shape) * points * dim)
     ones = torch.ones(shape, dtype=torch.float64)
-    found = SensorSets(
+    found = Sensors(
         field=torch.zeros(shape, dtype=torch.long),
         locations=ones.new_zeros(*shape, points, dim),
         values=ones,
@@ -262,7 +260,7 @@ def _require_columns(table: Mapping[str, Sequence[object]], where: str) -> int:
 
 def _field_numbers(
     table: Mapping[str, Sequence[object]],
-    fields: Sequence[NamedField],
+    fields: Sequence[Field],
     size: int,
     where: str,
     inputs: int,

@@ -23,7 +23,7 @@ from torch import Tensor
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
 from uqsonet.fields.cloud import PointCloud
-from uqsonet.fields.named_field import part_locations
+from uqsonet.fields.field import part_locations
 from uqsonet.fields.stacked import JointDomain, domain_as_dict
 from uqsonet.files import write_text
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED

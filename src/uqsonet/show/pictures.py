@@ -17,7 +17,7 @@ from uqsonet.fields.numbers import real_numbers
 from uqsonet.files import atomic_path
 
 if TYPE_CHECKING:
-    from uqsonet.sensors.sensors import SensorSets
+    from uqsonet.sensors.sensors import Sensors
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
 """Colours of the answer, of sensors and truth, and of everything else."""
@@ -201,7 +201,7 @@ def _map(axes: Any, points: np.ndarray, values: np.ndarray, colours: str, ends: 
     return axes.pcolormesh(*lines[:2], array.T, cmap=colours, shading="nearest", **ends)
 
 
-def _sensors(sets: SensorSets, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sensors(sets: Sensors, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return places and values of a field's sensors at points, and the points of the others."""
     here = sets.mask[0] & (sets.field[0] == number)
     if sets.weights is None:

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.fields.field import Observations
 from uqsonet.files import write_text
 from uqsonet.fitting.baselines import SensorFree, build_baseline
 from uqsonet.gauss.posterior import Posterior
@@ -27,6 +26,7 @@ from uqsonet.gauss.seeds import torch_generator
 from uqsonet.networks.ensemble import load_ensemble
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet.operator.file import load_trials
+from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.config import BASELINES, EvaluationConfig
 from uqsonet_study.evaluation.scores import (
     Expansion,
@@ -171,7 +171,7 @@ def _answer(
     u = targets.sets.outputs
     if u is None:
         dim = targets.fields.output.grid.dim
-        u = Observations(torch.zeros(1, 0, dim), torch.zeros(1, 0), torch.zeros(1, 0).bool())
+        u = Sensors(torch.zeros(1, 0, dim), torch.zeros(1, 0), torch.zeros(1, 0).bool())
     else:
         u = u[s : s + 1]
     joint = model.condition_jointly(
@@ -183,7 +183,7 @@ def _answer(
     return posterior, {"effective_size": size} if math.isfinite(size) else {}
 
 
-def _without_padding(observations: Observations) -> tuple[Tensor, Tensor, Tensor]:
+def _without_padding(observations: Sensors) -> tuple[Tensor, Tensor, Tensor]:
     """Return locations, values and mask of one set."""
     o, used = observations, observations.mask[0]
     return o.locations[:, used], o.values[:, used], o.mask[:, used]

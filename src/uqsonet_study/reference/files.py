@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.fields.field import Observations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import readable
+from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.storage.reading import ArrayFile
 
 
@@ -26,19 +26,19 @@ class ObservationSets:
 
     Attributes
     ----------
-    observations : Observations
+    observations : Sensors
         S sets, ordered by sensor count; float64.
     function : Tensor, shape (S,)
         Index of the function observed in its split.
-    outputs : Observations or None
+    outputs : Sensors or None
         What sensors of the output read of the same functions, where there are any.
     output_noise_std : float
         Their noise.
     """
 
-    observations: Observations
+    observations: Sensors
     function: Tensor
-    outputs: Observations | None = field(default=None, kw_only=True)
+    outputs: Sensors | None = field(default=None, kw_only=True)
     output_noise_std: float = field(default=0.0, kw_only=True)
 
     @property
@@ -166,8 +166,11 @@ def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
         most = config.get("sets", data["function"].max() + 1)
         if data["function"].min() < 0 or data["function"].max() >= most:
             raise DataError(f"{path}: array 'function' has an index beyond the {most} functions")
-    observations = Observations(*(data.pop(name) for name in OF_SETS))
-    outputs = Observations(*(data.pop(n) for n in OF_OUTPUTS)) if OF_OUTPUTS[0] in data else None
+    x, y, mask = (data.pop(name) for name in OF_SETS)
+    observations, outputs = Sensors(x, y, mask), None
+    if OF_OUTPUTS[0] in data:
+        x, y, mask = (data.pop(name) for name in OF_OUTPUTS)
+        outputs = Sensors(x, y, mask)
     sides = {"outputs": outputs, "output_noise_std": float(output_noise_std)}
     if there == sets_alone:
         return ObservationSets(observations, **data, **sides), operator_fields, float(noise_std)

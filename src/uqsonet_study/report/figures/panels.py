@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from uqsonet.errors import DataError
-from uqsonet.fields.field import Observations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.networks.ensemble import load_ensemble
 from uqsonet.operator.file import load
 from uqsonet.runs.functions import Functions
+from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.predictor import Predictor
 from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.storage.functions import load_functions
@@ -39,7 +39,7 @@ class Panel:
     ----------
     data : Functions
         Test functions.
-    observations : Observations
+    observations : Sensors
         What the sensors read, a batch of one.
     noise_std : float
         Of the observations, in the transformed input.
@@ -48,7 +48,7 @@ class Panel:
     """
 
     data: Functions
-    observations: Observations
+    observations: Sensors
     noise_std: float
     reference: Moments | None
 
