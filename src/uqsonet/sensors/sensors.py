@@ -181,7 +181,8 @@ def noise_levels(noise_std: object, values: Tensor, mask: Tensor | None = None) 
     """
     if noise_std is None:
         return torch.full_like(values, torch.nan)
-    noise = real_numbers(noise_std, "noise_std", None, missing=mask is not None)
+    padded = mask is not None and not bool(mask.all())
+    noise = real_numbers(noise_std, "noise_std", None, missing=padded)
     try:
         every = noise.expand_as(values).clone()
     except RuntimeError:
