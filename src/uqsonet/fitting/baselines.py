@@ -8,6 +8,8 @@ does.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -17,10 +19,12 @@ from uqsonet.gauss.gaussian import condition, covariance_root, sensor_noise
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.operator.residual import residual_covariance
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors, checked_sensors
+
+if TYPE_CHECKING:
+    from uqsonet.operator.joint import JointPosterior, Readings
 
 INPUT_MODES, OUTPUT_MODES = 256, 64
 """Maximum numbers of modes. Modes below the rounding of the data are always left out."""
@@ -123,10 +127,14 @@ class Cokriging:
 
         What the linear operator leaves unexplained is conditioned on sensors of u, too.
         """
+        from uqsonet.operator.joint import both_sides
+
         return self.condition_both(*both_sides(self.fields, inputs, outputs))
 
     def condition_both(self, seen: Sensors, read: Sensors) -> JointPosterior:
         """Return the Gaussian law of both sides given checked sensors of both."""
+        from uqsonet.operator.joint import JointPosterior
+
         bases, batch, single = self.bases, len(seen), seen.single
         rows, residual = bases.at_sensors(seen)
         r, p = rows.shape[2], len(self._weight)

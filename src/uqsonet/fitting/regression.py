@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,9 +23,11 @@ from uqsonet.fields.grid import Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.posterior import Basis, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.operator.joint import JointPosterior, Readings, both_sides
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors, checked_sensors
+
+if TYPE_CHECKING:
+    from uqsonet.operator.joint import JointPosterior, Readings
 
 _Set = tuple[Tensor, Tensor, Tensor]
 """What a set's sensors read of all pairs (N, m), their values (m,) and their noise (m,)."""
@@ -32,15 +35,8 @@ _Set = tuple[Tensor, Tensor, Tensor]
 RIDGES = tuple(10.0**-k for k in range(12, 0, -1))
 """Ridges to try, relative to the largest eigenvalue of the readings' covariance."""
 
-PROJECTIONS = 48
+COMBINATIONS = 48
 """Number of random combinations of the targets that ridges are compared on."""
-
-MIN_KEPT = 1e-4
-"""Leave-one-out errors are taken from sums over pairs only if 1 - leverage is above this for all of
-them; below, cancellation dominates."""
-
-COMPARED = 48
-"""Ridges times sensors in one matrix product: smaller products are slow."""
 
 PAIRS_TOGETHER = 4096
 """Number of pairs in one batch, where all pairs would need too much memory."""
@@ -110,10 +106,14 @@ class Regression:
 
     def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
         """Return the law of both sides given sensors of both (`uqsonet.operator.joint`)."""
+        from uqsonet.operator.joint import both_sides
+
         return self.condition_both(*both_sides(self.fields, inputs, outputs))
 
     def condition_both(self, seen: Sensors, read: Sensors) -> JointPosterior:
         """Return the law of both sides given checked sensors of both."""
+        from uqsonet.operator.joint import JointPosterior
+
         sets = self._readings(seen, read)
         input, output = (self._posterior(side, sets, seen.single) for side in ("input", "output"))
         every = torch.full((len(sets),), float(self._inputs.shape[1]), dtype=torch.float64)
@@ -140,7 +140,7 @@ class Regression:
 
     def _posterior(self, side: str, sets: list[_Set], single: bool) -> Posterior:
         """Return the law of the fields of one side."""
-        fitted = [_Ridge(*one, self._targets[side]).best() for one in sets]
+        fitted = [_LeastSquares(*one, self._targets[side]) for one in sets]
         grid = getattr(self.fields, side).grid
         return RegressionPosterior(grid, getattr(self.bases, f"{side}_basis"), single, fitted)
 
@@ -156,58 +156,75 @@ def _transposed(rows: RowBlocks) -> Tensor:
 
 @dataclass(frozen=True)
 class _Targets:
-    """The coefficients that are predicted, and what depends on the training pairs alone.
+    """Coefficients (N, q) that are predicted: their mean, and what is left without it (float32).
 
-    Attributes
-    ----------
-    mean : Tensor, shape (q,)
-    left : Tensor, shape (N, q), float32
-        Coefficients of the pairs less their mean.
-    some : Tensor, shape (N, PROJECTIONS)
-        Random combinations of these, in the size of fields.
-    squares : Tensor, shape (N,)
-        Sum of the squares of `some`.
+    `combined` (N, COMBINATIONS) are random combinations of the latter, in the size of fields.
     """
 
     mean: Tensor
     left: Tensor
-    some: Tensor
-    squares: Tensor
+    combined: Tensor
 
     @classmethod
-    def of(cls, targets: Tensor, sizes: Tensor) -> _Targets:
-        """Take in targets (N, q) of given sizes (q,)."""
-        mean = targets.double().mean(0)
-        left = targets - mean.float()
+    def of(cls, coefficients: Tensor, sizes: Tensor) -> _Targets:
+        """Take in coefficients (N, q) whose fields have sizes (q,)."""
+        mean = coefficients.double().mean(0)
+        left = coefficients - mean.float()
         generator = torch.Generator().manual_seed(0)
-        shape = targets.shape[1], PROJECTIONS
-        mixing = sizes[:, None] * torch.randn(shape, generator=generator, dtype=torch.float32)
-        some = (left @ mixing).double()
-        return cls(mean, left, some, some.square().sum(1))
+        mixing = torch.randn(len(sizes), COMBINATIONS, generator=generator, dtype=torch.float32)
+        return cls(mean, left, (left @ (sizes[:, None] * mixing)).double())
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    """A prediction and its residuals.
+class _LeastSquares:
+    """Least squares of targets on what the sensors of one set read of all training pairs.
+
+    Parameters
+    ----------
+    pairs : Tensor, shape (N, m)
+        What the sensors would have read of each training pair, without noise.
+    values, noise_std : Tensor, shape (m,)
+    targets : _Targets
 
     Attributes
     ----------
+    size : int
+        Number of pairs.
     mean : Tensor, shape (q,)
+        The prediction.
     noise : Tensor, shape (m, q)
         What a standard normal error of each reading adds to the prediction.
     """
 
-    mean: Tensor
-    noise: Tensor
-    _left: Tensor
-    _rows: Tensor
-    _gain: Tensor
-    _kept: Tensor
+    def __init__(self, pairs: Tensor, values: Tensor, noise_std: Tensor, targets: _Targets) -> None:
+        self.size = len(pairs)
+        rows = pairs - pairs.mean(0)
+        penalty = torch.diag(self.size * noise_std.square())
+        eigenvalues, vectors = torch.linalg.eigh(rows.T @ rows + penalty)
+        turned, eigenvalues = rows @ vectors, eigenvalues.clamp_min(0)
+        through, squares, errors = turned.T @ targets.combined, turned.square(), []
 
-    @property
-    def size(self) -> int:
-        """Number of pairs."""
-        return len(self._left)
+        def shrunk(ridge: float) -> tuple[Tensor, Tensor]:
+            """Return the inverse eigenvalues (m,) with a ridge, and 1 - leverage (N,) of pairs."""
+            inverse = 1 / (eigenvalues + ridge * eigenvalues[-1:]).clamp_min(1e-300)
+            return inverse, (1 - squares @ inverse - 1 / self.size).clamp_min(1e-9)
+
+        for ridge in RIDGES:
+            inverse, kept = shrunk(ridge)
+            slopes = inverse[:, None] * through
+            left = torch.addmm(targets.combined, turned, slopes, alpha=-1)
+            noise = noise_std[:, None] * (vectors @ slopes)
+            square = kept**-2 @ left.square_().sum(1) / self.size
+            errors.append(square + noise.square().sum())
+        inverse, kept = shrunk(RIDGES[int(torch.stack(errors).argmin())])
+        through = torch.zeros(turned.shape[1], len(targets.mean), dtype=torch.float64)
+        parts = (every.split(PAIRS_TOGETHER) for every in (turned, targets.left))
+        for some, left in zip(*parts, strict=True):
+            through += some.T @ left.double()
+        gain = vectors @ (inverse[:, None] * through)
+        self.mean = targets.mean + (values - pairs.mean(0)) @ gain
+        self.noise = noise_std[:, None] * gain
+        self._left, self._rows = targets.left, rows.float()
+        self._gain, self._kept = gain.float(), kept.float()
 
     def residuals(self, pairs: Tensor | slice) -> Tensor:
         """Return residuals (k, q), float32, of pairs left out, without noise of their readings."""
@@ -223,73 +240,12 @@ class _Fitted:
         return covariance
 
 
-class _Ridge:
-    """Least squares of targets on the readings of one set of sensors, for any ridge.
-
-    Parameters
-    ----------
-    pairs : Tensor, shape (N, m)
-        What the sensors would have read of each training pair, without noise.
-    values, noise_std : Tensor, shape (m,)
-    targets : _Targets
-    """
-
-    def __init__(self, pairs: Tensor, values: Tensor, noise_std: Tensor, targets: _Targets) -> None:
-        self._targets, self._noise_std, mean = targets, noise_std, pairs.mean(0)
-        self._rows, self._off = pairs - mean, values - mean
-        penalty = len(pairs) * noise_std.square()
-        eigenvalues, self._vectors = torch.linalg.eigh(
-            self._rows.T @ self._rows + torch.diag(penalty)
-        )
-        self._values = eigenvalues.clamp_min(0)
-        self._turned = self._rows @ self._vectors
-        self._squared = self._turned.square()
-        self._through = self._turned.T @ targets.some
-
-    def _shrunk(self, ridges: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inverse eigenvalues (k, m) with ridges (k,), and 1 - leverage (N, k) of pairs."""
-        shrunk = 1 / (self._values + ridges[:, None] * self._values[-1:]).clamp_min(1e-300)
-        kept = 1 - self._squared @ shrunk.T - 1 / len(self._rows)
-        return shrunk, kept.clamp_min(1e-9)
-
-    def _errors(self, ridges: Tensor) -> Tensor:
-        """Return the mean squared leave-one-out errors (k,) of the random combinations."""
-        targets, turned, n = self._targets, self._turned, len(self._rows)
-        shrunk, kept = self._shrunk(ridges)
-        slopes, weights = shrunk[:, :, None] * self._through, kept.T**-2
-        noise = self._noise_std[:, None] * (self._vectors @ slopes)
-        noise = noise.square().sum((1, 2))
-        if float(kept.amin()) < MIN_KEPT:
-            left = (torch.addmm(targets.some, turned, each, alpha=-1) for each in slopes)
-            squares = torch.stack([each.square().sum(1) for each in left])
-            return (weights * squares).sum(1) / n + noise
-        weighted = (weights[:, None] * turned.T).flatten(0, 1)
-        sums = weighted @ turned, weighted @ targets.some
-        own, crossed = (part.view(*slopes.shape[:2], part.shape[1]) for part in sums)
-        crossed = own @ slopes - 2 * crossed
-        return (weights @ targets.squares + (slopes * crossed).sum((1, 2))) / n + noise
-
-    def best(self) -> _Fitted:
-        """Return the prediction with the ridge of least error."""
-        targets, turned = self._targets, self._turned
-        ridges = torch.tensor(RIDGES, dtype=torch.float64)
-        together = max(1, COMPARED // max(turned.shape[1], 1))
-        errors = torch.cat([self._errors(some) for some in ridges.split(together)])
-        shrunk, kept = (each.ravel() for each in self._shrunk(ridges[errors.argmin(), None]))
-        through = torch.zeros(turned.shape[1], len(targets.mean), dtype=torch.float64)
-        parts = (rows.split(PAIRS_TOGETHER) for rows in (turned, targets.left))
-        for some, left in zip(*parts, strict=True):
-            through += some.T @ left.double()
-        gain = self._vectors @ (shrunk[:, None] * through)
-        mean = targets.mean + self._off @ gain
-        noise = self._noise_std[:, None] * gain
-        return _Fitted(mean, noise, targets.left, self._rows.float(), gain.float(), kept.float())
-
-
 class RegressionPosterior(Posterior):
     """Predictions plus residuals of training pairs."""
 
-    def __init__(self, grid: Domain, basis: Basis, single: bool, fitted: list[_Fitted]) -> None:
+    def __init__(
+        self, grid: Domain, basis: Basis, single: bool, fitted: list[_LeastSquares]
+    ) -> None:
         super().__init__(grid, basis, single)
         self._fitted = fitted
 
