@@ -15,6 +15,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,12 +26,8 @@ from uqsonet.fitting.held_out import HeldOut
 from uqsonet.gauss.metrics import ascending, crps
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES
-from uqsonet.laws.analogue import NEAR_SHARES, AnalogueLaw
 from uqsonet.laws.base import InputLaw
-from uqsonet.laws.bounded import BoundedLaw
-from uqsonet.laws.common import InputSample
-from uqsonet.laws.mixture import MixtureLaw
-from uqsonet.laws.thresholded import ThresholdedLaw, classes_of
+from uqsonet.laws.common import InputSample, classes_of
 from uqsonet.runs.description import distance_from_gaussian
 
 if TYPE_CHECKING:
@@ -222,18 +219,20 @@ _WHY = {
 }
 
 
-def _fitted(name: str, sample: InputSample, seed: int) -> list[InputLaw | None]:
+def _fitted(name: str, sample: InputSample, seed: int) -> list[Any]:
     """Return the law of that name in each variant; nothing where it does not fit the inputs."""
     if name == "gaussian":
         return [None]
+    # Deferred: only laws that are tried are loaded.
+    laws = import_module(f"uqsonet.laws.{name}")
     if name == "mixture":
-        return [MixtureLaw.fit(sample, numpy_generator(seed, "law", name))]
+        return [laws.MixtureLaw.fit(sample, numpy_generator(seed, "law", name))]
     if name == "analogue":
-        return [AnalogueLaw.fit(sample, share) for share in NEAR_SHARES]
+        return [laws.AnalogueLaw.fit(sample, share) for share in laws.NEAR_SHARES]
     if name == "thresholded":
-        law: InputLaw | None = ThresholdedLaw.fit(sample)
+        law = laws.ThresholdedLaw.fit(sample)
     else:
-        law = BoundedLaw.fit(sample, torch_generator(seed, "law", name))
+        law = laws.BoundedLaw.fit(sample, torch_generator(seed, "law", name))
     return [] if law is None else [law]
 
 
@@ -244,11 +243,12 @@ def refit(
 
     Where these inputs do not allow it any more, the model keeps the Gaussian law.
     """
-    if isinstance(law, AnalogueLaw):
-        model.use_law(AnalogueLaw.fit(input_sample(model, training), law.share))
-    elif law is not None:
-        variants = _fitted(law.name, input_sample(model, training), seed)
-        model.use_law(variants[0] if variants else None)
+    if law is None:
+        return
+    variants = _fitted(law.name, input_sample(model, training), seed)
+    if law.name == "analogue":
+        variants = [one for one in variants if one.share == law.share]
+    model.use_law(variants[0] if variants else None)
 
 
 def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
@@ -274,7 +274,7 @@ def _outside(
 
     Zero for laws whose fields are training inputs, or take their values.
     """
-    if law is not None and not isinstance(law, MixtureLaw | BoundedLaw):
+    if law is not None and law.name not in ("mixture", "bounded"):
         return 0.0
     before, model.law = model.law, law
     no_sensors = torch.zeros(1, 0, model.fields.input.grid.dim), torch.zeros(1, 0)

@@ -16,6 +16,18 @@ MIN_TAIL_NOISE = 0.01
 """Minimum noise that is assumed for the probability of values that a law cannot have, as a fraction
 of the law's range or of the gap between its classes."""
 
+MAX_CLASSES = 6
+"""Maximum number of values that inputs take to count as classes."""
+
+
+def classes_of(fields: Tensor) -> Tensor | None:
+    """Return the values (K,) that inputs take, ascending; None where there are too many."""
+    few = fields[:20].unique()
+    if len(few) > MAX_CLASSES:
+        return None
+    values = fields.unique()
+    return values.double() if 2 <= len(values) <= MAX_CLASSES else None
+
 
 def farthest_tail(off: Tensor, mask: Tensor) -> Tensor | None:
     """Return the probability (B,) that noise moves one of m values as far as the farthest one.

@@ -21,16 +21,13 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.laws.base import InputLaw, InputPosterior
-from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, farthest_tail
+from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
 from uqsonet.laws.latent import LatentField, LowRank, Spectrum, fit_latent
 from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.laws.bases import KarhunenLoeveBases
-
-MAX_CLASSES = 6
-"""Maximum number of values that inputs take to count as classes."""
 
 MOVES = 3
 """Number of Hamiltonian trajectories of the latent values at the sensors."""
@@ -50,15 +47,6 @@ may read it where no training input had it."""
 
 NODES = 24
 """Number of nodes of the quadrature of the bivariate normal distribution."""
-
-
-def classes_of(fields: Tensor) -> Tensor | None:
-    """Return the values (K,) that inputs take, ascending; None where there are too many."""
-    few = fields[:20].unique()
-    if len(few) > MAX_CLASSES:
-        return None
-    values = fields.unique()
-    return values.double() if 2 <= len(values) <= MAX_CLASSES else None
 
 
 def bivariate_normal(h: Tensor, k: Tensor, rho: Tensor) -> Tensor:
