@@ -21,8 +21,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fitting import fit as fitting
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.train import Skills, Trainer
-from uqsonet.runs.description import distance_from_gaussian, proposed_transform
-from uqsonet.runs.runs import split_runs
+from uqsonet.runs.runs import distance_from_gaussian, proposed_transform, split_runs
 
 LINE = np.linspace(0, 1, 12)
 of = uqsonet.FieldRuns.of

@@ -27,7 +27,7 @@ from uqsonet.sensors.sensors import Sensors
 if TYPE_CHECKING:
     from uqsonet.emulator.calibration import ConformalFactors
     from uqsonet.emulator.place import Placement
-    from uqsonet.fitting.scores import Report
+    from uqsonet.fitting.validate import Report
     from uqsonet.runs.runs import Runs
 
 

@@ -21,9 +21,8 @@ from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import MethodConfig
-from uqsonet.runs.description import may_log
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, Split, named_fields, rows_of
+from uqsonet.runs.runs import Runs, Split, may_log, named_fields, rows_of
 
 LOG = logging.getLogger("uqsonet")
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from uqsonet.files import readable
-from uqsonet.fitting.scores import Model, table_lines
 
 if TYPE_CHECKING:
     from uqsonet.fields.field import Field
     from uqsonet.runs.runs import Runs
+
+Model = Any
+"""An `uqsonet.Emulator`. Its methods call this room, which therefore does not import it."""
 
 ORDER = {
     name: place
@@ -83,6 +85,16 @@ def _text(emulator: Model) -> str:
             *(fill(f"- {text}", 100, subsequent_indent="  ") for text in card["limits"]),
         ]
     return "\n".join(lines)
+
+
+def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return rows as lines of a plain table with aligned columns."""
+    if not rows:
+        return []
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [names, *([str(row.get(name, "-")) for name in names] for row in rows)]
+    widths = [max(len(line[k]) for line in cells) for k in range(len(names))]
+    return ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in cells]
 
 
 def _ordered(stored: Mapping[str, Any]) -> dict[str, Any]:

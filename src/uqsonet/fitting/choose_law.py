@@ -28,7 +28,7 @@ from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES
 from uqsonet.laws.base import InputLaw
 from uqsonet.laws.common import InputSample, classes_of
-from uqsonet.runs.description import distance_from_gaussian
+from uqsonet.runs.runs import distance_from_gaussian
 
 if TYPE_CHECKING:
     from uqsonet.operator.model import KarhunenLoeveModel
@@ -245,10 +245,10 @@ def refit(
     """
     if law is None:
         return
+    share = getattr(law, "share", None)  # of the analogue law, whose variants differ in it
     variants = _fitted(law.name, input_sample(model, training), seed)
-    if law.name == "analogue":
-        variants = [one for one in variants if one.share == law.share]
-    model.use_law(variants[0] if variants else None)
+    alike = [one for one in variants if getattr(one, "share", None) == share]
+    model.use_law(alike[0] if alike else None)
 
 
 def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
