@@ -32,7 +32,7 @@ from benchmarks.workloads import functions
 from uqsonet.fitting.choose_law import equip
 from uqsonet.gauss.metrics import ascending, relative_error
 from uqsonet.laws.base import InputLaw
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import build_model
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.optimiser import Optimiser
 from uqsonet.operator.train import set_weights

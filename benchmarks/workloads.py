@@ -14,8 +14,7 @@ import yaml
 from torch import Tensor
 
 from uqsonet.networks.training.gradients import BlockOptimiser
-from uqsonet.operator.base import Batch, OperatorModel
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import Batch, OperatorModel, build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config
 from uqsonet_study.layouts import uniform_layouts

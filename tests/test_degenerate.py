@@ -12,7 +12,7 @@ import torch
 from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.fitting.baselines import build_baseline
 from uqsonet.networks.ensemble import DeepEnsemble
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import build_model
 from uqsonet_study.config import BASELINES, AttentionNetwork, KarhunenLoeveNetwork
 from uqsonet_study.problems import get_problem
 from uqsonet_study.storage.functions import load_functions

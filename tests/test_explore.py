@@ -26,8 +26,8 @@ from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fitting.baselines import Cokriging
+from uqsonet.networks.config import KarhunenLoeveFieldNetwork
 from uqsonet.networks.field_operator import KarhunenLoeveFieldModel
-from uqsonet.operator.config import KarhunenLoeveFieldNetwork
 from uqsonet.operator.perceptrons import ACTIVATIONS
 from uqsonet.show.explore import page, write_page
 

@@ -49,7 +49,7 @@ _HOMES = {
 }
 
 _MOVED = {
-    "uqsonet.config": "uqsonet.operator.config",
+    "uqsonet.config": "uqsonet.operator.config and uqsonet.networks.config",
     "uqsonet.data": "uqsonet.runs.functions",
     "uqsonet.domains": "uqsonet.fields.cloud",
     "uqsonet.field_posterior": "uqsonet.emulator.answer",

@@ -21,8 +21,8 @@ from uqsonet.errors import DataError
 from uqsonet.fields.cloud import Grid
 from uqsonet.gauss.metrics import energy_score
 from uqsonet.gauss.seeds import torch_generator
+from uqsonet.networks.config import KarhunenLoeveFieldNetwork
 from uqsonet.networks.field_operator import FieldNetwork, square_images
-from uqsonet.operator.config import KarhunenLoeveFieldNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import CorrectionConfig

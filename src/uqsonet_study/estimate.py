@@ -22,8 +22,7 @@ from uqsonet.gauss.posterior import moments_of
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.networks.training.gradients import BlockOptimiser
 from uqsonet.networks.training.sampler import BatchSampler
-from uqsonet.operator.base import OperatorModel
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import OperatorModel, build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import Config, Evaluation, EvaluationConfig, ProblemConfig
 from uqsonet_study.evaluation.scores import BAND_SAMPLES

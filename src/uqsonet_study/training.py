@@ -10,10 +10,10 @@ from typing import Any
 
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.files import file_digest, write_text
+from uqsonet.networks.config import MethodConfig
 from uqsonet.networks.training.trainer import SensorTrainer
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_weights, write_weights
-from uqsonet.operator.settings import MethodConfig
 from uqsonet.operator.train import Trained, Trial, set_weights
 from uqsonet.operator.train import train as train_model
 from uqsonet.runs.functions import Functions

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from uqsonet.errors import ConfigError, NoUncertaintyError, ObservationError
 from uqsonet.networks.attention import gaussian_kl, scaled_squared_error
 from uqsonet.networks.ensemble import DeepEnsemble
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import build_model
 from uqsonet.operator.perceptrons import MLP
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork

@@ -16,7 +16,7 @@ from tests.training.test_linear_gaussian import (
 )
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.networks.attention_prior import LearnedPosterior
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionPriorNetwork, TrainingConfig, load_config
 from uqsonet_study.problems import get_problem

@@ -15,7 +15,7 @@ from tests.training.test_linear_gaussian import fit, random_layouts
 from uqsonet.fitting.baselines import Cokriging
 from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.operator import residual as random_operator
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import build_model
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.residual import (
     KEPT,

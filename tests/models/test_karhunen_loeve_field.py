@@ -11,10 +11,11 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.networks.config import KarhunenLoeveFieldNetwork, MethodConfig
 from uqsonet.networks.field_operator import FieldNetwork, KarhunenLoeveFieldModel
-from uqsonet.operator.config import KarhunenLoeveFieldNetwork, KarhunenLoeveNetwork
+from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.settings import MethodConfig, TrainingConfig
+from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Trainer, Trial
 from uqsonet.runs.functions import Functions
 

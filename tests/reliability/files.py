@@ -12,7 +12,7 @@ import torch
 import xarray
 
 import uqsonet
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import build_model
 from uqsonet.operator.checkpoint import Progress, save_checkpoint
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet_study.config import (

@@ -25,7 +25,7 @@ from tests.report.conftest import COUNTS, make_config
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.grid import Grid
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import build_model
 from uqsonet.operator.file import load, write_weights
 from uqsonet_study.config import (
     LawFigure,

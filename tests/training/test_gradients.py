@@ -14,7 +14,7 @@ from uqsonet.networks.training.gradients import (
     add_gradients,
     without_padding,
 )
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import build_model
 from uqsonet.operator.optimiser import Optimiser, one_thread
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import TrainingConfig

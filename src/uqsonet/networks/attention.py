@@ -19,8 +19,8 @@ from torch import Tensor
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import LatentPosterior, PointPosterior, Posterior
 from uqsonet.networks.attention_networks import AttentionNetworks
+from uqsonet.networks.config import AttentionNetwork
 from uqsonet.operator.base import Batch, Shared, register
-from uqsonet.operator.config import AttentionNetwork
 from uqsonet.operator.perceptrons import MLP
 
 ACTIVE_NATS = 0.01
@@ -71,6 +71,7 @@ class AttentionModel(AttentionNetworks):
     """The paper's model, with the sizes of tab:NN from the configuration."""
 
     method = "uqsonet"
+    config_type = AttentionNetwork
 
     def __init__(self, fields: OperatorFields, config: AttentionNetwork, noise_std: float) -> None:
         self.z_dim = config.latent_dim
@@ -159,6 +160,7 @@ class AttentionVIDON(AttentionNetworks):
     """
 
     method = "vidon"
+    config_type = AttentionNetwork
     probabilistic = False
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

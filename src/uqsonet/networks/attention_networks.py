@@ -27,11 +27,11 @@ from uqsonet.fields.field import centred
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.blocks import column_moments
 from uqsonet.gauss.posterior import Posterior
+from uqsonet.networks.config import AttentionNetwork
 from uqsonet.networks.output_basis import output_basis
 from uqsonet.networks.set_embedding import SetEmbedding
 from uqsonet.operator.base import Batch, OperatorModel, Shared
-from uqsonet.operator.config import AttentionNetwork
-from uqsonet.operator.perceptrons import MLP, glorot
+from uqsonet.operator.perceptrons import MLP
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -40,6 +40,16 @@ if TYPE_CHECKING:
 BLOCK_VALUES = 1 << 22
 """Values of one hidden layer of all heads in a gradient block (16 MiB): what a block keeps for the
 way back stays near the core."""
+
+
+@torch.no_grad()
+def glorot(module: nn.Module) -> None:
+    """Draw weights by the normal law of Glorot and Bengio (2010, AISTATS); set biases to 0."""
+    for name, parameter in module.named_parameters():
+        if "bias" in name:
+            parameter.zero_()
+        else:
+            parameter.normal_(std=(2 / sum(parameter.shape[-2:])) ** 0.5)
 
 
 class _Rows(torch.autograd.Function):

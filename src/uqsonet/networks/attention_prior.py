@@ -40,8 +40,8 @@ from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.quasi_random import even_normals
 from uqsonet.laws.base import InputLaw, InputPosterior, normals
+from uqsonet.networks.config import AttentionPriorNetwork
 from uqsonet.operator.base import Batch, register
-from uqsonet.operator.config import AttentionPriorNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.perceptrons import MLP
 from uqsonet.sensors.sensors import Sensors
@@ -201,6 +201,7 @@ class AttentionPriorModel(KarhunenLoeveModel):
     """Law of the input's coefficients from a learned set embedding, then an operator on them."""
 
     method = "uqsonet"
+    config_type = AttentionPriorNetwork
     reads_sensors = True
     reads_functionals = False
     condition_jointly = None  # type: ignore[assignment]  # it takes no sensors of its output

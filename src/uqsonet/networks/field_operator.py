@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from uqsonet.errors import ConfigError
 from uqsonet.fields.cloud import Grid
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.networks.config import KarhunenLoeveFieldNetwork
 from uqsonet.operator.base import Batch, register
-from uqsonet.operator.config import KarhunenLoeveFieldNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
     """Fields from the law of the input, and a neural operator on them."""
 
     method = "uqsonet"
+    config_type = KarhunenLoeveFieldNetwork
     latent_dim = 1  # what image of a pair training shows, where it has symmetries
 
     turned: Tensor

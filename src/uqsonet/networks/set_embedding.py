@@ -6,14 +6,51 @@ weights softmax_i(w_l(Lambda_i) / sqrt(d_emb)); h is the concatenation over the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from uqsonet.operator.config import AttentionNetwork
-from uqsonet.operator.perceptrons import MLP, HeadsMLP, Layers, through_hidden
+from uqsonet.networks.config import AttentionNetwork
+from uqsonet.operator.perceptrons import ACTIVATIONS, MLP, Layers, by_sigmoid, through_hidden
+
+
+class HeadsMLP(nn.Module):
+    """H independent perceptrons of equal shape that read the same input.
+
+    The same functions and initial law as H separate `MLP`s, at one batched product a layer.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        inputs: int,
+        hidden: Sequence[int],
+        outputs: int,
+        activation: str = "tanh",
+    ) -> None:
+        super().__init__()
+        widths = [inputs, *hidden, outputs]
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for a, b in pairwise(widths):
+            bound = a**-0.5  # nn.Linear's own initial law
+            self.weights.append(nn.Parameter(torch.empty(heads, a, b).uniform_(-bound, bound)))
+            self.biases.append(nn.Parameter(torch.empty(heads, 1, b).uniform_(-bound, bound)))
+        self.activation = ACTIVATIONS[activation]
+
+    def prepared(self) -> Layers:
+        """Return the layers as `forward` and `SetEmbedding` read them."""
+        pairs = zip(self.weights, self.biases, strict=True)
+        layers = tuple(tensor for pair in pairs for tensor in pair)
+        return by_sigmoid(layers) if self.activation is torch.sigmoid_ else layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (k, inputs) to (heads, k, outputs)."""
+        *hidden, weight, bias = self.prepared()
+        rows = x.expand(len(weight), *x.shape)
+        return torch.baddbmm(bias, through_hidden(rows, hidden, self.activation), weight)
 
 
 class SetEmbedding(nn.Module):

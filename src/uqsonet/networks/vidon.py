@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import PointPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.networks.config import KarhunenLoeveSetNetwork
 from uqsonet.operator.base import Batch, OperatorModel, register
-from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import correction
 from uqsonet.sensors.sensors import Sensors
 
@@ -30,13 +30,14 @@ class KarhunenLoeveVIDON(OperatorModel):
     """Deterministic: `condition(...).mean` works, every spread raises."""
 
     method = "vidon"
+    config_type = KarhunenLoeveSetNetwork
     probabilistic = False
 
     def __init__(
-        self, fields: OperatorFields, config: KarhunenLoeveNetwork, noise_std: float
+        self, fields: OperatorFields, config: KarhunenLoeveSetNetwork, noise_std: float
     ) -> None:
         super().__init__(fields, config, noise_std)
-        self.config: KarhunenLoeveNetwork = config
+        self.config: KarhunenLoeveSetNetwork = config
         self.bases = KarhunenLoeveBases(fields, config.input_modes, config.output_modes)
         self.network = correction(2 * config.input_modes, config)
 

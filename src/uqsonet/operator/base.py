@@ -6,16 +6,19 @@ and tables take it from there.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import Posterior
-from uqsonet.operator.config import AttentionNetwork, KarhunenLoeveNetwork
+from uqsonet.operator.config import NetworkConfig
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:  # whoever uses a trained model needs no data
@@ -27,7 +30,6 @@ Batch = dict[str, Tensor]
 they stand on the input's grid, `index` (B, m), their points. Besides, the rows of `targets`."""
 Shared = dict[str, tuple[Tensor, ...]]
 """Tensors that all samples of a batch share, by name."""
-NetworkConfig = AttentionNetwork | KarhunenLoeveNetwork
 
 
 class OperatorModel(nn.Module, ABC):
@@ -37,12 +39,14 @@ class OperatorModel(nn.Module, ABC):
     ----------
     fields : OperatorFields
         Input and output of the operator.
-    config : AttentionNetwork or KarhunenLoeveNetwork
+    config : NetworkConfig
     noise_std : float
         Standard deviation of the observation noise it is trained for.
     """
 
     method: str
+    config_type: ClassVar[type[NetworkConfig]]
+    """Class of the settings of its networks."""
     reads_sensors: bool = True
     """Whether the training loss needs observation sets: then it also fixes their noise."""
     probabilistic: bool = True
@@ -180,3 +184,35 @@ def register(architecture: str) -> Callable[[type[Model]], type[Model]]:
         return cls
 
     return add
+
+
+def model_type(method: str, architecture: str) -> type[OperatorModel]:
+    """Return the class of models of a method in an architecture.
+
+    Raises
+    ------
+    ConfigError
+        If no file offers the method in that architecture.
+    """
+    key = method, architecture
+    importlib.import_module("uqsonet.operator.model")
+    if key not in REGISTRY:
+        for found in pkgutil.iter_modules(importlib.import_module("uqsonet.networks").__path__):
+            importlib.import_module(f"uqsonet.networks.{found.name}")
+    if key not in REGISTRY:
+        known = ", ".join(f"{m} ({a})" for m, a in sorted(REGISTRY))
+        raise ConfigError(f"method {method!r} has no architecture {key[1]!r}; there are {known}")
+    return REGISTRY[key]
+
+
+def build_model(
+    method: str, fields: OperatorFields, config: NetworkConfig, noise_std: float
+) -> OperatorModel:
+    """Return an untrained model with freshly drawn networks; errors are those of `model_type`."""
+    kind = model_type(method, config.architecture)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)  # of the networks, whatever a caller's default is
+    try:
+        return kind(fields, config, noise_std)
+    finally:
+        torch.set_default_dtype(before)

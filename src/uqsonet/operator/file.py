@@ -12,7 +12,6 @@ from typing import Any
 
 import safetensors
 import torch
-from pydantic import TypeAdapter
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -21,9 +20,7 @@ from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import FORMAT, SCHEMA, Meta, array_digest, readable, require_solid
 from uqsonet.laws import law_of
-from uqsonet.operator.base import OperatorModel
-from uqsonet.operator.build import build_model
-from uqsonet.operator.config import Network
+from uqsonet.operator.base import OperatorModel, build_model, model_type
 
 MAX_NUMBERS = 2**27
 """Most numbers in all factored tensors of a file: a short file must not fill the memory."""
@@ -117,9 +114,6 @@ def _multiplied_out(tensors: dict[str, Tensor], name: str, shape: list[int]) -> 
     return found.reshape(shape)
 
 
-NETWORK: TypeAdapter[Any] = TypeAdapter(Network)
-
-
 SPARE = 1 << 22
 """Numbers that a model may allocate beyond those of its file: grids, tables, other precision."""
 
@@ -194,7 +188,8 @@ def read_model(
     path = weight_path(path)
     tensors, meta = read_weights(path)
     with readable(path, "header cannot be read"):
-        network = NETWORK.validate_python(meta["config"]["network"])
+        kind = model_type(meta["method"], meta["config"]["network"]["architecture"])
+        network = kind.config_type.model_validate(meta["config"]["network"])
         trials = [int(t) for t in meta["trials"]]
         if not 0 < len(set(trials)) == len(trials):
             raise DataError(f"trials are {trials}")

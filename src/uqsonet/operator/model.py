@@ -71,6 +71,7 @@ class KarhunenLoeveModel(OperatorModel):
     """Conditional sampling of the input's coefficients, then a learned operator on them."""
 
     method = "uqsonet"
+    config_type = KarhunenLoeveNetwork
     reads_sensors = False
     reads_functionals = True
 

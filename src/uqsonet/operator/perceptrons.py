@@ -1,4 +1,4 @@
-"""Multilayer perceptrons: one, and H of them evaluated side by side as batched products."""
+"""Multilayer perceptrons."""
 
 from __future__ import annotations
 
@@ -76,49 +76,3 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., inputs) to (..., outputs)."""
         return self.evaluate(self.prepared(), x)
-
-
-@torch.no_grad()
-def glorot(module: nn.Module) -> None:
-    """Draw weights by the normal law of Glorot and Bengio (2010, AISTATS); set biases to 0."""
-    for name, parameter in module.named_parameters():
-        if "bias" in name:
-            parameter.zero_()
-        else:
-            parameter.normal_(std=(2 / sum(parameter.shape[-2:])) ** 0.5)
-
-
-class HeadsMLP(nn.Module):
-    """H independent perceptrons of equal shape that read the same input.
-
-    The same functions and initial law as H separate `MLP`s, at one batched product a layer.
-    """
-
-    def __init__(
-        self,
-        heads: int,
-        inputs: int,
-        hidden: Sequence[int],
-        outputs: int,
-        activation: str = "tanh",
-    ) -> None:
-        super().__init__()
-        widths = [inputs, *hidden, outputs]
-        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for a, b in pairwise(widths):
-            bound = a**-0.5  # nn.Linear's own initial law
-            self.weights.append(nn.Parameter(torch.empty(heads, a, b).uniform_(-bound, bound)))
-            self.biases.append(nn.Parameter(torch.empty(heads, 1, b).uniform_(-bound, bound)))
-        self.activation = ACTIVATIONS[activation]
-
-    def prepared(self) -> Layers:
-        """Return the layers as `forward` and `SetEmbedding` read them."""
-        pairs = zip(self.weights, self.biases, strict=True)
-        layers = tuple(tensor for pair in pairs for tensor in pair)
-        return by_sigmoid(layers) if self.activation is torch.sigmoid_ else layers
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (k, inputs) to (heads, k, outputs)."""
-        *hidden, weight, bias = self.prepared()
-        rows = x.expand(len(weight), *x.shape)
-        return torch.baddbmm(bias, through_hidden(rows, hidden, self.activation), weight)

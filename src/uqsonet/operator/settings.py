@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from uqsonet.operator.config import Network, Section
+from uqsonet.operator.config import KarhunenLoeveNetwork, Section
 
 Protocol = Literal["fixed_batches", "batch_shared", "redraw"]
 
@@ -60,31 +60,20 @@ class TrainingConfig(Section):
 
 
 class MethodConfig(Section):
-    """A method within a recipe: its networks and its training."""
+    """Networks and training of a model that `uqsonet.fit` trains."""
 
-    network: Network
+    network: KarhunenLoeveNetwork
     training: TrainingConfig
 
-    @model_validator(mode="after")
-    def _whole_groups(self) -> MethodConfig:
-        group, size = getattr(self.network, "group", 1), self.training.batch_size
-        if size % group or (group > 1 and self.training.protocol == "fixed_batches"):
-            raise ValueError(
-                f"network.group: {group} functions share their sensors, so training.batch_size has "
-                "to be a multiple of it and training.protocol redraw or batch_shared; found "
-                f"{size} and {self.training.protocol}"
-            )
-        return self
-
-    def with_latent_dim(self, size: int) -> MethodConfig:
+    def with_latent_dim(self, size: int) -> Self:
         """Return the same method with another d_z."""
         return self.model_copy(update={"network": self.network.with_latent_dim(size)})
 
-    def with_batch_size(self, size: int) -> MethodConfig:
+    def with_batch_size(self, size: int) -> Self:
         """Return the same method with other batches."""
         training = self.training.model_copy(update={"batch_size": size})
         return self.model_copy(update={"training": training})
 
-    def within_passes(self, pairs: int) -> MethodConfig:
+    def within_passes(self, pairs: int) -> Self:
         """Return the same method with the iterations that N pairs allow."""
         return self.model_copy(update={"training": self.training.within_passes(pairs)})

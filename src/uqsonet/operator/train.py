@@ -22,8 +22,7 @@ from uqsonet.errors import TrainingError
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import remove_debris
 from uqsonet.gauss.seeds import torch_generator
-from uqsonet.operator.base import Batch, OperatorModel
-from uqsonet.operator.build import build_model
+from uqsonet.operator.base import Batch, OperatorModel, build_model
 from uqsonet.operator.checkpoint import (
     Identity,
     Progress,

@@ -5,14 +5,15 @@ schema in `workflow/schemas/config.schema.json` is generated from these classes.
 imports torch or NumPy because the workflow reads it at every start.
 """
 
-from uqsonet.operator.config import (
+from uqsonet.networks.config import (
     AttentionNetwork,
     AttentionPriorNetwork,
-    KarhunenLoeveNetwork,
     KarhunenLoeveSetNetwork,
+    MethodConfig,
     Network,
 )
-from uqsonet.operator.settings import MethodConfig, TrainingConfig
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.settings import TrainingConfig
 from uqsonet_study.config.benchmark import BenchmarkConfig, BenchmarkProblem, CorrectionConfig
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
 from uqsonet_study.config.experiments import (

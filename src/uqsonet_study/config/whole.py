@@ -13,8 +13,8 @@ from pydantic import (
 )
 
 from uqsonet.errors import nearest
+from uqsonet.networks.config import MethodConfig
 from uqsonet.operator.config import Name, Section
-from uqsonet.operator.settings import MethodConfig
 from uqsonet_study.config.benchmark import AUTO, BenchmarkConfig
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
