@@ -10,9 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.gauss.blocks import least_squares
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
-from uqsonet.gauss.modes import empirical_modes
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -72,6 +70,9 @@ class KarhunenLoeveBases(nn.Module):
         """Set both bases from training data and, if asked for, the least-squares operator."""
         if functions.keeper is not None:
             return functions.keeper(self, functions, linear)
+        from uqsonet.gauss.blocks import least_squares  # deferred: of fitting alone
+        from uqsonet.gauss.modes import empirical_modes
+
         r, p = self.input_factor.shape[1], self.output_modes.shape[1]
         inputs = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
         outputs = empirical_modes(functions.u_rows, p, "network.output_modes")

@@ -20,6 +20,10 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 """Name of a problem, an experiment, a method or a recipe."""
 
 
+KEPT = 8192
+"""Number of standardised residuals in a model; fewer pairs are repeated."""
+
+
 class Section(BaseModel):
     """A block of the configuration: immutable, and closed to unknown keys."""
 

@@ -34,14 +34,8 @@ from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior, Posterior, mom
 from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
 from uqsonet.laws.bases import ROWS, KarhunenLoeveBases
 from uqsonet.operator.base import Batch, OperatorModel, register
-from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.config import KEPT, KarhunenLoeveNetwork
 from uqsonet.operator.perceptrons import MLP
-from uqsonet.operator.residual import (
-    KEPT,
-    residual_covariance,
-    residual_slopes,
-    standardised_residuals,
-)
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:
@@ -251,6 +245,8 @@ class KarhunenLoeveModel(OperatorModel):
         fitted = *self.parameters(), self.residual_covariance, self.residual_slopes
         weights = tuple((id(tensor), tensor._version) for tensor in fitted)
         if self._kept_law is None or self._kept_law[0] != weights:
+            from uqsonet.operator.residual import residual_covariance, residual_slopes
+
             start = self.bases.linear_weight
             generator = torch.Generator().manual_seed(MOMENT_SEED)
             shape = PRIOR_SAMPLES, self.config.input_modes
@@ -281,6 +277,8 @@ class KarhunenLoeveModel(OperatorModel):
         output_remainder : float
             Root mean square of what p modes leave out of held-out outputs.
         """
+        from uqsonet.operator.residual import residual_covariance, standardised_residuals
+
         nothing, none = torch.zeros(residuals.shape[1], 1), torch.zeros(len(residuals), 1)
         self.residual_covariance.copy_(residual_covariance(none, residuals, nothing))
         self.residuals.copy_(standardised_residuals(none, residuals, nothing))
@@ -316,11 +314,13 @@ class KarhunenLoeveModel(OperatorModel):
         """Set both bases, and the linear branch by least squares (training data only)."""
         self.bases.fit(functions, self.config.linear_skip)
         if self.fields.random_operator:
+            from uqsonet.operator import residual
+
             targets = self.bases.targets(functions)
             pairs = targets["a"], targets["c"], self.bases.linear_weight
-            self.residual_covariance.copy_(residual_covariance(*pairs))
-            self.residual_slopes.copy_(residual_slopes(*pairs))
-            self.residuals.copy_(standardised_residuals(*pairs))
+            self.residual_covariance.copy_(residual.residual_covariance(*pairs))
+            self.residual_slopes.copy_(residual.residual_slopes(*pairs))
+            self.residuals.copy_(residual.standardised_residuals(*pairs))
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""

@@ -18,12 +18,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.gauss.blocks import RowBlocks
+from uqsonet.operator.config import KEPT
 
 ROWS = 2048
 """Pairs in one batch of outer products."""
-
-KEPT = 8192
-"""Number of standardised residuals in a model; fewer pairs are repeated."""
 
 NEGLIGIBLE = 1e-6
 """Directions with a smaller std, relative to the largest, are rounding."""
