@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import torch
@@ -25,8 +27,42 @@ MAX_SCATTERED = 1_000_000
 """Most points of a cloud that is read from a file."""
 
 
+class Scattered(ABC):
+    """A domain that is a list of points in a box."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of points."""
+
+    @abstractmethod
+    def points(self) -> Tensor:
+        """Return all points, shape (size, dim), float64."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of points, as the only axis."""
+        return (self.size,)
+
+    @property
+    def lower(self) -> tuple[float, ...]:
+        """Lower corner of the box around the points."""
+        return tuple(self.points().amin(0).tolist())
+
+    @property
+    def upper(self) -> tuple[float, ...]:
+        """Upper corner of the box around the points."""
+        return tuple(self.points().amax(0).tolist())
+
+    def subgrid(self, stride: int) -> tuple[Self, Tensor]:
+        """Return the domain and the numbers of its points; there is no coarser one."""
+        if stride != 1:
+            raise ValueError(f"scattered points have no stride, found {stride}")
+        return self, torch.arange(self.size)
+
+
 @dataclass(frozen=True)
-class PointCloud:
+class PointCloud(Scattered):
     """Scattered points in one to three dimensions.
 
     Between the points functions are interpolated by a local polyharmonic spline ``r^3`` with a
@@ -85,21 +121,6 @@ class PointCloud:
         """Number of points."""
         return len(self.coordinates) // (8 * self.dim)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of points, as the only axis."""
-        return (self.size,)
-
-    @property
-    def lower(self) -> tuple[float, ...]:
-        """Lower corner of the box around the points."""
-        return tuple(self.points().amin(0).tolist())
-
-    @property
-    def upper(self) -> tuple[float, ...]:
-        """Upper corner of the box around the points."""
-        return tuple(self.points().amax(0).tolist())
-
     def points(self) -> Tensor:
         """Return all points, shape (size, dim), float64."""
         return torch.from_numpy(np.frombuffer(self.coordinates).reshape(-1, self.dim).copy())
@@ -109,12 +130,6 @@ class PointCloud:
         points = self.points()
         volume = float((points.amax(0) - points.amin(0)).prod())
         return torch.full((self.size,), volume / self.size, dtype=torch.float64)
-
-    def subgrid(self, stride: int) -> tuple[PointCloud, Tensor]:
-        """Return the cloud and the numbers of its points; there is no coarser one."""
-        if stride != 1:
-            raise ValueError(f"a point cloud has no stride, found {stride}")
-        return self, torch.arange(self.size)
 
     def typical_distance(self) -> float:
         """Return the median distance from a point to its nearest neighbour."""

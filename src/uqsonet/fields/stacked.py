@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.cloud import MAX_SCATTERED, PointCloud
+from uqsonet.fields.cloud import MAX_SCATTERED, PointCloud, Scattered
 from uqsonet.fields.grid import Domain, Grid
 
 MAX_POINTS = 100_000_000
@@ -21,7 +21,7 @@ MAX_POINTS = 100_000_000
 
 
 @dataclass(frozen=True)
-class JointDomain:
+class JointDomain(Scattered):
     """Several domains side by side: the domain of several fields taken as one.
 
     The first coordinate of a location is the number of its domain; the others are the coordinates
@@ -45,21 +45,6 @@ class JointDomain:
         """Number of points."""
         return sum(part.size for part in self.parts)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of points, as the only axis."""
-        return (self.size,)
-
-    @property
-    def lower(self) -> tuple[float, ...]:
-        """Smallest coordinate of any part along each axis."""
-        return tuple(self.points().amin(0).tolist())
-
-    @property
-    def upper(self) -> tuple[float, ...]:
-        """Largest coordinate of any part along each axis."""
-        return tuple(self.points().amax(0).tolist())
-
     def rows(self, number: int) -> slice:
         """Return where the points of a part are among all points."""
         first = sum(part.size for part in self.parts[:number])
@@ -81,12 +66,6 @@ class JointDomain:
         """Return weights, shape (size,): each part's own, divided by its volume."""
         weights = [part.quadrature() for part in self.parts]
         return torch.cat([w / w.sum() for w in weights])
-
-    def subgrid(self, stride: int) -> tuple[JointDomain, Tensor]:
-        """Return the domain and the numbers of its points; there is no coarser one."""
-        if stride != 1:
-            raise ValueError(f"a joint domain has no stride, found {stride}")
-        return self, torch.arange(self.size)
 
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
         """Refuse locations (..., dim) outside their part (`Grid.require_inside`)."""

@@ -28,24 +28,7 @@ def functional_sets(
     noise_std: object,
     kind: str,
 ) -> Sensors:
-    """Return sensors of one field that read combinations of its values at common points.
-
-    Parameters
-    ----------
-    field : Field
-    number : int
-        Of the field, as sensors have it.
-    weighted : WeightedPoints
-        Points (q, d), weights (m, q).
-    values : array (m,) or (B, m)
-    noise_std : optional
-    kind : {"numpy", "torch"}
-
-    Raises
-    ------
-    ObservationError
-        If shapes do not fit.
-    """
+    """Return sensors of one field that read combinations of its values at common points."""
     dim = field.domain.dim
     x, weights = real_numbers(weighted.points, "points"), real_numbers(weighted.weights, "weights")
     x = x[:, None] if x.ndim == 1 and dim == 1 else x

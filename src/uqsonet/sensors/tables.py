@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from uqsonet.errors import DataError, ObservationError, nearest
 from uqsonet.fields.field import Field
@@ -139,16 +140,9 @@ def columns_of(sensors: Any) -> tuple[Mapping[str, Sequence[object]], str]:
 
 
 def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inputs: int) -> Sensors:
-    """Return the sensors of a table.
+    """Return the sensors of a path, DataFrame or mapping; the first `inputs` fields are inputs.
 
-    Parameters
-    ----------
-    fields : sequence of Field
-        The first `inputs` of them are inputs.
-    sensors : path, DataFrame or mapping
-    noise_std : optional
-        Noise of sensors where the table has no column of it.
-    inputs : int
+    `noise_std` is the noise of all sensors, where the table has no column of it.
 
     Raises
     ------
@@ -213,26 +207,17 @@ def _in_sets(
     shape = len(members), max(map(len, members.values()))
     points = weights.shape[1]
     _require_room(math.prod(shape) * points * dim)
-    ones = torch.ones(shape, dtype=torch.float64)
+    locations = torch.nn.functional.pad(locations, [0, dim - locations.shape[-1]])
+
+    def in_sets(rows: Tensor, padding: float = 0) -> Tensor:
+        return pad_sequence([rows[own] for own in members.values()], True, padding)
+
+    mask = in_sets(torch.ones_like(values, dtype=torch.bool))
     found = Sensors(
-        field=torch.zeros(shape, dtype=torch.long),
-        locations=ones.new_zeros(*shape, points, dim),
-        values=ones,
-        noise_std=ones.new_zeros(shape),
-        mask=torch.zeros(shape, dtype=torch.bool),
-        labels=list(members),
-        single=single,
-        kind="numpy",
-        weights=ones.new_zeros(*shape, points),
-    )
-    assert found.weights is not None
-    for b, sensors in enumerate(members.values()):
-        own = slice(len(sensors))
-        found.mask[b, own], found.field[b, own] = True, field[sensors]
-        found.values[b, own], found.noise_std[b, own] = values[sensors], noise_std[sensors]
-        found.weights[b, own] = weights[sensors]
-        found.locations[b, own, :, : locations.shape[-1]] = locations[sensors]
-    if points == 1 and bool((found.weights[found.mask] == 1).all()):
+        in_sets(locations), in_sets(values, 1.0), mask, in_sets(weights), in_sets(noise_std),
+        in_sets(field), list(members), single, kind="numpy",
+    )  # fmt: skip
+    if points == 1 and bool((weights == 1).all()):
         return replace(found, locations=found.locations[:, :, 0], weights=None)
     return found
 
