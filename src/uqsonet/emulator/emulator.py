@@ -20,7 +20,6 @@ from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.field_law import Conditioned
 from uqsonet.emulator.named_operator import NamedOperator, Operator
-from uqsonet.fields.field import Field
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
 
@@ -52,10 +51,7 @@ class Emulator(NamedOperator):
     @classmethod
     def around(cls, operator: Operator, card: Mapping[str, Any] | None = None) -> Emulator:
         """Return an operator of the paper, or any `OperatorModel`, as an emulator."""
-        inputs, outputs = (
-            [Field(side.symbol, side.grid, side.transform)]
-            for side in (operator.fields.input, operator.fields.output)
-        )
+        inputs, outputs = [operator.fields.input], [operator.fields.output]
         return cls(operator, inputs, outputs, encoded=False, noise_std=None, card=dict(card or {}))
 
     def condition(

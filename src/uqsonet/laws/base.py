@@ -38,13 +38,9 @@ class InputPosterior(ABC):
         """Mean (B, r) of the coefficients, float64; estimated if it has no closed form."""
         return self.sample(MEAN_DRAWS, torch.Generator().manual_seed(0)).double().mean(1)
 
-    @property
-    def tail(self) -> Tensor | None:
-        """Probability (B,), before the measurement, of values as far from the law as these.
-
-        None where a law has no formula for it.
-        """
-        return None
+    tail: Tensor | None = None
+    """Probability (B,), before the measurement, of values as far from the law as these; None where
+    a law has no formula for it."""
 
     @abstractmethod
     def sample(self, size: int, generator: torch.Generator) -> Tensor:

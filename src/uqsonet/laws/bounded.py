@@ -129,12 +129,7 @@ class BoundedPosterior(InputPosterior):
         values = bases.fields.input.transform.forward(sensors.values.double())
         beyond = torch.maximum(values - law.upper, law.lower - values).clamp_min(0)
         least = MIN_TAIL_NOISE * float(law.upper - law.lower)
-        self._tail = farthest_tail(beyond / sensors.noise().clamp_min(least), sensors.mask)
-
-    @property
-    def tail(self) -> Tensor | None:
-        """Probability (B,) of a value as far beyond the bounds as the farthest one."""
-        return self._tail
+        self.tail = farthest_tail(beyond / sensors.noise().clamp_min(least), sensors.mask)
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of fields within the bounds."""

@@ -295,15 +295,10 @@ class MixturePosterior(InputPosterior):
             means.append(scaled / total * along[:, None])
             reductions.append(1 - total.rsqrt())
         joint = torch.stack(evidences, 1)  # (B, C, J)
-        self._tail = torch.stack(farther, 1).flatten(1).sum(1) if farther else None
+        self.tail = torch.stack(farther, 1).flatten(1).sum(1) if farther else None
         self.log_evidence = joint.flatten(1).logsumexp(1)
         self._weights = (joint - self.log_evidence[:, None, None]).exp()
         self._means, self._reductions = torch.stack(means, 1), torch.stack(reductions, 1)
-
-    @property
-    def tail(self) -> Tensor | None:
-        """Probability (B,) of values as far from their own cluster and scale."""
-        return self._tail
 
     @cached_property
     def mean(self) -> Tensor:

@@ -179,7 +179,7 @@ class ThresholdedPosterior(InputPosterior):
         # A value between the classes is wrong or noisy; without noise the gap is its scale.
         gap = (law.values[1:] - law.values[:-1]).amin()
         level = o.noise().clamp_min(MIN_TAIL_NOISE * float(gap))
-        self._tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
+        self.tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
         ends = torch.full_like(cuts[..., :1], torch.inf)
         walls = self._walls = torch.cat([-ends, cuts, ends], -1)
         # Log likelihood of each class given each reading, (B, m, K); constant on padding.
@@ -194,11 +194,6 @@ class ThresholdedPosterior(InputPosterior):
         eye = torch.eye(rows.shape[-2], dtype=rows.dtype)
         pads = torch.diag_embed((~o.mask).double())
         self._covariance = self._rows @ self._rows.transpose(-1, -2) + NUGGET * eye + pads
-
-    @property
-    def tail(self) -> Tensor | None:
-        """Probability (B,) of a value as far from the nearest class as the farthest one."""
-        return self._tail
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""
