@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option, Typer
 
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
@@ -20,40 +20,41 @@ from uqsonet.show.terminal import clear_errors, console, show_log
 if TYPE_CHECKING:
     from uqsonet.runs.runs import Runs
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = Typer(add_completion=False, no_args_is_help=True)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         print(__version__)
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """UQ-SONet: operators from sparse sensors, with the whole conditional distribution."""
 
 
-FileOfRuns = Annotated[Path, typer.Argument(help="Pairs of functions: .npz, .h5 or .nc.")]
-Input = Annotated[str, typer.Option(help="Input field, or several: k,f.")]
-Output = Annotated[str, typer.Option(help="Output field, or several: u,v.")]
+FileOfRuns = Annotated[Path, Argument(help="Pairs of functions: .npz, .h5 or .nc.")]
+Input = Annotated[str, Option(help="Name of the input field, or of several: k,f.")]
+Output = Annotated[str, Option(help="Name of the output field, or of several: u,v.")]
 Transforms = Annotated[
     list[str] | None,
-    typer.Option(
-        help="k=log or k=identity, once for each field.", show_default="what scores better"
-    ),
+    Option(help="Transform of one field: k=log or k=identity.", show_default="what scores better"),
 ]
-Missing = Annotated[str, typer.Option(help="NaN: error, drop (the run) or fill (interpolate).")]
-RunDimension = Annotated[str | None, typer.Option(help="NetCDF dimension that counts runs.")]
-Periodic = Annotated[bool, typer.Option("--periodic", help="Fields repeat beyond their grids.")]
-Model = Annotated[str, typer.Argument(help="A file, or the name of an operator of the package.")]
+Missing = Annotated[
+    str,
+    Option(help="What to do about NaN: error, drop (the run) or fill (interpolate)."),
+]
+RunDimension = Annotated[str | None, Option(help="NetCDF dimension that counts the runs.")]
+Periodic = Annotated[bool, Option("--periodic", help="Fields repeat beyond their grids.")]
+Model = Annotated[str, Argument(help="A file, or the name of an operator of the package.")]
 Sensors = Annotated[
     str | None,
-    typer.Option(help="Numbers of sensors, such as 5,12,50.", show_default="the model's"),
+    Option(help="Numbers of sensors to try, such as 5,12,50.", show_default="the model's"),
 ]
 
 
@@ -80,22 +81,24 @@ def fit(
     file: FileOfRuns,
     input: Input,
     output: Output,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where the model goes: .safetensors.")],
-    minutes: Annotated[float, typer.Option(help="Of training on one core; 0: closed forms.")] = 5,
+    out: Annotated[Path, Option("-o", "--out", help="File for the model: .safetensors.")],
+    minutes: Annotated[
+        float, Option(help="Training time in minutes on one core (0: linear model only).")
+    ] = 5,
     sensors: Annotated[
-        str | None, typer.Option(help="Numbers of sensors to expect.", show_default="3,10,30")
+        str | None, Option(help="Numbers of sensors to expect.", show_default="3,10,30")
     ] = None,
     noise_std: Annotated[
-        float, typer.Option(help="Noise of sensors to expect; relative for log fields.")
+        float, Option(help="Noise to expect of sensors (std; under log the relative error).")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of the split, the layouts and the training.")] = 0,
+    seed: Annotated[int, Option(help="Seed of the split, the layouts and the training.")] = 0,
     transform: Transforms = None,
     missing: Missing = "error",
     run: RunDimension = None,
     periodic: Periodic = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, Option(help="Device to train on: cpu or cuda.")] = "cpu",
     law: Annotated[
-        str, typer.Option(help="Of the inputs; auto: chosen by scores on held-out runs.")
+        str, Option(help="Law of the inputs; auto chooses by scores on held-out runs.")
     ] = "auto",
 ) -> None:
     """Learn the operator of some runs. If stopped, the same command continues.
@@ -117,33 +120,38 @@ def fit(
         model.save(out)
         shutil.rmtree(state, ignore_errors=True)
         print(model)
-    console.print(f"saved: {out}", highlight=False)
+    _say_saved(out)
 
 
 @app.command()
 def predict(
     model: Model,
-    sensors: Annotated[
-        Path, typer.Argument(help="CSV: x[,y[,z]],value[,field][,noise_std][,set].")
-    ],
+    sensors: Annotated[Path, Argument(help="CSV: x[,y[,z]],value[,field][,noise_std][,set].")],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="Answer: .csv, .npz or .nc.", show_default="print"),
+        Option("-o", "--out", help="File for the answer: .csv, .npz or .nc.", show_default="print"),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Picture: .png, .pdf or .svg.")] = None,
+    plot: Annotated[Path | None, Option(help="File for a picture: .png, .pdf or .svg.")] = None,
     points: Annotated[
-        Path | None, typer.Option(help="CSV with x[,y[,z]].", show_default="the field's own points")
+        Path | None,
+        Option(
+            help="CSV of points to answer at: x[,y[,z]].", show_default="the field's own points"
+        ),
     ] = None,
-    level: Annotated[float, typer.Option(help="Of the band.")] = 0.9,
+    level: Annotated[float, Option(help="Level of the band.")] = 0.9,
     band: Annotated[
-        str, typer.Option(help="conformal, plain or whole.", show_default="conformal if calibrated")
+        str,
+        Option(
+            help="Kind of the band: conformal, plain or whole.",
+            show_default="conformal if calibrated",
+        ),
     ] = "",
-    samples: Annotated[int, typer.Option(min=0, help="Functions to draw.")] = 0,
+    samples: Annotated[int, Option(min=0, help="Number of sample functions to draw.")] = 0,
     noise_std: Annotated[
-        float | None, typer.Option(help="Noise of the sensors.", show_default="the model's")
+        float | None, Option(help="Noise of the sensors (std).", show_default="the model's")
     ] = None,
     field: Annotated[
-        str | None, typer.Option(help="Which field, an input too.", show_default="the output")
+        str | None, Option(help="Field to answer; it may be an input.", show_default="the output")
     ] = None,
 ) -> None:
     """Answer for a file of sensors: mean, standard deviation and band of a field.
@@ -171,41 +179,40 @@ def predict(
             names = ", ".join(one.name for one in emulator.outputs)
             raise ConfigError(f"{model} has several output fields: say --field, one of {names}")
         places = None if points is None else read_points(points, posterior.field.domain.dim)
-        asked = level, places, samples
+        wanted = level, places, samples
         if plot is not None:
             posterior.plot(plot, level)
         if out is not None:
-            exports.write_answer(posterior, out, *asked, **kinds[band])
+            exports.write_answer(posterior, out, *wanted, **kinds[band])
         elif plot is None:
-            print(exports.csv_text(exports.answer_lines(posterior, *asked, **kinds[band])), end="")
-    for path in (out, plot):
-        if path is not None:
-            console.print(f"saved: {path}", highlight=False)
+            print(exports.csv_text(exports.answer_lines(posterior, *wanted, **kinds[band])), end="")
+    _say_saved(out, plot)
 
 
 @app.command()
 def place(
     model: Model,
-    n: Annotated[int, typer.Option("--n", help="Sensors to place.")] = 1,
+    n: Annotated[int, Option("--n", help="Number of sensors to place.")] = 1,
     candidates: Annotated[
-        Path | None, typer.Option(help="CSV with x[,y[,z]].", show_default="the field's points")
+        Path | None,
+        Option(help="CSV of places to choose from: x[,y[,z]].", show_default="the field's points"),
     ] = None,
     given: Annotated[
-        Path | None, typer.Option(help="Sensors that are there, a CSV as for predict.")
+        Path | None, Option(help="CSV of sensors that are there already, as for predict.")
     ] = None,
     field: Annotated[
-        str | None, typer.Option(help="What is to be read.", show_default="the input")
+        str | None, Option(help="Field that the new sensors read.", show_default="the input")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="Field to be known.", show_default="the output")
+        str | None, Option(help="Field whose variance is to fall.", show_default="the output")
     ] = None,
     noise_std: Annotated[
-        float | None, typer.Option(help="Noise of new sensors.", show_default="the model's")
+        float | None, Option(help="Noise of the new sensors (std).", show_default="the model's")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Places: .csv.", show_default="print")
+        Path | None, Option("-o", "--out", help="File for the places: .csv.", show_default="print")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Map: .png, .pdf or .svg.")] = None,
+    plot: Annotated[Path | None, Option(help="File for the map: .png, .pdf or .svg.")] = None,
 ) -> None:
     """Say where the next sensors belong: places that leave the least variance of the output.
 
@@ -226,19 +233,17 @@ def place(
         places = None
         if candidates is not None:
             places = read_points(candidates, fields[number].domain.dim)
-        found = emulator.place(
+        placement = emulator.place(
             n, places, field=field, given=given, noise_std=noise_std, target=target
         )
         if plot is not None:
-            found.plot(plot)
-        text = exports.csv_text(exports.placement_lines(found))
+            placement.plot(plot)
+        text = exports.csv_text(exports.placement_lines(placement))
         if out is not None:
             write_text(out, text)
         else:
             print(text, end="")
-    for path in (out, plot):
-        if path is not None:
-            console.print(f"saved: {path}", highlight=False)
+    _say_saved(out, plot)
 
 
 @app.command()
@@ -247,16 +252,16 @@ def validate(
     file: FileOfRuns,
     sensors: Sensors = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Page with pictures: .html.")
+        Path | None, Option("-o", "--out", help="File for a page with pictures: .html.")
     ] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", help="The table as a file.")] = None,
+    csv: Annotated[Path | None, Option("--csv", help="File for the table: .csv.")] = None,
     noise_std: Annotated[
-        float | None, typer.Option(help="Noise added to the sensors.", show_default="the model's")
+        float | None, Option(help="Noise that the sensors get (std).", show_default="the model's")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of layouts and noise.")] = 0,
+    seed: Annotated[int, Option(help="Seed of the layouts and of the noise.")] = 0,
     pairs: Annotated[
         Path | None,
-        typer.Option(help="The runs of `fit`: regression on them is scored, too."),
+        Option(help="The runs that the model was fitted to: regression on them is scored, too."),
     ] = None,
     missing: Missing = "error",
     run: RunDimension = None,
@@ -288,15 +293,13 @@ def validate(
             lines = ([str(row.get(name, "")) for name in names] for row in rows)
             write_text(csv, csv_text(iter([names, *lines])))
         print(report)
-    for path in (out, csv):
-        if path is not None:
-            console.print(f"saved: {path}", highlight=False)
+    _say_saved(out, csv)
 
 
 @app.command()
 def explore(
     model: Model,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where the page goes: .html.")] = Path(
+    out: Annotated[Path, Option("-o", "--out", help="File for the page: .html.")] = Path(
         "page.html"
     ),
 ) -> None:
@@ -332,15 +335,22 @@ def _runs(
 
     if missing not in ("error", "drop", "fill"):
         raise ConfigError(f"--missing {missing!r} is unknown; there are error, drop and fill")
-    given = {}
+    transforms = {}
     for text in transform or []:
         name, sign, kind = text.partition("=")
         if not sign:
             raise ConfigError(f"--transform: k=log expected, found {text!r}")
-        given[name] = kind
+        transforms[name] = kind
     return open_runs(
-        file, input, output, transform=given, missing=missing, run=run, periodic=periodic
+        file, input, output, transform=transforms, missing=missing, run=run, periodic=periodic
     )
+
+
+def _say_saved(*paths: Path | None) -> None:
+    """Say which files were written, on the error stream."""
+    for path in paths:
+        if path is not None:
+            console.print(f"saved: {path}", highlight=False)
 
 
 def _counts(text: str | None) -> list[int] | None:
