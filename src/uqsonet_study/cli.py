@@ -173,8 +173,7 @@ def readme(
 ) -> None:
     """Write the tables of README and docs anew, from `published/` and `interpretations.csv`."""
     from uqsonet.files import write_text
-    from uqsonet_study.report.markers import replaced
-    from uqsonet_study.report.readme import published_tables
+    from uqsonet_study.report.readme import published_tables, replaced
 
     with clear_errors():
         for name, tables in published_tables(folder).items():

@@ -6,11 +6,12 @@ import pandas as pd
 import pytest
 
 from uqsonet.errors import DataError
-from uqsonet_study.report.markers import markdown, replaced
+from uqsonet_study.report.printing import markdown
 from uqsonet_study.report.readme import (
     ablation_table,
     part_table,
     published_tables,
+    replaced,
 )
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -139,7 +139,7 @@ def cells_of(folder: Path, name: str) -> dict[tuple[str, ...], str]:
         heads = len(root.findall("thead/tr"))
         labels = len(root.findall("tbody/tr[1]/th"))
         for i, j in product(range(heads, rows), range(labels, columns)):
-            above = dict.fromkeys(grid[k, j] for k in range(heads))
+            above = filter(None, dict.fromkeys(grid[k, j] for k in range(heads)))
             key = title[:3], *(grid[i, k] for k in range(labels)), *above
             found[(*key, "again") if key in found else key] = grid[i, j]
     return found

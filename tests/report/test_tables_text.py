@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import string
 from xml.etree import ElementTree
 
+import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uqsonet_study.report.names import METRICS
-from uqsonet_study.report.tables import html
-from uqsonet_study.report.tables.cells import Cell, Column, Panel
-from uqsonet_study.report.tables.fitting import fit, pack, width
-from uqsonet_study.report.tables.settings import ATTENTION, KRIGING, TRAINING
-from uqsonet_study.report.tables.text import (
+from uqsonet_study.report.printing import (
     FORMULA,
-    SIGNS,
+    LATEX,
+    Panel,
+    cut,
+    html_table,
     integer,
-    power,
     to_html,
     to_latex,
     to_words,
 )
+from uqsonet_study.report.tables.settings import ATTENTION, KRIGING, TRAINING, power
 
 CHARACTERS = st.characters(codec="utf-8", exclude_categories=("C",), exclude_characters="$")
 NAMES = st.text(CHARACTERS, max_size=30)
@@ -32,16 +31,17 @@ NAMES = st.text(CHARACTERS, max_size=30)
 def test_escaped_text_has_no_special_characters(found: str) -> None:
     latex = to_latex(found)
     assert latex.isascii()
-    for piece in sorted(SIGNS.values(), key=len, reverse=True):
+    for piece in sorted(LATEX.values(), key=len, reverse=True):
         latex = latex.replace(piece, "")
-    assert not set(latex) & set(SIGNS)
+    assert not set(latex) & set(LATEX)
 
 
 @settings(max_examples=50)
 @given(NAMES)
 def test_text_survives_html(name: str) -> None:
     assert ElementTree.fromstring(f"<p>{to_html(name)}</p>").text in (name, name or None)
-    table = html.table(Panel("", ("$m$",), ((name,),), (Column((name,), (Cell(name),)),)))
+    cells = pd.DataFrame({name: [name]}, index=pd.Index([name], name="$m$"))
+    table = html_table(Panel("", cells, words=True))
     assert "".join(ElementTree.fromstring(table).itertext()).count(name) >= 3
 
 
@@ -70,19 +70,12 @@ def test_every_formula_has_a_form_in_html() -> None:
 
 
 @settings(max_examples=50)
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
-def test_packing_keeps_order_and_limit(parts: list[int]) -> None:
-    found = pack(parts, float, 10.0)
-    assert [part for group in found for part in group] == parts
-    assert all(sum(group) <= 10 for group in found)
-
-
-@settings(max_examples=50)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=20), st.integers(100, 500))
-def test_panels_fit_the_line(groups: list[str], line: int) -> None:
-    cells, heads = (Cell(1.0, 0.1), Cell()), zip(groups, string.ascii_letters, strict=False)
-    columns = tuple(Column(pair, cells) for pair in heads)
-    found = Panel("title", ("$m$",), (("1",), ("2",)), columns)
-    parts = fit(found, float(line))
-    assert [column for part in parts for column in part.columns] == list(found.columns)
-    assert all(width(part.columns) <= line for part in parts)
+def test_cut_panels_keep_their_columns_in_order(groups: list[str], line: int) -> None:
+    heads = pd.MultiIndex.from_tuples([(group, str(k)) for k, group in enumerate(groups)])
+    index = pd.Index(["1", "2"], name="$m$")
+    whole = pd.DataFrame([["1.00 ± 0.10"] * len(heads), [""] * len(heads)], index, heads)
+    parts = cut(whole, float(line))
+    pd.testing.assert_frame_equal(pd.concat(parts, axis=1), whole)
+    # A column takes 55 points, row labels some twelve.
+    assert all(part.shape[1] <= max(1, (line - 11) // 54) for part in parts)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
-from uqsonet_study.report.tables.latex import document, render
+from uqsonet_study.report.printing import Panel, Table, document, latex, markdown, text_of
 
 COLUMNS = (
     "problem direction target method pairs err_sample err_mean seconds seconds_samples functions"
@@ -22,6 +21,10 @@ PROBLEMS = {
     "darcy": "Darcy",
     "navier_stokes": "Navier-Stokes",
 }
+METHODS = {"exact": 0, "ours": 1, "regression": 2}
+"""Methods that stand first, in this order."""
+
+NUMBERS = {"err_sample": "sample", "err_mean": "mean", "seconds": "s"}
 DIRECTIONS = ("forward", "inverse", "both")
 
 
@@ -55,95 +58,69 @@ def joined(scores: Sequence[Path], published: str | Path) -> pd.DataFrame:
                 )
         parts.append(found.reindex(columns=COLUMNS))
     table = pd.concat([part.dropna(axis=1, how="all") for part in parts])
-    table = pd.DataFrame(table).reindex(columns=COLUMNS)
-    sides = table.direction.map({"forward": "output", "inverse": "input"})
-    table["target"] = table.target.fillna(sides)
+    table = pd.DataFrame(table).reindex(columns=COLUMNS).reset_index(drop=True)
+    sides = pd.Series({"forward": "output", "inverse": "input"}, dtype=str)
+    table["target"] = table["target"].fillna(table["direction"].map(sides))
     for column in ("pairs", "functions"):
         table[column] = table[column].astype("Int64")
-    return table.take(_order(table))
-
-
-def _order(table: pd.DataFrame) -> list[int]:
-    problems, methods = list(PROBLEMS), ["exact", "ours", "regression"]
-
-    rows = table.to_dict("records")
-
-    def key(row: int) -> tuple[int, ...]:
-        one = rows[row]
-        own = methods.index(one["method"]) if one["method"] in methods else len(methods)
-        pairs = 0 if pd.isna(one["pairs"]) else -int(one["pairs"])
-        place = DIRECTIONS.index(one["direction"]), int(one["target"] == "output")
-        return problems.index(one["problem"]), *place, own, pairs, row
-
-    return sorted(range(len(rows)), key=key)
+    order = pd.DataFrame(
+        {
+            "problem": table["problem"].map([*PROBLEMS].index),
+            "direction": table["direction"].map([*DIRECTIONS].index),
+            "output": table["target"] == "output",
+            "method": [METHODS.get(method, len(METHODS)) for method in table["method"]],
+            "pairs": -table["pairs"].fillna(0),
+        }
+    )
+    return table.take(order.sort_values(list(order), kind="stable").index)
 
 
 def as_latex(table: pd.DataFrame) -> str:
     """Return the table as a document that compiles by itself."""
     panels = []
-    for problem, part in table.groupby("problem", sort=False):
-        labels, rows = _rows(part)
-        columns = tuple(
-            Column(
-                (f"{direction}, {target}", head), tuple(row[direction, target][c] for row in rows)
-            )
-            for direction, target in _places(part)
-            for c, head in enumerate(("sample", "mean", "s"))
+    for problem, numbers in _by_problem(table):
+        cells = numbers.map(text_of)
+        cells.columns = pd.MultiIndex.from_tuples(
+            [(f"{direction}, {target}", NUMBERS[kind]) for direction, target, kind in numbers]
         )
-        title = PROBLEMS[str(problem)]
-        panels.append(Panel(title, ("method", "pairs"), tuple(labels), columns))
+        panels.append(Panel(problem, cells))
     text = (
         "Relative L2 errors in percent of one posterior sample and of the posterior mean, and "
         "seconds of one core for a mean."
     )
     whole = Table("benchmark", "Published figures", "Sensors of one field.", text, tuple(panels))
-    return document([render(whole, "")])
+    return document([latex(whole, "")])
 
 
 def as_markdown(table: pd.DataFrame) -> str:
     """Return the table for the documentation."""
-    lines = []
+    blocks = []
+    for problem, numbers in _by_problem(table):
+        cells = numbers.map(lambda value: text_of(value) or "-")
+        found: dict[str, Any] = {problem: numbers.index.get_level_values("method")}
+        found["pairs"] = numbers.index.get_level_values("pairs")
+        for direction, target in dict.fromkeys((d, t) for d, t, _ in numbers):
+            errors = cells[direction, target, "err_sample"].str.cat(
+                cells[direction, target, "err_mean"], sep=" / "
+            )
+            found[f"{direction}: {target}"] = errors.replace("- / -", "-").to_numpy()
+        longest = numbers.xs("seconds", axis=1, level=2).max(axis=1)
+        found["seconds"] = [text_of(value, digits=1) or "-" for value in longest]
+        blocks.append(markdown(pd.DataFrame(found)))
+    return "\n\n".join(blocks)
+
+
+def _by_problem(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield each problem's title and numbers: rows by method and pairs, columns by what is sought.
+
+    Columns have the levels direction, target and number.
+    """
+    table = table.assign(pairs=[f"{int(n):,}" if pd.notna(n) else "" for n in table["pairs"]])
+    rows, sought = ["method", "pairs"], ["direction", "target"]
     for problem, part in table.groupby("problem", sort=False):
-        places, (labels, rows) = _places(part), _rows(part)
-        heads = [f"{direction}: {target}" for direction, target in places]
-        lines += [f"| {PROBLEMS[str(problem)]} | pairs | " + " | ".join(heads) + " | seconds |"]
-        lines += ["|---" * (len(heads) + 3) + "|"]
-        for label, row in zip(labels, rows, strict=True):
-            cells = [row[place] for place in places]
-            errors = [
-                " / ".join(cell.printed or "-" for cell in some[:2]) if _any(some) else "-"
-                for some in cells
-            ]
-            seconds = [c[2].value for c in cells if isinstance(c[2].value, float)]
-            longest = f"{max(seconds):.1f}" if seconds else "-"
-            lines.append("| " + " | ".join([*label, *errors, longest]) + " |")
-        lines.append("")
-    return "\n".join(lines[:-1])
-
-
-def _any(cells: Iterable[Cell]) -> bool:
-    return any(cell.value is not None for cell in cells)
-
-
-Place = tuple[str, str]
-"""Direction and target."""
-
-
-def _places(part: pd.DataFrame) -> list[Place]:
-    return list(dict.fromkeys(zip(part.direction, part.target, strict=True)))
-
-
-def _rows(part: pd.DataFrame) -> tuple[list[tuple[str, str]], list[dict[Place, list[Cell]]]]:
-    """Return labels of the rows, method and pairs, and cells: sample, mean, seconds."""
-    labels, rows = [], []
-    for found, some in part.groupby(["method", "pairs"], sort=False, dropna=False):
-        method, pairs = found  # pyright: ignore[reportGeneralTypeIssues]
-        labels.append((str(method), "" if pd.isna(pairs) else f"{int(pairs):,}"))
-        row = {place: [Cell()] * 3 for place in _places(part)}
-        for one in some.to_dict("records"):
-            values = one["err_sample"], one["err_mean"], one["seconds"]
-            row[str(one["direction"]), str(one["target"])] = [
-                Cell(None if math.isnan(float(value)) else float(value)) for value in values
-            ]
-        rows.append(row)
-    return labels, rows
+        places = list(part[sought].drop_duplicates().itertuples(index=False, name=None))
+        wide = part.pivot(index=rows, columns=sought, values=list(NUMBERS)).astype(float)
+        wide = wide.reorder_levels([1, 2, 0], axis=1)
+        columns = [(*place, number) for place in places for number in NUMBERS]
+        index = pd.MultiIndex.from_frame(part.loc[:, rows].drop_duplicates())
+        yield PROBLEMS[str(problem)], pd.DataFrame(wide.reindex(index, columns=columns))

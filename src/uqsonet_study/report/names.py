@@ -50,7 +50,7 @@ METRICS = {
     "within_90": "w90",
     "within_95": "w95",
 }
-"""Titles of metrics, with formulas as `uqsonet_study.report.tables.text` reads them."""
+"""Titles of metrics, with formulas as `uqsonet_study.report.printing` reads them."""
 
 
 def method_title(method: str) -> str:

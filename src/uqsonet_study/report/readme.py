@@ -10,14 +10,15 @@ from typing import Any
 
 import pandas as pd
 
+from uqsonet.errors import DataError
 from uqsonet.operator.file import read_weights, shipped
 from uqsonet_study.config import BASELINES
 from uqsonet_study.problems import get_problem
 from uqsonet_study.report.benchmark import as_markdown
-from uqsonet_study.report.markers import markdown
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.paper import paper_cells
+from uqsonet_study.report.printing import markdown
 
 INFORMED = tuple(name for name in BASELINES if name != "sensor_free")
 """Baselines that see the sensors."""
@@ -465,3 +466,21 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
             for kind in KINDS
         },
     }
+
+
+def replaced(text: str, blocks: dict[str, str], document: str) -> str:
+    """Return a text with its blocks between ``<!-- name -->`` and ``<!-- /name -->`` replaced.
+
+    Raises
+    ------
+    DataError
+        If markers are missing; `document` says where.
+    """
+    for name, content in blocks.items():
+        first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
+        before, start, rest = text.partition(first)
+        _, end, after = rest.partition(last)
+        if not start or not end:
+            raise DataError(f"{document}: markers {first} and {last} are missing")
+        text = f"{before}{first}\n{content}\n{last}{after}"
+    return text

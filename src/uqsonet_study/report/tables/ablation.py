@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet_study.config import AblationTable, Config
 from uqsonet_study.report.names import problem_title
+from uqsonet_study.report.printing import Panel, Table, pivot, text_of
 from uqsonet_study.report.tables.captions import distinct
-from uqsonet_study.report.tables.cells import Cell, Panel, Table, columns_of
 from uqsonet_study.report.tables.costs import Logs
-from uqsonet_study.report.tables.records import shown_cases
+from uqsonet_study.report.tables.records import about, shown_cases
 
+COLUMNS = "table experiment scale recipe method".split()
 PARTS = {"skill_mean": "skill of the mean", "skill_std": "skill of the std"}
 
 
@@ -39,14 +41,7 @@ def heads_of(counts: Sequence[int]) -> dict[str, tuple[str, str]]:
 
 
 def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.DataFrame]:
-    """Return a table of validation skills and its numbers in long form.
-
-    Parameters
-    ----------
-    name : str
-    config : Config
-    logs : mapping
-        Case -> method -> training logs; several may share a training.
+    """Return a table of validation skills, from training logs, and its numbers in long form.
 
     Raises
     ------
@@ -63,29 +58,27 @@ def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.Dat
         if not files:
             raise DataError(f"tables.{name}: no training log of {case.name}/{method}")
         trials = pd.concat([_trials(path) for path in files])
-        about = {
-            "table": f"tab:{name}",
-            "experiment": case.experiment,
-            "scale": config.scale,
-            "recipe": config.recipe_of(case.experiment),
-            "method": method,
-        }
+        where = about(name, config, case) | {"method": method}
+        where = {key: where[key] for key in COLUMNS}
         for metric in (metric for metric in heads if metric in trials):
             unit = "minutes" if metric == "minutes" else "1"
             number = {"value": trials[metric].mean(), "pm": trials[metric].std()}
-            records.append(about | {"metric": metric, "unit": unit} | number)
+            records.append(where | {"metric": metric, "unit": unit} | number)
     found = pd.DataFrame(records)
+    titles = {
+        "metric": {metric: head for metric, (head, _) in heads.items()},
+        "statistic": {metric: below for metric, (_, below) in heads.items()},
+    }
     panels = []
     for problem in distinct(case.problem for case in cases):
-        rows = [case.experiment for case in cases if case.problem == problem]
-        labels = tuple((config.recipe_of(row).replace("_", " "),) for row in rows)
-        columns = columns_of(
-            found.assign(statistic=found["metric"]),
-            {f: {m: h[k] for m, h in heads.items()} for k, f in enumerate(("metric", "statistic"))},
-            ("experiment", rows),
-            lambda row: Cell(row.value, row.pm, digits=3 if row.metric.startswith("skill") else 1),
-        )
-        panels.append(Panel(problem_title(problem), ("recipe",), labels, tuple(columns)))
+        recipes = {
+            case.experiment: config.recipe_of(case.experiment).replace("_", " ")
+            for case in cases
+            if case.problem == problem
+        }
+        shown = found.assign(statistic=found["metric"])
+        cells = pivot(shown, titles, recipes, _text, "recipe", "experiment")
+        panels.append(Panel(problem_title(problem), cells))
     trials = " or ".join(distinct(str(case.trials) for case in cases))
     where = "at some" if output.counts else "averaged over"
     caption = (
@@ -94,6 +87,11 @@ def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.Dat
         f"{'Rows are recipes.' if output.counts else FIRST}"
     )
     return Table(name, "Ablation", "Ablation.", caption, tuple(panels)), found
+
+
+def _text(record: Any) -> str:
+    digits = 3 if record.metric.startswith("skill") else 1
+    return text_of(record.value, pm=record.pm, digits=digits)
 
 
 def _trials(path: Path) -> pd.DataFrame:

@@ -13,18 +13,15 @@ import pandas as pd
 from uqsonet_study.config import Case, Config
 from uqsonet_study.config.evaluations import TestEvaluation
 from uqsonet_study.report.names import FLOOR, METRICS, method_title, method_titles
+from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
 from uqsonet_study.report.tables.captions import conditions, listed, origin, problem_titles
-from uqsonet_study.report.tables.cells import (
-    Cell,
-    Panel,
-    Table,
-    columns_of,
-    digits_of,
+from uqsonet_study.report.tables.records import (
+    ERRORS,
+    WIDTH,
+    score_records,
+    shown_cases,
     with_interval,
-    with_spread,
 )
-from uqsonet_study.report.tables.records import ERRORS, WIDTH, score_records, shown_cases
-from uqsonet_study.report.tables.text import PERCENT
 
 NARROWER = "narrower"
 RATIO = "ratio_to_reference"
@@ -76,33 +73,36 @@ def _caption(config: Config, cases: Sequence[Case]) -> str:
 
 def _panels(case: Case, records: pd.DataFrame, where: str) -> list[Panel]:
     """Return a panel of errors for each evaluation and one of widths for the most precise."""
-    counts = case.counts
-    found = []
+    rows, found = {m: f"{m}" for m in case.counts}, []
+    errors = {"metric": {error: METRICS[error] for error in ERRORS}}
     for label in case.evaluations:
-        columns = columns_of(
+        cells = pivot(
             records.loc[records["evaluation"] == label],
-            {"method": method_titles(case.methods), "metric": {e: METRICS[e] for e in ERRORS}},
-            ("sensors", counts),
+            {"method": method_titles(case.methods)} | errors,
+            rows,
             with_spread if label == "paper" else with_interval,
+            "$m$",
         )
-        found.append((TITLES[label], columns))
+        found.append(Panel(TITLES[label] + where, cells))
     last = records.loc[records["evaluation"] == case.evaluations[-1]]
     of_reference = last["method"] == FLOOR
     digits = digits_of(last.loc[of_reference & (last["metric"] == WIDTH), "value"].to_list())
     ratios = last.loc[last[RATIO].notna() & ~of_reference]
     ratios = ratios.assign(metric=RATIO, value=ratios[RATIO])
 
-    def cell(record: Any) -> Cell:
+    def text(record: Any) -> str:
         if record.metric == RATIO or record.method == FLOOR:
-            return Cell(record.value, digits=2 if record.metric == RATIO else digits)
+            return text_of(record.value, digits=2 if record.metric == RATIO else digits)
         return with_interval(record, digits=1 if record.metric == NARROWER else digits)
 
-    columns = columns_of(
-        pd.concat([last, ratios]),
-        {"method": {FLOOR: "Reference"} | method_titles(case.methods), "metric": WIDTHS},
-        ("sensors", counts),
-        cell,
+    methods = {FLOOR: "Reference"} | method_titles(case.methods)
+    cells = pivot(
+        pd.concat([last, ratios]), {"method": methods, "metric": WIDTHS}, rows, text, "$m$"
     )
-    found.append((f"Widths, evaluation “{case.evaluations[-1]}”, {INTERVALS}", columns))
-    labels = tuple((f"{m}",) for m in counts)
-    return [Panel(title + where, ("$m$",), labels, tuple(columns)) for title, columns in found]
+    title = f"Widths, evaluation “{case.evaluations[-1]}”, {INTERVALS}"
+    return [*found, Panel(title + where, cells)]
+
+
+def with_spread(record: Any) -> str:
+    """Return a number with its ± over trials."""
+    return text_of(record.value, pm=record.pm)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from uqsonet_study.config import Case, Config
 from uqsonet_study.config.evaluations import TestEvaluation
 from uqsonet_study.report.names import method_title, problem_about
-from uqsonet_study.report.tables.text import integer
+from uqsonet_study.report.printing import integer
 
 Value = TypeVar("Value", bound=Hashable)
 

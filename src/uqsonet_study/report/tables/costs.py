@@ -14,10 +14,9 @@ from uqsonet.errors import DataError
 from uqsonet_study.config import Config
 from uqsonet_study.report.names import method_title, problem_about
 from uqsonet_study.report.paper import paper_costs
+from uqsonet_study.report.printing import Panel, Table, integer, text_of
 from uqsonet_study.report.tables.captions import distinct
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
 from uqsonet_study.report.tables.records import shown_cases
-from uqsonet_study.report.tables.text import integer
 
 METRICS = {
     "train_hours": ("training (h)", "hours", "train_hours_rtx3090"),
@@ -37,17 +36,7 @@ Logs = Mapping[str, Mapping[str, Sequence[Path]]]
 def costs_table(
     name: str, config: Config, logs: Logs, inference: Sequence[Path]
 ) -> tuple[Table, pd.DataFrame]:
-    """Return a table of costs and its numbers in long form.
-
-    Parameters
-    ----------
-    name : str
-    config : Config
-    logs : mapping
-        Case -> method -> training logs; several may share one.
-    inference : sequence of Path
-        Timings ``.../<case>.json``.
-    """
+    """Return a table of costs, from logs and timings, and its numbers in long form."""
     timings = {path.stem: _timing(path) for path in map(Path, inference)}
     paper = paper_costs().set_index(["problem", "method"])
     records, labels = [], []
@@ -74,13 +63,13 @@ def costs_table(
                 )
     found = pd.DataFrame(records, columns=pd.Index(COLUMNS))
     found = found.astype({"value": float, "paper": float})
-    columns = []
+    columns = {}
     for metric, (heading, _, _) in METRICS.items():
         numbers = found.loc[found["metric"] == metric]
         for source, field in (("paper", "paper"), ("ours", "value")):
-            cells = tuple(_cell(metric, value) for value in numbers[field])
-            columns.append(Column((heading, source), cells))
-    panel = Panel(TITLE, ("section", "method"), tuple(labels), tuple(columns))
+            columns[heading, source] = [_text(metric, value) for value in numbers[field]]
+    index = pd.MultiIndex.from_tuples(labels, names=["section", "method"])
+    panel = Panel(TITLE, pd.DataFrame(columns, index=index))
     caption = _caption(timings.values())
     table = Table(name, "Computational costs", "Computational costs.", caption, (panel,))
     return table, found.loc[found["value"].notna()]
@@ -149,11 +138,9 @@ def _timing(path: Path) -> dict[str, Any]:
     return timed
 
 
-def _cell(metric: str, value: float) -> Cell:
-    if pd.isna(value):
-        return Cell()
-    if metric == "iterations":
-        return Cell(integer(int(value)))
+def _text(metric: str, value: float) -> str:
+    if metric == "iterations" and not pd.isna(value):
+        return integer(int(value))
     # Smoke-scale trainings take a thousandth of an hour: as many digits as two figures need.
     digits = 2 if metric == "train_hours" else 3
-    return Cell(value, digits=digits if value >= 10**-digits else 5)
+    return text_of(value, digits=digits if value >= 10**-digits else 5)

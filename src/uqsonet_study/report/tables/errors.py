@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -17,26 +16,17 @@ import pandas as pd
 from uqsonet_study.config import BASELINES, Case, Config, ErrorTable
 from uqsonet_study.config.evaluations import TestEvaluation
 from uqsonet_study.report.names import FLOOR, MEAN, METRICS, STD, method_titles
+from uqsonet_study.report.printing import PERCENT, Panel, Table, pivot, side_by_side, text_of
 from uqsonet_study.report.tables.captions import conditions, distinct, origin, problem_titles
-from uqsonet_study.report.tables.cells import (
-    Cell,
-    Column,
-    Panel,
-    Table,
-    columns_of,
-    marked_interval,
-    value_alone,
-    with_interval,
-    with_spread,
-)
 from uqsonet_study.report.tables.records import (
     ERRORS,
     SKILLS,
+    marked_interval,
     score_records,
     shown_cases,
+    with_interval,
     with_paper,
 )
-from uqsonet_study.report.tables.text import PERCENT
 
 UNTRAINED = (*BASELINES, FLOOR)
 FULL_TITLES = {metric: METRICS[metric] for metric in ERRORS}
@@ -71,12 +61,9 @@ def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
     else:
         corner, rows = r"$\sigma$", sorted({case.noise_std for case in cases})
     digits = max(len(f"{row:g}".partition(".")[2]) for row in rows)
-    labels = tuple((f"{row:.{digits}f}",) for row in rows)
-    panels = [
-        Panel(TITLES[key], (corner,), labels, tuple(columns))
-        for key, columns in _panels(cases, records, (declared.rows, rows)).items()
-        if columns
-    ]
+    labels = {row: f"{row:.{digits}f}" for row in rows}
+    found = _panels(cases, records, declared.rows, labels, corner)
+    panels = [Panel(TITLES[key], cells) for key, cells in found.items() if cells.shape[1]]
     title = problem_titles(cases)
     return Table(name, title, title, _caption(config, cases), tuple(panels)), records
 
@@ -101,10 +88,10 @@ def _caption(config: Config, cases: Sequence[Case]) -> str:
 
 
 def _panels(
-    cases: Sequence[Case], records: pd.DataFrame, rows: tuple[str, Sequence[float]]
-) -> dict[str, list[Column]]:
-    """Return the columns of each panel."""
-    records, groups = _grouped(records, cases, rows[0])
+    cases: Sequence[Case], records: pd.DataFrame, field: str, rows: dict[Any, str], corner: str
+) -> dict[str, pd.DataFrame]:
+    """Return the cells of each panel."""
+    records, groups = _grouped(records, cases, field)
     learned = distinct(method for case in cases for method in case.methods)
     # The paper's numbers become records of their own, from another source.
     ours = records.assign(source="ours")
@@ -113,37 +100,40 @@ def _panels(
     sources = {"source": {"paper": "paper", "ours": "ours"}}
 
     def block(
-        numbers: pd.DataFrame,
         label: TestEvaluation,
         methods: Sequence[str],
         metrics: dict[str, str],
-        cell: Callable[[Any], Cell] = value_alone,
+        text: Callable[[Any], str] = _alone,
         below: dict[str, dict[str, str]] | None = None,
-    ) -> list[Column]:
+    ) -> pd.DataFrame:
         titles = {"method": method_titles(methods), "group": groups, "metric": metrics}
+        numbers = beside_paper if below else records
         chosen = numbers.loc[numbers["evaluation"] == label]
-        return columns_of(chosen, titles | (below or {}), rows, cell)
+        return pivot(chosen, titles | (below or {}), rows, text, corner, field)
 
     return {
-        "paper": [
-            *block(beside_paper, "paper", learned, FULL_TITLES, _beside_paper, sources),
-            # An empty heading: those above reach down.
-            *block(ours, "paper", UNTRAINED, SHORT_TITLES, below={"source": {"ours": ""}}),
-        ],
-        "precise": [
-            *block(records, "precise", [*learned, "cokriging"], FULL_TITLES, with_interval),
-            *block(records, "precise", ["sensor_free", "regression", FLOOR], SHORT_TITLES),
-        ],
-        "skill": [
-            *block(records, "precise", [*learned, "cokriging"], SKILL_TITLES, marked_interval),
-            *block(records, "precise", ["regression", FLOOR], SKILL_TITLES),
-        ],
+        "paper": side_by_side(
+            block("paper", learned, FULL_TITLES, _beside_paper, sources),
+            block("paper", UNTRAINED, SHORT_TITLES),
+        ),
+        "precise": side_by_side(
+            block("precise", [*learned, "cokriging"], FULL_TITLES, with_interval),
+            block("precise", ["sensor_free", "regression", FLOOR], SHORT_TITLES),
+        ),
+        "skill": side_by_side(
+            block("precise", [*learned, "cokriging"], SKILL_TITLES, marked_interval),
+            block("precise", ["regression", FLOOR], SKILL_TITLES),
+        ),
     }
 
 
-def _beside_paper(record: Any) -> Cell:
+def _alone(record: Any) -> str:
+    return text_of(record.value)
+
+
+def _beside_paper(record: Any) -> str:
     """Return a number with its ±, in bold letters if it is better than the paper's."""
-    return replace(with_spread(record), bold=record.value < record.paper)
+    return text_of(record.value, pm=record.pm, bold=record.value < record.paper)
 
 
 def _grouped(

@@ -1,45 +1,19 @@
-"""Checks of numbers before they are printed: finite, from a declared input, from one model each."""
+"""Checks of numbers before they are printed: finite, and from one model each."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import BASELINES, Config, ScoreMetric
+from uqsonet_study.config import Config
 from uqsonet_study.pipeline.files import Files
-from uqsonet_study.report.names import FLOOR
-from uqsonet_study.report.summary import SKILLS
 from uqsonet_study.report.tables.records import KEY, place
 
-METRICS = (*SKILLS, *SKILLS.values(), *get_args(ScoreMetric), "mean_std", "narrower")
 SHARES = ("narrower", "coverage", "within")
 """Metrics that are shares: two models may well have the same."""
-
-
-def check_cells(records: pd.DataFrame, config: Config, summary: pd.DataFrame) -> None:
-    """Refuse a table with a number that no table may print.
-
-    Parameters
-    ----------
-    records : DataFrame
-        Numbers of a table in long form (`uqsonet_study.report.tables.write.write_table`). Rows
-        without an evaluation, such as costs, are checked for finiteness alone.
-    config : Config
-    summary : DataFrame
-        All summaries that are inputs of the table.
-
-    Raises
-    ------
-    DataError
-        If a number is not finite, has no declared input behind it, differs from its input, or is
-        that of another trained model in every digit.
-    """
-    require_finite(records)
-    require_inputs(records, config, summary)
-    require_distinct(records, config)
 
 
 def _scored(records: pd.DataFrame) -> pd.DataFrame:
@@ -64,41 +38,6 @@ def require_finite(records: pd.DataFrame) -> None:
             named = isinstance(row.get("evaluation"), str)
             where = place(row) if named else f"{row['metric']} of {row['method']!r}"
             raise DataError(f"{where}: {column} is {row[column]}, which no table may print")
-
-
-def require_inputs(records: pd.DataFrame, config: Config, summary: pd.DataFrame) -> None:
-    """Refuse numbers that no declared and given input explains."""
-    scored = _scored(records)
-    if scored.empty:
-        return
-    found = scored.merge(summary.loc[:, [*KEY, "value"]], "left", on=KEY, suffixes=("", "_given"))
-    for row in found.to_dict("records"):
-        problem = _undeclared(row, config)
-        if problem:
-            raise DataError(f"{place(row)} stands in a table, but {problem}")
-        if pd.isna(row["value_given"]):
-            raise DataError(f"{place(row)} stands in a table, but no summary that it reads has it")
-        given = (100 if row["unit"] == "percent" else 1) * row["value_given"]
-        if not np.isclose(row["value"], given, rtol=1e-9, atol=0):
-            raise DataError(f"{place(row)} is {row['value']} in a table and {given} in its summary")
-
-
-def _undeclared(row: dict[Any, Any], config: Config) -> str:
-    """Return what the configuration lacks for a number, nothing if it declares it."""
-    case = config.cases.get(row["case"])
-    if case is None or case.experiment not in config.selected:
-        return f"the configuration runs no case {row['case']!r}"
-    metric, _, line = row["metric"].partition("@")
-    for found, allowed, what in (
-        (row["method"], (*case.methods, *BASELINES, FLOOR), "method"),
-        (row["evaluation"], case.evaluations, "evaluation"),
-        (int(row["sensors"]), case.counts, "sensor count"),
-        (line, ("", *case.cut_lines), "cut line"),
-        (metric, METRICS, "metric"),
-    ):
-        if found not in allowed:
-            return f"{case.name} declares no {what} {found!r}"
-    return ""
 
 
 def require_distinct(records: pd.DataFrame, config: Config) -> None:

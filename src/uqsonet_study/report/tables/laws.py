@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -10,11 +10,10 @@ import pandas as pd
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Case, Config
 from uqsonet_study.report.law_scores import LEVELS, law_name
-from uqsonet_study.report.names import FLOOR, METRICS, method_title, problem_title
+from uqsonet_study.report.names import FLOOR, METRICS, method_titles, problem_title
+from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
 from uqsonet_study.report.tables.captions import tests
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table, digits_of
-from uqsonet_study.report.tables.records import shown_cases
-from uqsonet_study.report.tables.text import PERCENT
+from uqsonet_study.report.tables.records import about, shown_cases
 
 FLOORS = {"err_mean": "floor_mean", "err_std": "floor_std", "w1": "floor_w1"}
 SHOWN = {metric: METRICS[metric] for metric in (*FLOORS, "crps")}
@@ -23,14 +22,7 @@ SHOWN |= {f"cover_{level}": f"{level}{PERCENT} band" for level in LEVELS}
 
 
 def laws_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
-    """Return a table of laws and its numbers in long form.
-
-    Parameters
-    ----------
-    name : str
-    config : Config
-    scores : DataFrame
-        As `uqsonet_study.report.law_scores.law_scores` returns it.
+    """Return a table of laws, from `scores.csv`, and its numbers in long form.
 
     Raises
     ------
@@ -38,71 +30,46 @@ def laws_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Table, 
         If the scores lack a law of a problem.
     """
     cases = shown_cases(config, name)
-    keys = zip(scores["problem"], scores["law"], scores["sensors"].astype(int), strict=True)
-    numbers = dict(zip(keys, scores.to_dict("records"), strict=True))
-    panels, records = [], []
-    for case in cases:
-        found = _numbers(case, config, numbers)
-        panels.append(_panel(case, found))
-        about = {
-            "table": f"tab:{name}",
-            "experiment": case.experiment,
-            "case": case.name,
-            "scale": config.scale,
-            "recipe": config.recipe_of(case.experiment),
-            "noise_std": case.noise_std,
-            "training": case.training,
-        }
-        records += [
-            about
-            | {"method": law, "sensors": m, "metric": metric}
-            | {"unit": "1" if metric == "crps" else "percent", "value": value}
-            for (law, m, metric), value in found.items()
-        ]
+    records = [pd.DataFrame(_numbers(name, case, config, scores)) for case in cases]
+    panels = [_panel(case, found) for case, found in zip(cases, records, strict=True)]
     table = Table(name, "Laws", "Laws of the input.", _caption(config, cases), tuple(panels))
-    return table, pd.DataFrame(records)
+    return table, pd.concat(records, ignore_index=True)
 
 
-Numbers = dict[tuple[str, int, str], float]
-"""Law, number of sensors and metric -> value, where there is one."""
-
-
-def _numbers(
-    case: Case, config: Config, given: Mapping[tuple[str, str, int], dict[Any, Any]]
-) -> Numbers:
-    """Return the numbers of a panel, the floor's last."""
-    found: Numbers = {}
+def _numbers(name: str, case: Case, config: Config, scores: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the records of a panel, the floor's last."""
+    own = scores.loc[scores["problem"] == case.problem]
+    rows = {(r["law"], int(r["sensors"])): r for r in own.to_dict("records")}
     laws = [law_name(config, case.experiment, method) for method in (*BASELINES, *case.methods)]
-    for law in (*laws, FLOOR):
-        for m in case.counts:
-            row = given.get((case.problem, laws[0] if law == FLOOR else law, m))
-            if row is None:
-                raise DataError(f"scores.csv has no {law!r} of {case.problem} with {m} sensors")
-            columns = FLOORS if law == FLOOR else {metric: metric for metric in SHOWN}
-            found |= {(law, m, k): row[c] for k, c in columns.items() if pd.notna(row[c])}
+    found = []
+    for law, m in product((*laws, FLOOR), case.counts):
+        row = rows.get((laws[0] if law == FLOOR else law, m))
+        if row is None:
+            raise DataError(f"scores.csv has no {law!r} of {case.problem} with {m} sensors")
+        columns = FLOORS if law == FLOOR else {metric: metric for metric in SHOWN}
+        for metric, column in columns.items():
+            if pd.notna(row[column]):
+                unit = "1" if metric == "crps" else "percent"
+                where = {"method": law, "sensors": m, "metric": metric, "unit": unit}
+                found.append(about(name, config, case) | where | {"value": row[column]})
     return found
 
 
-def _panel(case: Case, numbers: Numbers) -> Panel:
+def _panel(case: Case, records: pd.DataFrame) -> Panel:
     """Return the panel of a problem: a row for each law, columns by metric and sensors."""
-    laws = list(dict.fromkeys(law for law, _, _ in numbers))
-    crps = [value for (_, _, metric), value in numbers.items() if metric == "crps"]
+    crps = records.loc[records["metric"] == "crps", "value"].to_list()
     digits = {"crps": digits_of(crps) if crps else 2}
-    columns = []
-    for metric, heading in SHOWN.items():
-        for m in case.counts:
-            best = min(numbers.get((law, m, metric), float("inf")) for law in laws if law != FLOOR)
-            cells = (
-                Cell(
-                    value := numbers.get((law, m, metric)),
-                    digits=digits.get(metric, 1),
-                    bold=not metric.startswith("cover") and law != FLOOR and value == best,
-                )
-                for law in laws
-            )
-            columns.append(Column((heading, f"$m$ = {m}"), tuple(cells)))
-    labels = tuple((method_title(law),) for law in laws)
-    return Panel(problem_title(case.problem), ("law",), labels, tuple(columns))
+    of_laws = records.loc[records["method"] != FLOOR]
+    best = of_laws.groupby(["metric", "sensors"])["value"].min()
+
+    def text(record: Any) -> str:
+        judged = record.method != FLOOR and not record.metric.startswith("cover")
+        bold = judged and record.value == best[record.metric, record.sensors]
+        return text_of(record.value, digits=digits.get(record.metric, 1), bold=bold)
+
+    titles = {"metric": SHOWN, "sensors": {m: f"$m$ = {m}" for m in case.counts}}
+    laws = method_titles(dict.fromkeys(records["method"]))
+    return Panel(problem_title(case.problem), pivot(records, titles, laws, text, "law", "method"))
 
 
 def _caption(config: Config, cases: list[Case]) -> str:

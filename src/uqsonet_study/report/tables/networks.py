@@ -9,8 +9,8 @@ import pandas as pd
 from uqsonet_study.config import Config
 from uqsonet_study.report.names import method_title, problem_title
 from uqsonet_study.report.paper import paper_networks
+from uqsonet_study.report.printing import Panel, Table, to_words
 from uqsonet_study.report.tables.captions import distinct, quoted_recipes
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table
 from uqsonet_study.report.tables.records import shown_cases
 from uqsonet_study.report.tables.settings import (
     ATTENTION,
@@ -22,7 +22,6 @@ from uqsonet_study.report.tables.settings import (
     printed,
     training_settings,
 )
-from uqsonet_study.report.tables.text import to_words
 
 ABOUT = ["problem", "method", "case"]
 """What a row of settings belongs to; what the paper prints has no case."""
@@ -80,12 +79,10 @@ def _panel(title: str, headings: Mapping[str, str], rows: list[dict[str, str]]) 
     named = named.where(kinds == alike, named + " (" + table["case"] + ")")
     shared = table.assign(named=named).groupby(["method", *settings], sort=False)
     shared = shared["named"].agg(_joined).reset_index()
-    labels = zip(shared["named"], shared["method"].map(method_title), strict=True)
-    columns = tuple(
-        Column((headings[key],), tuple(Cell(words or None) for words in shared[key]))
-        for key in settings
-    )
-    return Panel(title, ("problem", "method"), tuple(labels), columns)
+    shared["method"] = shared["method"].map(method_title)
+    cells = shared.rename(columns={**headings, "named": "problem"})
+    cells = cells.set_index(["problem", "method"])
+    return Panel(title, cells, words=True)
 
 
 def _joined(titles: pd.Series) -> str:

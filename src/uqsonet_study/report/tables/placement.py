@@ -2,71 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
 import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet_study.config import Config, PlacementTable
 from uqsonet_study.report.names import problem_title
 from uqsonet_study.report.place_scores import QUARTILES, STRATEGIES
-from uqsonet_study.report.tables.cells import Cell, Column, Panel, Table, digits_of
-from uqsonet_study.report.tables.records import shown_cases
+from uqsonet_study.report.printing import Panel, Table, digits_of, pivot, text_of
+from uqsonet_study.report.tables.records import about, shown_cases
 
 
 def placement_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
-    """Return a table of places and its numbers in long form.
-
-    Parameters
-    ----------
-    name : str
-    config : Config
-    scores : DataFrame
-        As `uqsonet_study.report.place_scores.place_scores` returns it.
+    """Return a table of places, from `scores.csv`, and its numbers in long form.
 
     Raises
     ------
     DataError
         If the scores lack a strategy of a problem.
     """
-    cases, panels, records = shown_cases(config, name), [], []
-    declared = config.tables[name]
+    cases, declared = shown_cases(config, name), config.tables[name]
     assert isinstance(declared, PlacementTable)
+    panels, records = [], []
     for case in cases:
-        counts = declared.counts
         own = scores.loc[scores["problem"] == case.problem]
         keys = zip(own["strategy"], own["sensors"].astype(int), strict=True)
         values = dict(zip(keys, own["std"].astype(float), strict=True))
-        lacking = [(s, m) for s in STRATEGIES for m in counts if (s, m) not in values]
-        if lacking:
-            raise DataError(
-                f"scores.csv has no {lacking[0][0]!r} of {case.problem} with {lacking[0][1]} "
-                "sensors"
-            )
-        digits = digits_of([values[s, m] for s in STRATEGIES for m in counts])
-        columns = []
-        for m in counts:
-            best = min(values[s, m] for s in STRATEGIES if s not in QUARTILES or s == "random")
-            cells = (
-                Cell(values[s, m], digits=digits, bold=values[s, m] == best) for s in STRATEGIES
-            )
-            columns.append(Column((f"$m$ = {m}",), tuple(cells)))
-        labels = tuple((title,) for title in STRATEGIES.values())
-        panels.append(Panel(problem_title(case.problem), ("places",), labels, tuple(columns)))
-        about = {
-            "table": f"tab:{name}",
-            "experiment": case.experiment,
-            "case": case.name,
-            "scale": config.scale,
-            "recipe": config.recipe_of(case.experiment),
-            "noise_std": case.noise_std,
-            "training": case.training,
-            "metric": "mean_std",
-            "unit": "1",
-        }
-        records += [
-            about | {"method": s, "sensors": m, "value": values[s, m]}
-            for s in STRATEGIES
-            for m in counts
-        ]
+        rows = []
+        for s, m in product(STRATEGIES, declared.counts):
+            if (s, m) not in values:
+                raise DataError(f"scores.csv has no {s!r} of {case.problem} with {m} sensors")
+            where = {"metric": "mean_std", "unit": "1", "method": s, "sensors": m}
+            rows.append(about(name, config, case) | where | {"value": values[s, m]})
+        records.append(pd.DataFrame(rows))
+        panels.append(_panel(case.problem, records[-1], declared.counts))
     fewer = "".join(
         f" ({problem_title(case.problem)}: {declared.functions_of[case.experiment]})"
         for case in cases
@@ -78,6 +50,18 @@ def placement_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Ta
         f"function; quartiles are over {declared.random} random layouts, means over "
         f"{declared.functions} test functions{fewer}. Bold: the best strategy."
     )
-    return Table(name, "Places", "Where sensors stand.", caption, tuple(panels)), pd.DataFrame(
-        records
-    )
+    table = Table(name, "Places", "Where sensors stand.", caption, tuple(panels))
+    return table, pd.concat(records, ignore_index=True)
+
+
+def _panel(problem: str, records: pd.DataFrame, counts: Sequence[int]) -> Panel:
+    digits = digits_of(records["value"].to_list())
+    quartiles = [strategy for strategy in QUARTILES if strategy != "random"]
+    best = records.loc[~records["method"].isin(quartiles)].groupby("sensors")["value"].min()
+
+    def text(record: Any) -> str:
+        return text_of(record.value, digits=digits, bold=record.value == best[record.sensors])
+
+    titles = {"sensors": {m: f"$m$ = {m}" for m in counts}}
+    cells = pivot(records, titles, STRATEGIES, text, "places", "method")
+    return Panel(problem_title(problem), cells)

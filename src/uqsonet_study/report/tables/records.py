@@ -11,6 +11,7 @@ from uqsonet.errors import DataError
 from uqsonet_study.config import Case, Config
 from uqsonet_study.config.evaluations import TestEvaluation
 from uqsonet_study.report.paper import paper_scores
+from uqsonet_study.report.printing import text_of
 from uqsonet_study.report.summary import GAINS
 from uqsonet_study.report.summary import SKILLS as SKILL_OF
 
@@ -35,6 +36,19 @@ def shown_cases(config: Config, table: str) -> list[Case]:
     return [case for experiment in experiments for case in config.cases_of([experiment])]
 
 
+def about(table: str, config: Config, case: Case) -> dict[str, Any]:
+    """Return the columns that say where a number of a table belongs."""
+    return {
+        "table": f"tab:{table}",
+        "experiment": case.experiment,
+        "case": case.name,
+        "scale": config.scale,
+        "recipe": config.recipe_of(case.experiment),
+        "noise_std": case.noise_std,
+        "training": case.training,
+    }
+
+
 def place(row: Any) -> str:
     """Return where a number stands, in words."""
     return (
@@ -46,25 +60,10 @@ def place(row: Any) -> str:
 def score_records(
     table: str, config: Config, cases: Sequence[Case], summary: pd.DataFrame, wanted: Wanted
 ) -> pd.DataFrame:
-    """Return the scores of a table in long form, fractions in percent.
+    """Return the scores of a table in long form (`COLUMNS`), fractions in percent.
 
-    Parameters
-    ----------
-    table : str
-        Name of the table.
-    config : Config
-    cases : sequence of Case
-        Those that the table shows.
-    summary : DataFrame
-        As `uqsonet_study.report.summary.summarise` returns it.
-    wanted : callable
-        Says which numbers a case has. A metric other than the error of the mean may be absent
-        for a method, at all sensor counts: a deterministic method has no spread.
-
-    Returns
-    -------
-    DataFrame
-        With the columns `COLUMNS`.
+    A metric other than the error of the mean may be absent for a method, at all sensor counts: a
+    deterministic method has no spread.
 
     Raises
     ------
@@ -102,20 +101,11 @@ def score_records(
 
 def _rows(table: str, config: Config, case: Case, wanted: Wanted) -> Iterable[dict[str, Any]]:
     """Yield what the configuration says of every number of a case."""
-    about = {
-        "table": f"tab:{table}",
-        "experiment": case.experiment,
-        "case": case.name,
-        "scale": config.scale,
-        "recipe": config.recipe_of(case.experiment),
-        "noise_std": case.noise_std,
-        "training": case.training,
-    }
     for label, method, metric in wanted(case):
         trained = method in case.methods
         single = not trained or config.ensemble_of(case.experiment, method)
         for m in case.counts:
-            yield about | {
+            yield about(table, config, case) | {
                 "evaluation": label,
                 "method": method,
                 "sensors": m,
@@ -139,3 +129,13 @@ def with_paper(records: pd.DataFrame, config: Config) -> pd.DataFrame:
     found = records.assign(problem=problems)
     found = found.merge(paper_scores().assign(evaluation="paper"), how="left", on=keys)
     return found.drop(columns="problem")
+
+
+def with_interval(record: Any, digits: int = 2) -> str:
+    """Return a number with its 95 % interval."""
+    return text_of(record.value, interval=(record.low, record.high), digits=digits)
+
+
+def marked_interval(record: Any, digits: int = 2) -> str:
+    """Return a number with its 95 % interval, marked where that includes zero."""
+    return with_interval(record, digits) + "†" * (record.low <= 0 <= record.high)

@@ -16,18 +16,10 @@ import pandas as pd
 from uqsonet_study.config import BASELINES, BY_REFERENCE, Case, Config, ScoreTable
 from uqsonet_study.config.evaluations import TestEvaluation
 from uqsonet_study.report.names import METRICS, method_title, problem_title
+from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
 from uqsonet_study.report.summary import GAINS
 from uqsonet_study.report.tables.captions import distinct, tests
-from uqsonet_study.report.tables.cells import (
-    Cell,
-    Panel,
-    Table,
-    columns_of,
-    digits_of,
-    marked_interval,
-)
-from uqsonet_study.report.tables.records import score_records, shown_cases
-from uqsonet_study.report.tables.text import PERCENT
+from uqsonet_study.report.tables.records import marked_interval, score_records, shown_cases
 
 
 def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
@@ -60,7 +52,6 @@ def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
 
 def _panel(cases: list[Case], records: pd.DataFrame, metrics: Sequence[str]) -> Panel:
     """Return the panel of a problem, baselines first."""
-    counts = cases[0].counts
     learned = distinct(method for case in cases for method in case.methods)
     heading = records["method"].map(method_title)
     if len(cases) > 1:
@@ -75,15 +66,15 @@ def _panel(cases: list[Case], records: pd.DataFrame, metrics: Sequence[str]) -> 
     values = records.groupby(["case", "method", "metric"])["value"].agg(list)
     digits = {key: _digits(key[-1], found) for key, found in values.to_dict().items()}
 
-    def cell(record: Any) -> Cell:
+    def text(record: Any) -> str:
         places = digits[record.case, record.method, record.metric]
         if record.metric in GAINS.values():
             return marked_interval(record, places)
-        return Cell(record.value, digits=places)
+        return text_of(record.value, digits=places)
 
-    found = columns_of(records.assign(heading=heading), titles, ("sensors", counts), cell)
-    labels = tuple((f"{m}",) for m in counts)
-    return Panel(problem_title(cases[0].problem), ("$m$",), labels, tuple(found))
+    rows = {m: f"{m}" for m in cases[0].counts}
+    shown = records.assign(heading=heading)
+    return Panel(problem_title(cases[0].problem), pivot(shown, titles, rows, text, "$m$"))
 
 
 def _digits(metric: str, values: Sequence[float]) -> int:

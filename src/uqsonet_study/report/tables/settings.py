@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from uqsonet_study.config import AttentionNetwork, Case, Config, MethodConfig
-from uqsonet_study.report.tables.text import integer, power
+from uqsonet_study.report.printing import integer
 
 DETERMINISTIC = ("vidon",)
 """Methods without a latent variable: they have no encoder and no d_z."""
@@ -78,6 +78,16 @@ def parsed(words: str) -> object:
         return json.loads(words)
     except ValueError:
         return words
+
+
+def power(number: float) -> str:
+    """Return a small number as a multiple of a power of ten; zero and 0.01 to 999 as they are."""
+    if number == 0 or 0.01 <= abs(number) < 1000:
+        return f"{number:g}"
+    factor, exponent = f"{number:e}".split("e")
+    mantissa = f"{float(factor):g}"
+    head = "" if mantissa == "1" else rf"{mantissa}\cdot "
+    return f"${head}10^{{{int(exponent)}}}$"
 
 
 def network_settings(config: Config, case: Case, method: str) -> Settings:

@@ -1,7 +1,7 @@
 """The tables of a run: each as LaTeX, as HTML for a page, and as numbers; and all in one document.
 
-Every layout has a module of its name that turns its inputs into a `cells.Table` and into records,
-one row per number. Records of all layouts have the columns `table`, `experiment`, `scale`,
+Every layout has a module of its name that turns its inputs into a `printing.Table` and into
+records, one row per number. Records of all layouts have the columns `table`, `experiment`, `scale`,
 `recipe`, `method` and `metric`, so that they stand one below the other in `all.csv`; a column that
 a layout lacks is empty there. Networks have a text in `setting`, all others a number in `value`
 (unit in `unit`); the paper's stands in `paper`, `paper_pm` and `paper_setting`.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -21,21 +20,17 @@ from uqsonet.files import write_text
 from uqsonet_study.config import Config
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
+from uqsonet_study.report.printing import Table, document, fitted, html_table, latex, to_html
 from uqsonet_study.report.summary import COLUMNS as SUMMARY_COLUMNS
-from uqsonet_study.report.tables import html
 from uqsonet_study.report.tables.ablation import ablation_table
 from uqsonet_study.report.tables.bands import bands_table
-from uqsonet_study.report.tables.cells import Panel, Table
 from uqsonet_study.report.tables.costs import Logs, costs_table
 from uqsonet_study.report.tables.errors import errors_table
-from uqsonet_study.report.tables.fitting import fit
-from uqsonet_study.report.tables.guards import check_cells, require_distinct, require_finite
-from uqsonet_study.report.tables.latex import document, render
+from uqsonet_study.report.tables.guards import require_distinct, require_finite
 from uqsonet_study.report.tables.laws import laws_table
 from uqsonet_study.report.tables.networks import networks_table
 from uqsonet_study.report.tables.placement import placement_table
 from uqsonet_study.report.tables.scores import scores_table
-from uqsonet_study.report.tables.text import to_html
 
 OF_SCORES = {"errors": errors_table, "bands": bands_table, "scores": scores_table}
 
@@ -99,10 +94,11 @@ def write_table(
         table, records = ablation_table(name, config, logs or {})
     else:
         table, records = costs_table(name, config, logs or {}, inference)
-    check_cells(records, config, summary)
-    table = replace(table, panels=_fitted(table.panels))
+    require_finite(records)
+    require_distinct(records, config)
+    table = fitted(table)
     note = "SMOKE SCALE – " if config.scale == "smoke" else ""
-    write_text(out_tex, render(table, note))
+    write_text(out_tex, latex(table, note))
     write_text(out_csv, records.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
     write_text(out_json, json.dumps(_page(table, note), ensure_ascii=False, indent=1) + "\n")
 
@@ -116,15 +112,6 @@ def _scores(paths: Sequence[Path], columns: Sequence[str], of: str) -> pd.DataFr
         raise DataError(f"{named}: not scores of {of} ({error})") from None
 
 
-def _fitted(panels: Sequence[Panel]) -> tuple[Panel, ...]:
-    """Return panels none of which is too wide, with (a), (b), ... where there are several."""
-    found = []
-    for i, panel in enumerate(panels):
-        title = f"({chr(ord('a') + i)}) {panel.title}" if len(panels) > 1 else panel.title
-        found += fit(replace(panel, title=title))
-    return tuple(found)
-
-
 def _page(table: Table, note: str) -> dict[str, object]:
     """Return a table as a page takes it in."""
     headline = f"<strong>{to_html(table.headline)}</strong>"
@@ -132,7 +119,7 @@ def _page(table: Table, note: str) -> dict[str, object]:
         "name": table.name,
         "title": table.title,
         "caption_html": f"{note}{headline} {to_html(table.caption)}",
-        "panels": [[to_html(panel.title), html.table(panel)] for panel in table.panels],
+        "panels": [[to_html(panel.title), html_table(panel)] for panel in table.panels],
     }
 
 
