@@ -16,11 +16,16 @@ from tests.report.conftest import whole_config
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.pipeline import Plan
-from uqsonet_study.report.page import html_page, interpretations
+from uqsonet_study.report.page import interpretations
 from uqsonet_study.report.page import sections as page_sections
-from uqsonet_study.report.page.html_page import FigureView, Section, TableView, write_page
 from uqsonet_study.report.page.interpretations import KINDS, load_interpretations
-from uqsonet_study.report.page.sections import build_page
+from uqsonet_study.report.page.sections import (
+    FigureView,
+    Section,
+    TableView,
+    build_page,
+    write_page,
+)
 from uqsonet_study.report.paper import paper_cells
 
 HOSTILE = '<script>alert(1)</script> & "quotes" <img src=x onerror=alert(2)>'
@@ -95,9 +100,9 @@ def test_text_is_escaped_and_nothing_outside_is_named(
 def test_cells_are_counted_all_run_and_below(
     sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
 ) -> None:
-    cells = html_page.scorecard_cells(scorecard)
+    cells = page_sections.scorecard_cells(scorecard)
     assert cells["ratio"].head(4).tolist() == pytest.approx([0.5, 2, 1, float("nan")], nan_ok=True)
-    counts = html_page.scorecard_counts(cells)
+    counts = page_sections.scorecard_counts(cells)
     assert (counts["cells"].sum(), counts["run"].sum(), counts["below"].sum()) == (142, 3, 1)
     text = write(sections, scorecard, tmp_path / "report.html")
     assert "prints 142 errors. This run has 3 of them,\n1 below the paper" in text
@@ -112,9 +117,9 @@ def test_what_makes_no_page_is_refused(
     with pytest.raises(DataError, match="same place #section-costs"):
         write([*sections, Section("Costs", "")], scorecard, tmp_path / "report.html")
     with pytest.raises(DataError, match="mc_floor"):
-        html_page.scorecard_cells(scorecard.drop(columns="mc_floor"))
+        page_sections.scorecard_cells(scorecard.drop(columns="mc_floor"))
     with pytest.raises(DataError, match="poem"):
-        html_page.scorecard_cells(scorecard.assign(ours="poem"))
+        page_sections.scorecard_cells(scorecard.assign(ours="poem"))
     path = tmp_path / "1.png"
     half = path.read_bytes()[:500]
     for content in (b"", b"not a picture", half, None):

@@ -139,7 +139,7 @@ def pivot(
         One row per number.
     titles : mapping of str to mapping
         Fields of the records that tell columns apart, each with its values in order and their
-        headings. Records with other values are left out; a field without headings has no level.
+        headings. Records with other values are left out; a field whose headings are all empty has no level.
     rows : mapping
         Values of `field` that make the rows, with their labels.
     text : callable
@@ -156,9 +156,8 @@ def pivot(
     levels = [
         [titles[name][value] or "" for value in wide.columns.get_level_values(name)]
         for name in known
-        if any(titles[name].values())
     ]
-    wide.columns = pd.MultiIndex.from_arrays(levels)
+    wide.columns = pd.MultiIndex.from_arrays([level for level in levels if any(level)] or levels)
     wide.index = pd.Index(list(rows.values()), name=corner)
     return wide
 

@@ -31,21 +31,7 @@ WITHIN = 2.0
 
 
 def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``calibration``.
-
-    Parameters
-    ----------
-    config : Config
-    name : str
-        Of the figure.
-    files : mapping
-        Of ``summaries`` of all experiments that the figure names.
-
-    Raises
-    ------
-    DataError
-        If a summary lacks ranks or shares of reference samples inside bands.
-    """
+    """Return a declared figure of layout ``calibration``, from `files`: ``summaries``."""
     summaries = pd.concat(map(pd.read_csv, files["summaries"]))
     ranks, bands = {}, {}
     for e in config.figures[name].experiments:

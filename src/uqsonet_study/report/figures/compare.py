@@ -25,7 +25,7 @@ from uqsonet_study.report.figures.colours import (
     PREDICTION,
     REFERENCE,
 )
-from uqsonet_study.report.figures.maps import log_ticks
+from uqsonet_study.report.figures.maps import log_axis
 from uqsonet_study.report.figures.style import new_figure
 from uqsonet_study.report.names import FLOOR, method_title
 from uqsonet_study.report.summary import most_precise
@@ -77,21 +77,7 @@ BARS: dict[str, dict[str, Any]] = {
 
 
 def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``compare``.
-
-    Parameters
-    ----------
-    config : Config
-    name : str
-        Of the figure.
-    files : mapping
-        Of ``summaries`` of all experiments that the figure names.
-
-    Raises
-    ------
-    DataError
-        If a summary lacks what is drawn.
-    """
+    """Return a declared figure of layout ``compare``, from `files`: ``summaries``."""
     declared = config.figures[name]
     assert isinstance(declared, CompareFigure)
     summaries = pd.concat(map(pd.read_csv, files["summaries"]))
@@ -207,9 +193,9 @@ def _draw_errors(row: SubFigure, table: pd.DataFrame) -> Axes:
     first, (values, pm) = panels[0][0], _numbers(table)
     # A bar may reach below zero, where a logarithmic axis ends nowhere.
     low, high = np.maximum(values - pm, values / 2).min() / MARGIN, (values + pm).max() * MARGIN
-    ticks, places = log_ticks(low, high, most=7), first.get_xticks()
-    first.set(xscale="log", yscale="log", ylim=(low, high), ylabel="relative $L_2$ error (%)")
-    first.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    places = first.get_xticks()
+    first.set(xscale="log", ylabel="relative $L_2$ error (%)")
+    log_axis(first.yaxis, low, high, most=7)
     first.set_xticks(places)
     first.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axes, _ in panels:

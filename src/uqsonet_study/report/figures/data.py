@@ -34,18 +34,7 @@ MAP = 1.48
 
 
 def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
-    """Return pairs of the data set, and the reference posterior for some numbers of sensors.
-
-    Parameters
-    ----------
-    files : mapping
-        Of ``panels``.
-
-    Raises
-    ------
-    DataError
-        If panels cannot be read.
-    """
+    """Return pairs of the data, and reference posteriors, from `files`: ``panels``."""
     panels = read_panels(files["panels"])
     return draw_lines(panels) if panels[0].fields.output.grid.dim == 1 else draw_maps(panels)
 

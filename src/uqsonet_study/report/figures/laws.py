@@ -76,21 +76,7 @@ class Row:
 
 
 def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``laws``.
-
-    Parameters
-    ----------
-    config : Config
-    name : str
-        Of the figure.
-    files : mapping
-        Of ``panels``: one, with the weights of every law.
-
-    Raises
-    ------
-    DataError
-        If files do not belong together, cannot be read, or there is no reference posterior.
-    """
+    """Return a declared figure of layout ``laws``, from `files`: one of ``panels``."""
     declared = config.figures[name]
     assert isinstance(declared, LawFigure)
     (one,) = files["panels"]

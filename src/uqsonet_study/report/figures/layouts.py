@@ -57,18 +57,7 @@ class Pool:
 
 
 def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
-    """Return the density of sensors and examples of layouts for each sensor count.
-
-    Parameters
-    ----------
-    files : mapping
-        Of the one file of ``sensors``, whose layouts of training are shown.
-
-    Raises
-    ------
-    DataError
-        If the problem has more than two dimensions or the file cannot be read.
-    """
+    """Return densities and examples of layouts of training, from `files`: ``sensors``."""
     (sensors,) = files["sensors"]
     pool = _read(Path(sensors))
     columns = min(COLUMNS, len(pool.layouts))

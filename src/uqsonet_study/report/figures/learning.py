@@ -14,7 +14,7 @@ from matplotlib.ticker import EngFormatter
 from uqsonet.errors import DataError
 from uqsonet_study.config import Config, LearningFigure
 from uqsonet_study.report.figures.colours import AMBER, BLUE, GREEN, GREY, PURPLE
-from uqsonet_study.report.figures.maps import log_ticks
+from uqsonet_study.report.figures.maps import log_axis, log_ticks
 from uqsonet_study.report.figures.style import new_figure
 from uqsonet_study.report.names import METRICS, method_title
 from uqsonet_study.report.summary import most_precise
@@ -41,18 +41,7 @@ BASELINES: dict[str, dict[str, Any]] = {
 def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
     """Return a declared figure of layout ``learning``.
 
-    Parameters
-    ----------
-    config : Config
-    name : str
-        Of the figure.
-    files : mapping
-        Of ``summaries``, and of ``runs``: case, method, network and the logs of training and laws.
-
-    Raises
-    ------
-    DataError
-        If there are more lines than looks.
+    `files` has ``summaries``, and ``runs``: case, method, network, logs of training and of laws.
     """
     declared = config.figures[name]
     assert isinstance(declared, LearningFigure)
@@ -121,10 +110,8 @@ def _draw_panel(axes: Axes, table: pd.DataFrame, x: str, looks: Mapping[str, Any
         own = table.loc[table["line"] == line].sort_values(x)
         axes.plot(own[x], 100 * own["value"], label=line, markersize=3.5, **look)
     values = 100 * np.asarray(table["value"], float)
-    low, high = values.min() / MARGIN, values.max() * MARGIN
-    ticks = log_ticks(low, high, most=5)
-    axes.set(xscale="log", yscale="log", ylim=(low, high))
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xscale("log")
+    log_axis(axes.yaxis, values.min() / MARGIN, values.max() * MARGIN, most=5)
     if x == "training":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     else:

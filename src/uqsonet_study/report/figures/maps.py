@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis, XAxis
 from matplotlib.collections import TriMesh
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
 from matplotlib.image import AxesImage
-from matplotlib.ticker import MaxNLocator, ScalarFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
 from uqsonet.fields.grid import Domain, Grid
 from uqsonet.fields.operator_fields import OperatorFields
@@ -107,6 +108,15 @@ def log_ticks(low: float, high: float, most: int = TICKS) -> list[float]:
         if len(ticks) <= most:
             break
     return ticks
+
+
+def log_axis(axis: Axis, low: float, high: float, most: int = TICKS) -> None:
+    """Give an axis a logarithmic scale from `low` to `high`, with few plain numbers."""
+    ticks = log_ticks(low, high, most)
+    name = "x" if isinstance(axis, XAxis) else "y"
+    axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low, high)})
+    axis.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    axis.set_minor_locator(NullLocator())
 
 
 def label_frame(grid: np.ndarray) -> None:

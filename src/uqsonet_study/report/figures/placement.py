@@ -25,21 +25,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``placement``.
-
-    Parameters
-    ----------
-    config : Config
-    name : str
-        Of the figure.
-    files : mapping
-        Of the one file of ``scores``.
-
-    Raises
-    ------
-    DataError
-        If that lacks a problem.
-    """
+    """Return a declared figure of layout ``placement``, from `files`: ``scores``."""
     scores = pd.read_csv(files["scores"][0])
     cases = config.cases_of(config.figures[name].experiments)
     lacking = [case.problem for case in cases if case.problem not in set(scores["problem"])]

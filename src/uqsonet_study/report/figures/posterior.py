@@ -32,7 +32,7 @@ from uqsonet_study.report.figures.maps import (
     draw_sensors,
     input_scale,
     label_frame,
-    log_ticks,
+    log_axis,
     scale,
 )
 from uqsonet_study.report.figures.panels import Moments, Panel, load_predictor, read_panels
@@ -69,21 +69,7 @@ SENSORS: dict[str, Any] = {
 
 
 def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``posterior``.
-
-    Parameters
-    ----------
-    config : Config
-    name : str
-        Of the figure.
-    files : mapping
-        Of ``panels``; one in two dimensions.
-
-    Raises
-    ------
-    DataError
-        If panels cannot be read or maps are asked of several panels.
-    """
+    """Return a declared figure of layout ``posterior``, from `files`: ``panels``."""
     declared = config.figures[name]
     assert isinstance(declared, PosteriorFigure)
     method = method_title(declared.method)
@@ -134,7 +120,9 @@ def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: st
     # Noise on log kappa moves observations by factors, which a linear axis cannot show.
     logarithmic = noisy and fields.input.transform.positive
     if logarithmic:
-        _use_log(twins, np.concatenate([panels[0].truth[0], *(p.values for p in panels)]))
+        found = np.concatenate([panels[0].truth[0], *(panel.values for panel in panels)])
+        for twin in twins:  # which share their limits
+            log_axis(twin.yaxis, found.min() / MARGIN, found.max() * MARGIN)
     band = f"mean ± {BAND:g} std"
     axis = "log. right axis" if logarithmic else "right axis"
     law = [
@@ -182,17 +170,6 @@ def _draw_panel(axes: Axes, twin: Axes, panel: Panel, predicted: Moments) -> Non
 def line_of(domain: Domain) -> np.ndarray:
     """Return the points (n,) of a domain of one variable."""
     return domain.points()[:, 0].numpy()
-
-
-def _use_log(twins: Sequence[Axes], shown: np.ndarray) -> None:
-    """Give the right axes, which share their limits, a logarithmic scale with plain numbers."""
-    low, high = shown.min() / MARGIN, shown.max() * MARGIN
-    ticks = log_ticks(low, high)
-    for twin in twins:
-        twin.set_yscale("log")
-        twin.set_ylim(low, high)
-        twin.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        twin.minorticks_off()
 
 
 def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:

@@ -35,18 +35,7 @@ FLOOR = 1e-11
 
 
 def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
-    """Return sample functions and spectra, one column a panel.
-
-    Parameters
-    ----------
-    files : mapping
-        Of ``panels``, whose references hold samples.
-
-    Raises
-    ------
-    DataError
-        If files do not belong together, no set has that many sensors, or there are no samples.
-    """
+    """Return sample functions and spectra, a column for each of the ``panels`` of `files`."""
     method = method_title("uqsonet")
     figure = new_figure(4.4)
     grid = figure.subplots(3, len(files["panels"]), squeeze=False, height_ratios=(1, 1, 1.4))

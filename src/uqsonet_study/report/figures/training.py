@@ -32,15 +32,7 @@ LOWEST = -0.5
 def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
     """Return loss terms and skill per sensor count, a row of panels for each method.
 
-    Parameters
-    ----------
-    files : mapping
-        Of CSV ``logs``. Those in one folder ``<method>-<digest>`` belong to one method.
-
-    Raises
-    ------
-    DataError
-        If a log cannot be read or holds a value that is not finite.
+    `files` has CSV ``logs``: those in one folder ``<method>-<digest>`` belong to one method.
     """
     methods: dict[str, list[pd.DataFrame]] = {}
     for path in map(Path, files["logs"]):

@@ -19,20 +19,8 @@ HEADINGS = {"number": "#", "paper": "the paper", "here": "here", "why": "why", "
 def load_interpretations(kind: str) -> pd.DataFrame:
     """Return the rows of one kind: open choices (`interpretation`) or differences (`difference`).
 
-    Parameters
-    ----------
-    kind : {"interpretation", "difference"}
-
-    Returns
-    -------
-    DataFrame
-        All text, in the columns of `HEADINGS`; `key` names a key of the configuration or a file.
-        Absent text is empty. Code stands between backticks.
-
-    Raises
-    ------
-    DataError
-        If a row of the file is of another kind.
+    All is text, in the columns of `HEADINGS`; `key` names a key of the configuration or a file.
+    Absent text is empty. Code stands between backticks.
     """
     path = files("uqsonet_study.report.page").joinpath("interpretations.csv")
     with path.open(encoding="utf-8") as file:

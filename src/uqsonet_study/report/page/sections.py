@@ -1,15 +1,26 @@
-"""The page of a run, section by section of the paper: which tables and figures stand where."""
+"""The page of a run: every table and figure, provenance and differences in one HTML file.
+
+Nothing is fetched from elsewhere: pictures are embedded, there is no script, and the page's own
+security policy forbids both. No time of making stands on it: the same run gives the same bytes.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from matplotlib.image import imread
 
 from uqsonet.errors import DataError
+from uqsonet.files import write_text
 from uqsonet_study.config import (
+    BASELINES,
     AblationTable,
     CalibrationFigure,
     Config,
@@ -21,10 +32,12 @@ from uqsonet_study.config import (
     ScoreTable,
     SpectraFigure,
 )
-from uqsonet_study.report.names import OWN, problem_about
-from uqsonet_study.report.page.html_page import FigureView, Section, TableView, write_page
+from uqsonet_study.report.names import OWN, method_title, problem_about
+from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
+from uqsonet_study.report.printing import environment
 from uqsonet_study.report.provenance import provenance_of
 
+NUMBERS = ["paper", "paper_pm", "ours", "ours_pm", *BASELINES, "mc_floor"]
 ACROSS = (
     NetworkTable
     | CostTable
@@ -37,6 +50,36 @@ ACROSS = (
     | SpectraFigure
 )
 """What shows several problems beside each other."""
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table. Caption and panels are HTML of our own renderer and stand as they are."""
+
+    name: str
+    title: str
+    caption_html: str
+    panels: Sequence[tuple[str, str]]  # (title as HTML, "<table>...</table>")
+
+
+@dataclass(frozen=True)
+class FigureView:
+    """A figure. All text is plain; the caption is what is read out instead of the picture."""
+
+    name: str
+    title: str
+    caption: str
+    png: Path
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, such as a section of the paper or the costs."""
+
+    title: str
+    intro: str
+    tables: list[TableView] = field(default_factory=list)
+    figures: list[FigureView] = field(default_factory=list)
 
 
 def build_page(
@@ -67,20 +110,79 @@ def build_page(
     Raises
     ------
     DataError
-        If a file is missing or cannot be read.
+        If a file is missing or cannot be read, or two parts would have the same place on the page.
     """
-    sections = _sections(
-        config,
-        [_table(path) for path in tables],
-        [_figure(path, captions[path.stem]) for path in figures],
-    )
+    pictures = []
+    for path in figures:
+        title, caption = captions[path.stem]
+        pictures.append(FigureView(path.stem, title, caption, path))
+    sections = _sections(config, [_table(path) for path in tables], pictures)
     provenance = provenance_of(results, config)
     write_page(sections, pd.read_csv(scorecard), provenance, out, config.scale)
 
 
-def _figure(path: Path, caption: Sequence[str]) -> FigureView:
-    title, text = caption
-    return FigureView(path.stem, title, text, path)
+def write_page(
+    sections: Sequence[Section],
+    scorecard: pd.DataFrame,
+    provenance: dict[str, Any],
+    out: Path,
+    scale: str,
+) -> None:
+    """Write one HTML file that needs nothing else; a banner says so at smoke scale."""
+    cells = scorecard_cells(scorecard)
+    templates = environment().overlay()
+    templates.filters |= {"slug": slug, "picture": _picture, "method_title": method_title}
+    text = templates.get_template("page.html.j2").render(
+        sections=sections,
+        counts=scorecard_counts(cells).to_dict("records"),
+        cells=cells.to_dict("records"),
+        provenance=provenance,
+        choices={kind: load_interpretations(kind).to_dict("records") for kind in KINDS},
+        headings=HEADINGS,
+        smoke=scale == "smoke",
+    )
+    places = pd.Series(re.findall(r' id="([^"]+)"', text))
+    for place in places[places.duplicated()]:  # one of two links would lead to the wrong part
+        raise DataError(f"page: two parts have the same place #{place}")
+    write_text(out, text)
+
+
+def scorecard_cells(scorecard: pd.DataFrame) -> pd.DataFrame:
+    """Return a scorecard with the ratio of our error to the paper's, NaN where nothing was run."""
+    try:
+        numbers = scorecard[NUMBERS].astype(float)
+    except (KeyError, ValueError) as error:
+        raise DataError(f"scorecard: {error}") from None
+    ratio = numbers["ours"] / numbers["paper"]
+    lines = scorecard["cut_line"].fillna("")
+    return scorecard.assign(**numbers, ratio=ratio, below=ratio < 1, cut_line=lines)
+
+
+def scorecard_counts(cells: pd.DataFrame) -> pd.DataFrame:
+    """Count the cells of each table and method: all, those run, those below the paper."""
+    groups = cells.groupby(["table", "method"], sort=False, as_index=False)
+    return groups.agg(
+        cells=("ratio", "size"),
+        run=("ratio", "count"),
+        below=("below", "sum"),
+        ratio=("ratio", "median"),
+    )
+
+
+def slug(text: str) -> str:
+    """Return a text as part of an address: small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _picture(path: Path) -> dict[str, Any]:
+    """Return a PNG file to embed. It is decoded here, so that a broken one is noticed."""
+    try:
+        content = path.read_bytes()
+        height, width = imread(path, format="png").shape[:2]
+    except (OSError, ValueError, SyntaxError) as error:
+        raise DataError(f"{path}: not a readable PNG picture ({error})") from None
+    encoded = base64.b64encode(content).decode("ascii")
+    return {"uri": f"data:image/png;base64,{encoded}", "width": width, "height": height}
 
 
 def _table(path: Path) -> TableView:
