@@ -22,24 +22,13 @@ COLUMNS += "floor_mean floor_std floor_w1 crps cover_50 cover_90 cover_95".split
 
 
 def law_scores(files: Mapping[str, Sequence[Path]], config: Config) -> pd.DataFrame:
-    """Return the scores of all laws of some cases.
+    """Return the scores (`COLUMNS`) of all laws of some cases, from their files of scores.
 
-    Parameters
-    ----------
-    files : mapping of str to sequence of Path
-        Case -> CSV files of `uqsonet_study.evaluation.evaluate`.
-    config : Config
-        Says what the cases are.
-
-    Returns
-    -------
-    DataFrame
-        Columns `COLUMNS`. `err_*` and `w1` are means over the observation sets of the most precise
-        evaluation (and over trials), `median_*` medians over the sets, `floor_*` means of an
-        independent draw of the reference; all in percent. `crps` is in the units of the output.
-        `cover_*` is the percentage of the reference's mass inside the central band of that level,
-        averaged over points and sets; without a reference the share of truths there. A number that
-        a law has not is NaN.
+    `err_*` and `w1` are means over the observation sets of the most precise evaluation (and over
+    trials), `median_*` medians over the sets, `floor_*` means of an independent draw of the
+    reference; all in percent. `crps` is in the units of the output. `cover_*` is the percentage of
+    the reference's mass inside the central band of that level, averaged over points and sets;
+    without a reference the share of truths there. A number that a law has not is NaN.
 
     Raises
     ------

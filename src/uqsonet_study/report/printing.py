@@ -139,7 +139,7 @@ def pivot(
         One row per number.
     titles : mapping of str to mapping
         Fields of the records that tell columns apart, each with its values in order and their
-        headings. Records with other values are left out; a field whose headings are all empty has no level.
+        headings. Records with other values are left out; a level of empty headings, too.
     rows : mapping
         Values of `field` that make the rows, with their labels.
     text : callable

@@ -58,18 +58,7 @@ def _job(path: Path) -> Path:
 def provenance_of(results: Path, config: Config) -> dict[str, Any]:
     """Return what a reader needs to know where the numbers of a run come from.
 
-    Parameters
-    ----------
-    results : Path
-        The results folder, with its `config.json` and its logs.
-    config : Config
-        The configuration of the run.
-
-    Returns
-    -------
-    dict
-        `configuration_sha256`, `seed`, `recipe`, `processor`, `cores`, `versions`, `python` and
-        `stages` (rule -> jobs, hours, peak memory in MiB).
+    Read from the folder's `config.json` and logs; `stages` are jobs, hours and peak memory in MiB.
 
     Raises
     ------

@@ -300,9 +300,8 @@ def operator_table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def own_data_table(path: Path) -> pd.DataFrame:
+def own_data_table(found: pd.DataFrame) -> pd.DataFrame:
     """Return scores of `uqsonet validate`: error and coverage in percent."""
-    found = pd.read_csv(path)
     rows = pd.DataFrame({"sensors": found["sensors"], "method": found["method"]})
     errors = zip(found["err_mean"], found["err_mean_se"], strict=True)
     rows["error, %"] = [f"{error:.1f} ± {spread:.1f}" for error, spread in errors]
@@ -393,79 +392,59 @@ def _joined(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return " / ".join(f"{row[name]:.1f}" for name in names) if row else "-"
 
 
-def learned_tables(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the tables of the learned set embedding, and those of the paper's open choices."""
-    learned, readings = folder / "attention/scorecard.csv", folder / "readings"
-    models, choices = {}, {}
-    if learned.is_file():
-        ours = pd.read_csv(folder / "scorecard.csv")
-        models["learned"] = markdown(learned_table(pd.read_csv(learned), ours))
-    if (folder / "attention_laws").is_dir():
-        table = learned_law_table(folder / "attention_laws/summary")
-        models["learned-laws"] = markdown(table)
-    if readings.is_dir():
-        rows = {name: pd.read_csv(readings / f"tables/{name}.csv") for name in READINGS}
-        steps, choices["readings"] = (markdown(ablation_table(rows[name])) for name in READINGS)
-        models["steps"] = steps
-        mechanism = pd.read_csv(readings / "mechanism.csv")
-        choices["mechanism"] = markdown(mechanism_table(mechanism))
-    return models, choices
-
-
-READINGS = ("attention-steps", "readings")
-
-
 def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     """Return document -> marker -> table for all that is made by the program."""
-    first = pd.read_csv(folder / "summary/diffusion1d.csv")
-    share = pd.read_csv(folder / "paper_share/summary/diffusion1d.csv")
-    benchmarks = pd.read_csv(folder / "benchmarks.csv")
-    scores = folder / "any_law/scores.csv"
-    laws = law_tables(pd.read_csv(scores)) if scores.is_file() else {}
-    flow = folder / "any_law/flow.csv"
-    if flow.is_file():
-        laws["flow"] = flow_table(pd.read_csv(flow))
-    compared = folder / "benchmark/table.csv"
-    inverse = {"benchmark": as_markdown(pd.read_csv(compared))} if compared.is_file() else {}
-    if (folder / "either_side").is_dir():
-        inverse["either-side"] = markdown(either_side_table(folder / "either_side"))
-    learned, readings = learned_tables(folder)
-    return {
+
+    def read(name: str) -> pd.DataFrame:
+        return pd.read_csv(folder / f"{name}.csv")
+
+    laws = law_tables(read("any_law/scores"))
+    benchmarks, card = read("benchmarks"), read("scorecard")
+    found = {
         "README.md": {
-            "overview": markdown(overview_table(pd.read_csv(folder / "scorecard.csv"))),
-            "results": markdown(first_table(first)),
+            "overview": overview_table(card),
+            "results": first_table(read("summary/diffusion1d")),
         },
-        "docs/inverse.md": inverse,
-        "docs/api.md": {"operators": markdown(operator_table())},
+        "docs/inverse.md": {"either-side": either_side_table(folder / "either_side")},
+        "docs/api.md": {"operators": operator_table()},
         "docs/own-data.md": {
-            "scores": markdown(own_data_table(folder / "own_data/scores.csv")),
-            "finer": markdown(own_data_table(folder / "own_data/scores_32.csv")),
+            "scores": own_data_table(read("own_data/scores")),
+            "finer": own_data_table(read("own_data/scores_32")),
         },
         "docs/data.md": {
-            "data": markdown(data_table(folder / "simulate")),
-            "references": markdown(reference_table(folder), 2),
-            "baselines": markdown(baseline_table(folder)),
+            "data": data_table(folder / "simulate"),
+            "baselines": baseline_table(folder),
         },
         "docs/model.md": {
-            "ablation": markdown(ablation_table(pd.read_csv(folder / "tables/ablation.csv"))),
-            "parts": markdown(part_table(pd.read_csv(folder / "tables/parts.csv"))),
-            **{name: markdown(table) for name, table in laws.items()},
-            **learned,
+            "ablation": ablation_table(read("tables/ablation")),
+            "parts": part_table(read("tables/parts")),
+            **laws,
+            "flow": flow_table(read("any_law/flow")),
+            "learned": learned_table(read("attention/scorecard"), card),
+            "learned-laws": learned_law_table(folder / "attention_laws/summary"),
+            "steps": ablation_table(read("readings/tables/attention-steps")),
         },
         "docs/performance.md": {
-            "stages": markdown(stage_table(benchmarks)),
-            "peers": markdown(peer_table(benchmarks)),
+            "stages": stage_table(benchmarks),
+            "peers": peer_table(benchmarks),
         },
         "docs/reproduction.md": {
-            "worst": markdown(worst_table(folder / "summary")),
-            "share": markdown(share_table(share)),
-            **readings,
+            "worst": worst_table(folder / "summary"),
+            "share": share_table(read("paper_share/summary/diffusion1d")),
+            "readings": ablation_table(read("readings/tables/readings")),
+            "mechanism": mechanism_table(read("readings/mechanism")),
         },
         "docs/interpretations.md": {
-            f"{kind}s": markdown(load_interpretations(kind).rename(columns=HEADINGS))
-            for kind in KINDS
+            f"{kind}s": load_interpretations(kind).rename(columns=HEADINGS) for kind in KINDS
         },
     }
+    printed = {
+        document: {name: markdown(table) for name, table in tables.items()}
+        for document, tables in found.items()
+    }
+    printed["docs/data.md"]["references"] = markdown(reference_table(folder), 2)
+    printed["docs/inverse.md"]["benchmark"] = as_markdown(read("benchmark/table"))
+    return printed
 
 
 def replaced(text: str, blocks: dict[str, str], document: str) -> str:

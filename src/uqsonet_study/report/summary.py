@@ -99,22 +99,14 @@ def skill(of: Estimate, over: Estimate) -> Estimate:
 def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFrame:
     """Average scores of all files into one row per case, method, evaluation, m and metric.
 
-    Parameters
-    ----------
-    files : mapping of str to iterable of Path
-        Case -> CSV files written by `uqsonet_study.evaluation.evaluate`, in any order; each
-        evaluation needs the baseline `sensor_free`, over which skill is measured. Cases may share
-        files.
-    config : Config
-        Says what the cases are.
+    `files` maps cases to CSV files of `uqsonet_study.evaluation.evaluate`, in any order; each
+    evaluation needs the baseline `sensor_free`, over which skill is measured. Cases may share
+    files.
 
-    Returns
-    -------
-    DataFrame
-        Columns `COLUMNS`. `value` is the mean over sets, then over trials; `pm` the sample
-        standard deviation over trials (NaN with one trial); `low` and `high` a 95 % interval.
-        Metrics `skill_mean` and `skill_std` are added to those of the files, and those
-        of `GAINS` for methods that have these scores.
+    Of the columns (`COLUMNS`) `value` is the mean over sets, then over trials; `pm` the sample
+    standard deviation over trials (NaN with one trial); `low` and `high` a 95 % interval. Metrics
+    `skill_mean` and `skill_std` are added to those of the files, and those of `GAINS` for methods
+    that have these scores.
 
     Raises
     ------

@@ -21,7 +21,6 @@ from uqsonet_study.config import Config
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
 from uqsonet_study.report.printing import Table, document, fitted, html_table, latex, to_html
-from uqsonet_study.report.summary import COLUMNS as SUMMARY_COLUMNS
 from uqsonet_study.report.tables.ablation import ablation_table
 from uqsonet_study.report.tables.bands import bands_table
 from uqsonet_study.report.tables.costs import Logs, costs_table
@@ -78,11 +77,9 @@ def write_table(
     """
     if name not in config.tables:
         raise DataError(f"tables.{name} is not in the configuration")
-    given = [found for found in summaries if not found.empty]
-    none = pd.DataFrame(columns=pd.Index(SUMMARY_COLUMNS))
-    summary = pd.concat(given, ignore_index=True) if given else none
     layout = config.tables[name].layout
     if layout in OF_SCORES:
+        summary = pd.concat(summaries, ignore_index=True)
         table, records = OF_SCORES[layout](name, config, summary)
     elif layout == "networks":
         table, records = networks_table(name, config)
@@ -126,14 +123,9 @@ def _page(table: Table, note: str) -> dict[str, object]:
 def all_tables(tables: Sequence[Path], out: Path, config: Config) -> None:
     """Write one document that holds every table and compiles by itself, and one CSV beside it.
 
-    Parameters
-    ----------
-    tables : sequence of Path
-        LaTeX files of `write_table`, each with its CSV of the same name beside it.
-    out : Path
-        The `.tex` file; the CSV gets the same name.
-    config : Config
-        Says which cases share trainings: numbers of all others must differ between tables, too.
+    `tables` are LaTeX files of `write_table`, each with its CSV of the same name beside it. The
+    configuration says which cases share trainings: numbers of all others must differ between
+    tables, too.
     """
     bodies, found = [], []
     for path in map(Path, tables):
