@@ -71,33 +71,23 @@ OPERATORS = {
     ),
 }
 
-SCORES = {
-    "err_mean": ("uqsonet", "err_mean"),
-    "err_std": ("uqsonet", "err_std"),
-    "no_sensors_err_mean": ("sensor_free", "err_mean"),
-    "no_sensors_err_std": ("sensor_free", "err_std"),
-    "cokriging_err_mean": ("cokriging", "err_mean"),
-    "cokriging_err_std": ("cokriging", "err_std"),
-    "regression_err_mean": ("regression", "err_mean"),
-    "regression_err_std": ("regression", "err_std"),
-    "coverage_50": ("uqsonet", "coverage_50"),
-    "coverage_90": ("uqsonet", "coverage_90"),
-    "coverage_95": ("uqsonet", "coverage_95"),
+WHO = {
+    "": "uqsonet",
+    "no_sensors_": "sensor_free",
+    "cokriging_": "cokriging",
+    "regression_": "regression",
 }
+SCORES = {
+    f"{prefix}{error}": (method, error)
+    for prefix, method in WHO.items()
+    for error in ("err_mean", "err_std")
+}
+SCORES |= {f"coverage_{level}": ("uqsonet", f"coverage_{level}") for level in (50, 90, 95)}
 """Column of a card -> method and metric of a summary; older ones lack regression."""
 
 
 def card(name: str, config: Config, published: Path, meta: dict[str, Any]) -> dict[str, Any]:
-    """Return the card of an operator.
-
-    Parameters
-    ----------
-    name : str
-    config : Config
-    published : Path
-        Folder of published results.
-    meta : dict
-        Header of the weights, with its `source`.
+    """Return the card of an operator, from published scores and the header of its weights.
 
     Raises
     ------

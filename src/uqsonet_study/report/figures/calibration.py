@@ -52,11 +52,6 @@ def draw_calibration(tables: dict[str, pd.DataFrame], bands: dict[str, pd.DataFr
         Summaries with the ranks of truths.
     bands : dict of str to DataFrame
         With the shares of reference samples inside bands.
-
-    Raises
-    ------
-    DataError
-        If a summary lacks ranks or shares of `METHOD`.
     """
     figure = new_figure(3.4)
     grid = figure.subplots(2, len(tables), squeeze=False, sharey="row")

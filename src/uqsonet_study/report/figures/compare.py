@@ -88,13 +88,7 @@ def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
 
 
 def sweep(summaries: pd.DataFrame, part: str, experiment: str) -> pd.DataFrame:
-    """Return the rows of an experiment that a part shows, in its most precise evaluation.
-
-    Raises
-    ------
-    DataError
-        If there are no rows of `OURS`, or one is not finite.
-    """
+    """Return the rows of an experiment that a part shows, in its most precise evaluation."""
     found, metrics = most_precise(summaries, experiment), METRICS[part]
     methods = [OURS, FLOOR, *(BASELINES if part == "errors" else ())]
     found = found.loc[found["method"].isin(methods) & found["metric"].isin(metrics)]

@@ -79,14 +79,7 @@ class Panel:
 
 
 def read_panels(files: Sequence[PanelFiles]) -> list[Panel]:
-    """Read the panels of a figure, all of one test function.
-
-    Raises
-    ------
-    DataError
-        If there are no panels or several data sets, files do not belong together, the noise is
-        not that of the reference or an observation set is missing.
-    """
+    """Read the panels of a figure, all of one test function."""
     sources = {one["functions"] for one in files}
     if len(sources) != 1:
         raise DataError(f"a figure shows one test function, found {len(sources)} data sets")
@@ -109,13 +102,7 @@ def read_panels(files: Sequence[PanelFiles]) -> list[Panel]:
 
 
 def read_test(functions: Path, reference: Path) -> tuple[Functions, ObservationSets, float]:
-    """Read the test functions, their observation sets or reference posteriors, and the noise.
-
-    Raises
-    ------
-    DataError
-        If the two files do not belong together, or no figure can show the domain.
-    """
+    """Read the test functions, their observation sets or reference posteriors, and the noise."""
     data = load_functions(functions, "test")
     if data.fields.output.grid.dim > 2:
         raise DataError(f"{functions}: figures show domains of one or two dimensions")

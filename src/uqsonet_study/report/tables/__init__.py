@@ -1,1 +1,4 @@
-"""Tables of the paper: one model of a table, layouts that fill it, LaTeX and HTML made from it."""
+"""Tables of a run: a module of each layout turns its inputs into panels and numbers.
+
+It raises `DataError` where an input lacks a number or contradicts the configuration.
+"""

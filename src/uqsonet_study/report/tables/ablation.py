@@ -41,13 +41,7 @@ def heads_of(counts: Sequence[int]) -> dict[str, tuple[str, str]]:
 
 
 def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.DataFrame]:
-    """Return a table of validation skills, from training logs, and its numbers in long form.
-
-    Raises
-    ------
-    DataError
-        If an experiment has no log, or a log is none.
-    """
+    """Return a table of validation skills, from training logs, and its numbers in long form."""
     cases, output = shown_cases(config, name), config.tables[name]
     assert isinstance(output, AblationTable)
     heads = heads_of(output.counts)

@@ -44,13 +44,7 @@ TITLES = {
 
 
 def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
-    """Return a table of errors and its numbers in long form, errors in percent.
-
-    Raises
-    ------
-    DataError
-        If the summary lacks a number or contradicts the configuration.
-    """
+    """Return a table of errors and its numbers in long form, errors in percent."""
     declared = config.tables[name]
     assert isinstance(declared, ErrorTable)
     cases = shown_cases(config, name)

@@ -22,13 +22,7 @@ SHOWN |= {f"cover_{level}": f"{level}{PERCENT} band" for level in LEVELS}
 
 
 def laws_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
-    """Return a table of laws, from `scores.csv`, and its numbers in long form.
-
-    Raises
-    ------
-    DataError
-        If the scores lack a law of a problem.
-    """
+    """Return a table of laws, from `scores.csv`, and its numbers in long form."""
     cases = shown_cases(config, name)
     records = [pd.DataFrame(_numbers(name, case, config, scores)) for case in cases]
     panels = [_panel(case, found) for case, found in zip(cases, records, strict=True)]

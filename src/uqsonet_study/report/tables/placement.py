@@ -17,13 +17,7 @@ from uqsonet_study.report.tables.records import about, shown_cases
 
 
 def placement_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
-    """Return a table of places, from `scores.csv`, and its numbers in long form.
-
-    Raises
-    ------
-    DataError
-        If the scores lack a strategy of a problem.
-    """
+    """Return a table of places, from `scores.csv`, and its numbers in long form."""
     cases, declared = shown_cases(config, name), config.tables[name]
     assert isinstance(declared, PlacementTable)
     panels, records = [], []

@@ -23,13 +23,7 @@ from uqsonet_study.report.tables.records import marked_interval, score_records, 
 
 
 def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
-    """Return a table of scores and its numbers in long form.
-
-    Raises
-    ------
-    DataError
-        If the summary lacks a number or contradicts the configuration.
-    """
+    """Return a table of scores and its numbers in long form."""
     declared = config.tables[name]
     assert isinstance(declared, ScoreTable)
     cases = shown_cases(config, name)
