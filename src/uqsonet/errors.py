@@ -43,6 +43,10 @@ class ObservationWarning(UserWarning):
     """Sensors that a model can answer, but that are unlike those it has learned from."""
 
 
+class DataWarning(UserWarning):
+    """Runs that can be read, but that may not be what they seem."""
+
+
 def nearest(name: object, known: Iterable[object], likeness: float = 0.6) -> str:
     """Return the end of a message that names what was probably meant; empty if nothing is near."""
     near = get_close_matches(str(name), [str(one) for one in known], 1, likeness)

@@ -88,15 +88,21 @@ def test_coordinates_that_cannot_be_read_are_refused(kind: str, name: str, tmp_p
 
 UNUSED = [
     ("x", ("point", LONG)), ("x", ("elsewhere", X[:7])), ("x", (("run", "point"), K)),
-    ("lat", ("point", X)), ("XLONG", ("point", X)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "found"), UNUSED)
 def test_netcdf_coordinates_without_use_are_refused(name: str, found: Any, tmp_path: Path) -> None:
     netcdf(tmp_path / "a.nc", "point", **{name: found})
-    with pytest.raises(DataError, match=rf"a\.nc, {name}: .*(numbers|integer)"):
+    with pytest.raises(DataError, match=rf"a\.nc, k, {name}: .*(numbers|integer)"):
         uqsonet.open_runs(tmp_path / "a.nc", "k", "u")
+
+
+@pytest.mark.parametrize("name", ["lat", "XLONG", "nav_lon"])
+def test_netcdf_coordinates_of_usual_names_are_used(name: str, tmp_path: Path) -> None:
+    netcdf(tmp_path / "a.nc", "point", **{name: ("point", 10 + X)})
+    domain = uqsonet.open_runs(tmp_path / "a.nc", "k", "u").inputs["k"].domain
+    np.testing.assert_allclose(domain.lower, 10 + X.min())
 
 
 def masked(array: Any, place: int = 1) -> np.ma.MaskedArray:

@@ -73,6 +73,20 @@ class World:
         return uqsonet.load(path)
 
 
+def holes(share: float) -> np.ndarray:
+    """Return inputs whose runs, but for the first, lack the points below a share of the line."""
+    found = np.where(share > LINE, np.nan, K)
+    found[0] = K[0]
+    return found
+
+
+def none_complete() -> np.ndarray:
+    """Return inputs each of whose runs lacks one point, not always the same."""
+    found = K.copy()
+    found[np.arange(len(K)), np.arange(len(K)) % K.shape[1]] = np.nan
+    return found
+
+
 def some(values: np.ndarray, value: float) -> np.ndarray:
     """Return values with one of them replaced."""
     found = values.copy()
@@ -189,8 +203,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("NaN in runs", lambda _: of(some(K, NAN)),
      "1 values of 1 of 60 runs are NaN, the first in run 3"),
     ("infinite runs", lambda _: of(some(K, INF)), "run 3 is infinite at point 5"),
-    ("too many missing", lambda _: of(np.where(LINE < 0.6, NAN, K), missing="fill"), "cannot fill"),
-    ("all runs incomplete", lambda _: of(np.where(LINE < 0.1, NAN, K), missing="drop"),
+    ("too many missing", lambda _: of(holes(0.6), missing="fill"), "cannot fill"),
+    ("all runs incomplete", lambda _: of(none_complete(), missing="drop"),
      "none of 60 runs is complete"),
     ("unknown remedy", lambda _: of(K, missing="zero"), "there are error, drop and fill"),
     ("k <= 0 under log", lambda _: of(K - 1, transform="log"),

@@ -120,13 +120,13 @@ def _range_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
             )
         if isinstance(one.domain, PointCloud) and bool(here.any()):
             x = sets.locations[here][..., : one.domain.dim].reshape(-1, one.domain.dim)
-            nearest = torch.cdist(x, one.domain.points()).amin(1)
+            nearest = one.domain.distances(x)
             typical = one.domain.typical_distance()
             if float(nearest.max()) > FAR * typical:
                 doubts.append(
                     f"a sensor of {one.name} at {x[int(nearest.argmax())].tolist()} is "
-                    f"{float(nearest.max()):.3g} from the nearest point that training saw; these "
-                    f"are {typical:.3g} apart"
+                    f"{float(nearest.max()) / typical:.3g} times as far from the nearest point "
+                    "that training saw as these are apart"
                 )
     return doubts
 

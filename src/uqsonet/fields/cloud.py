@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Self
+from functools import lru_cache
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -67,7 +68,8 @@ class PointCloud(Scattered):
 
     Between the points functions are interpolated by a local polyharmonic spline ``r^3`` with a
     linear polynomial (Fornberg and Flyer, A Primer on Radial Basis Functions, 2015, chapter 5):
-    exact on the points and for linear functions, and a plain linear map.
+    exact on the points and for linear functions, and a plain linear map. Distances are measured in
+    the unit box, so that kilometres beside metres are as good as metres.
 
     Attributes
     ----------
@@ -126,16 +128,37 @@ class PointCloud(Scattered):
         return torch.from_numpy(np.frombuffer(self.coordinates).reshape(-1, self.dim).copy())
 
     def quadrature(self) -> Tensor:
-        """Return equal weights, shape (size,), that sum to the volume of the box."""
-        points = self.points()
-        volume = float((points.amax(0) - points.amin(0)).prod())
-        return torch.full((self.size,), volume / self.size, dtype=torch.float64)
+        """Return weights, shape (size,), that sum to the volume of the box.
+
+        Each point has its share of the triangles that meet in it (Delaunay), so that a mean over
+        the domain does not follow the refinement of a mesh.
+        """
+        points = self._unit_points()
+        volumes = _shares(points)
+        extent = np.prod(np.subtract(self.upper, self.lower))
+        return torch.from_numpy(volumes * (extent / volumes.sum()))
 
     def typical_distance(self) -> float:
         """Return the median distance from a point to its nearest neighbour."""
-        points = self.points()[:: max(1, self.size // 2000)]
-        nearest = torch.cdist(points, self.points()).topk(2, largest=False).values[:, 1]
-        return float(nearest.median())
+        nearest, _ = self._tree().query(self._unit_points()[:: max(1, self.size // 2000)], k=2)
+        return float(np.median(nearest[:, 1]))
+
+    def distances(self, locations: Tensor) -> Tensor:
+        """Return how far locations (k, dim) are from the nearest point, in units of the box."""
+        nearest, _ = self._tree().query(self._unit(locations.numpy()))
+        return torch.from_numpy(np.atleast_1d(nearest))
+
+    def _unit(self, locations: np.ndarray) -> np.ndarray:
+        """Map locations to the unit box: what a coordinate is measured in changes no answer."""
+        lower, upper = np.asarray(self.lower), np.asarray(self.upper)
+        return (locations - lower) / (upper - lower)
+
+    def _unit_points(self) -> np.ndarray:
+        return self._unit(self.points().numpy())
+
+    def _tree(self) -> Any:
+        """Return the tree of the points in the unit box."""
+        return _tree_of(self)
 
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
         """Refuse locations (..., dim) outside the box around the points (`Grid.require_inside`)."""
@@ -145,26 +168,53 @@ class PointCloud(Scattered):
     def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
         """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
         lead = locations.shape[:-1]
-        x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
-        nodes = self.points().to(x)
-        if torch.equal(x, nodes):
+        x = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
+        if torch.equal(x, self.points()):
             return values.reshape(*lead, values.shape[-1])
-        parts = []
-        for block in x.split(BLOCK):
-            index, weights = _spline(nodes, block)
+        nodes, parts = torch.from_numpy(self._unit_points()), []
+        for block in torch.from_numpy(self._unit(x.numpy())).split(BLOCK):
+            index, weights = _spline(nodes, block, self._tree())
+            weights = weights.to(values.device, values.dtype)
             parts.append(
                 embedding_bag(
-                    index, values, mode="sum", per_sample_weights=weights.to(values.dtype)
+                    index.to(values.device), values, mode="sum", per_sample_weights=weights
                 )
             )
         found = torch.cat(parts) if parts else values[:0]
         return found.reshape(*lead, values.shape[-1])
 
 
-def _spline(nodes: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+@lru_cache(maxsize=16)
+def _tree_of(cloud: PointCloud) -> Any:
+    from scipy.spatial import cKDTree
+
+    return cKDTree(cloud._unit_points())
+
+
+def _shares(points: np.ndarray) -> np.ndarray:
+    """Return each point's share (n,) of the volume that points (n, d) of the unit box span."""
+    dim = points.shape[1]
+    if dim == 1:
+        order = np.argsort(points[:, 0])
+        gaps = np.diff(points[order, 0])
+        shares = np.zeros(len(points))
+        shares[order[:-1]] += gaps / 2
+        shares[order[1:]] += gaps / 2
+        return shares
+    from scipy.spatial import Delaunay
+
+    simplices = Delaunay(points).simplices
+    edges = points[simplices[:, 1:]] - points[simplices[:, :1]]
+    volumes = np.abs(np.linalg.det(edges)) / (1, 1, 2, 6)[dim]
+    each = np.repeat(volumes / (dim + 1), dim + 1)
+    return np.bincount(simplices.ravel(), each, len(points)) + 1e-12
+
+
+def _spline(nodes: Tensor, x: Tensor, tree: Any) -> tuple[Tensor, Tensor]:
     """Return neighbours (k, j) of locations (k, d) and the weights of their values."""
     count, dim = min(NEIGHBOURS[x.shape[1]], len(nodes)), x.shape[1]
-    distance, index = torch.cdist(x, nodes).topk(count, largest=False)
+    near_by, numbers = tree.query(x.numpy(), k=count)
+    distance, index = torch.from_numpy(near_by), torch.from_numpy(numbers)
     scale = distance[:, -1:].clamp_min(1e-300)
     near = (nodes[index] - x[:, None, :]) / scale[..., None]
     system = x.new_zeros(len(x), count + dim + 1, count + dim + 1)

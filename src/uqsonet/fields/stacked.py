@@ -15,6 +15,7 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.fields.cloud import MAX_SCATTERED, PointCloud, Scattered
 from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.masked import MaskedGrid
 
 MAX_POINTS = 100_000_000
 """Most points of a grid that is read from a file."""
@@ -98,6 +99,8 @@ def domain_as_dict(domain: Domain) -> dict[str, Any]:
         return {"parts": [domain_as_dict(part) for part in domain.parts]}
     if isinstance(domain, PointCloud):
         return {"cloud": base64.b64encode(domain.coordinates).decode(), "dim": domain.dim}
+    if isinstance(domain, MaskedGrid):
+        return {**domain_as_dict(domain.grid), "present": base64.b64encode(domain.bits).decode()}
     assert isinstance(domain, Grid)
     ends = {"lower": list(domain.lower), "upper": list(domain.upper)}
     return {**ends, "shape": list(domain.shape), "periodic": domain.periodic}
@@ -126,4 +129,10 @@ def domain_from_dict(stored: dict[str, Any]) -> Domain:
     shape = tuple(int(n) for n in stored["shape"])
     if not 1 <= len(shape) <= 3 or math.prod(shape) > MAX_POINTS:
         raise ValueError(f"a grid of {shape} points")
-    return Grid(ends[0], ends[1], shape, bool(stored["periodic"]))
+    grid = Grid(ends[0], ends[1], shape, bool(stored["periodic"]))
+    if "present" not in stored:
+        return grid
+    bits = base64.b64decode(str(stored["present"]), validate=True)
+    if len(bits) != -(-grid.size // 8):
+        raise ValueError(f"{len(bits)} bytes say which of {grid.size} points have a value")
+    return MaskedGrid(grid, bits)

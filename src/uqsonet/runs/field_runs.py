@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,12 +12,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.errors import DataError
+from uqsonet.errors import DataError, DataWarning
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.layout import Layout
+from uqsonet.fields.masked import MaskedGrid
 from uqsonet.fields.numbers import plain_array, real_numbers
+from uqsonet.runs.labelled import is_labelled, read_labelled, run_dimension
 
 Missing = Literal["error", "drop", "fill"]
+
+FILL_VALUES = (
+    9.969209968386869e36, 1e20, 1e30, 1e35, -1e30, 1e36, -999.0, -9999.0, -99999.0, -32768.0,
+    -32767.0, 32767.0, -999.9, -9999.9, -999999.0, 2147483647.0, -2147483648.0,
+)  # fmt: skip
+"""Numbers that files write for missing values: NetCDF's defaults and usual ones."""
+
+FILL_GAP = 3.0
+"""A usual fill value is one if it is this many ranges of the other values away from them."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +40,8 @@ class FieldRuns:
     ----------
     values : ndarray, shape (N, n)
         Float32, or float64 where it came so or as integers that float32 would round.
-    domain : Grid or PointCloud
-        Of n points.
+    domain : Grid, MaskedGrid or PointCloud
+        Of n points. Points without a value in any run are not among them.
     transform : {"identity", "log"} or None
         None leaves the choice to the data.
     units : str
@@ -37,6 +50,8 @@ class FieldRuns:
     interpolation_error : float
         Root mean square error, relative to the field's standard deviation, of values that were
         interpolated from other points; 0 where none were.
+    layout : Layout or None
+        How the field stands in its file.
     """
 
     values: np.ndarray
@@ -45,6 +60,7 @@ class FieldRuns:
     units: str = ""
     kept: np.ndarray | None = None
     interpolation_error: float = 0.0
+    layout: Layout | None = None
 
     @classmethod
     def of(
@@ -56,13 +72,16 @@ class FieldRuns:
         periodic: bool = False,
         missing: Missing = "error",
         name: str = "the field",
+        layout: Layout | None = None,
     ) -> FieldRuns:
         """Return the runs of a field from arrays.
 
         Parameters
         ----------
-        values : array, shape (N, n) or (N, n1[, n2[, n3]])
-            A run in each row. Masked values (`numpy.ma`) are NaN.
+        values : array, shape (N, n) or (N, n1[, n2[, n3]]), or xarray.DataArray
+            A run in each row; axes of length one are dropped. Masked values (`numpy.ma`) are NaN.
+            A DataArray brings its own points, names and units, in any order of dimensions
+            (`uqsonet.open_runs` says which dimension counts the runs).
         points : optional
             Where the values stand: an array (n,) or (n, d) of points, a tuple of one array for
             each axis of a grid, or a `Grid`. By default a uniform grid on the unit interval,
@@ -74,52 +93,46 @@ class FieldRuns:
             The field repeats beyond its grid, whose upper end is no grid point.
         missing : {"error", "drop", "fill"}
             What to do about NaN: refuse them, leave out the runs that have some, or interpolate
-            from the other points of the run.
+            from the other points of the run. Points that are NaN in every run leave the domain.
         name : str
             For messages.
+        layout : Layout, optional
+            How the field stands in its file.
 
         Raises
         ------
         DataError
             If shapes do not fit, values are not finite, points repeat, or the field is constant.
         """
-        try:
-            array = plain_array(values, f"{name}: values", True, DataError)
-        except DataError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{name}: values are no numeric array ({error})") from None
-        if array.dtype.kind in "biu":
-            single = array.astype(np.float32)
-            array = single if np.array_equal(single, array) else array.astype(np.float64)
-        if array.dtype.kind != "f":
-            raise DataError(f"{name}: values must be real numbers, found {array.dtype}")
-        array = array.astype(np.float32) if array.dtype.itemsize < 4 else array
-        if array.ndim < 2 or array.ndim > 4:
-            raise DataError(
-                f"{name}: values must have shape (runs, points) or (runs, points along each of "
-                f"up to three axes), found {array.shape}"
-            )
-        if 0 in array.shape:
-            raise DataError(f"{name}: no runs or no points, found shape {array.shape}")
+        if is_labelled(values):
+            labelled = values.load() if hasattr(values, "load") else values
+            dimension = run_dimension([labelled], None, name)
+            one = read_labelled(labelled, dimension, name)
+            values, units = one.values, units or one.units
+            if points is None:
+                points, layout = one.points, one.layout
+        array = _numeric(values, name)
         if missing not in ("error", "drop", "fill"):
             raise DataError(f"{name}: missing={missing!r}; there are error, drop and fill")
         domain, array = _domain(points, array, periodic, name)
+        _notice_runs_last(array, points, name)
         array = array.reshape(len(array), -1)
         if transform is not None and transform not in ("identity", "log"):
             raise DataError(f"{name}: transform {transform!r}; there are identity and log")
+        array = _without_fill_values(array, missing, name)
+        domain, array, layout = _without_absent(domain, array, layout, name)
         array, kept = _without_missing(array, domain, missing, name)
         if transform == "log" and not (array[kept] > 0).all():
             low = float(array[kept].min())
             raise DataError(f"{name}: values must be positive under log, found {low:g}")
         if not kept.any():
             raise DataError(f"{name}: none of {len(kept)} runs is complete")
-        if not array[kept].std() > 1e-12 * np.abs(array[kept]).max():
+        if _is_constant(array[kept]):
             raise DataError(
                 f"{name}: constant over all runs and points, always {array[kept][0, 0]:g}: "
                 "nothing to learn"
             )
-        return cls(array, domain, transform, units, None if kept.all() else kept)
+        return cls(array, domain, transform, units, None if kept.all() else kept, layout=layout)
 
     @classmethod
     def from_scattered(
@@ -184,11 +197,115 @@ class FieldRuns:
         values = [cloud.interpolate(y, target)[:, 0] for cloud, y in zip(clouds, rows, strict=True)]
         errors = [_left_out_error(c, y) for c, y in zip(clouds[:20], rows[:20], strict=True)]
         found = cls.of(torch.stack(values).numpy(), common, transform, units, name=name)
-        relative = float(np.sqrt(np.mean(errors)) / found.values.std())
+        relative = float(np.sqrt(np.mean(errors)) / found.values.std(dtype=np.float64))
         return replace(found, interpolation_error=relative)
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+def _numeric(values: object, name: str) -> np.ndarray:
+    """Return values as an array (N, ...) of native floats, without axes of length one."""
+    try:
+        array = plain_array(values, f"{name}: values", True, DataError)
+    except DataError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name}: values are no numeric array ({error})") from None
+    if array.dtype.kind in "biu":
+        single = array.astype(np.float32)
+        array = single if np.array_equal(single, array) else array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise DataError(f"{name}: values must be real numbers, found {array.dtype}")
+    kind = np.float32 if array.dtype.itemsize <= 4 else np.float64
+    array = array.astype(kind, copy=False)  # native byte order, no half or long doubles
+    if array.ndim > 2 and 1 in array.shape[1:]:
+        array = array.reshape(len(array), *([n for n in array.shape[1:] if n > 1] or [1]))
+    if array.ndim < 2 or array.ndim > 4:
+        raise DataError(
+            f"{name}: values must have shape (runs, points) or (runs, points along each of "
+            f"up to three axes), found {array.shape}"
+        )
+    if 0 in array.shape:
+        raise DataError(f"{name}: no runs or no points, found shape {array.shape}")
+    return array
+
+
+def _is_constant(values: np.ndarray) -> bool:
+    """Return whether values vary by less than their rounding, in any unit."""
+    low, high = float(values.min()), float(values.max())
+    return not high - low > 1e-12 * max(abs(low), abs(high))
+
+
+def _notice_runs_last(values: np.ndarray, points: object, name: str) -> None:
+    """Warn of arrays that are smooth along the first axis and rough along the last."""
+    if points is not None or min(values.shape) < 8 or not np.isfinite(values).all():
+        return
+    first, last = (_roughness(values, axis) for axis in (0, -1))
+    if first < 0.5 and last > 0.8:
+        shape = " x ".join(map(str, values.shape))
+        warnings.warn(
+            f"{name}: {shape} values are taken as {len(values)} runs, but they are smooth along "
+            "the first axis and not along the last. If the runs are last (MATLAB, Fortran), "
+            "transpose the array: numpy.moveaxis(values, -1, 0)",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def _roughness(values: np.ndarray, axis: int) -> float:
+    """Return the mean squared step along an axis over twice the variance: 1 for independence."""
+    some = np.moveaxis(values, axis, 0)[:200].astype(np.float64)
+    some = some - some.mean()
+    return float(np.square(np.diff(some, axis=0)).mean() / (2 * np.square(some).mean() or 1))
+
+
+def _without_fill_values(values: np.ndarray, missing: Missing, name: str) -> np.ndarray:
+    """Return values with numbers that stand for missing ones replaced by NaN."""
+    for number in FILL_VALUES:
+        here = values == np.asarray(number, values.dtype)
+        if not here.any() or here.all():
+            continue
+        rest = values[~here & np.isfinite(values)].astype(np.float64)
+        if not len(rest):
+            continue
+        gap = max(rest.min() - number, number - rest.max())
+        if gap <= FILL_GAP * max(np.ptp(rest), abs(rest).max() * 1e-3):
+            continue
+        text = f"{name}: {int(here.sum())} values are {number:g}, far from all others"
+        if missing == "error":
+            raise DataError(
+                f"{text} ({rest.min():g} to {rest.max():g}): they seem to stand for missing "
+                "ones. missing='drop' leaves these runs out, missing='fill' interpolates; if they "
+                "are data, shift them by their rounding"
+            )
+        warnings.warn(f"{text}: taken as missing", DataWarning, stacklevel=3)
+        values = np.where(here, np.asarray(np.nan, values.dtype), values)
+    return values
+
+
+def _without_absent(
+    domain: Domain, values: np.ndarray, layout: Layout | None, name: str
+) -> tuple[Domain, np.ndarray, Layout | None]:
+    """Return domain and values (N, n) without the points that are NaN in every run."""
+    absent = np.isnan(values).all(0)
+    if not absent.any():
+        return domain, values, layout
+    if absent.all():
+        raise DataError(f"{name}: every value is missing")
+    present = ~absent
+    try:
+        if isinstance(domain, Grid):
+            part: Domain = MaskedGrid.of(domain, present)
+            part.points()
+        else:
+            part = PointCloud.of(domain.points().numpy()[present])
+    except DataError as error:
+        raise DataError(f"{name}, points that have a value in some run: {error}") from None
+    if layout is not None:
+        own = tuple(layout.shape[k] for k in layout.order)
+        layout = replace(layout, absent=absent.reshape(own))
+    return part, np.ascontiguousarray(values[:, present]), layout
 
 
 def _left_out_error(cloud: PointCloud, values: Tensor) -> float:
@@ -202,8 +319,8 @@ def _left_out_error(cloud: PointCloud, values: Tensor) -> float:
     return float(error.square().mean())
 
 
-def _points_of(points: object, name: str) -> Grid | PointCloud:
-    if isinstance(points, Grid | PointCloud):
+def _points_of(points: object, name: str) -> Domain:
+    if isinstance(points, Grid | MaskedGrid | PointCloud):
         return points
     array = real_numbers(points, f"{name}: points", error=DataError).numpy()
     array = array[:, None] if array.ndim == 1 else array
@@ -224,7 +341,7 @@ def _is_uniform(axis: np.ndarray) -> bool:
 
 def _domain(
     points: object, values: np.ndarray, periodic: bool, name: str
-) -> tuple[Grid | PointCloud, np.ndarray]:
+) -> tuple[Domain, np.ndarray]:
     """Return the domain, and the values (N, ...) in the order of its points."""
     shape = values.shape[1:]
     if points is None:
@@ -255,7 +372,7 @@ def _domain(
 
 def _on_axes(
     axes: list[np.ndarray], values: np.ndarray, periodic: bool, name: str
-) -> tuple[Grid | PointCloud, np.ndarray]:
+) -> tuple[Domain, np.ndarray]:
     shape = tuple(len(axis) for axis in axes)
     if values.shape[1:] != shape and values.shape[1:] != (math.prod(shape),):
         turned = ""

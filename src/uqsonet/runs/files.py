@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product, takewhile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, Literal
@@ -17,54 +20,48 @@ from typing import Any, Literal
 import h5py
 import numpy as np
 
-from uqsonet.errors import DataError, MissingLibraryError, library, nearest
+from uqsonet.errors import DataError, library, nearest
 from uqsonet.fields.grid import Domain
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.files import FORMAT, LARGE, readable
+from uqsonet.files import FORMAT, readable
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import SPLITS
-from uqsonet.runs.hdf5 import data_sets, text_of
+from uqsonet.runs.guard import (
+    data_sets,
+    npz_arrays,
+    read_npy,
+    require_own_zarr,
+    require_stored,
+    text_of,
+)  # fmt: skip
+from uqsonet.runs.labelled import (
+    RUN_NAMES,
+    LabelledField,
+    axis_number,
+    no_coordinate,
+    read_labelled,
+    run_dimension,
+)  # fmt: skip
 from uqsonet.runs.runs import Runs
-from uqsonet.sensors.sensors import AXES
-
-Found = tuple[np.ndarray, object, str]
-"""Values of a field, runs first, their points as `FieldRuns.of` takes them, and units.
-
-In place of points there may be the error that says why those of the file cannot be used.
-"""
 
 NPZ, HDF5, NETCDF = (".npz",), (".h5", ".hdf5", ".hdf"), (".nc", ".nc4", ".netcdf")
+ZARR = (".zarr",)
 """Suffixes of files that can be read."""
 
-RUN_NAMES = (
-    "run", "runs", "sample", "samples", "realization", "realisation", "member", "ensemble", "case",
-    "simulation", "sim", "number", "batch", "n", "N",
-)  # fmt: skip
-"""Usual names of the dimension that counts runs in NetCDF files."""
-
-AXIS_NAMES = (
-    ("x", "lon", "longitude"),
-    ("y", "lat", "latitude"),
-    ("z", "height", "depth", "level"),
-)
-"""Usual names of coordinates in NetCDF files, for x, y and z."""
-
-MAX_PACKED = 2000
-"""Largest accepted compression ratio (deflate reaches 1,032)."""
-
 SHOWN = 30
-"""Most names that a message lists."""
+"""Maximum number of names that a message lists."""
 
 _UNREADABLE = (
     OSError, ValueError, KeyError, RuntimeError, TypeError, EOFError, OverflowError, MemoryError,
-    SyntaxError, TokenError, zipfile.BadZipFile, zlib.error, NotImplementedError,
+    SyntaxError, TokenError, zipfile.BadZipFile, zlib.error, NotImplementedError, IndexError,
+    AttributeError,
 )  # fmt: skip
 """Errors that libraries raise for a damaged file."""
 
 
 def open_runs(
-    path: Path | str,
+    path: Path | str | Sequence[Path | str],
     input: str | Sequence[str],
     output: str | Sequence[str],
     points: object = None,
@@ -78,9 +75,10 @@ def open_runs(
 
     Parameters
     ----------
-    path : path
-        ``.npz``, ``.h5`` / ``.hdf5`` / ``.hdf``, or NetCDF (``.nc`` / ``.nc4`` / ``.netcdf``, which
-        needs the extra ``runs``).
+    path : path, glob, or sequence of paths
+        ``.npz``, ``.h5`` / ``.hdf5`` / ``.hdf``, NetCDF (``.nc`` / ``.nc4`` / ``.netcdf``) or Zarr
+        (``.zarr``, needs the package zarr). Several files of one kind, ``"run_*.nc"`` or a list,
+        hold one run each, or some of the runs.
     input, output : str or sequence of str
         Names of the fields: one, several in a list, or ``"k,f"``.
     points : optional
@@ -119,19 +117,20 @@ def open_runs(
     HDF5 files of this project (docs/data-format.md) have their fields by symbol, those of the split
     ``training``; ``test/k`` names another.
 
-    NetCDF: the dimension of runs is `run`, else the one called run, sample, realization, member,
-    case or alike, else the one that all fields share and that has no coordinate. The coordinate
-    variables of the other dimensions are the axes; x, y and z (or lon, lat, height) are put into
-    this order. One remaining dimension with auxiliary coordinates ``x(point)``, ``y(point)`` is a
-    point cloud. ``units`` are taken, and ``_FillValue`` is missing.
+    HDF5: ``scale_factor``, ``add_offset``, ``_FillValue`` and ``missing_value`` are applied.
+    Axes of length one are dropped.
+
+    NetCDF and Zarr are decoded by xarray (scale, offset, fill values, times). The dimension of runs
+    is `run`, else the one called run, sample, realization, member, case or alike, else the one that
+    all fields share and that has no coordinate. Coordinates are recognised by the CF conventions
+    (``axis``, ``standard_name``, ``units``), then by usual names (lon, lat, XLONG, nav_lat, height,
+    time), and come in the order x, y, z, time. Dimensions of length one are dropped. Coordinates
+    with an entry for each value of a run make a point cloud. Answers go back to the names, order
+    and units of the file (`FieldPosterior.to_xarray`).
     """
-    path = Path(path)
     sides = _listed(input, "input"), _listed(output, "output")
     wanted = [name for side in sides for name in side]
-    if not path.is_file():
-        raise DataError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: empty file")
+    paths = _paths(path)
     keys = _keys(wanted)
     if isinstance(transform, str):
         transform = {keys[name]: transform for name in sides[0]}
@@ -143,17 +142,39 @@ def open_runs(
                 there = ", ".join(keys.values())
                 raise DataError(f"{what}: {name!r} is none of the fields {there}")
     fields = {}
-    for name, (values, found, unit) in _read(path, wanted, run).items():
+    several = len(paths) > 1 or glob.has_magic(str(path)) or not isinstance(path, str | Path)
+    read = _read_many(paths, wanted, run) if several else _read(paths[0], wanted, run)
+    for name, one in read.items():
         key = keys[name]
-        where = place.get(key, found if points is None or place else points)
+        where = place.get(key, one.points if points is None or place else points)
         if isinstance(where, DataError):
             raise where
+        stated = where is not one.points
         fields[key] = FieldRuns.of(
-            values, where, given["transform"].get(key),
-            given["units"].get(key, unit), periodic, missing, f"{path}, {name}",
+            one.values, where, given["transform"].get(key), given["units"].get(key, one.units),
+            periodic, missing, f"{paths[0]}, {name}", None if stated else one.layout,
         )  # fmt: skip
     ins, outs = ({keys[name]: fields[keys[name]] for name in side} for side in sides)
-    return Runs(ins, outs, path.stem)
+    return Runs(ins, outs, paths[0].stem)
+
+
+def _paths(path: Path | str | Sequence[Path | str]) -> list[Path]:
+    """Return the files that a path, a pattern or a list names."""
+    if isinstance(path, str | Path) and glob.has_magic(str(path)) and not Path(path).exists():
+        paths = [Path(one) for one in sorted(glob.glob(str(path)))]  # noqa: PTH207
+        if not paths:
+            raise DataError(f"{path}: no such file")
+    else:
+        paths = [Path(path)] if isinstance(path, str | Path) else [Path(one) for one in path]
+    if not paths:
+        raise DataError("path: an empty list of files")
+    for one in paths:
+        folder = one.suffix.lower() in ZARR
+        if not (one.is_dir() if folder else one.is_file()):
+            raise DataError(f"{one}: {'is a folder' if one.is_dir() else 'no such file'}")
+        if not folder and one.stat().st_size == 0:
+            raise DataError(f"{one}: empty file")
+    return paths
 
 
 def _listed(names: str | Sequence[str], what: str) -> list[str]:
@@ -172,20 +193,51 @@ def _keys(wanted: Iterable[str]) -> dict[str, str]:
     return {n: k if last.count(k) == 1 else n for n, k in zip(wanted, last, strict=True)}
 
 
-def _read(path: Path, wanted: Sequence[str], run: str | None) -> dict[str, Found]:
+def _read(path: Path, wanted: Sequence[str], run: str | None) -> dict[str, LabelledField]:
     suffix = path.suffix.lower()
-    if run is not None and suffix not in NETCDF:
+    if suffix in NETCDF or suffix in ZARR:
+        return _labelled([path], wanted, run)
+    if run is not None:
         raise DataError(f"{path}: run={run!r} names a dimension of NetCDF; here runs come first")
     if suffix in NPZ:
-        arrays = _npz(path)
-        return {name: _field(path, arrays, name, wanted) for name in wanted}
+        return _npz(path, wanted)
     if suffix in HDF5:
         return _hdf5(path, wanted)
-    if suffix in NETCDF:
-        return _NetCDF(path, wanted, run).fields()
-    known = ", ".join((*NPZ, *HDF5, *NETCDF))
-    hint = "; one array has no name: use numpy.savez" if suffix == ".npy" else ""
+    known = ", ".join((*NPZ, *HDF5, *NETCDF, *ZARR))
+    hint = {
+        ".npy": "; one array has no name: use numpy.savez",
+        ".mat": "; version 7.3 is HDF5 with all dimensions reversed: read it by h5py, transpose "
+        "the arrays so that runs come first, and write .npz or .h5",
+    }.get(suffix, "")
     raise DataError(f"{path}: files of runs end in {known}; found {suffix or 'no suffix'!r}{hint}")
+
+
+def _read_many(
+    paths: Sequence[Path], wanted: Sequence[str], run: str | None
+) -> dict[str, LabelledField]:
+    """Return the fields of several files, each of which holds one run, or some of the runs."""
+    kinds = {path.suffix.lower() for path in paths}
+    if kinds <= {*NETCDF, *ZARR}:
+        return _labelled(paths, wanted, run)
+    if not kinds <= {*NPZ, *HDF5}:
+        raise DataError(f"{paths[0]}: several files must be of one kind; found {', '.join(kinds)}")
+    reader = _npz if kinds <= set(NPZ) else _hdf5
+    read = [reader(path, wanted, alone=True) for path in paths]
+    found = {}
+    for name in wanted:
+        parts = [one[name] for one in read]
+        for path, part in zip(paths, parts, strict=True):
+            same = part.values.shape == parts[0].values.shape
+            if not same or not _same_points(part.points, parts[0].points):
+                raise DataError(f"{path}, {name}: other points than in {paths[0]}")
+        found[name] = replace(parts[0], values=np.concatenate([part.values for part in parts]))
+    return found
+
+
+def _same_points(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    return one is other or np.array_equal(np.asarray(one), np.asarray(other))
 
 
 def _damaged(path: Path, kind: str, error: BaseException) -> DataError:
@@ -207,30 +259,22 @@ def _require(name: str, shapes: Mapping[str, tuple[int, ...]], path: Path, why: 
     raise DataError(f"{path}: no array {name!r}; there are {there}{more}{meant}")
 
 
-def _npz(path: Path) -> dict[str, np.ndarray | str]:
-    """Return the arrays of a file, with what is said of those that are not read."""
-    found: dict[str, np.ndarray | str] = {}
+def _npz(path: Path, wanted: Sequence[str], alone: bool = False) -> dict[str, LabelledField]:
+    arrays: dict[str, np.ndarray | str] = {}
     try:
-        with path.open("rb") as file:
-            if file.read(2) != b"PK":
-                raise ValueError("numpy.savez writes them")
-        with zipfile.ZipFile(path) as archive:
-            for name in (n for n in archive.namelist() if n.endswith(".npy")):
-                with archive.open(name) as file:
-                    array: np.ndarray | str = "an array of Python objects"
-                    try:
-                        array = np.lib.format.read_array(file, allow_pickle=False)
-                    except ValueError as error:
-                        # An array of Python objects is a pickle, which may run any program.
-                        if "allow_pickle" not in str(error):
-                            raise
-                found[name.removesuffix(".npy")] = array
+        for name, entry in npz_arrays(path).items():
+            try:
+                arrays[name] = read_npy(path, entry)
+            except ValueError as error:
+                if "Python objects" not in str(error):
+                    raise
+                arrays[name] = str(error)  # a pickle, which may run any program
     except _UNREADABLE as error:
         raise _damaged(path, "npz", error) from None
-    return found
+    return {name: _field(path, arrays, name, wanted, alone) for name in wanted}
 
 
-def _hdf5(path: Path, wanted: Sequence[str]) -> dict[str, Found]:
+def _hdf5(path: Path, wanted: Sequence[str], alone: bool = False) -> dict[str, LabelledField]:
     try:
         with h5py.File(path, "r") as file:
             attributes = [text_of(file.attrs.get(key)) for key in ("format", "kind")]
@@ -243,7 +287,7 @@ def _hdf5(path: Path, wanted: Sequence[str]) -> dict[str, Found]:
             }  # fmt: skip
             full = {name: _full_name(name, arrays) for name in wanted}
             used = list(full.values())
-            return {name: _field(path, arrays, full[name], used) for name in wanted}
+            return {name: _field(path, arrays, full[name], used, alone) for name in wanted}
     except DataError:
         raise
     except _UNREADABLE as error:
@@ -258,87 +302,125 @@ def _full_name(name: str, arrays: Mapping[str, object]) -> str:
     return ends[0] if same and name not in arrays else name
 
 
-def _field(path: Path, arrays: Mapping[str, Any], name: str, wanted: Sequence[str]) -> Found:
-    """Return a field of an npz or HDF5 file with the points that its conventions give it."""
+def _field(
+    path: Path, arrays: Mapping[str, Any], name: str, wanted: Sequence[str], alone: bool
+) -> LabelledField:
+    """Return a field of an npz or HDF5 file with the points that its conventions give it.
+
+    With `alone` the array is a single run.
+    """
     shapes = {key: one.shape for key, one in arrays.items() if not isinstance(one, str)}
     _require(name, shapes, path, arrays.get(name, ""))
-
-    def read(key: str) -> np.ndarray:
-        try:
-            _require_stored(arrays[key])
-            return np.asarray(arrays[key][()])
-        except _UNREADABLE as error:
-            raise DataError(f"{path}: array {key!r} is damaged ({_reason(error)})") from None
-
-    def coordinate(key: str) -> np.ndarray:
-        if isinstance(arrays[key], str):
-            raise _no_coordinate(f"{path}, {key}", arrays[key])
-        return _numeric(read(key), f"{path}, {key}")
-
-    values, points, there = read(name), None, arrays.keys() - set(wanted)
-    attributes = getattr(arrays[name], "attrs", {})
-    units = text_of(attributes["units"]) if "units" in attributes else ""
+    where = f"{path}, {name}"
+    values, units = _decoded(path, arrays, name)
+    values = values[None] if alone else values
+    values = (
+        values.reshape(len(values), *_without_ones(values.shape[1:])) if values.ndim else values
+    )
+    there = arrays.keys() - set(wanted)
     group = name.rpartition("/")[0]
+    plain = LabelledField(values, None, None, units)
+    for home in dict.fromkeys((f"{name}_", f"{group}/" if group else "", "")):
+        if f"{home}points" in there:
+            try:
+                return replace(plain, points=_coordinate(path, arrays, f"{home}points"))
+            except DataError as error:  # it counts only if no other points are stated
+                return replace(plain, points=error)
+        kinds: dict[int, str] = {}
+        for key in sorted(there):
+            rest = key[len(home) :]
+            if key.startswith(home) and "/" not in rest:
+                kind = axis_number(rest, {})
+                if kind is not None and (kind < TIME or values.ndim > len(kinds) + 1):
+                    kinds.setdefault(kind, key)
+        if not any(kind < TIME for kind in kinds):
+            continue
+        found = {}
+        for kind, key in sorted(kinds.items()):
+            try:
+                found[kind] = _coordinate(path, arrays, key)
+            except DataError as error:
+                return replace(plain, points=error)
+        return _with_axes(plain, found, where)
+    return plain
+
+
+TIME = 3
+"""Number of the time axis."""
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape without its axes of length one; one axis is kept."""
+    return tuple(n for n in shape if n > 1) or shape[:1]
+
+
+def _decoded(path: Path, arrays: Mapping[str, Any], name: str) -> tuple[np.ndarray, str]:
+    """Return an array and its units; packed values are decoded (CF, sections 2.5 and 8.1)."""
     try:
-        for home in dict.fromkeys((f"{name}_", f"{group}/" if group else "", "")):
-            if f"{home}points" in there:
-                return values, coordinate(f"{home}points"), units
-            names = takewhile(there.__contains__, (f"{home}{axis}" for axis in AXES))
-            if axes := [coordinate(axis) for axis in names]:
-                values, points = placed(values, axes, f"{path}, {name}")
-                break
-    except DataError as error:
-        return values, error, units
-    return values, points, units
+        require_stored(arrays[name])
+        raw = np.asarray(arrays[name][()])
+    except _UNREADABLE as error:
+        raise DataError(f"{path}: array {name!r} is damaged ({_reason(error)})") from None
+    stored = getattr(arrays[name], "attrs", {})
+    units = text_of(stored["units"]) if "units" in stored else ""
+    packing = {key: np.asarray(stored[key]).ravel()[0] for key in PACKING if key in stored}
+    if packing and raw.dtype.kind in "fiu":
+        from xarray import Variable, conventions
+
+        dims = [f"dim_{k}" for k in range(raw.ndim)]
+        variable = Variable(dims, raw, packing)
+        raw = np.asarray(conventions.decode_cf_variable(name, variable).values)
+    return raw, units
 
 
-def _require_stored(array: object) -> None:
-    """Refuse a large HDF5 array of which next to nothing was ever written."""
-    if isinstance(array, h5py.Dataset) and array.nbytes > LARGE:
-        if array.nbytes > MAX_PACKED * array.id.get_storage_size():
-            raise ValueError(f"says it has {array.nbytes} bytes, which were never written")
+PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
+"""Attributes of packed values."""
 
 
-def placed(values: np.ndarray, axes: Sequence[np.ndarray], where: str) -> tuple[np.ndarray, object]:
-    """Return runs with their points as `FieldRuns.of` takes them.
+def _coordinate(path: Path, arrays: Mapping[str, Any], key: str) -> np.ndarray:
+    if isinstance(arrays[key], str):
+        raise no_coordinate(f"{path}, {key}", arrays[key])
+    values, _ = _decoded(path, arrays, key)
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{path}, {key}: coordinates must be numbers, found {values.dtype}")
+    require_exact(values, f"{path}, {key}", DataError)
+    return values.astype(np.float64)
 
-    Parameters
-    ----------
-    values : ndarray, shape (N, ...)
-    axes : sequence of ndarray
-        For each coordinate the axis of a grid, or one entry for each value of a run; those of
-        ``numpy.meshgrid`` with either indexing become a grid.
-    where : str
-        For messages.
 
-    Raises
-    ------
-    DataError
-    """
-    shape = values.shape[1:]
-    if len(axes) > 1 and all(axis.shape == shape for axis in axes):
-        if len(shape) == len(axes):
-            for indexing in ("ij", "xy"):
-                swapped = indexing == "xy"
-                turned = [axis.swapaxes(0, 1) if swapped else axis for axis in axes]
-                ends = [np.moveaxis(axis, k, 0).reshape(axis.shape[k], -1)[:, 0]
-                        for k, axis in enumerate(turned)]  # fmt: skip
-                mesh = np.meshgrid(*ends, indexing="ij")
-                if all(np.array_equal(a, b) for a, b in zip(mesh, turned, strict=True)):
-                    return values.swapaxes(1, 2) if swapped else values, tuple(ends)
-        points = np.stack([axis.reshape(-1) for axis in axes], -1)
-        return values.reshape(len(values), -1), points
-    if wrong := [axis.shape for axis in axes if axis.ndim != 1]:
+def _with_axes(
+    field: LabelledField, coordinates: Mapping[int, np.ndarray], where: str
+) -> LabelledField:
+    """Return a field with coordinates x, y, z, time: its axes, or one entry for each value."""
+    from xarray import DataArray
+
+    values, shape = field.values, field.values.shape[1:]
+    names = [("x", "y", "z", "time")[kind] for kind in coordinates]
+    arrays = [one.squeeze() if one.ndim > 1 else one for one in coordinates.values()]
+    lengths = [len(one) if one.ndim == 1 else -1 for one in arrays]
+    dims = ["run", *(f"dim_{k}" for k in range(len(shape)))]
+    matches = [order for order in permutations(range(len(shape)))
+               if [shape[k] for k in order] == lengths]  # fmt: skip
+    if len(lengths) == len(shape) and matches:
+        order = matches[0]
+        for k, place in enumerate(order):
+            dims[1 + place] = names[k]
+        labelled = DataArray(values, dims=dims, coords=dict(zip(names, arrays, strict=True)))
+    elif all(one.shape == shape for one in arrays):
+        own = {name: (dims[1:], one) for name, one in zip(names, arrays, strict=True)}
+        labelled = DataArray(values, dims=dims, coords=own)
+    elif wrong := [one.shape for one in arrays if one.ndim != 1]:
         raise DataError(
             f"{where}: coordinates must be the axes of a grid, or one for each of {shape} values "
             f"of a run; found an array of {wrong[0]}"
         )
-    return values, tuple(axes)
+    else:
+        return replace(field, points=tuple(arrays))  # `FieldRuns.of` says what does not fit
+    return replace(read_labelled(labelled, "run", where), units=field.units)
 
 
 def _of_pipeline(
     path: Path, file: h5py.File, arrays: Mapping[str, Any], wanted: Sequence[str]
-) -> dict[str, Found]:
+) -> dict[str, LabelledField]:
     """Return fields of a file of the study's pipeline (docs/data-format.md) by their symbols."""
     with readable(path, "header cannot be read"):
         fields = OperatorFields.from_dict(json.loads(text_of(file.attrs["meta"])).get("fields"))
@@ -351,150 +433,107 @@ def _of_pipeline(
             item = arrays.get(f"{split}/{name}")
             if isinstance(item, h5py.Dataset):
                 there[prefix + side.symbol] = item, domain
-    found: dict[str, Found] = {}
+    found: dict[str, LabelledField] = {}
     for name in wanted:
         _require(name, {key: item.shape for key, (item, _) in there.items()}, path)
         item, domain = there[name]
-        _require_stored(item)
-        found[name] = np.asarray(item[()]), domain, ""
+        require_stored(item)
+        found[name] = LabelledField(np.asarray(item[()]), domain, None, "")
     return found
 
 
-class _NetCDF:
-    """A NetCDF file through xarray."""
+def _labelled(
+    paths: Sequence[Path], wanted: Sequence[str], run: str | None
+) -> dict[str, LabelledField]:
+    """Return the fields of NetCDF or Zarr files; of several files each holds some of the runs."""
+    import xarray
 
-    def __init__(self, path: Path, wanted: Sequence[str], run: str | None) -> None:
-        xarray = library("xarray")
-        with path.open("rb") as file:
-            classic = file.read(3) == b"CDF"
-        engine = "scipy" if classic else "h5netcdf"
+    first = paths[0]
+    with ExitStack() as opened:
+        sets = [opened.enter_context(_dataset(path)) for path in paths]
+        for path, data in zip(paths, sets, strict=True):
+            for name in wanted:
+                _require(name, {str(n): v.shape for n, v in data.variables.items()}, path)
         try:
-            library(engine)
-        except MissingLibraryError as error:
-            what = "a NetCDF file of the classic format" if classic else "NetCDF"
-            raise MissingLibraryError(f"{path}: {what}: {error}") from None
-        try:
-            if not classic:
-                with h5py.File(path, "r") as file:
-                    for name, item in data_sets(file):
-                        if isinstance(item, str):
-                            raise DataError(f"{path}: {name!r} is {item}, which is not read")
-                        _require_stored(item)
-            with xarray.open_dataset(
-                path, engine=engine, decode_times=False, decode_timedelta=False
-            ) as data:
-                data.load()
+            for path, data in zip(paths, sets, strict=True):
+                for name in wanted:
+                    _require_whole(data[name], f"{path}, {name}")
+            if len(paths) == 1:
+                arrays, beside = {name: sets[0][name] for name in wanted}, sets[0]
+            else:
+                parts = [data[list(wanted)].load() for data in sets]
+                arrays, beside, run = _in_one(xarray, parts, run), sets[0], run or "run"
+            dimension = run_dimension(list(arrays.values()), run, str(first))
+            return {
+                name: read_labelled(arrays[name], dimension, f"{first}, {name}", beside)
+                for name in wanted
+            }
         except DataError:
             raise
         except _UNREADABLE as error:
-            raise _damaged(path, "NetCDF", error) from None
-        self._path, self._data, self._wanted = path, data, wanted
-        shapes = {str(name): array.shape for name, array in data.variables.items()}
-        for name in wanted:
-            _require(name, shapes, path)
-        self._run = self._run_dimension(wanted, run)
+            raise _damaged(first, "NetCDF", error) from None
 
-    def fields(self) -> dict[str, Found]:
-        """Return the fields by name."""
-        return {name: self._field(name) for name in self._wanted}
 
-    def _run_dimension(self, wanted: Sequence[str], run: str | None) -> str:
-        data = self._data
-        shared = [d for d in data[wanted[0]].dims if all(d in data[n].dims for n in wanted)]
-        listed = "; ".join(f"{n} ({', '.join(map(str, data[n].dims))})" for n in wanted)
-        if run is not None:
-            if run not in shared:
-                raise DataError(f"{self._path}: not every field has a dimension {run!r}: {listed}")
-            return run
-        if called := [d for d in RUN_NAMES if d in shared]:
-            return called[0]
-        bare = [str(d) for d in shared if d not in data.coords]
-        if len(bare) == 1:
-            return bare[0]
-        if bare and all(data[n].dims[0] == bare[0] for n in wanted):
-            return bare[0]
-        raise DataError(
-            f"{self._path}: which dimension counts the runs? Say it with run=... (--run); there "
-            f"are {listed}"
-        )
+def _in_one(xarray: Any, parts: Sequence[Any], run: str | None) -> dict[str, Any]:
+    """Return the arrays of several data sets along one dimension of runs, new or shared."""
+    shared = [d for d in RUN_NAMES if all(d in part.dims for part in parts)]
+    dimension = run or (shared[0] if shared else "run")
+    try:
+        whole = xarray.concat(parts, dimension, join="exact", coords="minimal", compat="override")
+    except ValueError as error:
+        raise DataError(f"the files do not have the same points ({_reason(error)})") from None
+    if dimension != "run" and run is None:
+        whole = whole.rename({dimension: "run"})
+    return {str(name): whole[name] for name in whole.data_vars}
 
-    def _field(self, name: str) -> Found:
-        data = self._data
-        self._require_exact(name)
-        array = data[name].transpose(self._run, ...)
-        rest = [str(d) for d in array.dims[1:]]
-        order = sorted(rest, key=lambda d: (_axis_number(d), rest.index(d)))
-        unit = str(array.attrs.get("units", ""))
-        if all(d in data.coords for d in rest):
-            array = array.transpose(self._run, *order)
-            axes = [self._coordinate(d, [d]) for d in order]
-            return array.values, tuple(axes), unit
-        beside = [self._beside(names, rest) for names in AXIS_NAMES]
-        if beside[0] is not None:
-            axes = [axis for axis in beside if axis is not None]
-            return *placed(array.values, axes, f"{self._path}, {name}"), unit
-        if lacking := [d for d in rest if d in data.coords]:
-            without = next(d for d in rest if d not in data.coords)
-            raise DataError(
-                f"{self._path}: {name} has coordinates along {lacking[0]}, and none along {without}"
+
+@contextmanager
+def _dataset(path: Path) -> Iterator[Any]:
+    """Open a NetCDF or Zarr file by xarray; values are decoded when they are read."""
+    import xarray
+
+    if path.suffix.lower() in ZARR:
+        require_own_zarr(path)
+        library("zarr")
+        kind, engine = "Zarr", "zarr"
+    else:
+        with path.open("rb") as file:
+            classic = file.read(3) == b"CDF"
+        kind, engine = "NetCDF", "scipy" if classic else "h5netcdf"
+        if not classic:
+            _require_own_netcdf(path)
+    try:
+        try:
+            data = xarray.open_dataset(path, engine=engine, decode_timedelta=False)
+        except (ValueError, OverflowError, ImportError):  # times of a calendar of its own
+            data = xarray.open_dataset(
+                path, engine=engine, decode_times=False, decode_timedelta=False
             )
-        return array.transpose(self._run, *order).values, self._unused(name, rest), unit
-
-    def _unused(self, name: str, rest: Sequence[str]) -> DataError | None:
-        """Return what is to say of a coordinate that stands there and is not used for a field.
-
-        It is one by its name, or is declared as one, and shares a dimension with the field, or has
-        one that no array has.
-        """
-        data, known = self._data, {one for names in AXIS_NAMES for one in names}
-        called = {given: str(given).lower() in known for given in data.variables}
-        used = {d for given, v in data.variables.items() if not called[given] for d in v.dims}
-        for given, v in data.variables.items():
-            meant = called[given] or (given in data.coords and v.dtype.kind == "f")
-            near = set(v.dims) & set(rest) or (called[given] and v.dims and not used & set(v.dims))
-            if meant and near and given not in self._wanted:
-                along = (", ".join(map(str, dims)) for dims in (v.dims, rest))
-                found = "a coordinate along ({}), {} along ({})".format(next(along), name, *along)
-                return _no_coordinate(f"{self._path}, {given}", found)
-        return None
-
-    def _require_exact(self, name: str) -> None:
-        """Refuse 64-bit integers that xarray has rounded, as it does where some are missing."""
-        array = self._data[name]
-        known = array.encoding
-        stored = np.dtype(known.get("dtype"))
-        if array.dtype.kind == "f" and stored.kind in "iu" and stored.itemsize == 8:
-            raw = (array.values - known.get("add_offset", 0)) / known.get("scale_factor", 1)
-            if (np.abs(raw) > MAX_WHOLE).any():
-                raise DataError(f"{self._path}, {name}: integers beyond 2^53 would be rounded")
-
-    def _beside(self, names: Sequence[str], dims: Sequence[str]) -> np.ndarray | None:
-        """Return an auxiliary coordinate of these names along just these dimensions."""
-        for name, given in product(names, self._data.variables):
-            variable = self._data.variables[given]
-            if str(given).lower() == name and sorted(map(str, variable.dims)) == sorted(dims):
-                return self._coordinate(given, dims)
-        return None
-
-    def _coordinate(self, name: Any, dims: Sequence[str]) -> np.ndarray:
-        self._require_exact(name)
-        return _numeric(self._data[name].transpose(*dims).values, f"{self._path}, {name}")
+    except _UNREADABLE as error:
+        raise _damaged(path, kind, error) from None
+    with data:
+        yield data
 
 
-def _axis_number(name: str) -> int:
-    found = [k for k, names in enumerate(AXIS_NAMES) if name.lower() in names]
-    return found[0] if found else len(AXIS_NAMES)
+def _require_own_netcdf(path: Path) -> None:
+    """Refuse a NetCDF file any part of which is elsewhere or was never written."""
+    try:
+        with h5py.File(path, "r") as file:
+            for name, item in data_sets(file):
+                if isinstance(item, str):
+                    raise DataError(f"{path}: {name!r} is {item}, which is not read")
+                require_stored(item)
+    except DataError:
+        raise
+    except _UNREADABLE as error:
+        raise _damaged(path, "NetCDF", error) from None
 
 
-def _no_coordinate(what: str, found: str) -> DataError:
-    return DataError(
-        f"{what}: coordinates must be numbers in the file itself that fit the field, or be given "
-        f"as points=...; found {found}"
-    )
-
-
-def _numeric(values: np.ndarray, what: str) -> np.ndarray:
-    if values.dtype.kind not in "fiub":
-        raise DataError(f"{what}: coordinates must be numbers, found {values.dtype}")
-    require_exact(values, what, DataError)
-    return values.astype(np.float64)
+def _require_whole(array: Any, where: str) -> None:
+    """Refuse 64-bit integers that xarray would round, as it does where some are missing."""
+    known = array.encoding
+    stored = np.dtype(known.get("dtype"))
+    if array.dtype.kind == "f" and stored.kind in "iu" and stored.itemsize == 8:
+        raw = (array.values - known.get("add_offset", 0)) / known.get("scale_factor", 1)
+        if (np.abs(raw) > MAX_WHOLE).any():
+            raise DataError(f"{where}: integers beyond 2^53 would be rounded")

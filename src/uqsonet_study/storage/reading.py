@@ -13,7 +13,7 @@ import numpy as np
 from uqsonet.errors import DataError
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import FORMAT, SCHEMA, Digest, Meta, readable, require_solid
-from uqsonet.runs.hdf5 import elsewhere, text_of
+from uqsonet.runs.guard import elsewhere, text_of
 from uqsonet_study.storage.arrays import rows_of, seal_of
 
 BLOCK_BYTES = 1 << 24

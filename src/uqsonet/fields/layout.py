@@ -1,0 +1,169 @@
+"""The layout of a field in its file: names and order of dimensions, coordinates, points."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+MAX_CELLS = 100_000_000
+"""Maximum number of entries of an array that a header may describe."""
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One coordinate variable of a file.
+
+    Attributes
+    ----------
+    name : str
+    dims : tuple of str
+        Dimensions that it runs along; none for a scalar.
+    values : ndarray
+        Numbers, or times (datetime64).
+    attributes : dict of str to str or float
+        Those of the file: ``units``, ``standard_name`` and so on.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    values: np.ndarray
+    attributes: Mapping[str, str | float]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one run of a field stands in its file, so that an answer can be given the same way.
+
+    A domain numbers its points along rising axes in the order x, y, z, time. A file may have
+    other names, another order, falling axes, and entries without a value.
+
+    Attributes
+    ----------
+    dims : tuple of str
+        Dimensions in the order of the file.
+    shape : tuple of int
+        Entries along each of them.
+    axes : tuple of str
+        Name of each coordinate of the domain.
+    order : tuple of int
+        Dimension of the file that each axis of the domain runs along.
+    falling : tuple of bool
+        Whether the file's coordinate falls along each axis of the domain.
+    coordinates : tuple of Coordinate
+    absent : ndarray of bool or None
+        Entries without a value in any run, shape as in the domain's order; None where all have one.
+    origins : dict of str to (str, str)
+        For each time axis the instant of zero (ISO 8601) and the unit of its numbers.
+    """
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    order: tuple[int, ...]
+    falling: tuple[bool, ...]
+    coordinates: tuple[Coordinate, ...] = ()
+    absent: np.ndarray | None = None
+    origins: Mapping[str, tuple[str, str]] | None = None
+
+    def in_file_order(self, values: np.ndarray) -> np.ndarray:
+        """Return values (..., n) at the domain's points as arrays (..., *shape) of the file.
+
+        Entries without a value are NaN.
+        """
+        lead = values.shape[:-1]
+        own = tuple(self.shape[k] for k in self.order)
+        if self.absent is not None:
+            whole = np.full((*lead, self.absent.size), np.nan)
+            whole[..., ~self.absent.ravel()] = values
+            values = whole
+        values = values.reshape(*lead, *own)
+        for axis, falls in enumerate(self.falling):
+            values = np.flip(values, len(lead) + axis) if falls else values
+        place = np.argsort(self.order) + len(lead)
+        return values.transpose(*range(len(lead)), *place)
+
+    def numbers(self, axis: str, values: Any) -> np.ndarray:
+        """Return places on an axis as the domain counts them: times become numbers."""
+        origin = (self.origins or {}).get(axis)
+        array = np.asarray(values)
+        if origin is None or array.dtype.kind in "fiub":
+            return np.asarray(array, dtype=np.float64)
+        start, unit = origin
+        return (array.astype("M8[ns]") - np.datetime64(start, "ns")) / np.timedelta64(1, unit)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the layout as it is stored in a header."""
+        coordinates = [
+            {
+                "name": one.name,
+                "dims": list(one.dims),
+                "times": one.values.dtype.kind == "M",
+                "shape": list(one.values.shape),
+                "values": _packed(
+                    one.values.astype("M8[ns]").astype(np.int64)
+                    if one.values.dtype.kind == "M"
+                    else one.values.astype(np.float64)
+                ),
+                "attributes": dict(one.attributes),
+            }
+            for one in self.coordinates
+        ]
+        plain = {key: list(getattr(self, key)) for key in ("dims", "shape", "axes", "order")}
+        absent = None if self.absent is None else _packed(np.packbits(self.absent.ravel()))
+        origins = {axis: list(origin) for axis, origin in (self.origins or {}).items()}
+        return {
+            **plain,
+            "falling": list(self.falling),
+            "coordinates": coordinates,
+            "absent": absent,
+            "origins": origins,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Layout:
+        """Return the layout that a header holds.
+
+        Raises
+        ------
+        KeyError, TypeError or ValueError
+            If the header describes none.
+        """
+        shape = tuple(int(n) for n in stored["shape"])
+        order = tuple(int(k) for k in stored["order"])
+        cells = math.prod(shape)
+        if cells > MAX_CELLS or sorted(order) != list(range(len(shape))):
+            raise ValueError(f"a layout of {shape} entries in the order {order}")
+        coordinates = []
+        for one in stored["coordinates"]:
+            kind = np.dtype(np.int64 if one["times"] else np.float64)
+            values = _unpacked(one["values"], kind).reshape([int(n) for n in one["shape"]])
+            values = values.astype("M8[ns]") if one["times"] else values
+            dims = tuple(map(str, one["dims"]))
+            coordinates.append(Coordinate(str(one["name"]), dims, values, dict(one["attributes"])))
+        absent = None
+        if stored["absent"] is not None:
+            bits = np.unpackbits(_unpacked(stored["absent"], np.dtype(np.uint8)))
+            absent = bits[:cells].astype(bool).reshape([shape[k] for k in order])
+        return cls(
+            dims=tuple(map(str, stored["dims"])),
+            shape=shape,
+            axes=tuple(map(str, stored["axes"])),
+            order=order,
+            falling=tuple(map(bool, stored["falling"])),
+            coordinates=tuple(coordinates),
+            absent=absent,
+            origins={str(k): (str(a), str(b)) for k, (a, b) in stored["origins"].items()},
+        )
+
+
+def _packed(values: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+
+
+def _unpacked(text: str, kind: np.dtype) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype=kind)

@@ -1,0 +1,181 @@
+"""What stands between a stranger's file and its reader: no pickle, no other file, no bomb.
+
+A file is read only if all of its values are in the file itself, and if it holds no more than a
+stated multiple of its size.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from uqsonet.errors import DataError
+from uqsonet.files import LARGE
+
+MAX_PACKED = 2000
+"""Largest accepted compression ratio (deflate reaches 1,032)."""
+
+MAX_OBJECTS = 20_000
+"""Maximum number of groups, data sets and variables in a file."""
+
+ZARR_CODECS = {
+    "blosc", "bytes", "bz2", "crc32c", "delta", "fixedscaleoffset", "gzip", "lz4", "lzma",
+    "sharding_indexed", "shuffle", "transpose", "zlib", "zstd",
+}  # fmt: skip
+"""Codecs of Zarr that turn bytes into numbers and do nothing else."""
+
+
+def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
+    """Yield path and data set of all that is in an HDF5 file; nothing that leads out is followed.
+
+    In place of a data set that is not in the file itself there is a text that says what it is.
+
+    Raises
+    ------
+    ValueError
+        If the file holds more than `MAX_OBJECTS` objects.
+    """
+    waiting, entered, count = [("", file)], {file["/"]}, 0
+    while waiting:
+        above, group = waiting.pop()
+        for key in group:
+            count += 1
+            if count > MAX_OBJECTS:
+                raise ValueError(f"more than {MAX_OBJECTS} groups and data sets")
+            name = f"{above}{key}".encode("utf-8", "backslashreplace").decode()
+            link = group.get(key, getlink=True)
+            if not isinstance(link, h5py.HardLink):
+                kind = "an external" if isinstance(link, h5py.ExternalLink) else "a soft"
+                yield name, f"{kind} link"
+                continue
+            item = group[key]
+            if isinstance(item, h5py.Dataset):
+                yield name, elsewhere(item) or item
+            elif isinstance(item, h5py.Group) and item not in entered:  # it may be within itself
+                entered.add(item)
+                waiting.append((f"{name}/", item))
+
+
+def elsewhere(item: h5py.Dataset) -> str:
+    """Say where the values of a data set are, if not in its own file."""
+    if item.is_virtual:
+        return "a virtual data set"
+    return "external storage" if item.external else ""
+
+
+def text_of(value: object) -> str:
+    """Return an attribute as text, whatever it is."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def require_stored(array: object) -> None:
+    """Refuse a large HDF5 array of which next to nothing was ever written.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not isinstance(array, h5py.Dataset):
+        return
+    stored = array.id.get_storage_size()
+    if array.nbytes > LARGE and array.nbytes > MAX_PACKED * stored:
+        raise ValueError(f"says it has {array.nbytes} bytes, which were never written")
+    chunk = int(np.prod(array.chunks or (1,), dtype=object)) * array.dtype.itemsize
+    if chunk > LARGE and chunk > 4 * array.nbytes:
+        raise ValueError(f"is stored in pieces of {chunk} bytes, and has {array.nbytes}")
+
+
+def npz_arrays(path: Path) -> dict[str, zipfile.ZipInfo]:
+    """Return the entries of an npz file that may be read, by the names of their arrays.
+
+    Raises
+    ------
+    ValueError
+        If an entry is packed as `numpy.savez` never does, overlaps another, or is too large.
+    """
+    with path.open("rb") as file:
+        if file.read(2) != b"PK":
+            raise ValueError("numpy.savez writes them")
+    with zipfile.ZipFile(path) as archive:
+        entries = [one for one in archive.infolist() if one.filename.endswith(".npy")]
+    size = path.stat().st_size
+    if len(entries) > MAX_OBJECTS or sum(one.compress_size for one in entries) > size:
+        raise ValueError("its entries overlap")
+    for one in entries:
+        if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{one.filename} is packed as numpy.savez never does")
+        if one.file_size > LARGE and one.file_size > MAX_PACKED * size:
+            raise ValueError(f"{one.filename} unpacks to {one.file_size} bytes")
+    return {one.filename.removesuffix(".npy"): one for one in entries}
+
+
+def read_npy(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
+    """Return one array of an npz file.
+
+    Raises
+    ------
+    ValueError
+        If it holds Python objects, which are a pickle, or its header promises other bytes than
+        there are.
+    """
+    with zipfile.ZipFile(path) as archive, archive.open(entry) as file:
+        version = np.lib.format.read_magic(file)
+        header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }.get(version)
+        if header is not None:
+            shape, _, kind = header(file)
+            if kind.hasobject:
+                raise ValueError("an array of Python objects")
+            promised = int(np.prod(shape, dtype=object)) * kind.itemsize
+            if kind.itemsize == 0 or promised > entry.file_size:
+                raise ValueError(f"promises {shape} entries of {kind}, which are not there")
+    with zipfile.ZipFile(path) as archive, archive.open(entry) as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def require_own_zarr(path: Path) -> None:
+    """Refuse a Zarr folder that links elsewhere or needs a codec that could run a program.
+
+    Raises
+    ------
+    DataError
+    """
+    notes = [one for one in path.rglob("*") if one.name in (".zarray", "zarr.json")]
+    if not notes:
+        raise DataError(f"{path}: no Zarr array in this folder")
+    if len(notes) > MAX_OBJECTS:
+        raise DataError(f"{path}: more than {MAX_OBJECTS} arrays")
+    for one in (path, *path.rglob("*")):
+        if one.is_symlink():
+            raise DataError(f"{path}: {one.name!r} is a link, which is not followed")
+    for one in notes:
+        try:
+            stored = json.loads(one.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{one}: cannot be read ({error})") from None
+        listed = [stored.get("compressor"), *(stored.get("filters") or ())]
+        listed += list(stored.get("codecs") or ())
+        _require_codecs(one, listed)
+        if "O" in str(stored.get("dtype", "")):
+            raise DataError(f"{one}: an array of Python objects, which is not read")
+
+
+def _require_codecs(path: Path, codecs: Sequence[Any]) -> None:
+    """Refuse codecs that are not in `ZARR_CODECS`, nested ones included."""
+    for codec in codecs:
+        if not isinstance(codec, dict):
+            continue
+        name = str(codec.get("id", codec.get("name")))
+        if name not in ZARR_CODECS:
+            raise DataError(f"{path}: codec {name!r} is not read")
+        inner = codec.get("configuration") or {}
+        if isinstance(inner, dict):
+            _require_codecs(path, [*inner.get("codecs", ()), *inner.get("index_codecs", ())])

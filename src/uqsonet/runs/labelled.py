@@ -1,0 +1,339 @@
+"""Labelled arrays: runs, axes and points of a field from the dimensions of an xarray.DataArray.
+
+Coordinates are recognised by the attributes of the CF conventions (``axis``, ``standard_name``,
+``units``; https://cfconventions.org, chapter 4), then by usual names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from uqsonet.errors import DataError
+from uqsonet.fields.layout import Coordinate, Layout
+from uqsonet.fields.numbers import require_exact
+
+RUN_NAMES = (
+    "run", "runs", "sample", "samples", "realization", "realisation", "member", "ensemble", "case",
+    "simulation", "sim", "number", "batch", "n", "N",
+)  # fmt: skip
+"""Usual names of the dimension that counts runs."""
+
+NAMES = (
+    r"x|lon|long|longitude|easting|xlong|nav_lon|lon_\w+|\w+_lon|x[-_]?(coordinate|c|coord)",
+    r"y|lat|latitude|northing|xlat|nav_lat|lat_\w+|\w+_lat|y[-_]?(coordinate|c|coord)",
+    r"z|height|depth|level|lev|altitude|z[-_]?(coordinate|c|coord)",
+    r"t|time|date|t[-_]?(coordinate|c|coord)",
+)
+"""Usual names of coordinates x, y, z and time, in lower case."""
+
+STANDARD = (
+    ("longitude", "projection_x_coordinate", "grid_longitude"),
+    ("latitude", "projection_y_coordinate", "grid_latitude"),
+    ("height", "depth", "altitude", "air_pressure"),
+    ("time",),
+)
+"""CF standard names of coordinates x, y, z and time."""
+
+DEGREES = ((r"degrees?_?(east|e)", "longitude"), (r"degrees?_?(north|n)", "latitude"))
+"""CF units of longitude and latitude."""
+
+TIME_UNITS = {"d": "D", "h": "h", "m": "m", "s": "s"}
+"""Units of numpy for CF time units that begin with these letters."""
+
+
+@dataclass(frozen=True)
+class LabelledField:
+    """What a labelled array says of a field.
+
+    Attributes
+    ----------
+    values : ndarray, shape (N, n1[, n2[, n3]]) or (N, n)
+        Runs first, then the axes in the order x, y, z, time, each rising.
+    points : tuple of ndarray, ndarray (n, d), DataError or None
+        Axes of a grid, points of a cloud, or None where the file has no coordinates. An error says
+        why those of the file cannot be used; it counts only if nobody states others.
+    layout : Layout
+    units : str
+    """
+
+    values: np.ndarray
+    points: Any
+    layout: Layout
+    units: str
+
+
+def is_labelled(value: object) -> bool:
+    """Return whether a value is an xarray.DataArray."""
+    return all(hasattr(value, name) for name in ("dims", "coords", "attrs", "transpose"))
+
+
+def run_dimension(arrays: Sequence[Any], run: str | None, where: str) -> str:
+    """Return the dimension that counts the runs of labelled arrays.
+
+    It is `run`, else the one that is called run, sample, member or alike, else the one that all
+    share and that has no coordinate.
+
+    Raises
+    ------
+    DataError
+        If none is, or several are.
+    """
+    shared = [str(d) for d in arrays[0].dims if all(d in one.dims for one in arrays)]
+    listed = "; ".join(f"{one.name} ({', '.join(map(str, one.dims))})" for one in arrays)
+    if run is not None:
+        if run not in shared:
+            raise DataError(f"{where}: not every field has a dimension {run!r}: {listed}")
+        return run
+    if called := [d for d in RUN_NAMES if d in shared]:
+        return called[0]
+    bare = [d for d in shared if all(d not in one.coords for one in arrays)]
+    if len(bare) == 1 or (bare and all(one.dims[0] == bare[0] for one in arrays)):
+        return bare[0]
+    raise DataError(
+        f"{where}: which dimension counts the runs? Say it with run=... (--run); there are {listed}"
+    )
+
+
+def axis_number(name: str, attributes: Any) -> int | None:
+    """Return 0, 1, 2 or 3 for a coordinate that is x, y, z or time; None for another."""
+    if (axis := str(attributes.get("axis", "")).upper()) in ("X", "Y", "Z", "T") and axis:
+        return "XYZT".index(axis)
+    for number, names in enumerate(STANDARD):
+        if attributes.get("standard_name") in names:
+            return number
+    for number, (units, _) in enumerate(DEGREES):
+        if re.fullmatch(units, str(attributes.get("units", "")).lower()):
+            return number
+    for number, names in enumerate(NAMES):
+        if re.fullmatch(names, name.lower()):
+            return number
+    return None
+
+
+def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> LabelledField:
+    """Return the runs of a labelled array with their points and their layout.
+
+    Parameters
+    ----------
+    array : xarray.DataArray
+    run : str
+        The dimension that counts the runs.
+    where : str
+        For messages.
+    beside : xarray.Dataset, optional
+        The file's other variables: coordinates may be among them.
+
+    Raises
+    ------
+    DataError
+        If coordinates cannot be used.
+    """
+    single = [d for d in array.dims if array.sizes[d] == 1 and d != run]
+    if len(single) == array.ndim - 1:
+        single = single[:-1]
+    array = array.squeeze(single).transpose(run, ...)
+    dims = tuple(str(d) for d in array.dims[1:])
+    units = str(array.attrs.get("units", ""))
+    scalars = [_coordinate(array.coords[c], where) for c in array.coords if c in single]
+    if dims and all(d in array.coords for d in dims):
+        return _on_axes(array, dims, scalars, units, where)
+    found = _auxiliary(array, dims, beside, where)
+    if found:
+        return _at_points(array, dims, found, scalars, units, where)
+    if lacking := [d for d in dims if d in array.coords]:
+        without = next(d for d in dims if d not in array.coords)
+        raise DataError(f"{where}: has coordinates along {lacking[0]}, and none along {without}")
+    error = _unused(array, dims, beside, where)
+    order = _axis_order(dims, [axis_number(d, {}) for d in dims])
+    values = array.transpose(run, *(dims[k] for k in order)).values
+    layout = Layout(
+        dims, array.shape[1:], tuple(dims[k] for k in order), order, (False,) * len(dims)
+    )
+    return LabelledField(values, error, layout, units)
+
+
+def _axis_order(dims: Sequence[str], kinds: Sequence[int | None]) -> tuple[int, ...]:
+    """Return the dimensions in the order x, y, z, time, others in between as they stand."""
+    rank = [2.5 if kind is None else kind for kind in kinds]
+    return tuple(sorted(range(len(dims)), key=lambda k: (rank[k], k)))
+
+
+def _coordinate(variable: Any, where: str, dims: Sequence[str] | None = None) -> Coordinate:
+    """Return a coordinate variable with its values in memory."""
+    name = str(variable.name)
+    values = np.asarray((variable if dims is None else variable.transpose(*dims)).values)
+    if values.dtype.kind not in "fiubM":
+        raise no_coordinate(f"{where}, {name}", str(values.dtype))
+    if values.dtype.kind != "M":
+        require_exact(values, f"{where}, {name}", DataError)
+        values = values.astype(np.float64)
+    kept = {
+        str(key): text if isinstance(text, str) else float(text)
+        for key, text in variable.attrs.items()
+        if isinstance(text, str | int | float | np.number)
+    }
+    if values.dtype.kind == "M":
+        kept[TIME_KEY] = str(variable.encoding.get("units", ""))
+    return Coordinate(name, tuple(str(d) for d in variable.dims), values, kept)
+
+
+def no_coordinate(what: str, found: str) -> DataError:
+    """Return the error for a coordinate that stands in a file and cannot be used."""
+    return DataError(
+        f"{what}: coordinates must be numbers in the file itself that fit the field, or be given "
+        f"as points=...; found {found}"
+    )
+
+
+def _as_numbers(one: Coordinate) -> tuple[np.ndarray, tuple[str, str] | None]:
+    """Return a coordinate as numbers; of times also the instant of zero and the unit.
+
+    Times are counted as the file does ("hours since 2000-01-01"), else in days from the first.
+    """
+    if one.values.dtype.kind != "M":
+        return one.values, None
+    times = one.values.astype("M8[ns]")
+    counted = re.match(r"(\w)\w*\s+since\s+(\S+)", str(one.attributes.get(TIME_KEY, "")))
+    start, unit = times.min(), "D"
+    if counted and counted[1].lower() in TIME_UNITS:
+        with contextlib.suppress(ValueError):
+            start, unit = np.datetime64(counted[2], "ns"), TIME_UNITS[counted[1].lower()]
+    return (times - start) / np.timedelta64(1, unit), (str(start), unit)
+
+
+TIME_KEY = "counted in"
+"""Attribute under which a coordinate keeps how its file counts times."""
+
+
+def _on_axes(
+    array: Any, dims: tuple[str, ...], scalars: list[Coordinate], units: str, where: str
+) -> LabelledField:
+    """Return a field whose every dimension has a coordinate: a grid."""
+    own = [_coordinate(array.coords[d], where) for d in dims]
+    for one in own:
+        if one.values.ndim != 1:
+            raise no_coordinate(f"{where}, {one.name}", f"an array of {one.values.shape}")
+    order = _axis_order(dims, [axis_number(one.name, one.attributes) for one in own])
+    values = array.transpose(array.dims[0], *(dims[k] for k in order)).values
+    axes, falling, origins = [], [], {}
+    for place, k in enumerate(order):
+        axis, origin = _as_numbers(own[k])
+        if origin is not None:
+            origins[own[k].name] = origin
+        falls = len(axis) > 1 and bool((np.diff(axis) < 0).all())
+        axes.append(axis[::-1] if falls else axis)
+        values = np.flip(values, place + 1) if falls else values
+        falling.append(falls)
+    names = tuple(own[k].name for k in order)
+    layout = Layout(
+        dims, array.shape[1:], names, order, tuple(falling), (*own, *scalars), None, origins
+    )
+    return LabelledField(values, tuple(axes), layout, units)
+
+
+def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> list[Coordinate]:
+    """Return coordinates x, y[, z] along all of the dimensions, or along each in turn."""
+    candidates = dict(array.coords)
+    for name in () if beside is None else beside.variables:
+        candidates.setdefault(name, beside[name])
+    whole: dict[int, Coordinate] = {}
+    single: dict[int, Coordinate] = {}
+    for name, variable in candidates.items():
+        kind = axis_number(str(name), variable.attrs)
+        along = tuple(str(d) for d in variable.dims)
+        if kind is None or name in (array.name, *array.dims):
+            continue
+        if sorted(along) == sorted(dims):
+            whole.setdefault(kind, _coordinate(variable, where, dims))
+        elif len(along) == 1 and along[0] in dims:
+            single.setdefault(kind, _coordinate(variable, where))
+    if whole:
+        return [whole[kind] for kind in sorted(whole)]
+    covered = {one.dims[0] for one in single.values()}
+    if len(single) == len(dims) and covered == set(dims):
+        return [single[kind] for kind in sorted(single)]
+    return []
+
+
+def _at_points(
+    array: Any,
+    dims: tuple[str, ...],
+    found: list[Coordinate],
+    scalars: list[Coordinate],
+    units: str,
+    where: str,
+) -> LabelledField:
+    """Return a field whose coordinates are variables of their own: a grid or a cloud."""
+    if all(one.values.ndim == 1 for one in found) and len(dims) > 1:
+        renamed = array.assign_coords({one.dims[0]: one.values for one in found})
+        field = _on_axes(renamed, dims, scalars, units, where)
+        names = {one.dims[0]: one for one in found}
+        own = tuple(names.get(c.name, c) for c in field.layout.coordinates)
+        axes = tuple(names[a].name for a in field.layout.axes)
+        return LabelledField(field.values, field.points, _changed(field.layout, axes, own), units)
+    numbers = [_as_numbers(one) for one in found]
+    origins = {one.name: origin for one, (_, origin) in zip(found, numbers, strict=True) if origin}
+    axes = tuple(one.name for one in found)
+    own = (*found, *scalars)
+    meshed = _as_mesh([values for values, _ in numbers])
+    if meshed is not None:
+        order, ends = meshed
+        falling = tuple(len(end) > 1 and bool((np.diff(end) < 0).all()) for end in ends)
+        values = array.values.transpose(0, *(1 + k for k in order))
+        for place, falls in enumerate(falling):
+            values = np.flip(values, place + 1) if falls else values
+        ends = tuple(e[::-1] if falls else e for e, falls in zip(ends, falling, strict=True))
+        layout = Layout(dims, array.shape[1:], axes, order, falling, own, None, origins)
+        return LabelledField(values, ends, layout, units)
+    points = np.stack([values.reshape(-1) for values, _ in numbers], -1)
+    plain = tuple(range(len(dims)))
+    layout = Layout(dims, array.shape[1:], axes, plain, (False,) * len(dims), own, None, origins)
+    return LabelledField(array.values.reshape(len(array), -1), points, layout, units)
+
+
+def _changed(layout: Layout, axes: tuple[str, ...], own: tuple[Coordinate, ...]) -> Layout:
+    return Layout(
+        layout.dims, layout.shape, axes, layout.order, layout.falling, own, None, layout.origins
+    )
+
+
+def _as_mesh(
+    coordinates: list[np.ndarray],
+) -> tuple[tuple[int, ...], tuple[np.ndarray, ...]] | None:
+    """Return order and axes of coordinates that are a mesh of axes (`numpy.meshgrid`)."""
+    dim = coordinates[0].ndim
+    if dim < 2 or len(coordinates) != dim:
+        return None
+    orders = [tuple(range(dim)), (1, 0, *range(2, dim))]
+    for order in orders:
+        turned = [one.transpose(order) for one in coordinates]
+        ends = [np.moveaxis(one, k, 0).reshape(one.shape[k], -1)[:, 0]
+                for k, one in enumerate(turned)]  # fmt: skip
+        mesh = np.meshgrid(*ends, indexing="ij")
+        if all(np.array_equal(a, b) for a, b in zip(mesh, turned, strict=True)):
+            return order, tuple(ends)
+    return None
+
+
+def _unused(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> DataError | None:
+    """Return the error for a file with coordinates none of which fits the field."""
+    if beside is None:
+        return None
+    kinds = {n: axis_number(str(n), beside[n].attrs) for n in beside.variables}
+    used = {d for n, kind in kinds.items() if kind is None for d in beside[n].dims}
+    for name, kind in kinds.items():
+        variable = beside[name]
+        meant = kind is not None or (name in beside.coords and variable.dtype.kind == "f")
+        near = set(variable.dims) & set(dims)
+        alone = kind is not None and variable.dims and not used & set(variable.dims)
+        if meant and (near or alone) and name not in (array.name, *array.dims):
+            along, own = (", ".join(map(str, one)) for one in (variable.dims, dims))
+            found = f"a coordinate along ({along}), {array.name} along ({own})"
+            return no_coordinate(f"{where}, {name}", found)
+    return None
