@@ -178,7 +178,7 @@ def predict(
         elif len(emulator.outputs) > 1:
             names = ", ".join(one.name for one in emulator.outputs)
             raise ConfigError(f"{model} has several output fields: say --field, one of {names}")
-        places = None if points is None else read_points(points, posterior.field.domain.dim)
+        places = None if points is None else read_points(points, posterior.field)
         wanted = level, places, samples
         if plot is not None:
             posterior.plot(plot, level)
@@ -232,7 +232,7 @@ def place(
         number = 0 if field is None else field_number(fields, field, "--field")
         places = None
         if candidates is not None:
-            places = read_points(candidates, fields[number].domain.dim)
+            places = read_points(candidates, fields[number])
         placement = emulator.place(
             n, places, field=field, given=given, noise_std=noise_std, target=target
         )

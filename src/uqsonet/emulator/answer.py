@@ -119,8 +119,10 @@ class FieldPosterior:
 
     def _points(self, points: object) -> Tensor:
         """Return points (M, d) that a caller asked for; by default those of the field."""
-        domain = self.field.domain
-        return domain.points() if points is None else points_of(domain, points, "points", "point")
+        field = self.field
+        if points is None:
+            return field.domain.points()
+        return points_of(field, points, "points", "point")
 
     def _back(self, result: Tensor, points: object) -> Any:
         """Return a result (B, ...) in the caller's kind of array, without a batch of one."""

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,10 +15,9 @@ from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Field
-from uqsonet.fields.grid import Domain
 from uqsonet.fields.numbers import is_frame, real_numbers, require_noise
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.sensors.sensors import AXES, Sensors, require_readings
+from uqsonet.sensors.sensors import AXES, Sensors, plain_axes, require_readings
 
 MIN_LEVEL = 0.02
 """The test for improbable sensors assumes at least this noise, as a fraction of the field's std."""
@@ -212,8 +212,8 @@ def _distances_of(operator: NamedOperator, sets: Sensors) -> Tensor:
     return white.square().sum(1)
 
 
-def points_of(domain: Domain, points: Any, what: str, each: str) -> Tensor:
-    """Return points (M, d) of a domain that a caller stated as an array or a DataFrame, checked.
+def points_of(field: Field, points: Any, what: str, each: str) -> Tensor:
+    """Return points (M, d) of a field that a caller stated as an array or a DataFrame, checked.
 
     Messages name them `what`, and a single one `each`.
 
@@ -222,13 +222,17 @@ def points_of(domain: Domain, points: Any, what: str, each: str) -> Tensor:
     ObservationError
         If they cannot be used.
     """
+    domain = field.domain
     if is_frame(points):
-        axes, there = list(AXES[: domain.dim]), [str(name) for name in points.columns]
+        columns = {str(name): points[name].to_numpy() for name in points.columns}
+        columns = plain_axes(columns, [field], what)
+        axes, there = list(AXES[: domain.dim]), list(columns)
         if lacking := [axis for axis in axes if axis not in there]:
             raise ObservationError(
                 f"{what}: no column {lacking[0]!r}; there are {', '.join(there)}"
             )
-        points = points[axes].to_numpy()
+        points = np.stack([np.asarray(columns[axis], dtype=object) for axis in axes], -1)
+        points = points.astype(np.float64)
     x = real_numbers(points, what)
     x = x[:, None] if x.ndim == 1 and domain.dim == 1 else x
     if x.ndim != 2 or x.shape[1] != domain.dim:

@@ -429,7 +429,7 @@ def _points(emulator: NamedOperator, named: Mapping[Any, object], what: str) -> 
             raise ObservationError(f"{what}: there are several input fields, name one of {names}")
         number = 0 if name is None else field_number(fields, name, f"{what}: field")
         one, label = fields[number], f"{what} of {fields[number].name}"
-        x = points_of(one.domain, points, label, f"{label}:")
+        x = points_of(one, points, label, f"{label}:")
         groups.append((number, x))
     if not groups:
         raise ObservationError(f"{what}: no field is named")

@@ -186,9 +186,9 @@ class PointCloud(Scattered):
 
 @lru_cache(maxsize=16)
 def _tree_of(cloud: PointCloud) -> Any:
-    from scipy.spatial import cKDTree
+    from scipy.spatial import KDTree
 
-    return cKDTree(cloud._unit_points())
+    return KDTree(cloud._unit_points())
 
 
 def _shares(points: np.ndarray) -> np.ndarray:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.layout import Layout
 from uqsonet.fields.stacked import JointDomain, domain_as_dict, domain_from_dict
+
+AXES = ("x", "y", "z")
+"""Names of coordinates that have none of their own."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class Field:
     units : str
     lowest, highest : float
         Range of the values that training saw.
+    layout : Layout or None
+        How the field stands in its file: names, order, missing points.
     """
 
     name: str
@@ -79,6 +86,23 @@ class Field:
     units: str = ""
     lowest: float = float("-inf")
     highest: float = float("inf")
+    layout: Layout | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Name of each coordinate: that of the file, else x, y, z."""
+        return AXES[: self.domain.dim] if self.layout is None else self.layout.axes
+
+    def wrapped(self, places: np.ndarray) -> np.ndarray:
+        """Return places (..., d) with longitudes moved by whole turns into the domain."""
+        turned = np.array(places, dtype=np.float64)
+        if self.layout is None or turned.shape[-1] != self.domain.dim:
+            return turned
+        for k in self.layout.longitudes:
+            middle = (self.domain.lower[k] + self.domain.upper[k]) / 2
+            far = np.abs(turned[..., k] - middle) > 180
+            turned[..., k] -= np.where(far, 360 * np.round((turned[..., k] - middle) / 360), 0)
+        return turned
 
     @property
     def symbol(self) -> str:
@@ -120,7 +144,8 @@ class Field:
         """Return the field as it is stored in a header."""
         plain = {k: getattr(self, k) for k in ("name", "units", "scale", "lowest", "highest")}
         grid = domain_as_dict(self.domain)
-        return {**plain, "transform": self.transform.name, "grid": grid}
+        layout = {} if self.layout is None else {"layout": self.layout.as_dict()}
+        return {**plain, "transform": self.transform.name, "grid": grid, **layout}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Field:
@@ -135,12 +160,13 @@ class Field:
             numbers = [float(stored[k]) for k in ("scale", "lowest", "highest")]
             domain, transform = domain_from_dict(stored["grid"]), Transform(stored["transform"])
             name, units = str(stored["name"]), str(stored["units"])
+            layout = Layout.from_dict(stored["layout"]) if "layout" in stored else None
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"a named field cannot be read ({error!r})") from None
         scale, lowest, highest = numbers
         if not (0 < scale < float("inf")) or not lowest <= highest:
             raise DataError(f"field {name!r}: scale {scale:g}, values {lowest:g} to {highest:g}")
-        return cls(name, domain, transform, scale, units, lowest, highest)
+        return cls(name, domain, transform, scale, units, lowest, highest, layout)
 
     def read(
         self,

@@ -70,6 +70,23 @@ class Layout:
     absent: np.ndarray | None = None
     origins: Mapping[str, tuple[str, str]] | None = None
 
+    @property
+    def longitudes(self) -> list[int]:
+        """Numbers of the domain's coordinates that are longitudes in degrees."""
+        named = {one.name: one.attributes for one in self.coordinates}
+        found = []
+        for number, axis in enumerate(self.axes):
+            stated = named.get(axis, {})
+            east = str(stated.get("units", "")).lower().startswith("degree")
+            called = axis.lower() in ("lon", "long", "longitude")
+            if (
+                stated.get("standard_name") == "longitude"
+                or (called and east)
+                or (called and "units" not in stated)
+            ):
+                found.append(number)
+        return found
+
     def in_file_order(self, values: np.ndarray) -> np.ndarray:
         """Return values (..., n) at the domain's points as arrays (..., *shape) of the file.
 

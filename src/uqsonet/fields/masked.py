@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.cloud import PointCloud, Scattered
 from uqsonet.fields.grid import Grid
 
 
 @dataclass(frozen=True)
-class MaskedGrid:
+class MaskedGrid(Scattered):
     """The points of a uniform grid that have a value; the others leave the domain.
 
     Between its points functions are interpolated from the nearest points that have a value
@@ -59,11 +59,6 @@ class MaskedGrid:
         return int(self.present.sum())
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of points that have a value, as the only axis."""
-        return (self.size,)
-
-    @property
     def lower(self) -> tuple[float, ...]:
         """Lower corner of the grid."""
         return self.grid.lower
@@ -80,12 +75,6 @@ class MaskedGrid:
     def quadrature(self) -> Tensor:
         """Return the grid's weights of the points that have a value, shape (size,)."""
         return self.grid.quadrature()[torch.from_numpy(self.present)]
-
-    def subgrid(self, stride: int) -> tuple[MaskedGrid, Tensor]:
-        """Return the domain and the numbers of its points; there is no coarser one."""
-        if stride != 1:
-            raise ValueError(f"a grid with missing points has no stride, found {stride}")
-        return self, torch.arange(self.size)
 
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
         """Refuse locations (..., dim) outside the box, or nearest to a point without a value.

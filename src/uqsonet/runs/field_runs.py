@@ -105,9 +105,8 @@ class FieldRuns:
             If shapes do not fit, values are not finite, points repeat, or the field is constant.
         """
         if is_labelled(values):
-            labelled = values.load() if hasattr(values, "load") else values
-            dimension = run_dimension([labelled], None, name)
-            one = read_labelled(labelled, dimension, name)
+            dimension = run_dimension([values], None, name)
+            one = read_labelled(values, dimension, name)
             values, units = one.values, units or one.units
             if points is None:
                 points, layout = one.points, one.layout
@@ -288,12 +287,12 @@ def _without_absent(
     domain: Domain, values: np.ndarray, layout: Layout | None, name: str
 ) -> tuple[Domain, np.ndarray, Layout | None]:
     """Return domain and values (N, n) without the points that are NaN in every run."""
-    absent = np.isnan(values).all(0)
+    absent = np.logical_and.reduce(np.isnan(values), axis=0)
     if not absent.any():
         return domain, values, layout
     if absent.all():
         raise DataError(f"{name}: every value is missing")
-    present = ~absent
+    present = np.logical_not(absent)
     try:
         if isinstance(domain, Grid):
             part: Domain = MaskedGrid.of(domain, present)

@@ -58,13 +58,13 @@ class LabelledField:
     points : tuple of ndarray, ndarray (n, d), DataError or None
         Axes of a grid, points of a cloud, or None where the file has no coordinates. An error says
         why those of the file cannot be used; it counts only if nobody states others.
-    layout : Layout
+    layout : Layout or None
     units : str
     """
 
     values: np.ndarray
     points: Any
-    layout: Layout
+    layout: Layout | None
     units: str
 
 
@@ -240,8 +240,9 @@ def _on_axes(
 def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> list[Coordinate]:
     """Return coordinates x, y[, z] along all of the dimensions, or along each in turn."""
     candidates = dict(array.coords)
-    for name in () if beside is None else beside.variables:
-        candidates.setdefault(name, beside[name])
+    if beside is not None:
+        for name in beside.variables:
+            candidates.setdefault(name, beside[name])
     whole: dict[int, Coordinate] = {}
     single: dict[int, Coordinate] = {}
     for name, variable in candidates.items():
@@ -274,6 +275,7 @@ def _at_points(
         renamed = array.assign_coords({one.dims[0]: one.values for one in found})
         field = _on_axes(renamed, dims, scalars, units, where)
         names = {one.dims[0]: one for one in found}
+        assert field.layout is not None
         own = tuple(names.get(c.name, c) for c in field.layout.coordinates)
         axes = tuple(names[a].name for a in field.layout.axes)
         return LabelledField(field.values, field.points, _changed(field.layout, axes, own), units)

@@ -146,7 +146,9 @@ def named_fields(
         if not scale > 1e-7 * float(mean.abs().max()):  # the rounding of stored values
             raise DataError(f"{name}: the same in all runs: nothing to learn")
         low, high = float(field.values.min()), float(field.values.max())
-        found.append(Field(name, field.domain, transform, scale, field.units, low, high))
+        found.append(
+            Field(name, field.domain, transform, scale, field.units, low, high, field.layout)
+        )
     return found
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError, nearest
-from uqsonet.fields.field import Field
+from uqsonet.fields.field import AXES, Field
 from uqsonet.fields.grid import Domain
 from uqsonet.fields.numbers import real_numbers, require_noise, without_mask
 
-AXES = ("x", "y", "z")
 COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
 
 
@@ -261,10 +261,41 @@ def sensors_at(
         )
     noise = noise_levels(noise_std, y, m)
     # Padding gets harmless values, so that nothing a caller left there can spread.
+    if field.layout is not None and field.layout.longitudes:
+        x = torch.from_numpy(field.wrapped(x.cpu().numpy())).to(x.device)
     x = torch.where(m[..., None], x, torch.zeros_like(x))
     y = torch.where(m, y, torch.ones_like(y))
     labels = [str(k) for k in range(len(y))]
     return Sensors(x, y, m, None, noise, torch.full(y.shape, number), labels, single, kind)
+
+
+def plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) -> dict[str, Any]:
+    """Return columns with the names that files give to coordinates changed to x, y, z.
+
+    Times become numbers, and longitudes move by whole turns into the domain.
+
+    Raises
+    ------
+    ObservationError
+        If a time cannot be read.
+    """
+    plain = dict(columns)
+    for one in fields:
+        for k, axis in enumerate(one.axes):
+            if axis in AXES or axis not in plain or AXES[k] in plain or k >= len(AXES):
+                continue
+            cells = plain.pop(axis)
+            try:
+                if one.layout is not None and axis in (one.layout.origins or {}):
+                    cells = one.layout.numbers(axis, cells).tolist()
+                elif one.layout is not None and k in one.layout.longitudes:
+                    rows = np.zeros((len(cells), one.domain.dim))
+                    rows[:, k] = np.asarray(cells, dtype=np.float64)
+                    cells = one.wrapped(rows)[:, k].tolist()
+            except (TypeError, ValueError) as error:
+                raise ObservationError(f"{where}, column {axis!r}: {error}") from None
+            plain[AXES[k]] = cells
+    return plain
 
 
 def checked_sensors(

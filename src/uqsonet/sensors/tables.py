@@ -21,7 +21,14 @@ from torch.nn.utils.rnn import pad_sequence
 from uqsonet.errors import DataError, ObservationError, nearest
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact, without_mask
-from uqsonet.sensors.sensors import AXES, COLUMNS, Sensors, field_number, noise_levels
+from uqsonet.sensors.sensors import (
+    AXES,
+    COLUMNS,
+    Sensors,
+    field_number,
+    noise_levels,
+    plain_axes,
+)
 
 MAX_ROWS = 5_000_000
 """Rows of a table of sensors, at most."""
@@ -51,7 +58,7 @@ def read_csv(path: Path) -> dict[str, list[str]]:
                 raise DataError(f"{path}: empty; a header such as x,y,value is needed")
             delimiter = max(",;\t", key=first.count)
             names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
-            if not set(names) & set(COLUMNS) and all(map(_is_number, names)):
+            if all(map(_is_number, names)):
                 raise DataError(
                     f"{path}: no header; the first line must name columns, as x,y,value"
                 )
@@ -152,6 +159,7 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
         If a CSV file cannot be read.
     """
     table, where = columns_of(sensors)
+    table = plain_axes(table, fields, where)
     size = _require_columns(table, where)
     numbers = _field_numbers(table, fields, size, where, inputs)
     axes = _require_axes(table, max(fields[number].domain.dim for number in numbers), where)
@@ -337,15 +345,18 @@ def _is_blank(cell: object) -> bool:
     return cell is None or str(cell).strip() in ("", "<NA>") or cell != cell
 
 
-def read_points(path: Path, dim: int) -> Tensor:
-    """Return points (M, dim) from the columns x[, y[, z]] of a CSV file; others are left alone.
+def read_points(path: Path, field: Field) -> Tensor:
+    """Return points (M, d) of a field from a CSV file; other columns are left alone.
+
+    Coordinates are called as in the field's file, or x, y, z.
 
     Raises
     ------
     DataError or ObservationError
         If the file cannot be read or lacks a column.
     """
-    table = read_csv(path)
+    dim = field.domain.dim
+    table = plain_axes(read_csv(path), [field], str(path))
     for axis in AXES[:dim]:
         if axis not in table:
             raise ObservationError(f"{path}: no column {axis!r}; there are {', '.join(table)}")

@@ -12,6 +12,7 @@ import numpy as np
 
 from uqsonet.errors import DataError, library
 from uqsonet.fields.grid import Grid
+from uqsonet.fields.layout import Coordinate
 from uqsonet.files import atomic_path, write_text
 from uqsonet.sensors.sensors import AXES
 
@@ -60,12 +61,16 @@ def as_dataset(
     """Return `answer_arrays` as an xarray.Dataset (`FieldPosterior.to_xarray`)."""
     xarray = library("xarray")
     field, domain = posterior.field, posterior.field.domain
-    names = AXES[: domain.dim]
-    if points is None and isinstance(domain, Grid):
-        dims, shape = names, domain.shape
+    names = field.axes
+    layout = field.layout if points is None else None
+    if layout is not None:
+        dims, shape = layout.dims, layout.shape
         coordinates: dict[str, Any] = {
-            n: axis.numpy() for n, axis in zip(names, domain.axes(), strict=True)
+            one.name: (one.dims, one.values, _written(one)) for one in layout.coordinates
         }
+    elif points is None and isinstance(domain, Grid):
+        dims, shape = names, domain.shape
+        coordinates = {n: axis.numpy() for n, axis in zip(names, domain.axes(), strict=True)}
     else:
         places = _places(posterior, points)
         dims, shape = ("point",), (len(places),)
@@ -76,10 +81,19 @@ def as_dataset(
     arrays = {}
     for name, value in answer_arrays(posterior, level, points, samples, **band).items():
         before = (*lead, "sample") if name == "samples" else lead
-        array = value.reshape(*value.shape[:-1], *shape)
+        array = (
+            value.reshape(*value.shape[:-1], *shape)
+            if layout is None
+            else (layout.in_file_order(value))
+        )
         arrays[f"{field.name}_{name}"] = ((*before, *dims), array, {"units": field.units})
     attributes = {"level": level, "sensors": int(posterior.sensors.mask.sum(1).max())}
     return xarray.Dataset(arrays, coordinates, attributes)
+
+
+def _written(one: Coordinate) -> dict[str, Any]:
+    """Return the attributes of a coordinate that a file may have."""
+    return {key: text for key, text in one.attributes.items() if " " not in key}
 
 
 def _places(posterior: Any, points: object) -> np.ndarray:
@@ -97,7 +111,7 @@ def answer_lines(
     arrays = answer_arrays(posterior, level, points, samples, **band)
     drawn = arrays.pop("samples", None)
     places, single = _places(posterior, points), posterior.single
-    names = [*AXES[: places.shape[1]], *arrays, *(f"sample_{k + 1}" for k in range(samples))]
+    names = [*posterior.field.axes, *arrays, *(f"sample_{k + 1}" for k in range(samples))]
     yield names if single else ["set", *names]
     for row, label in enumerate([""] if single else posterior.sensors.labels):
         columns = [array if single else array[row] for array in arrays.values()]

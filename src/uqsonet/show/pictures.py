@@ -17,6 +17,7 @@ from uqsonet.fields.numbers import real_numbers
 from uqsonet.files import atomic_path
 
 if TYPE_CHECKING:
+    from uqsonet.fields.field import Field
     from uqsonet.sensors.sensors import Sensors
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
@@ -100,12 +101,36 @@ def _true(posterior: Any, truth: object) -> Values | None:
         points, values = real_numbers(truth[0], "truth: points").numpy(), truth[1]
     else:
         points = posterior.field.domain.points().numpy()
-        values = truth
+        values = _in_domain_order(posterior.field, truth)
     values = real_numbers(values, "truth", missing=True).numpy().reshape(-1)
     points = points.reshape(len(points), -1)
     if len(points) != len(values):
         raise ObservationError(f"truth: {len(values)} values at {len(points)} points")
     return points, values
+
+
+def _in_domain_order(field: Field, truth: object) -> object:
+    """Return a truth of the shape of the field's file in the order of the domain's points.
+
+    Raises
+    ------
+    ObservationError
+        If an array of several axes has another shape than the file, or than the grid.
+    """
+    shape = np.shape(truth)  # type: ignore[arg-type]
+    if len(shape) < 2:
+        return truth
+    layout = field.layout
+    if layout is not None and shape == layout.shape:
+        numbers = layout.in_file_order(np.arange(field.domain.size, dtype=np.float64))
+        there = np.isfinite(numbers)
+        ordered = np.empty(field.domain.size)
+        ordered[numbers[there].astype(int)] = np.asarray(truth)[there]
+        return ordered
+    allowed = field.domain.shape if layout is None else layout.shape
+    if shape != allowed:
+        raise ObservationError(f"truth: shape {shape}, the field has {allowed}")
+    return truth
 
 
 def _draw_answer(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
