@@ -51,7 +51,8 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, split_runs
+from uqsonet.runs.runs import Runs
+from uqsonet.runs.soundness import sound_split
 
 LOG = logging.getLogger("uqsonet")
 
@@ -120,7 +121,8 @@ def fit(
     _require_arguments(runs, minutes, noise_std)
     require_law(law)
     require_device(device)
-    data, best, tried = choose_linear(runs, split_runs(len(runs), seed), sensors, noise_std, seed)
+    runs, split = sound_split(runs, seed)
+    data, best, tried = choose_linear(runs, split, sensors, noise_std, seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()) if state is None else state)
         run = _Trainings(seed, folder, device, bar)

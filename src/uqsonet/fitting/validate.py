@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.emulator.answer import FieldPosterior
-from uqsonet.errors import DataError, NoUncertaintyError, ObservationError
+from uqsonet.errors import DataError, DataWarning, NoUncertaintyError, ObservationError
 from uqsonet.fields.numbers import require_noise
 from uqsonet.files import write_text
 from uqsonet.fitting.baselines import Cokriging
@@ -31,7 +32,8 @@ from uqsonet.gauss.metrics import (
 )
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, rows_of, split_runs
+from uqsonet.runs.runs import Runs, rows_of
+from uqsonet.runs.soundness import sound_split
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -325,6 +327,9 @@ def _on_pairs(emulator: Model, runs: Runs) -> Model:
     Those that calibrate its bands are left out, as `fit` did.
     """
     data, recipe = emulator.card.get("data", {}), emulator.card.get("recipe", {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # `fit` has said it
+        runs, split = sound_split(runs, recipe.get("seed", 0))
     same = all(
         one.name in fields and fields[one.name].domain.size == one.domain.size
         for mine, fields in ((emulator.inputs, runs.inputs), (emulator.outputs, runs.outputs))
@@ -335,7 +340,6 @@ def _on_pairs(emulator: Model, runs: Runs) -> Model:
             f"{runs.name}: pairs must be the {data.get('runs', 0)} runs that the model was fitted "
             f"to; found {len(runs)}, or other fields or points"
         )
-    split = split_runs(len(runs), recipe["seed"])
     kept = runs[np.sort(np.concatenate([split.training, split.validation]))]
     rows = rows_of(kept.inputs, emulator.inputs), rows_of(kept.outputs, emulator.outputs)
     return emulator.with_operator(Regression(Functions(emulator.fields, "training", *rows), 0.0))

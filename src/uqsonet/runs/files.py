@@ -70,6 +70,7 @@ def open_runs(
     missing: Literal["error", "drop", "fill"] = "error",
     periodic: bool = False,
     run: str | None = None,
+    groups: object = None,
 ) -> Runs:
     """Return the runs that a file holds: one array for each field, a run in each row.
 
@@ -93,6 +94,8 @@ def open_runs(
         The fields repeat beyond their grids.
     run : str, optional
         NetCDF: the dimension that counts runs.
+    groups : sequence of labels, optional
+        Runs that belong together (`Runs`).
 
     Returns
     -------
@@ -155,7 +158,7 @@ def open_runs(
             periodic, missing, f"{paths[0]}, {name}", None if stated else one.layout,
         )  # fmt: skip
     ins, outs = ({keys[name]: fields[keys[name]] for name in side} for side in sides)
-    return Runs(ins, outs, paths[0].stem)
+    return Runs(ins, outs, paths[0].stem, groups)
 
 
 def _paths(path: Path | str | Sequence[Path | str]) -> list[Path]:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,9 @@ class Runs:
         Arrays are taken by `FieldRuns.of`.
     name : str
         Of the data set.
+    groups : sequence of N labels, optional
+        Runs of one group belong together, as snapshots of one trajectory do: they never stand on
+        both sides of a split, and each group calibrates bands with one of its runs.
 
     Raises
     ------
@@ -53,7 +57,11 @@ class Runs:
     """
 
     def __init__(
-        self, inputs: Mapping[str, object], outputs: Mapping[str, object], name: str = "runs"
+        self,
+        inputs: Mapping[str, object],
+        outputs: Mapping[str, object],
+        name: str = "runs",
+        groups: object = None,
     ) -> None:
         if not (isinstance(inputs, Mapping) and isinstance(outputs, Mapping)):
             raise DataError(
@@ -76,7 +84,9 @@ class Runs:
         if len(set(sizes.values())) > 1:
             found = ", ".join(f"{key} has {size}" for key, size in sizes.items())
             raise DataError(f"fields have different numbers of runs: {found}")
-        kept = np.ones(next(iter(sizes.values())), dtype=bool)
+        size = next(iter(sizes.values()))
+        self.groups = None if groups is None else _labels(groups, size)
+        kept = np.ones(size, dtype=bool)
         for field in fields.values():
             kept &= True if field.kept is None else field.kept
         if not kept.all():
@@ -88,6 +98,7 @@ class Runs:
         for side in (self.inputs, self.outputs):
             for key, field in side.items():
                 side[key] = replace(field, values=field.values[index], kept=None)
+        self.groups = None if self.groups is None else self.groups[index]
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
@@ -96,6 +107,9 @@ class Runs:
         """Return some of the runs."""
         found = object.__new__(Runs)
         found.name, found.inputs, found.outputs = self.name, dict(self.inputs), dict(self.outputs)
+        found.groups = self.groups
+        if np.ndim(index) == 0 and not isinstance(index, slice):  # type: ignore[arg-type]
+            raise DataError(f"runs[{index}]: a slice or a list of numbers gives runs")
         found._take(np.arange(len(self))[without_mask(index, "numbers of runs", error=DataError)])
         return found
 
@@ -117,12 +131,42 @@ class Runs:
         if len(self) < MIN_RUNS:
             raise DataError(
                 f"{self.name}: {len(self)} runs; at least {MIN_RUNS} are needed to learn an "
-                "operator, choose its size and calibrate its bands"
+                "operator, choose its size and calibrate its bands. uqsonet.Regression answers "
+                "from so few"
             )
+
+    def split(self, seed: int) -> Split:
+        """Split the runs at random; groups and copies of a run stay together (`split_runs`)."""
+        return split_runs(len(self), seed, self._belonging())
+
+    def _belonging(self) -> np.ndarray | None:
+        """Return the number of each run's group (N,); copies of one run are a group."""
+        labels = self.groups
+        if labels is None:
+            fields = (*self.inputs.values(), *self.outputs.values())
+            labels = np.array(
+                [
+                    hashlib.blake2b(
+                        b"".join(field.values[k].tobytes() for field in fields)
+                    ).hexdigest()
+                    for k in range(len(self))
+                ]
+            )
+        _, first, number = np.unique(labels, return_index=True, return_inverse=True)
+        if len(first) == len(labels):
+            return None
+        return number
 
     def describe(self) -> Description:
         """Return shapes, ranges, proposed transforms, spectra and distance from Gaussian laws."""
         return describe(self.name, self.inputs, self.outputs)
+
+
+def _labels(groups: object, size: int) -> np.ndarray:
+    labels = np.asarray(groups)
+    if labels.shape != (size,):
+        raise DataError(f"groups: one label for each of {size} runs, found {labels.shape}")
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def _field_runs(name: str, value: object) -> FieldRuns:
@@ -183,7 +227,7 @@ class Split:
     calibration: np.ndarray
 
 
-def split_runs(size: int, seed: int) -> Split:
+def split_runs(size: int, seed: int, groups: np.ndarray | None = None) -> Split:
     """Split runs at random: 15 % calibrate (10 to 200), a fifth of the rest validates (to 500).
 
     Parameters
@@ -191,12 +235,21 @@ def split_runs(size: int, seed: int) -> Split:
     size : int
         Number of runs, at least 20.
     seed : int
+    groups : ndarray of int, shape (size,), optional
+        Number of each run's group. Groups are split in place of runs, and of a group that
+        calibrates one run does, as a new run comes from a new group.
     """
-    order = numpy_generator(seed, "fit", "split").permutation(size)
-    calibration = min(max(round(0.15 * size), min(10, size // 4)), 200)
-    validation = min(max(round(0.2 * (size - calibration)), 4), 500)
+    count = size if groups is None else int(groups.max()) + 1
+    order = numpy_generator(seed, "fit", "split").permutation(count)
+    calibration = min(max(round(0.15 * count), min(10, count // 4)), 200)
+    validation = min(max(round(0.2 * (count - calibration)), min(4, count // 4)), 500)
     ends = calibration, calibration + validation
-    return Split(order[ends[1] :], order[ends[0] : ends[1]], order[: ends[0]])
+    parts = order[ends[1] :], order[ends[0] : ends[1]], order[: ends[0]]
+    if groups is None:
+        return Split(*parts)
+    members = [np.flatnonzero(groups == number) for number in range(count)]
+    training, held = (np.concatenate([members[g] for g in part]) for part in parts[:2])
+    return Split(training, held, np.array([members[g][0] for g in parts[2]]))
 
 
 def may_log(field: FieldRuns) -> bool:

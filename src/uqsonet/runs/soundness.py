@@ -1,0 +1,98 @@
+"""Runs that are not what they seem: crashed ones, copies, snapshots of a few trajectories."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from uqsonet.errors import DataWarning
+from uqsonet.runs.field_runs import FieldRuns
+from uqsonet.runs.runs import Runs, Split
+
+CRASHED = 100.0
+"""A run has crashed if its distance from the median run is this many times the usual one."""
+
+MAX_CRASHED = 0.1
+"""Largest share of runs that may count as crashed: more of them are a law of heavy tails."""
+
+ALIKE = 0.5
+"""Neighbouring runs are alike below this mean squared difference (1 for independent runs)."""
+
+SHOWN = 10
+"""Maximum number of runs that a warning lists."""
+
+
+def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split]:
+    """Return the runs without crashed ones, and their split; warn of what may be wrong with them.
+
+    The other runs stand in the parts in which they would stand if none had crashed.
+
+    Warns
+    -----
+    DataWarning
+    """
+    split = runs.split(seed)
+    crashed = np.zeros(len(runs), dtype=bool)
+    names = []
+    for name, field in {**runs.inputs, **runs.outputs}.items():
+        here = crashed_runs(field)
+        crashed |= here
+        names += [name] if here.any() else []
+    if crashed.any():
+        numbers = np.flatnonzero(crashed).tolist()
+        listed = ", ".join(map(str, numbers[:SHOWN]))
+        more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+        warnings.warn(
+            f"{runs.name}: left out as outliers, far from all others in {', '.join(names)}: "
+            f"{'run' if len(numbers) == 1 else 'runs'} {listed}{more}. Did they crash?",
+            DataWarning,
+            stacklevel=stacklevel + 1,
+        )
+        kept = np.flatnonzero(~crashed)
+        runs = runs[kept]
+        parts = (part[~crashed[part]] for part in (split.training, split.validation,
+                                                   split.calibration))  # fmt: skip
+        split = Split(*(np.searchsorted(kept, part) for part in parts))
+    if runs.groups is None and _neighbours_alike(runs):
+        warnings.warn(
+            f"{runs.name}: neighbouring runs are much alike. If they are snapshots of a few "
+            "trajectories, say so with Runs(..., groups=labels): bands are then judged on "
+            "whole trajectories, and without that they are too narrow for new ones",
+            DataWarning,
+            stacklevel=stacklevel + 1,
+        )
+    return runs, split
+
+
+def crashed_runs(field: FieldRuns) -> np.ndarray:
+    """Return which runs (N,) are beyond all others, by orders of magnitude.
+
+    The distance of a run is the root mean square of its difference from the pointwise median. A
+    run has crashed if this exceeds `CRASHED` times the median distance, and a gap of a factor of
+    ten separates it from the runs that have not; or if all its values are one number, which the
+    other runs hardly ever take.
+    """
+    values = field.values.astype(np.float64)
+    some = values[:: max(1, len(values) // 1000)]
+    middle = np.median(some, axis=0)
+    with np.errstate(over="ignore"):
+        distance = np.sqrt(np.square((values - middle) / (np.abs(some).max() or 1.0)).mean(1))
+    usual = float(np.median(distance))
+    far = distance > CRASHED * usual
+    if not far.any() or not usual > 0 or distance[far].min() <= 10 * distance[~far].max():
+        far[:] = False
+    for number in np.flatnonzero((values == values[:, :1]).all(1)):
+        far[number] |= np.mean(values == values[number, 0]) < 2 / len(values)
+    return far if far.mean() <= MAX_CRASHED else np.zeros_like(far)
+
+
+def _neighbours_alike(runs: Runs) -> bool:
+    """Return whether runs that follow each other are alike in every field."""
+    steps = []
+    for field in {**runs.inputs, **runs.outputs}.values():
+        values = field.values[:2000].astype(np.float64)
+        centred = values - values.mean(0)
+        variance = np.square(centred).mean()
+        steps.append(np.square(np.diff(values, axis=0)).mean() / (2 * variance or 1.0))
+    return max(steps) < ALIKE
