@@ -93,6 +93,16 @@ class Field:
         """Name of each coordinate: that of the file, else x, y, z."""
         return AXES[: self.domain.dim] if self.layout is None else self.layout.axes
 
+    @property
+    def axis_labels(self) -> tuple[str, ...]:
+        """Name and units of each coordinate, for axes of pictures."""
+        known = (
+            {}
+            if self.layout is None
+            else {one.name: one.attributes.get("units", "") for one in self.layout.coordinates}
+        )
+        return tuple(f"{a} [{known[a]}]" if known.get(a) else a for a in self.axes)
+
     def wrapped(self, places: np.ndarray) -> np.ndarray:
         """Return places (..., d) with longitudes moved by whole turns into the domain."""
         turned = np.array(places, dtype=np.float64)

@@ -28,6 +28,9 @@ PICTURES = (".png", ".pdf", ".svg")
 Values = tuple[np.ndarray, np.ndarray]
 """Points (n, d) and values (n,)."""
 
+MAX_MISSING = 4
+"""Scattered points are drawn as a grid if that has at most this many times as many points."""
+
 SHOWN = 5
 """Number of sample functions in a picture of one dimension."""
 
@@ -166,7 +169,7 @@ def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) 
             x, y, points = _sensors(sets, number)
             axes.scatter(x[:, 0], y, color=ORANGE, s=36, zorder=3, label="sensors")
             _draw_weighted(axes, points)
-    axes.set_xlabel("x")
+    axes.set_xlabel(field.axis_labels[0])
     axes.set_ylabel(field.label)
     axes.margins(x=0)
     box = field.domain.lower, field.domain.upper
@@ -195,8 +198,12 @@ def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) 
         "vmin": min(float(values.min()) for _, _, values in shared),
         "vmax": max(float(values.max()) for _, _, values in shared),
     }
-    figure.set_size_inches(12, 7)
+    wide, high = (points[:, k].max() - points[:, k].min() for k in (0, 1))
+    figure.set_size_inches(12, min(7.0, max(4.5, 2.0 + 6.5 * high / wide)))
     panels = figure.subplots(2, 3)
+    for axes in panels.flat:
+        axes.set_xlabel(field.axis_labels[0])
+        axes.set_ylabel(field.axis_labels[1])
     _draw_sensors(panels[0, 0], figure, posterior)
     spread = _map(panels[1, 0], points, np.asarray(posterior.std()), "magma", {"vmin": 0})
     panels[1, 0].set_title(f"standard deviation of {name}", fontsize=10)
@@ -212,15 +219,16 @@ def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) 
 
 def _map(axes: Any, points: np.ndarray, values: np.ndarray, colours: str, ends: Any) -> Any:
     """Draw values at points (n, 2) or (n, 3); of a grid in three dimensions the middle plane."""
-    lines = [np.unique(column) for column in points.T]
-    axes.set_xlabel("x")
-    axes.set_ylabel("y")
+    lines, places = zip(*(np.unique(column, return_inverse=True) for column in points.T),
+                        strict=True)  # fmt: skip
     axes.set_aspect("equal")
-    if len(points) != math.prod(map(len, lines)):
+    shape = [len(line) for line in lines]
+    if math.prod(shape) > MAX_MISSING * len(points):
         x, y = points[:, 0], points[:, 1]
         size = min(60.0, max(2.0, 12000 / len(points)))
         return axes.scatter(x, y, c=values, s=size, cmap=colours, lw=0, **ends)
-    array = values[np.lexsort(points.T[::-1])].reshape([len(line) for line in lines])
+    array = np.full(shape, np.nan)  # points that a grid lacks stay blank
+    array[tuple(places)] = values
     if array.ndim == 3:
         array = array[:, :, array.shape[2] // 2]
     return axes.pcolormesh(*lines[:2], array.T, cmap=colours, shading="nearest", **ends)
@@ -269,12 +277,13 @@ def _draw_sensors(axes: Any, figure: Any, posterior: Any) -> None:
     lower, upper = (np.array([getattr(d, e) for d in domains]) for e in ("lower", "upper"))
     pad = 0.03 * (upper.max(0) - lower.min(0))
     axes.set_xlim(lower.min(0)[0] - pad[0], upper.max(0)[0] + pad[0])
-    axes.set_xlabel("x")
+    labels = next(field.axis_labels for field in fields if field.domain.dim == dim)
+    axes.set_xlabel(labels[0])
     if dim == 1:
         axes.set_ylabel(names)
     else:
         axes.set_ylim(lower.min(0)[1] - pad[1], upper.max(0)[1] + pad[1])
-        axes.set_ylabel("y")
+        axes.set_ylabel(labels[1])
         axes.set_aspect("equal")
         plural = "" if count == 1 else "s"
         axes.set_title(f"{count or 'no'} sensor{plural} of {names}", fontsize=10)

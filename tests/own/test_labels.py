@@ -1,0 +1,212 @@
+"""Labelled data: coordinates, units and missing points of a file are used, and come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import uqsonet
+from uqsonet.errors import DataError, DataWarning, ObservationError
+from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.layout import Layout
+from uqsonet.runs.field_runs import FieldRuns
+from uqsonet.runs.runs import split_runs
+from uqsonet.runs.soundness import crashed_runs
+
+LAT = np.linspace(60.0, 20.0, 9)
+LON = np.arange(0.0, 360.0, 30.0)
+N = 60
+
+
+def waves(count: int, *axes: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Return smooth random functions (count, *shape)."""
+    rng = np.random.default_rng(seed)
+    unit = [(axis - axis.min()) / np.ptp(axis) for axis in axes]
+    mesh = np.meshgrid(*unit, indexing="ij")
+    shapes = [np.cos(np.pi * (j * mesh[0] + k * mesh[-1])) for j in range(2) for k in range(2)]
+    return np.tensordot(rng.standard_normal((count, 4)), np.array(shapes), 1)
+
+
+def earth(land: bool = True, **names: str) -> xr.Dataset:
+    """Return runs along time, falling latitudes, and longitudes; with land if wanted."""
+    k = waves(N, LAT, LON)
+    u = 2 * k
+    if land:
+        k = np.where(np.add.outer(LAT, LON) > 330, np.nan, k)
+    dims = ("time", "lat", "lon")
+    data = xr.Dataset(
+        {"sst": (dims, k, {"units": "degC"}), "pr": (dims, u, {"units": "mm/day"})},
+        {
+            "lat": ("lat", LAT, {"units": "degrees_north"}),
+            "lon": ("lon", LON, {"units": "degrees_east"}),
+            "time": ("time", np.arange(N) * 30.0, {"units": "days since 2000-01-01"}),
+        },
+    )
+    return data.rename(names)
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    path = tmp_path_factory.mktemp("earth") / "earth.nc"
+    data = earth()
+    data.to_netcdf(path, engine="h5netcdf", encoding={"sst": {"_FillValue": -9999.0}})
+    model = uqsonet.fit(uqsonet.open_runs(path, "sst", "pr", run="time"), 0, sensors=[4], bar=False)
+    return data, model
+
+
+def test_an_answer_aligns_with_its_file(answered: tuple[Any, Any], tmp_path: Path) -> None:
+    data, model = answered
+    table = pd.DataFrame({"lon": [-60.0, 90.0], "lat": [25.0, 40.0], "value": [0.3, -0.2]})
+    posterior = model.condition(table)
+    found = posterior.to_xarray()
+    assert found.pr_mean.dims == ("lat", "lon") and found.pr_mean.attrs["units"] == "mm/day"
+    for name in ("lat", "lon"):
+        xr.testing.assert_identical(found[name], data[name])
+    inputs = posterior["sst"].to_xarray().sst_mean
+    np.testing.assert_array_equal(np.isnan(inputs), np.isnan(data.sst[0]))
+    model.save(tmp_path / "m.safetensors")
+    again = uqsonet.load(tmp_path / "m.safetensors").condition(table).to_xarray()
+    xr.testing.assert_identical(again, found)
+    turned = model.condition(table.assign(lon=table.lon % 360))
+    np.testing.assert_array_equal(turned.mean(), posterior.mean())
+
+
+def test_nothing_is_measured_or_placed_where_there_is_no_field(answered: tuple[Any, Any]) -> None:
+    data, model = answered
+    with pytest.raises(ObservationError, match="no values in any run"):
+        model.condition([[330.0, 60.0]], [0.1])
+    places = model.place(3).places
+    nearest = data.sst[0].sel(
+        lon=xr.DataArray(places[:, 0]), lat=xr.DataArray(places[:, 1]), method="nearest"
+    )
+    assert np.isfinite(nearest).all()
+
+
+def test_a_truth_of_another_shape_is_refused(answered: tuple[Any, Any]) -> None:
+    data, model = answered
+    posterior = model.condition([[90.0, 40.0]], [0.1])
+    with pytest.raises(ObservationError, match="shape"):
+        posterior.plot(truth=data.pr[0].values.T)
+    posterior.plot(truth=data.pr[0].values)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d,
+        lambda d: d.transpose("lon", "member", "lat"),
+        lambda d: d.sortby("lat"),
+        lambda d: d.expand_dims(level=[850.0], axis=1),
+        lambda d: d.expand_dims("height"),
+        lambda d: d.rename(lon="XLONG", lat="XLAT"),
+        lambda d: d.rename(member="ensemble").astype(">f8"),
+    ],
+)
+def test_a_data_array_is_the_same_field_whatever_its_layout(change: Any) -> None:
+    plain = earth(land=False, time="member").sst.drop_vars("member")
+    field, want = FieldRuns.of(change(plain)), FieldRuns.of(plain)
+    assert field.domain == want.domain and field.units == "degC"
+    assert field.domain.lower == (0.0, 20.0)
+    np.testing.assert_array_equal(field.values, want.values)
+
+
+def test_times_count_as_their_file_does(tmp_path: Path) -> None:
+    data = earth(land=False).rename(lat="member").drop_vars("member")
+    data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    runs = uqsonet.open_runs(tmp_path / "a.nc", "sst", "pr")
+    field = runs.inputs["sst"]
+    assert field.domain.upper[1] == 30.0 * (N - 1) and field.layout is not None
+    moment = np.datetime64("2000-01-31")
+    assert field.layout.numbers("time", [moment]).tolist() == [30.0]
+
+
+def test_layouts_come_back_from_a_header() -> None:
+    layout = FieldRuns.of(earth().sst.rename(time="run").drop_vars("run")).layout
+    assert layout is not None
+    again = Layout.from_dict(layout.as_dict())
+    values = np.arange(int((~layout.absent).sum()), dtype=float)  # type: ignore[operator]
+    np.testing.assert_array_equal(again.in_file_order(values), layout.in_file_order(values))
+
+
+@pytest.mark.parametrize("kind", ["npz", "h5", "nc"])
+def test_a_file_for_each_run(kind: str, tmp_path: Path) -> None:
+    x = np.linspace(1.0, 2.0, 8)
+    k = waves(25, x)
+    for number, row in enumerate(k):
+        path = tmp_path / f"run_{number:02d}.{kind}"
+        if kind == "npz":
+            np.savez(path, k=row, u=2 * row, x=x)
+        else:
+            data = xr.Dataset({"k": ("x", row), "u": ("x", 2 * row)}, {"x": x})
+            data.to_netcdf(path, engine="h5netcdf")
+    for paths in (str(tmp_path / "run_*"), sorted(tmp_path.glob("run_*"))):
+        runs = uqsonet.open_runs(paths, "k", "u")
+        np.testing.assert_array_equal(runs.inputs["k"].values, k)
+        assert runs.inputs["k"].domain.lower == (1.0,)
+
+
+def test_zarr_needs_no_codec_that_runs_a_program(tmp_path: Path) -> None:
+    folder = tmp_path / "runs.zarr" / "k"
+    folder.mkdir(parents=True)
+    with pytest.raises(DataError, match="no Zarr array"):
+        uqsonet.open_runs(tmp_path / "runs.zarr", "k", "u")
+    (folder / ".zarray").write_text('{"dtype": "|O", "filters": [{"id": "pickle"}]}')
+    with pytest.raises(DataError, match="codec 'pickle' is not read"):
+        uqsonet.open_runs(tmp_path / "runs.zarr", "k", "u")
+
+
+@pytest.mark.parametrize("number", [-9999.0, 9.969209968386869e36, 1e20])
+def test_numbers_that_stand_for_missing_values_are_noticed(number: float) -> None:
+    k = waves(N, np.linspace(0, 1, 12))
+    k[3, 4] = k[7, 2] = number
+    with pytest.raises(DataError, match=r"2 values are .* far from all others"):
+        FieldRuns.of(k)
+    with pytest.warns(DataWarning, match="taken as missing"):
+        assert not FieldRuns.of(k, missing="drop").kept[[3, 7]].any()  # type: ignore[index]
+
+
+def test_crashed_runs_are_named_and_heavy_tails_are_not() -> None:
+    k = waves(200, np.linspace(0, 1, 12))
+    wrong = k.copy()
+    wrong[7], wrong[50], wrong[120] = 1e12, -9.9e8, 0.0
+    assert np.flatnonzero(crashed_runs(FieldRuns.of(wrong))).tolist() == [7, 50, 120]
+    assert not crashed_runs(FieldRuns.of(np.exp(3 * k))).any()
+    assert not crashed_runs(FieldRuns.of(np.maximum(k - 1, 0))).any()  # rain: dry runs are runs
+
+
+def test_groups_and_copies_never_stand_on_both_sides() -> None:
+    labels = np.repeat(np.arange(30), 5)
+    split = split_runs(150, 0, labels)
+    sides = [set(labels[part]) for part in (split.training, split.validation, split.calibration)]
+    assert not sides[0] & sides[1] and not (sides[0] | sides[1]) & sides[2]
+    assert len(set(labels[split.calibration])) == len(split.calibration)
+    k = np.tile(waves(40, np.linspace(0, 1, 12)), (5, 1))
+    parts = uqsonet.Runs({"k": k}, {"u": 2 * k}).split(1)
+    held = {k[n].tobytes() for n in parts.calibration}
+    assert not held & {k[n].tobytes() for n in parts.training}
+
+
+def test_a_cloud_knows_no_units_and_no_refinement() -> None:
+    rng = np.random.default_rng(5)
+    even = rng.random((300, 2))
+    fine = np.vstack([even, 0.15 * rng.random((900, 2))])
+    corner = [float((c.quadrature() * (c.points() < 0.15).all(1)).sum())
+              for c in map(PointCloud.of, (even, fine))]  # fmt: skip
+    np.testing.assert_allclose(corner, 0.15**2, atol=0.02)
+    values, places = np.sin(even @ [3.0, 2.0])[:, None], rng.uniform(0.2, 0.8, (20, 2))
+    unit = [np.array([1.0, 1.0]), np.array([1e5, 10.0])]
+    answers = [
+        PointCloud.of(even * u).interpolate(_tensor(values), _tensor(places * u)) for u in unit
+    ]
+    np.testing.assert_allclose(answers[1], answers[0], rtol=1e-9)
+
+
+def _tensor(values: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(values)
