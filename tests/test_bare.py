@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from tests.test_packaging import LIBRARY, ROOT
 from uqsonet.operator.file import shipped
 
-ABSENT = ("snakemake", "pandas", "matplotlib", "scipy", "ot", "deeptime", "yaml", "xarray")
+ABSENT = ("snakemake", "matplotlib", "ot", "deeptime", "yaml")
 WITHOUT = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "src")!r})

@@ -30,6 +30,9 @@ MIN_RUNS = 20
 FAR = 8192
 """Standard deviations from zero beyond which float32 is coarser than a thousandth of one."""
 
+MAX_CLASSES = 10
+"""Fields with at most so many different values are classes."""
+
 SKEWED = 0.5
 """Skewness of positive values above which their logarithm is proposed."""
 
@@ -144,11 +147,11 @@ class Runs:
         labels = self.groups
         if labels is None:
             fields = (*self.inputs.values(), *self.outputs.values())
+            if any(np.unique(field.values[:50]).size <= MAX_CLASSES for field in fields):
+                return None  # classes may be the same in two runs by chance
             labels = np.array(
                 [
-                    hashlib.blake2b(
-                        b"".join(field.values[k].tobytes() for field in fields)
-                    ).hexdigest()
+                    hashlib.blake2b(b"".join(one.values[k].tobytes() for one in fields)).hexdigest()
                     for k in range(len(self))
                 ]
             )
