@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uqsonet_study.pipeline.sources import WITHOUT_INFLUENCE, Sources, _file_digest
+from uqsonet_study.pipeline.specs import RUN_BY, as_json
 
 from uqsonet.errors import ConfigError
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import LawConfig
 from uqsonet_study.pipeline import Plan, Text, model_module, source_digest
-from uqsonet_study.pipeline.sources import WITHOUT_INFLUENCE, Sources, _file_digest
-from uqsonet_study.pipeline.specs import RUN_BY, as_json
 
 ROOT = Path(__file__).resolve().parents[1]
 PROBLEM = "uqsonet_study.problems.diffusion1d"

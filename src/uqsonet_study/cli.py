@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from uqsonet.cli import clear_errors, console
 from uqsonet.errors import ConfigError
@@ -50,34 +49,14 @@ def estimate(
         list[Path], typer.Argument(help="config.yaml and overlays, in order; - for stdin.")
     ],
     cores: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 1,
-    left: Annotated[
-        Path | None, typer.Option(help="A list of the files to make; else all that are missing.")
-    ] = None,
 ) -> None:
-    """Say what a run will still cost on this machine, measured in a few seconds."""
-    from uqsonet_study.estimate import estimate as measure
+    """Say what a run will still cost, from what jobs of the published run took."""
+    from uqsonet_study.estimate import estimate as left
+    from uqsonet_study.estimate import report_of
 
     with clear_errors():
         config = read_config(files)
-        asked = None if left is None else set(left.read_text(encoding="utf-8").splitlines())
-        costs = measure(config, Path.cwd(), asked)
-    if not any(cost.jobs for cost in costs):
-        if left is None:
-            console.print(f"Nothing is left in {config.results}/.", highlight=False)
-        return
-    table = Table(title=f"Work left in {config.results}/ (measured on this machine)")
-    for column in ("stage", "jobs left", "of", "core-minutes"):
-        table.add_column(column, justify="left" if column == "stage" else "right")
-    for cost in costs:
-        table.add_row(cost.stage, str(cost.jobs), str(cost.total), f"{cost.seconds / 60:.1f}")
-    console.print(table)
-    total = sum(cost.seconds for cost in costs)
-    console.print(
-        f"About {total / 3600:.2f} core-hours, at best {total / cores / 60:.0f} minutes on "
-        f"{cores} cores. For less: fewer `trials`, `sets` or `iterations` in config.yaml, or\n"
-        "`--configfile config/smoke.yaml` for everything in minutes.",
-        highlight=False,
-    )
+        print("\n".join(report_of(config, left(config), cores)))
 
 
 @app.command()

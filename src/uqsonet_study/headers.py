@@ -1,41 +1,34 @@
-"""Whether a file is the one that a job is about: its header beside what the job expects of it.
+"""Whether a file is about what its job is: its header beside what the job is told.
 
-A file may be sound and still be another's: weights of another method or problem, references of
-another evaluation, functions of another seed. The plan knows what the job that made each input was
-told (`pipeline.files.Files.headers`), and every job compares before it works (`jobs.job`).
+A file may be sound and still be another's: functions of another seed, references of another noise,
+weights of another method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import DataError
 
-Header = Mapping[str, Any]
+KEYS = {
+    "functions": ("problem", "seed"),
+    "sensors": ("problem", "seed"),
+    "output_sensors": ("problem", "seed"),
+    "reference": ("problem", "seed", "noise_std", "evaluation"),
+    "weights": ("problem", "method", "training"),
+}
+"""Kind of an input -> what of its header has to be what the job is told."""
 
-LATER = ("inputs", "law")
-"""Keys that not every file has."""
 
-
-def require_header(path: Path | str, kind: str, expected: Header) -> None:
-    """Refuse a file whose header is not the expected one.
-
-    Parameters
-    ----------
-    path : Path
-    kind : str
-        ``weights``, or the kind of an array file: ``functions``, ``sensors``, ``reference``.
-    expected : mapping
-        Key -> value. A mapping within is compared where both have a key: files of earlier versions
-        lack some. The problem of weights is that of their fields; sensors read the input unless
-        they say otherwise.
+def read_header(path: Path | str, kind: str) -> dict[str, Any]:
+    """Return the header of an input of a kind; the problem of weights is that of their fields.
 
     Raises
     ------
     DataError
-        If the file is damaged, of another kind, or lacks a key or has another value.
+        If the file is damaged or of another kind.
     """
     # Deferred: the plan needs neither torch nor HDF5.
     from uqsonet.operator.file import read_weights
@@ -43,43 +36,49 @@ def require_header(path: Path | str, kind: str, expected: Header) -> None:
 
     if kind == "weights":
         meta = read_weights(path)[1]
-    else:
-        with ArrayFile(path, kind) as file:
-            meta = file.meta
-    fields = meta.get("fields")
-    name = fields.get("name") if isinstance(fields, Mapping) else None
-    stated = {"problem": name, "side": "input", **meta}
-    for key, found, wanted in _differences(expected, stated):
-        raise DataError(
-            f"{path}: of another run or job: its header has {key} {found!r}, expected {wanted!r}"
-        )
+        fields = meta.get("fields")
+        return {"problem": fields.get("name") if isinstance(fields, Mapping) else None, **meta}
+    with ArrayFile(path, kind.removeprefix("output_")) as file:
+        side = "output" if kind.startswith("output_") else "input"
+        if kind.endswith("sensors") and file.meta.get("side", "input") != side:
+            raise DataError(f"{path}: sensors of the {file.meta['side']}, expected of the {side}")
+        return file.meta
 
 
-def require_headers(headers: Mapping[str, tuple[str, Header]]) -> None:
-    """Refuse files of a job (path -> kind and expected header) as `require_header` does.
+def require_headers(inputs: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+    """Refuse inputs of a job that are about something else than it is told.
 
     Weights that say which functions they were trained on must say those of this job.
+
+    Parameters
+    ----------
+    inputs : mapping of str to str or list of str
+        Kind -> files. Other kinds than those of `KEYS` are not looked at.
+    told : mapping
+        An ensemble or a law is told the method whose weights it has as ``trained``.
+
+    Raises
+    ------
+    DataError
     """
     from uqsonet.files import file_digest
 
-    for path, (kind, expected) in headers.items():
-        require_header(path, kind, expected)
-    weights = [path for path, (kind, _) in headers.items() if kind == "weights"]
-    for path, (kind, _) in headers.items():
-        if kind == "functions" and weights:
-            inputs = {"inputs": {kind: file_digest(Path(path))}}
-            for file in weights:
-                require_header(file, "weights", inputs)
+    expected = {**told, "method": told.get("trained", told.get("method"))}
+    for kind, keys in KEYS.items():
+        paths = inputs.get(kind) or []
+        for path in [paths] if isinstance(paths, str) else paths:
+            header = read_header(path, kind)
+            for key in keys:
+                _compare(path, key, header.get(key), expected.get(key))
+            functions = inputs.get("functions")
+            known = header.get("inputs")
+            if kind == "weights" and isinstance(functions, str) and isinstance(known, Mapping):
+                digest = file_digest(Path(functions))
+                _compare(path, "inputs.functions", known.get("functions", digest), digest)
 
 
-def _differences(
-    expected: Header, found: Header, above: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    for key, wanted in expected.items():
-        if key not in found:
-            if not above and key not in LATER:
-                yield key, None, wanted
-        elif isinstance(wanted, Mapping) and isinstance(found[key], Mapping):
-            yield from _differences(wanted, found[key], f"{above}{key}.")
-        elif found[key] != wanted:
-            yield above + key, found[key], wanted
+def _compare(path: str, key: str, found: Any, expected: Any) -> None:
+    if expected is not None and found != expected:
+        raise DataError(
+            f"{path}: of another run or job: its header has {key} {found!r}, expected {expected!r}"
+        )

@@ -1,11 +1,10 @@
 """The frame around every job of the workflow: log, threads, clear errors, cost.
 
-A script opens it with ``with job(snakemake) as spec:`` and calls one function inside.
+A script opens it with ``with job(snakemake) as told:`` and calls one function inside.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import resource
 import sys
@@ -24,44 +23,38 @@ LOG = logging.getLogger("uqsonet")
 
 @contextmanager
 def job(snakemake: Any, threads: int | None = None) -> Iterator[dict[str, Any]]:
-    """Set up logging and threads, yield the job's parameters, turn user errors into one line.
+    """Set up logging and threads, yield what the job is told, turn user errors into one line.
 
-    Files whose headers are not those that the job expects are refused before it starts.
+    Inputs that say they are about something else are refused before it starts.
 
     Parameters
     ----------
     snakemake : object
-        What Snakemake gives to a script: `params.spec` (JSON), `output`, `log`, `threads`.
+        What Snakemake gives to a script: `params.told`, `input`, `output`, `log`, `threads`.
     threads : int, optional
         Threads of torch, by default those of the job.
     """
     with frame(snakemake, threads):
-        yield _read(snakemake.params.spec)
+        told = dict(snakemake.params.told)
+        require_headers(dict(snakemake.input.items()), told)
+        yield told
 
 
 @contextmanager
-def jobs(snakemake: Any) -> Iterator[dict[str, dict[str, Any]]]:
-    """Do `job` for a rule that makes one thing or several; yield name -> parameters.
+def jobs(snakemake: Any) -> Iterator[list[dict[str, Any]]]:
+    """Do `job` for a rule that makes one thing or several: `params.jobs` holds what each is told.
 
-    Parameters
-    ----------
-    snakemake : object
-        As in `job`, with `params.specs` (name -> JSON).
+    Their inputs, where they are checked, stand in what they are told.
     """
     with frame(snakemake):
-        yield {name: _read(spec) for name, spec in snakemake.params.specs.items()}
-
-
-def _read(text: str) -> dict[str, Any]:
-    """Return parameters from JSON; wrong headers of inputs are refused."""
-    spec = json.loads(text)
-    require_headers(spec.pop("headers", {}))
-    return spec
+        for told in snakemake.params.jobs:
+            require_headers(told, told)
+        yield [dict(told) for told in snakemake.params.jobs]
 
 
 @contextmanager
 def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
-    """Do all of `job` for a script without a specification."""
+    """Do all of `job` for a script that is told nothing."""
     torch = sys.modules.get("torch")  # a job that has not imported it has no use for it
     if torch is not None:
         torch.set_num_threads(max(1, threads or snakemake.threads))
@@ -74,7 +67,7 @@ def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         LOG.addHandler(handler)
         LOG.setLevel(logging.INFO)
-        for path in snakemake.output:  # no other job writes them, so what is there is of the dead
+        for path in snakemake.output:  # no other job writes them: left over from a killed one
             remove_debris(Path(path))
         yield
         used = resource.getrusage(resource.RUSAGE_SELF)

@@ -23,15 +23,14 @@ from uqsonet.errors import DataError
 from uqsonet.files import atomic_path, file_digest, provenance, write_text
 from uqsonet.operator.devices import processor
 from uqsonet_study.config import Case, Config, load_config
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.pipeline import Paths
 from uqsonet_study.report.provenance import stage_costs
 
 KEPT = (
     "config.json",
-    "jobs.csv",
     "scores.csv",
     "placement/scores.csv",
-    "simulate/*.json",
+    "data/*.json",
     "tables/*.csv",
     "tables/*.tex",
     "summary/*.csv",
@@ -93,7 +92,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         "seed": config.seed,
         "processor": f"{processor()}, {os.cpu_count()} cores",
         **provenance(),
-        "stages": stage_costs(results),
+        "stages": stage_costs(results, config),
         "sha256": _digests(results, files),
         "weights_sha256": _digests(results, _trained(results, config, asked, "safetensors")),
     }
@@ -129,16 +128,16 @@ def _configuration(path: Path) -> Config:
 
 def _trained(results: Path, config: Config, cases: Iterable[Case], suffix: str) -> list[Path]:
     """Return the training logs (`csv`) or weights (`safetensors`) that cases have in a folder."""
-    plan = Plan(config)
-    trainings = (plan.trained(c.name, method, suffix) for c in cases for method in c.methods)
+    paths = Paths(config)
+    trainings = (paths.trained(case, method, suffix) for case in cases for method in case.methods)
     found = {Path(file).relative_to(config.results) for files in trainings for file in files}
     return sorted(results / path for path in found if (results / path).is_file())
 
 
 def _law_logs(results: Path, config: Config, cases: Iterable[Case]) -> list[Path]:
     """Return what was tried for the laws of cases, as far as a folder has it."""
-    plan = Plan(config)
-    logs = {Path(f) for c in cases for m in c.methods for f in plan.law_logs(c.name, m)}
+    paths = Paths(config)
+    logs = {Path(f) for c in cases for m in c.methods for f in paths.laws(c, m, "csv")}
     found = (results / path.relative_to(config.results) for path in logs)
     return sorted(path for path in found if path.is_file())
 

@@ -20,8 +20,8 @@ from uqsonet.files import file_digest
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.file import load, read_weights, write_weights
 from uqsonet_study.config import Config
-from uqsonet_study.headers import require_header
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.headers import require_headers
+from uqsonet_study.pipeline import Paths
 from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.report.cards import OPERATORS, card, is_published, rounded
 
@@ -78,7 +78,7 @@ def ship(config: Config, results: Path, published: Path, out: Path) -> list[Path
         full = results / file
         if not full.is_file():
             continue
-        require_header(full, *_expected(file, name, config))
+        require_headers({"weights": str(full)}, _expected(name, config))
         tensors, meta = shrunk(full)
         meta["source"] = {"file": str(file), "sha256": file_digest(full)}
         path = out / f"{name}.safetensors"
@@ -102,11 +102,10 @@ def _card(
         return about | compared(load(full), load(path), get_problem(name))
 
 
-def _expected(file: Path, name: str, config: Config) -> tuple[str, dict[str, Any]]:
-    """Return what the header of a training's file must say."""
-    case = config.cases_of(OPERATORS[name].experiments)[0].name
-    path = f"{config.results}/{file}"
-    return Plan(config).headers(case, {"weights": path}, methods=["uqsonet"])[path]
+def _expected(name: str, config: Config) -> dict[str, object]:
+    """Return what the header of an operator's weights must say."""
+    case = config.cases_of(OPERATORS[name].experiments)[0]
+    return {"problem": case.problem, "method": "uqsonet", "training": case.training}
 
 
 def _skills(repeated: Path, first: Path) -> dict[str, list[float]]:
@@ -118,9 +117,9 @@ def _skills(repeated: Path, first: Path) -> dict[str, list[float]]:
 
 def training_of(name: str, config: Config) -> Path:
     """Return where a folder of results has the first training behind an operator."""
-    plan, experiments = Plan(config), OPERATORS[name].experiments
+    paths, experiments = Paths(config), OPERATORS[name].experiments
     cases = config.cases_of(experiments)
-    found = {plan.trained(case.name, "uqsonet", "safetensors")[0] for case in cases}
+    found = {paths.trained(case, "uqsonet", "safetensors")[0] for case in cases}
     if len(found) != 1:
         raise DataError(f"{', '.join(experiments)}: several trainings of UQ-SONet, not one")
     return Path(found.pop()).relative_to(config.results)

@@ -5,14 +5,14 @@ BENCHMARK = CONFIG.benchmark
 
 rule benchmark:
     input:
-        weights=lambda w: PLAN.benchmark_weights(w.entry, int(w.pairs)),
+        weights=lambda w: PLAN.benchmark_weights(w.entry, int(w.number)),
     output:
-        f"{RESULTS}/benchmark/{{entry}}-{{pairs}}.csv",
+        f"{RESULTS}/benchmark/{{entry}}-{{number}}.csv",
     log:
-        f"{RESULTS}/logs/benchmark/{{entry}}-{{pairs}}.log",
+        f"{RESULTS}/logs/benchmark/{{entry}}-{{number}}.log",
     wildcard_constraints:
         entry="|".join(BENCHMARK.problems),
-        pairs=r"\d+",
+        number=r"\d+",
     conda:
         "../../environment.yml"
     threads: 1
@@ -20,7 +20,16 @@ rule benchmark:
         mem_mb=growing(12000),
         runtime=growing(240),
     params:
-        spec=lambda w: PLAN.benchmark(w.entry, int(w.pairs)),
+        told=lambda w: Told(
+            name=w.entry,
+            problem=BENCHMARK.problems[w.entry].problem,
+            config=PLAN.benchmark(w.entry),
+            pairs=int(w.number),
+            seed=CONFIG.seed,
+            code=code(
+                "benchmark", *problem_modules([BENCHMARK.problems[w.entry].problem])
+            ),
+        ),
     script:
         "../scripts/benchmark.py"
 

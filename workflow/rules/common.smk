@@ -10,58 +10,57 @@ def growing(amount):
     return lambda wildcards, attempt: amount * attempt
 
 
-def found(rule):
-    """Return the jobs of a rule by their wildcards; unknown ones are refused by name."""
-
-    def job(wildcards):
-        try:
-            return PLAN.job(rule, wildcards.get("name") or wildcards[0])
-        except UQSONetError as error:
-            raise WorkflowError(str(error)) from None
-
-    return job
+BASE = workflow.current_basedir
 
 
-def spec_of(rule):
-    """Return the parameters of a rule's jobs, as JSON."""
-    return lambda wildcards: found(rule)(wildcards).spec
+def code(script, *modules):
+    """Return the digest of a rule's script, and of modules that it finds by name, with all that
+    these import: an edit of them runs the rule again, one of comments or messages does not.
+    """
+    path = Path(workflow.sourcecache.get_path(BASE.join(f"../scripts/{script}.py")))
+    return SOURCES.digest([path], modules)
 
 
-def input_of(rule, kind):
-    """Return the files of one kind that a rule's jobs read."""
-    return lambda wildcards: found(rule)(wildcards).inputs.get(kind, [])
+def made(kind, folder):
+    """Return the case that a file or folder of trials is made for, and what defines it."""
+    if folder in (known := getattr(PLAN, kind)):
+        return known[folder]
+    raise WorkflowError(f"no case of the configuration needs {folder}")
 
 
 # With `jobs.together` one job makes what otherwise takes one job each.
-def files_of(pattern, **names):
+def each(pattern, *zipped, **names):
     """Return the pattern of a rule's files, or all of them where one job makes them."""
-    return expand(pattern, **names) if CONFIG.jobs.together else pattern
+    return expand(pattern, *zipped, **names) if CONFIG.jobs.together else pattern
 
 
 def log_of(folder, wildcard):
     """Return the log of a rule that makes one thing or all."""
     if CONFIG.jobs.together:
         return f"{RESULTS}/logs/together/{folder}.log"
-    return f"{RESULTS}/logs/{folder}/{{{wildcard}}}.log"
+    return f"{RESULTS}/logs/{folder}/{wildcard}.log"
 
 
-def made(wildcards, names):
+def asked(wildcards, names):
     """Return the names of what a job makes."""
     return names if CONFIG.jobs.together else [wildcards[0]]
 
 
-def merged(inputs):
+def scored(wildcards):
+    """Return what the scores of a job are made from: one method's, or all."""
+    of = (
+        [(wildcards.case, wildcards.method, wildcards.evaluation)]
+        if wildcards
+        else SCORES
+    )
+    return [PLAN.scoring(CONFIG.cases[case], *what) for case, *what in of]
+
+
+def merged(inputs, *kinds):
     """Return the files of several inputs, by kind."""
     found = {}
     for one in inputs:
-        for kind, files in one.items():
-            files = [files] if isinstance(files, str) else files
+        for kind in kinds or one:
+            files = [one[kind]] if isinstance(one[kind], str) else one[kind]
             found[kind] = list(dict.fromkeys([*found.get(kind, []), *files]))
     return found
-
-
-def evaluations(wildcards):
-    """Return the jobs whose scores a job makes."""
-    return [
-        found("evaluate")({"name": name}) for name in made(wildcards, PLAN.scored())
-    ]

@@ -4,11 +4,17 @@
 
 rule evaluate:
     input:
-        unpack(lambda w: merged(job.inputs for job in evaluations(w))),
+        unpack(lambda w: merged(scored(w), "functions", "reference", "weights")),
     output:
-        files_of(f"{RESULTS}/evaluate/{{name}}.csv", name=PLAN.scored()),
+        each(
+            f"{RESULTS}/scores/{{case}}/{{method}}.{{evaluation}}.csv",
+            zip,
+            case=[case for case, _, _ in SCORES],
+            method=[method for _, method, _ in SCORES],
+            evaluation=[evaluation for _, _, evaluation in SCORES],
+        ),
     log:
-        log_of("evaluate", "name"),
+        log_of("scores", "{case}/{method}.{evaluation}"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -16,15 +22,28 @@ rule evaluate:
         mem_mb=growing(8000),
         runtime=growing(60),
     params:
-        specs=lambda w: {job.name: job.spec for job in evaluations(w)},
-        files=lambda w: {job.name: job.inputs for job in evaluations(w)},
+        # Method, evaluation and its configuration, noise_std, training, cut_lines, seed, files.
+        jobs=lambda w: [
+            Told(
+                told,
+                code=code(
+                    "evaluate",
+                    *PLAN.models(CONFIG.cases[told["case"]], told["method"]),
+                ),
+            )
+            for told in scored(w)
+        ],
     script:
         "../scripts/evaluate.py"
 
 
 rule inference:
     input:
-        weights=input_of("inference", "weights"),
+        # The first trial of each method.
+        weights=lambda w: [
+            PLAN.paths.weights(CONFIG.cases[w.case], method)[0]
+            for method in CONFIG.cases[w.case].methods
+        ],
     output:
         f"{RESULTS}/inference/{{case}}.json",
     log:
@@ -36,6 +55,11 @@ rule inference:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=spec_of("inference"),
+        told=lambda w: Told(
+            problem=CONFIG.cases[w.case].problem,
+            methods=CONFIG.cases[w.case].methods,
+            sensors=max(1, CONFIG.cases[w.case].sensors.counts[-1]),
+            code=code("inference"),
+        ),
     script:
         "../scripts/inference.py"

@@ -1,16 +1,24 @@
 # Another law of the input for a trained operator, a job for each trial: minutes beside the training.
 
 
+def fitted(wildcards):
+    """Return the case whose sensors and noise a law is fitted for."""
+    folder = "{problem}/{recipe}/{method}-N{pairs}{more}".format(**wildcards)
+    return made("laws", f"{RESULTS}/law/{folder}")[0]
+
+
 rule law:
     input:
-        functions=input_of("law", "functions"),
-        sensors=input_of("law", "sensors"),
-        weights=input_of("law", "weights"),
+        functions=f"{RESULTS}/data/{{problem}}.h5",
+        sensors=lambda w: PLAN.paths.layouts(fitted(w)),
+        weights=lambda w: (
+            f"{PLAN.paths.training(fitted(w), w.method)}/trial{w.trial}.safetensors"
+        ),
     output:
-        weights=f"{RESULTS}/law/{{name}}.safetensors",
-        log=f"{RESULTS}/law/{{name}}.csv",
+        weights=f"{RESULTS}/law/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.safetensors",
+        log=f"{RESULTS}/law/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.csv",
     log:
-        f"{RESULTS}/logs/law/{{name}}.log",
+        f"{RESULTS}/logs/law/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.log",
     conda:
         "../../environment.yml"
     threads: 1
@@ -18,6 +26,14 @@ rule law:
         mem_mb=growing(8000),
         runtime=growing(60),
     params:
-        spec=spec_of("law"),
+        told=lambda w: Told(
+            problem=w.problem,
+            law=CONFIG.law_of(fitted(w).experiment, w.method).law,
+            training=int(w.pairs),
+            noise_std=fitted(w).noise_std,
+            trial=int(w.trial),
+            seed=CONFIG.seed,
+            code=code("law", PLAN.model(fitted(w), w.method)),
+        ),
     script:
         "../scripts/law.py"

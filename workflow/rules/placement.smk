@@ -2,32 +2,52 @@
 # exact posteriors. Finished parts are no output, so a killed job continues.
 
 
+def places(wildcards):
+    """Return what scores of places are made from."""
+    case = CONFIG.cases[wildcards.case]
+    table = PLAN.placement(case)[0]
+    return {
+        "problem": case.problem,
+        "functions": table.functions_of.get(case.experiment, table.functions),
+        "samples": table.samples_of.get(case.experiment, table.samples),
+        "counts": table.counts,
+        "random": table.random,
+        "margin": table.margin,
+        "noise_std": case.noise_std,
+        "code": code(
+            "placement",
+            *problem_modules([case.problem]),
+            *([] if table.shipped else PLAN.models(case, table.method)),
+        ),
+    }
+
+
 rule placement:
     input:
-        functions=input_of("placement", "functions"),
-        weights=input_of("placement", "weights"),
+        functions=lambda w: PLAN.paths.data(CONFIG.cases[w.case].problem),
+        weights=lambda w: PLAN.placement(CONFIG.cases[w.case])[1],
     output:
-        f"{RESULTS}/placement/{{name}}.csv",
+        f"{RESULTS}/placement/{{case}}.csv",
     log:
-        f"{RESULTS}/logs/placement/{{name}}.log",
+        f"{RESULTS}/logs/placement/{{case}}.log",
     conda:
         "../../environment.yml"
-    threads: lambda w: found("placement")(w).workers
+    threads: lambda w: CONFIG.experiments[CONFIG.cases[w.case].experiment].reference_workers
     resources:
         mem_mb=growing(4000),
         runtime=growing(240),
     params:
-        spec=spec_of("placement"),
-        state=f"{RESULTS}/state/placement/{{name}}",
+        told=lambda w: Told(places(w), seed=CONFIG.seed),
+        state=f"{RESULTS}/state/placement/{{case}}",
     script:
         "../scripts/placement.py"
 
 
 rule place_scores:
     input:
-        PLAN.place_files(),
+        [PLAN.paths.placement(case) for case in PLAN.placed()],
     output:
-        PLAN.place_scores(),
+        f"{RESULTS}/placement/scores.csv",
     log:
         f"{RESULTS}/logs/place_scores.log",
     conda:
@@ -37,6 +57,6 @@ rule place_scores:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=lambda w: PLAN.report("uqsonet_study.report.place_scores"),
+        told=lambda w: Told(code=code("place_scores")),
     script:
         "../scripts/place_scores.py"

@@ -2,23 +2,47 @@
 # set, several cores share a job; finished parts are no output, so a killed job continues.
 
 
+def posterior(wildcards):
+    """Return the case that reference posteriors are made for, and what defines them."""
+    name = "{problem}/{layout}/{noise}/{evaluation}.h5".format(**wildcards)
+    return made("references", f"{RESULTS}/reference/{name}")
+
+
+def read_outputs(wildcards):
+    """Return the layouts of the output's sensors that a reference is given, if any."""
+    case, told = posterior(wildcards)
+    return PLAN.paths.output_layouts(case) if "output_noise" in told else []
+
+
 rule reference:
     input:
-        functions=input_of("reference", "functions"),
-        sensors=input_of("reference", "sensors"),
-        output_sensors=input_of("reference", "output_sensors"),
+        functions=f"{RESULTS}/data/{{problem}}.h5",
+        sensors=f"{RESULTS}/sensors/{{problem}}/{{layout}}.h5",
+        output_sensors=read_outputs,
     output:
-        f"{RESULTS}/reference/{{name}}.h5",
+        f"{RESULTS}/reference/{{problem}}/{{layout}}/{{noise}}/{{evaluation}}.h5",
     log:
-        f"{RESULTS}/logs/reference/{{name}}.log",
+        f"{RESULTS}/logs/reference/{{problem}}/{{layout}}/{{noise}}/{{evaluation}}.log",
+    wildcard_constraints:
+        evaluation="(validation|paper|precise)[^/]*",
     conda:
         "../../environment.yml"
-    threads: lambda w: found("reference")(w).workers
+    threads: lambda w: PLAN.workers(posterior(w)[0])
     resources:
         mem_mb=growing(4000),
-        runtime=lambda w, attempt: attempt * (480 if "precise-" in w.name else 60),
+        runtime=lambda w, attempt: (
+            attempt * (480 if w.evaluation.startswith("precise") else 60)
+        ),
     params:
-        spec=spec_of("reference"),
-        state=f"{RESULTS}/state/reference/{{name}}",
+        # The configuration of the evaluation, noise_std, and what is known of sensors of the output.
+        told=lambda w: Told(
+            problem=w.problem,
+            split="validation" if w.evaluation.startswith("validation") else "test",
+            evaluation=w.evaluation.partition("-")[0],
+            **posterior(w)[1],
+            seed=CONFIG.seed,
+            code=code("reference", *problem_modules([w.problem])),
+        ),
+        state=f"{RESULTS}/state/reference/{{problem}}/{{layout}}/{{noise}}/{{evaluation}}",
     script:
         "../scripts/reference.py"

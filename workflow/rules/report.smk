@@ -3,18 +3,15 @@
 
 rule summary:
     input:
-        lambda w: sorted(
-            {
-                f
-                for e in made(w, PLAN.summarised())
-                for fs in PLAN.score_files(e).values()
-                for f in fs
-            }
-        ),
+        lambda w: [
+            file
+            for files in PLAN.score_files(asked(w, PLAN.summarised())).values()
+            for file in files
+        ],
     output:
-        files_of(f"{RESULTS}/summary/{{experiment}}.csv", experiment=PLAN.summarised()),
+        each(f"{RESULTS}/summary/{{experiment}}.csv", experiment=PLAN.summarised()),
     log:
-        log_of("summary", "experiment"),
+        log_of("summary", "{experiment}"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -22,19 +19,21 @@ rule summary:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        specs=lambda w: {
-            e: PLAN.report(
-                "uqsonet_study.report.summary", [e], files=PLAN.score_files(e)
+        jobs=lambda w: [
+            Told(
+                config=PLAN.part([e]),
+                files=PLAN.score_files([e]),
+                code=code("summary"),
             )
-            for e in made(w, PLAN.summarised())
-        },
+            for e in asked(w, PLAN.summarised())
+        ],
     script:
         "../scripts/summary.py"
 
 
 rule law_scores:
     input:
-        lambda w: sorted({f for fs in PLAN.law_files().values() for f in fs}),
+        lambda w: [f for fs in PLAN.score_files(PLAN.of_laws()).values() for f in fs],
     output:
         f"{RESULTS}/scores.csv",
     log:
@@ -46,10 +45,10 @@ rule law_scores:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=lambda w: PLAN.report(
-            "uqsonet_study.report.law_scores",
-            PLAN.of_laws(),
-            files=PLAN.law_files(),
+        told=lambda w: Told(
+            config=PLAN.part(PLAN.of_laws()),
+            files=PLAN.score_files(PLAN.of_laws()),
+            code=code("law_scores"),
         ),
     script:
         "../scripts/law_scores.py"
@@ -57,18 +56,18 @@ rule law_scores:
 
 rule table:
     input:
-        unpack(lambda w: merged(map(PLAN.table_inputs, made(w, [*TABLES])))),
+        unpack(lambda w: merged(map(PLAN.table_inputs, asked(w, [*TABLES])))),
     output:
-        tex=files_of(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
+        tex=each(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
         csv=report(
-            files_of(f"{RESULTS}/tables/{{table}}.csv", table=TABLES),
+            each(f"{RESULTS}/tables/{{table}}.csv", table=TABLES),
             caption="../report/table.rst",
             category="Tables",
             labels=lambda w: {"table": w.table} if w else {},
         ),
-        json=files_of(f"{RESULTS}/tables/{{table}}.json", table=TABLES),
+        json=each(f"{RESULTS}/tables/{{table}}.json", table=TABLES),
     log:
-        log_of("tables", "table"),
+        log_of("tables", "{table}"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -76,17 +75,19 @@ rule table:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        captions=lambda w: {t: PLAN.caption(t, table=True) for t in made(w, [*TABLES])},
-        specs=lambda w: {
-            t: PLAN.report(
-                "uqsonet_study.report.tables.write",
-                TABLES[t],
-                table=t,
-                logs=PLAN.logs(t),
-            )
-            for t in made(w, [*TABLES])
+        captions=lambda w: {
+            t: list(table_caption(CONFIG, t)) for t in asked(w, [*TABLES])
         },
-        files=lambda w: {t: PLAN.table_inputs(t) for t in made(w, [*TABLES])},
+        jobs=lambda w: [
+            Told(
+                table=table,
+                config=PLAN.part(TABLES[table], table=table),
+                files=PLAN.table_inputs(table),
+                logs=PLAN.logs(table),
+                code=code("table"),
+            )
+            for table in asked(w, [*TABLES])
+        ],
     script:
         "../scripts/table.py"
 
@@ -112,7 +113,7 @@ rule all_tables:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=lambda w: PLAN.report("uqsonet_study.report.tables.write"),
+        told=lambda w: Told(config=PLAN.part(), code=code("all_tables")),
     script:
         "../scripts/all_tables.py"
 
@@ -131,24 +132,28 @@ rule scorecard:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=lambda w: PLAN.report("uqsonet_study.report.scorecard"),
+        told=lambda w: Told(config=PLAN.part(), code=code("scorecard")),
     script:
         "../scripts/scorecard.py"
 
 
+# A figure is drawn by the module of its layout.
+DRAWN_BY = {f: f"uqsonet_study.report.figures.{PLAN.shown_in(f)[0]}" for f in FIGURES}
+
+
 rule figure:
     input:
-        unpack(lambda w: merged(PLAN.figure(f).inputs for f in made(w, FIGURES))),
+        unpack(lambda w: merged(flat(PLAN.figure_files(f)) for f in asked(w, FIGURES))),
     output:
-        pdf=files_of(f"{RESULTS}/figures/{{figure}}.pdf", figure=FIGURES),
+        pdf=each(f"{RESULTS}/figures/{{figure}}.pdf", figure=FIGURES),
         png=report(
-            files_of(f"{RESULTS}/figures/{{figure}}.png", figure=FIGURES),
+            each(f"{RESULTS}/figures/{{figure}}.png", figure=FIGURES),
             caption="../report/figure.rst",
-            category=lambda w: PLAN.figure(w.figure).category if w else "Figures",
-            labels=lambda w: PLAN.figure(w.figure).labels if w else {},
+            category="Figures",
+            labels=lambda w: {"figure": w.figure} if w else {},
         ),
     log:
-        log_of("figures", "figure"),
+        log_of("figures", "{figure}"),
     conda:
         "../../environment.yml"
     threads: 1
@@ -156,8 +161,17 @@ rule figure:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        captions=lambda w: {f: PLAN.caption(f) for f in made(w, FIGURES)},
-        specs=lambda w: {f: PLAN.figure(f).spec for f in made(w, FIGURES)},
+        captions=lambda w: {f: list(caption(CONFIG, f)) for f in asked(w, FIGURES)},
+        jobs=lambda w: [
+            Told(
+                figure=figure,
+                drawn_by=DRAWN_BY[figure],
+                config=PLAN.part(PLAN.shown_in(figure)[1], figure=figure),
+                files=PLAN.figure_files(figure),
+                code=code("figure", DRAWN_BY[figure]),
+            )
+            for figure in asked(w, FIGURES)
+        ],
     script:
         "../scripts/figure.py"
 
@@ -185,6 +199,12 @@ rule page:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        spec=lambda w: PLAN.page(),
+        told=lambda w: Told(
+            config=CONFIG.model_dump(
+                mode="json", exclude={"jobs", "results", "benchmark"}
+            ),
+            captions={figure: list(caption(CONFIG, figure)) for figure in FIGURES},
+            code=code("page"),
+        ),
     script:
         "../scripts/page.py"

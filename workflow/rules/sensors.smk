@@ -1,13 +1,16 @@
-# Pregenerated sensor layouts.
+# Pregenerated sensor layouts, of the input or (output-...) of the output. Those of own data stand on
+# the grid of their file.
 
 
 rule sensors:
     input:
-        functions=input_of("sensors", "functions"),
+        functions=lambda w: (
+            [f"{RESULTS}/data/{w.problem}.h5"] if PLAN.own_files(w.problem) else []
+        ),
     output:
-        f"{RESULTS}/sensors/{{name}}.h5",
+        f"{RESULTS}/sensors/{{problem}}/{{layout}}.h5",
     log:
-        f"{RESULTS}/logs/sensors/{{name}}.log",
+        f"{RESULTS}/logs/sensors/{{problem}}/{{layout}}.log",
     conda:
         "../../environment.yml"
     threads: 1
@@ -15,6 +18,14 @@ rule sensors:
         mem_mb=growing(1000),
         runtime=growing(30),
     params:
-        spec=spec_of("sensors"),
+        told=lambda w, output: Told(
+            problem=w.problem,
+            side="output" if w.layout.startswith("output-") else "input",
+            config=made("layouts", output[0])[1],
+            validation=CONFIG.problems[w.problem].validation,
+            test=CONFIG.problems[w.problem].test,
+            seed=CONFIG.seed,
+            code=code("sensors", *problem_modules([w.problem])),
+        ),
     script:
         "../scripts/sensors.py"

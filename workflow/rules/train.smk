@@ -1,17 +1,24 @@
 # One trial of one method. The checkpoint is not an output (Snakemake deletes outputs before a job
-# runs), so an interrupted training continues where it stopped.
+# runs), so an interrupted training continues where it stopped. Experiments that need the same training
+# share it: of their validation sets those with the least noise and the most sensor counts judge it.
+
+
+def judging(wildcards):
+    """Return the case on whose validation sets a training is judged."""
+    folder = "{problem}/{recipe}/{method}-N{pairs}{more}".format(**wildcards)
+    return made("trainings", f"{RESULTS}/train/{folder}")[0]
 
 
 rule train:
     input:
-        functions=input_of("train", "functions"),
-        sensors=input_of("train", "sensors"),
-        reference=input_of("train", "reference"),
+        functions=f"{RESULTS}/data/{{problem}}.h5",
+        sensors=lambda w: PLAN.paths.layouts(judging(w)),
+        reference=lambda w: PLAN.paths.reference(judging(w), "validation"),
     output:
-        weights=f"{RESULTS}/train/{{name}}.safetensors",
-        log=f"{RESULTS}/train/{{name}}.csv",
+        weights=f"{RESULTS}/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.safetensors",
+        log=f"{RESULTS}/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.csv",
     log:
-        f"{RESULTS}/logs/train/{{name}}.log",
+        f"{RESULTS}/logs/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.log",
     conda:
         "../../environment.yml"
     threads: 1
@@ -20,7 +27,16 @@ rule train:
         runtime=growing(240),
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
-        spec=spec_of("train"),
-        state=f"{RESULTS}/state/train/{{name}}.safetensors",
+        told=lambda w: Told(
+            problem=w.problem,
+            method=w.method,
+            config=CONFIG.method_of(judging(w).name, w.method).model_dump(mode="json"),
+            training=int(w.pairs),
+            noise_std=judging(w).noise_std,
+            trial=int(w.trial),
+            seed=CONFIG.seed,
+            code=code("train", PLAN.model(judging(w), w.method)),
+        ),
+        state=f"{RESULTS}/state/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.safetensors",
     script:
         "../scripts/train.py"

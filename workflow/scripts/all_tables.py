@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.config import load_config
 from uqsonet_study.jobs import job
 from uqsonet_study.report.tables.write import all_tables
 
-with job(snakemake) as spec:
+with job(snakemake) as told:
     all_tables(
         [Path(path) for path in snakemake.input.tables],
         Path(snakemake.output.tex),
-        load_config(spec["config"]),
+        load_config(told["config"]),
     )

@@ -1,17 +1,16 @@
-"""Figures, each drawn by the module of `uqsonet_study.report.figures` that the plan names."""
+"""Figures, each drawn by the module of `uqsonet_study.report.figures` of its layout."""
 
 from importlib import import_module
 from pathlib import Path
 
-import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.config import load_config
 from uqsonet_study.jobs import jobs
 from uqsonet_study.report.figures.style import save, styled
 
-with jobs(snakemake) as specs:
+with jobs(snakemake) as each:
     folder = Path(snakemake.output[0]).parent
-    for name, spec in specs.items():
-        config = load_config(spec["config"])
+    for told in each:
+        config, name = load_config(told["config"]), told["figure"]
         with styled():
-            figure = import_module(spec["drawn_by"]).draw(config, name, spec["files"])
+            figure = import_module(told["drawn_by"]).draw(config, name, told["files"])
             save(figure, config.scale, folder / f"{name}.pdf", folder / f"{name}.png")

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.evaluation.inference import time_inference
 from uqsonet_study.jobs import job
 
-with job(snakemake) as spec:
-    weights = dict(zip(spec["methods"], map(Path, snakemake.input), strict=True))
-    time_inference(weights, spec["sensors"], Path(snakemake.output[0]))
+with job(snakemake) as told:
+    weights = dict(zip(told["methods"], map(Path, snakemake.input), strict=True))
+    time_inference(weights, told["sensors"], Path(snakemake.output[0]))

@@ -2,22 +2,21 @@
 
 from pathlib import Path
 
-import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.jobs import job
 from uqsonet_study.laws import LawJob, fit_law
 
-with job(snakemake) as spec:
+with job(snakemake) as told:
     fit_law(
         LawJob(
-            law=spec["law"],
-            trial=spec["trial"],
-            noise_std=spec["noise_std"],
-            training=spec["training"],
-            seed=spec["seed"],
+            law=told["law"],
+            trial=told["trial"],
+            noise_std=told["noise_std"],
+            training=told["training"],
+            seed=told["seed"],
             functions=Path(snakemake.input.functions),
             sensors=Path(snakemake.input.sensors),
-            weights=Path(snakemake.input.weights[0]),
-            code=spec["code"],
+            weights=Path(snakemake.input.weights),
+            code=told["code"],
         ),
         weights=Path(snakemake.output.weights),
         log=Path(snakemake.output.log),

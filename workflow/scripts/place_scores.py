@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet.files import write_text
 from uqsonet_study.jobs import job
 from uqsonet_study.report.place_scores import place_scores

@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
-import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.jobs import job
 from uqsonet_study.placement import PlacementJob, score_places
 
-with job(snakemake, threads=1) as spec:  # a process for each core instead
+with job(snakemake, threads=1) as told:  # a process for each core instead
     data, weights = Path(snakemake.input.functions), Path(snakemake.input.weights[0])
+    told.pop("problem")
     score_places(
-        PlacementJob(**spec, data=data, weights=weights),
+        PlacementJob(**told, data=data, weights=weights),
         Path(snakemake.output[0]),
         state=Path(snakemake.params.state),
         workers=snakemake.threads,

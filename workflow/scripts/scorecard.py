@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pandas as pd
 
-import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.config import load_config
 from uqsonet_study.jobs import job
 from uqsonet_study.report.scorecard import scorecard
 
-with job(snakemake) as spec:
+with job(snakemake) as told:
     found = [pd.read_csv(path) for path in snakemake.input]
     summaries = (
         pd.concat(found) if found else pd.DataFrame()
     )  # a run may score validation sets alone
-    scorecard(summaries, load_config(spec["config"]), spec["code"], Path(snakemake.output[0]))
+    scorecard(summaries, load_config(told["config"]), told["code"], Path(snakemake.output[0]))

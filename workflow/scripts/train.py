@@ -3,25 +3,24 @@
 import os
 from pathlib import Path
 
-import uqsonet_study.at_work  # noqa: F401 - takes the lock before torch is imported
 from uqsonet_study.config import JobsConfig, MethodConfig
 from uqsonet_study.jobs import job
 from uqsonet_study.training import TrainingJob, train
 
-with job(snakemake) as spec:
+with job(snakemake) as told:
     train(
         TrainingJob(
-            method=spec["method"],
-            problem=spec["problem"],
-            config=MethodConfig.model_validate(spec["config"]),
-            noise_std=spec["noise_std"],
-            trial=spec["trial"],
-            training=spec["training"],
-            seed=spec["seed"],
+            method=told["method"],
+            problem=told["problem"],
+            config=MethodConfig.model_validate(told["config"]),
+            noise_std=told["noise_std"],
+            trial=told["trial"],
+            training=told["training"],
+            seed=told["seed"],
             functions=Path(snakemake.input.functions),
             sensors=Path(snakemake.input.sensors),
             reference=Path(snakemake.input.reference),
-            code=spec["code"],
+            code=told["code"],
         ),
         # Not parameters, which would make Snakemake train again: where a job runs, how often it
         # saves and what it draws change no result.

@@ -24,6 +24,7 @@ from uqsonet_study.config.experiments import (
     ProblemConfig,
     SweepConfig,
 )
+from uqsonet_study.config.jobs import JobsConfig
 from uqsonet_study.config.loading import json_schema, load_config
 from uqsonet_study.config.outputs import (
     BY_REFERENCE,
@@ -48,7 +49,7 @@ from uqsonet_study.config.outputs import (
 )
 from uqsonet_study.config.recipes import EnsembleConfig, LawConfig
 from uqsonet_study.config.sensors import SensorsConfig
-from uqsonet_study.config.whole import Config, JobsConfig
+from uqsonet_study.config.whole import Config
 
 __all__ = [
     "BASELINES",

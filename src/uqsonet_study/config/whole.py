@@ -18,6 +18,7 @@ from uqsonet.operator.config import Name, Section
 from uqsonet_study.config.benchmark import AUTO, BenchmarkConfig
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
+from uqsonet_study.config.jobs import JobsConfig
 from uqsonet_study.config.outputs import (
     BY_LAW,
     AblationTable,
@@ -62,18 +63,6 @@ KEPT = (
     "workflow",
 )
 """Folders and files of the project that no run may write to, in small letters."""
-
-
-class JobsConfig(Section):
-    """How work is cut into jobs."""
-
-    together: bool = Field(
-        default=False,
-        description="One job each makes all scores, all summaries, all tables and all figures: for "
-        "runs whose jobs would spend their time starting up.",
-    )
-    checkpoint_minutes: float = Field(default=2.0, gt=0, description="Time between checkpoints.")
-    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="Torch device.")
 
 
 class Config(Section):
@@ -131,7 +120,7 @@ class Config(Section):
         found: dict[str, Case] = {}
         for name, experiment in self.experiments.items():
             split = experiment.one_model_per_count and any(
-                self._trained(name, method).network.per_sensors for method in experiment.methods
+                self.trained(name, method).network.per_sensors for method in experiment.methods
             )
             pairs = self.problems[experiment.problem].training
             found |= cases_of(name, experiment, pairs, split)
@@ -250,7 +239,8 @@ class Config(Section):
             return found.ensemble_of
         return found.law_of if isinstance(found, LawConfig) else method
 
-    def _trained(self, experiment: str, method: str) -> MethodConfig:
+    def trained(self, experiment: str, method: str) -> MethodConfig:
+        """Return networks and training of a method as its recipe says, for no case yet."""
         found = self._entry(experiment, method)
         if isinstance(found, MethodConfig):
             return found
@@ -276,7 +266,7 @@ class Config(Section):
         iterations than `max_passes` over it.
         """
         chosen = self.cases[case]
-        found = self._trained(chosen.experiment, method)
+        found = self.trained(chosen.experiment, method)
         if chosen.latent_dim is not None:
             found = found.with_latent_dim(chosen.latent_dim)
         sweep = self.experiments[chosen.experiment].sweep

@@ -1,7 +1,23 @@
 """What the workflow needs to know of the package. Imports nothing heavy: every start reads it."""
 
-from uqsonet_study.pipeline.plan import Plan
-from uqsonet_study.pipeline.sources import model_module, source_digest
-from uqsonet_study.pipeline.specs import UNTRAINED, Text
+from uqsonet_study.pipeline.edits import SOURCES
+from uqsonet_study.pipeline.paths import Paths
+from uqsonet_study.pipeline.plan import (
+    UNTRAINED,
+    Plan,
+    Told,
+    flat,
+    model_module,
+    problem_modules,
+)
 
-__all__ = ["UNTRAINED", "Plan", "Text", "model_module", "source_digest"]
+__all__ = [
+    "SOURCES",
+    "UNTRAINED",
+    "Paths",
+    "Plan",
+    "Told",
+    "flat",
+    "model_module",
+    "problem_modules",
+]

@@ -1,68 +1,261 @@
-"""Tables, figures and the page: what they show and what they are made from."""
+"""Which files there are, what their jobs are told, and what tables, figures and the page need."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+from uqsonet.errors import ConfigError
 from uqsonet_study.config import (
     Case,
     Config,
+    Evaluation,
     LawFigure,
     LearningFigure,
+    PlacementTable,
     PosteriorFigure,
     SpectraFigure,
 )
 from uqsonet_study.config.benchmark import AUTO
-from uqsonet_study.pipeline.captions import figure_caption, picture_caption, table_caption
-from uqsonet_study.pipeline.files import Files, Headers
-from uqsonet_study.pipeline.sources import (
-    data_digest,
-    problem_modules,
-    require_problem,
-    source_digest,
-)
-from uqsonet_study.pipeline.specs import as_json
+from uqsonet_study.pipeline.edits import SOURCES
+from uqsonet_study.pipeline.paths import Paths
+
+UNTRAINED = "baselines"
+"""What is scored without being trained: all baselines and the reference itself."""
+
+LAWS = "uqsonet.fitting.choose_law"
+"""It imports all laws of the input: which law a file has is read from it, so no import says it."""
+
+SHIPPED = SOURCES.root / "uqsonet/emulator/weights"
+"""Folder of the operators that come with the package."""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """How a figure is made.
+class Told(dict[str, Any]):
+    """What a job is told, as Snakemake compares it and names it in its reasons."""
 
-    Attributes
-    ----------
-    inputs : dict of str to list of str
-        Its files by kind.
-    category : str
-    labels : dict of str to str
-        Under which Snakemake's own report shows it.
-    spec : str
-        Its parameters, as JSON: the module that draws it and what that is given.
-    """
-
-    inputs: dict[str, list[str]]
-    category: str
-    labels: dict[str, str]
-    spec: str
+    def __repr__(self) -> str:
+        return " ".join(f"{k}={_short(json.dumps(v))}" for k, v in _flattened(self, "", 3))
 
 
-class Plan(Files):
-    """Everything that the rules ask for.
+def _flattened(values: dict[str, Any], above: str, levels: int) -> Iterator[tuple[str, Any]]:
+    """Yield keys with those that they stand in, ``config.training.iterations``, and values."""
+    for key, value in sorted(values.items()):
+        if isinstance(value, dict) and value and levels > 1:
+            yield from _flattened(value, f"{above}{key}.", levels - 1)
+        else:
+            yield above + key, value
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 30 else hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+@cache
+def _models() -> dict[tuple[str, str], str]:
+    """Return (method, architecture) -> the module that registers it."""
+    found = {}
+    for package in ("uqsonet.operator", "uqsonet.networks"):
+        for name in SOURCES.names(package):
+            text = (SOURCES.path(f"{package}.{name}") or Path()).read_text(encoding="utf-8")
+            pattern = r'@register\("(\w+)"\)\s*class .*?^    method = "(\w+)"'
+            for architecture, method in re.findall(pattern, text, re.DOTALL | re.MULTILINE):
+                found[method, architecture] = f"{package}.{name}"
+    return found
+
+
+def model_module(method: str, architecture: str) -> str:
+    """Return the module that defines a method in an architecture.
 
     Raises
     ------
     ConfigError
-        If no file defines a problem or a method that the configuration names.
+        If no file defines it.
+    """
+    known = _models()
+    if (method, architecture) in known:
+        return known[method, architecture]
+    methods = sorted({m for m, _ in known})
+    if method not in methods:
+        raise ConfigError(f"method {method!r} is unknown; there are {', '.join(methods)}")
+    there = ", ".join(sorted(a for m, a in known if m == method))
+    raise ConfigError(f"method {method!r} has no architecture {architecture!r}; there are {there}")
+
+
+def problem_modules(names: Iterable[str]) -> list[str]:
+    """Return the modules of problems; own data have none."""
+    package = "uqsonet_study.problems"
+    return [f"{package}.{name}" for name in names if SOURCES.path(f"{package}.{name}")]
+
+
+def require_problem(name: str, own: bool) -> None:
+    """Refuse a problem without a file, and own data under the name of one that has a file.
+
+    Raises
+    ------
+    ConfigError
+        Naming those that have one.
+    """
+    known = [problem for problem in SOURCES.names("uqsonet_study.problems") if problem != "base"]
+    if own and name in known:
+        raise ConfigError(f"problems.{name}.data: {name} is a problem of the paper; rename yours")
+    if not own and name not in known:
+        raise ConfigError(
+            f"problem {name!r} is unknown; there are {', '.join(known)}, and those with `data`"
+        )
+
+
+@cache
+def file_digest(path: str, where: str) -> str:
+    """Return the SHA-256 of a user's file.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(
+            f"{where}: {path}: {error.strerror or error} (sought from {Path.cwd().name}/)"
+        ) from None
+
+
+class Plan:
+    """Everything that the rules ask for.
+
+    Attributes
+    ----------
+    layouts, references, trainings, laws : dict of str to (Case, dict)
+        File, or folder of trials -> the case that it is made for, and what defines it.
+
+    Raises
+    ------
+    ConfigError
+        If no file defines a problem or a method that the configuration names, or if two cases
+        disagree about a file.
     """
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config)
+        self.config, self.paths = config, Paths(config)
+        self.layouts: dict[str, tuple[Case, dict[str, Any]]] = {}
+        self.references: dict[str, tuple[Case, dict[str, Any]]] = {}
+        self.trainings: dict[str, tuple[Case, dict[str, Any]]] = {}
+        self.laws: dict[str, tuple[Case, dict[str, Any]]] = {}
         for name, experiment in config.experiments.items():
             require_problem(experiment.problem, config.has_own_data(name))
-        for case in config.cases.values():
-            for method in case.methods:
-                self.model(case.name, method)
+        # Of cases that share a training, one with the least noise and then with the most sensor
+        # counts says on which validation sets it is judged, whatever the order of experiments.
+        cases = config.cases.values()
+        order = [
+            (c.noise_std, -len(c.sensors.counts), self.paths.layouts(c), c.name) for c in cases
+        ]
+        for *_, name in sorted(order):
+            self._add(config.cases[name])
+
+    def _add(self, case: Case) -> None:
+        config, paths = self.config, self.paths
+        _once(self.layouts, paths.layouts(case), case, case.sensors.model_dump(mode="json"))
+        if case.output_sensors is not None:
+            path, own = paths.output_layouts(case), case.output_sensors.model_dump(mode="json")
+            _once(self.layouts, str(path), case, own)
+        labels: tuple[Evaluation, ...] = ("validation", *case.evaluations)
+        for label in labels:
+            told = {
+                "config": config.evaluation_of(case.name, label).model_dump(
+                    mode="json", exclude={"model_samples"}
+                ),
+                "noise_std": case.noise_std,
+            }
+            if case.output_sensors is not None and label != "validation":
+                pairs = config.experiments[case.experiment].count_pairs
+                told |= {"count_pairs": pairs, "output_noise": case.output_noise}
+            _once(self.references, paths.reference(case, label), case, told)
+        for method in case.methods:
+            settings = config.method_of(case.name, method).model_dump(mode="json")
+            self.model(case, method)
+            seen = paths.reads_sensors(case, paths.base(case, method))
+            told = {"config": settings, "training": case.training}
+            told |= {"noise_std": case.noise_std} if seen else {}
+            _once(self.trainings, paths.training(case, method), case, told)
+            if (law := config.law_of(case.experiment, method)) is not None:
+                told = {"law": law.law, "noise_std": case.noise_std, "training": case.training}
+                _once(self.laws, paths.law(case, method), case, told)
+
+    def workers(self, case: Case) -> int:
+        """Return how many cores may share a reference: the most that experiments allow with it."""
+        there = {self.paths.reference(case, e) for e in case.evaluations}
+        allowed = (
+            self.config.experiments[other.experiment].reference_workers
+            for other in self.config.cases.values()
+            if there & {self.paths.reference(other, e) for e in other.evaluations}
+        )
+        return max(allowed)
+
+    def model(self, case: Case, method: str) -> str:
+        """Return the module that defines the model of a method."""
+        network = self.config.method_of(case.name, method).network
+        return model_module(self.paths.base(case, method), network.architecture)
+
+    def models(self, case: Case, method: str) -> list[str]:
+        """Return the modules that a method's answers come from: its model, and laws of the input.
+
+        What is not trained has none.
+        """
+        if method == UNTRAINED:
+            return []
+        law = self.config.law_of(case.experiment, method)
+        return [self.model(case, method), *([] if law is None else [LAWS])]
+
+    def own_files(self, problem: str) -> dict[str, str]:
+        """Return path -> SHA-256 of a user's files, by which own data are known."""
+        data = self.config.problems[problem].data
+        where = f"problems.{problem}.data"
+        return {} if data is None else {f: file_digest(f, where) for f in data.files}
+
+    def scoring(self, case: Case, method: str, evaluation: Evaluation) -> dict[str, Any]:
+        """Return what scores of a method, or of all that is not trained, are made from."""
+        found: dict[str, Any] = {
+            "case": case.name,
+            "problem": case.problem,
+            "method": method,
+            "evaluation": evaluation,
+            "config": self.config.evaluation_of(case.name, evaluation).model_dump(mode="json"),
+            "noise_std": case.noise_std,
+            "training": case.training,
+            "cut_lines": case.cut_lines,
+            "seed": self.config.seed,
+            "ensemble": False,
+            "functions": self.paths.data(case.problem),
+            "reference": self.paths.reference(case, evaluation),
+            "weights": [],
+        }
+        if method != UNTRAINED:
+            found["ensemble"] = self.config.ensemble_of(case.experiment, method) is not None
+            found["trained"] = self.paths.base(case, method)
+            found["weights"] = self.paths.weights(case, method)
+        return found
+
+    def placement(self, case: Case) -> tuple[PlacementTable, list[str]]:
+        """Return the table that shows places of a case, and the weights that choose them."""
+        tables = [t for t in self.config.tables.values() if isinstance(t, PlacementTable)]
+        (table,) = [t for t in tables if case.experiment in t.experiments]
+        if table.shipped:
+            return table, [str(SHIPPED / f"{case.problem}.safetensors")]
+        return table, self.paths.weights(case, table.method)[:1]
+
+    def placed(self) -> list[Case]:
+        """Return the cases whose places are scored."""
+        tables = [t for n, t in self.config.tables.items() if t.layout == "placement"]
+        shown = {e for t in tables for e in t.experiments if e in self.config.selected}
+        return self.config.cases_of([e for e in self.config.experiments if e in shown])
 
     def tables(self) -> dict[str, list[str]]:
         """Return the tables of this run, each with those of its experiments that are selected.
@@ -116,29 +309,43 @@ class Plan(Files):
             others.update(experiments)
         return [e for e in self.config.selected if e in others or e not in ablations]
 
-    def scored(self) -> list[str]:
-        """Return the names of the jobs whose scores are summarised or compared."""
+    def scored(self) -> list[tuple[str, str, Evaluation]]:
+        """Return case, method and evaluation of all scores that are summarised or compared."""
         cases = self.config.cases_of([*self.summarised(), *self.of_laws()])
-        jobs = (job for c in cases for e in c.evaluations for job in self.evaluations(c.name, e))
-        return list(dict.fromkeys(job.name for job in jobs))
+        return [
+            (case.name, method, label)
+            for case in {case.name: case for case in cases}.values()
+            for label in case.evaluations
+            for method in (UNTRAINED, *case.methods)
+        ]
+
+    def score_files(self, experiments: list[str]) -> dict[str, list[str]]:
+        """Return case -> score files, for the cases of experiments."""
+        return {
+            case.name: [
+                self.paths.scores(case, method, label)
+                for label in case.evaluations
+                for method in (UNTRAINED, *case.methods)
+            ]
+            for case in self.config.cases_of(experiments)
+        }
 
     def table_inputs(self, name: str) -> dict[str, list[str]]:
         """Return the files that a table is made from, by kind."""
-        experiments = self.tables()[name]
+        experiments, results = self.tables()[name], self.config.results
         layout = self.config.tables[name].layout
         if layout == "networks":
             return {}
         if layout == "laws":
-            return {"scores": [f"{self.config.results}/scores.csv"]}
+            return {"scores": [f"{results}/scores.csv"]}
         if layout == "placement":
-            return {"scores": [self.place_scores()]}
+            return {"scores": [f"{results}/placement/scores.csv"]}
         if layout not in ("costs", "ablation"):
-            return {"summaries": [f"{self.config.results}/summary/{e}.csv" for e in experiments]}
+            return {"summaries": [f"{results}/summary/{e}.csv" for e in experiments]}
         of_each = self.logs(name).values()
         found = {"logs": list(dict.fromkeys(f for of in of_each for fs in of.values() for f in fs))}
         if layout == "costs":
-            cases = self.config.cases_of(experiments)
-            found["inference"] = [f"{self.config.results}/inference/{c.name}.json" for c in cases]
+            found["inference"] = [*map(self.paths.inference, self.config.cases_of(experiments))]
         return found
 
     def logs(self, table: str) -> dict[str, dict[str, list[str]]]:
@@ -146,7 +353,7 @@ class Plan(Files):
         if self.config.tables[table].layout not in ("costs", "ablation"):
             return {}
         return {
-            case.name: {method: self.trained(case.name, method, "csv") for method in case.methods}
+            case.name: {method: self.paths.trained(case, method, "csv") for method in case.methods}
             for case in self.config.cases_of(self.tables()[table])
         }
 
@@ -156,18 +363,6 @@ class Plan(Files):
         found = {e for t, es in shown if self.config.tables[t].layout == "laws" for e in es}
         return [e for e in self.config.selected if e in found]
 
-    def law_files(self) -> dict[str, list[str]]:
-        """Return case -> score files, for the cases whose laws are compared."""
-        return {case: fs for e in self.of_laws() for case, fs in self.score_files(e).items()}
-
-    def place_scores(self) -> str:
-        """Return the file of the scores of places."""
-        return f"{self.config.results}/placement/scores.csv"
-
-    def place_files(self) -> list[str]:
-        """Return the files of scored places; there are none without a table of that layout."""
-        return [self.file("placement", job.name, "csv") for job in self.placement_jobs()]
-
     def panels(self, name: str) -> list[dict[str, Any]]:
         """Return the panels of a figure of posteriors or of their samples."""
         figure = self.config.figures[name]
@@ -176,33 +371,31 @@ class Plan(Files):
             return [self._panel(c, c.sensors.counts[len(c.sensors.counts) // 2]) for c in cases]
         if isinstance(figure, LawFigure):
             case = self.config.case(figure.experiment, sensors=figure.count)
-            first = [self.weights(case.name, method)[0] for method in figure.methods]
-            panel = self._panel(case, figure.count, None) | {"weights": first}
-            return [panel | {"headers": self._headers(case, panel, figure.methods)}]
+            first = [self.paths.weights(case, method)[0] for method in figure.methods]
+            return [self._panel(case, figure.count, None) | {"weights": first}]
         assert isinstance(figure, PosteriorFigure)
-        found = []
-        for count, noise in product(figure.counts, figure.noise_std):
-            case = self.config.case(figure.experiment, noise_std=noise, sensors=count)
-            found.append(self._panel(case, count, figure.method))
-        return found
+        return [
+            self._panel(
+                self.config.case(figure.experiment, noise_std=noise, sensors=count),
+                count,
+                figure.method,
+            )
+            for count, noise in product(figure.counts, figure.noise_std)
+        ]
 
     def _panel(self, case: Case, count: int, method: str | None = "uqsonet") -> dict[str, Any]:
         """Return one observation set's files: functions, reference, weights that predict."""
         panel = {
             "sensors": count,
             "noise_std": case.noise_std,
-            "functions": self.functions(case.name),
-            "reference": self.posteriors(case.name, case.evaluations[0]),
+            "functions": self.paths.data(case.problem),
+            "reference": self.paths.reference(case, case.evaluations[0]),
         }
-        if method is not None:
-            weights = self.weights(case.name, method)
-            ensemble = self.is_ensemble(case.name, method)
-            panel |= {"weights": weights if ensemble else weights[:1], "ensemble": ensemble}
-        return panel | {"headers": self._headers(case, panel, [method] if method else [])}
-
-    def _headers(self, case: Case, panel: dict[str, Any], methods: list[str]) -> Headers:
-        files = {kind: panel.get(kind, []) for kind in ("functions", "reference", "weights")}
-        return self.headers(case.name, files, case.evaluations[0], methods)
+        if method is None:
+            return panel
+        weights = self.paths.weights(case, method)
+        ensemble = self.config.ensemble_of(case.experiment, method) is not None
+        return panel | {"weights": weights if ensemble else weights[:1], "ensemble": ensemble}
 
     def runs(self, figure: LearningFigure) -> list[dict[str, Any]]:
         """Return what a figure of learning shows, with the logs of all that was fitted for it."""
@@ -210,13 +403,12 @@ class Plan(Files):
             {
                 "case": case.name,
                 "method": method,
-                "network": self.config.method_of(case.name, base).network.architecture,
-                "training": self.trained(case.name, base, "csv"),
-                "laws": self.law_logs(case.name, method),
+                "network": self.config.method_of(case.name, method).network.architecture,
+                "training": self.paths.trained(case, method, "csv"),
+                "laws": self.paths.laws(case, method, "csv"),
             }
             for case in self.config.cases_of(figure.experiments)
             for method in case.methods
-            for base in [self.base(case.name, method)]
         ]
 
     def first_cases(self) -> dict[str, str]:
@@ -242,124 +434,112 @@ class Plan(Files):
             found += [f"{experiment}_{kind}" for kind in kinds]
         return found
 
+    def figure_files(self, name: str) -> dict[str, list[Any]]:
+        """Return what a declared figure or a picture of a problem is drawn from, by kind."""
+        declared = self.config.figures.get(name)
+        if declared is None:
+            return self._picture_files(*name.rsplit("_", 1))
+        if declared.layout in ("posterior", "spectra", "laws"):
+            return {"panels": self.panels(name)}
+        if declared.layout == "placement":
+            return {"scores": [f"{self.config.results}/placement/scores.csv"]}
+        found: dict[str, list[Any]] = {
+            "summaries": [f"{self.config.results}/summary/{e}.csv" for e in declared.experiments]
+        }
+        return found | ({"runs": self.runs(declared)} if declared.layout == "learning" else {})
+
     def _picture_files(self, experiment: str, kind: str) -> dict[str, list[Any]]:
-        """Return what a picture of an experiment is drawn from."""
         case = self.config.cases[self.first_cases()[experiment]]
         if kind == "layouts":
-            return {"sensors": [self.layouts(case.name)]}
+            return {"sensors": [self.paths.layouts(case)]}
         if kind == "training":
-            logs = (f for m in case.methods for f in self.trained(case.name, m, "csv"))
+            logs = (f for m in case.methods for f in self.paths.trained(case, m, "csv"))
             return {"logs": list(dict.fromkeys(logs))}
         counts = case.sensors.counts
         shown = sorted({counts[0], counts[len(counts) // 2], counts[-1]})
         return {"panels": [self._panel(case, m, method=None) for m in shown]}
 
-    def figure(self, name: str) -> Figure:
-        """Return how a declared figure or a picture of a problem is made."""
+    def shown_in(self, name: str) -> tuple[str, list[str]]:
+        """Return the layout of a figure or picture, and its experiments."""
         declared = self.config.figures.get(name)
-        if declared is None:
-            experiment, _, layout = name.rpartition("_")
-            experiments, category = [experiment], "Data and training"
-            labels = {"experiment": experiment, "shows": layout}
-            files = self._picture_files(experiment, layout)
-        else:
-            layout, experiments, labels = declared.layout, declared.experiments, {"figure": name}
-            in_paper = layout in ("posterior", "compare")
-            category = "Figures of the paper" if in_paper else "More figures"
-            summaries = [f"{self.config.results}/summary/{e}.csv" for e in experiments]
-            panelled = layout in ("posterior", "spectra", "laws")
-            files: dict[str, list[Any]] = {"summaries": summaries}
-            if panelled:
-                files = {"panels": self.panels(name)}
-            if isinstance(declared, LearningFigure):
-                files["runs"] = self.runs(declared)
-            if layout == "placement":
-                files = {"scores": [self.place_scores()]}
-        module = f"uqsonet_study.report.figures.{layout}"
-        told, headers = dict[str, Any](figure=name, drawn_by=module), Headers()
-        of_panels: list[Any] = [*files.get("panels", [])]
-        for panel in of_panels:
-            headers |= panel.pop("headers")
-        if headers:
-            told["headers"] = headers
-        spec = self.report(module, experiments, **told, files=files)
-        return Figure(_flat(files), category, labels, spec)
+        if declared is not None:
+            return declared.layout, declared.experiments
+        experiment, _, layout = name.rpartition("_")
+        return layout, [experiment]
 
-    def report(
+    def part(
         self,
-        module: str,
         experiments: list[str] | None = None,
         table: str | None = None,
         figure: str | None = None,
-        **values: Any,
-    ) -> str:
-        """Return the parameters of a table, a figure or a summary, as JSON.
+    ) -> dict[str, Any]:
+        """Return the part of the configuration that concerns experiments, and a table or figure.
 
-        They hold that part of the configuration which concerns the given experiments, so what is
-        changed elsewhere draws nothing anew.
+        What is changed elsewhere then draws nothing anew. Without a name all tables that show
+        nothing but these experiments: the scorecard's.
         """
-        config = self._part(experiments or self.config.selected)
-        # Without a name all tables that show nothing but these experiments: the scorecard's.
-        tables = [table] if table else self.tables()
-        config["tables"] = {
-            n: _restricted(v, config["experiments"])
-            for n, v in config["tables"].items()
-            if n in tables and (table or experiments is None)
-        }
-        config["figures"] = {n: v for n, v in config["figures"].items() if n == figure}
-        modules = [module, *problem_modules(config["problems"])]
-        return as_json(
-            config=config, code=source_digest(modules), paper=data_digest(".csv"), **values
-        )
-
-    def _part(self, experiments: list[str]) -> dict[str, Any]:
-        """Return the configuration of some experiments alone."""
+        kept = experiments or self.config.selected
         config = self.config.model_dump(
             mode="json", exclude={"jobs", "results", "select", "benchmark"}
         )
-        config["experiments"] = {e: config["experiments"][e] for e in experiments}
+        config["experiments"] = {e: config["experiments"][e] for e in kept}
         problems = sorted({e["problem"] for e in config["experiments"].values()})
         config["problems"] = {name: config["problems"][name] for name in problems}
-        recipes = sorted({self.config.recipe_of(e) for e in experiments})
+        recipes = sorted({self.config.recipe_of(e) for e in kept})
         config["recipes"] = {
             r: {p: v for p, v in config["recipes"][r].items() if p in problems} for r in recipes
         }
+        config["tables"] = {
+            n: _restricted(v, config["experiments"])
+            for n, v in config["tables"].items()
+            if n in ([table] if table else self.tables()) and (table or experiments is None)
+        }
+        config["figures"] = {n: v for n, v in config["figures"].items() if n == figure}
         return config
 
-    def caption(self, name: str, table: bool = False) -> tuple[str, str]:
-        """Return title and caption of a figure, of a picture or of a table."""
-        if table:
-            return table_caption(self.config, name)
-        declared = name in self.config.figures
-        return (figure_caption if declared else picture_caption)(self.config, name)
-
-    def benchmark(self, name: str, pairs: int) -> str:
-        """Return the parameters of a benchmark's job, as JSON; without pairs the exact answer."""
+    def benchmark(self, name: str) -> dict[str, Any]:
+        """Return the configuration of a benchmark's problem."""
         found = self.config.benchmark
         assert found is not None
-        one = found.problems[name]
-        code = source_digest(["uqsonet_study.benchmark", *problem_modules([one.problem])])
-        config = found.model_dump(mode="json", exclude={"published", "problems"})
-        own = one.model_dump(mode="json", exclude={"pairs"}, exclude_none=True)
-        told: dict[str, Any] = {"name": name, "config": config | own, "pairs": pairs}
-        if weights := self.benchmark_weights(name, pairs):
-            told["headers"] = self.headers(str(one.experiment), {"weights": weights}, None, [AUTO])
-        return as_json(**told, seed=self.config.seed, code=code)
+        shared = found.model_dump(mode="json", exclude={"published", "problems"})
+        own = found.problems[name].model_dump(mode="json", exclude={"pairs"}, exclude_none=True)
+        return shared | own
 
     def benchmark_weights(self, name: str, pairs: int) -> list[str]:
         """Return the file of the operator and law that a benchmark's job may answer with."""
         assert self.config.benchmark is not None
-        case = self.config.benchmark.problems[name].experiment
-        if case is None or self.config.cases[case].training != pairs:
+        used = self.config.benchmark.problems[name].experiment
+        if used is None or self.config.cases[used].training != pairs:
             return []
-        return self.weights(case, AUTO)[:1]
+        return self.paths.weights(self.config.cases[used], AUTO)[:1]
 
-    def page(self) -> str:
-        """Return the parameters of the page that shows everything, as JSON."""
-        captions = {name: self.caption(name) for name in (*self.figures(), *self.pictures())}
-        config = self.config.model_dump(mode="json", exclude={"jobs", "results", "benchmark"})
-        code = source_digest(["uqsonet_study.report.page.sections"])
-        return as_json(config=config, captions=captions, code=code, data=data_digest())
+    def files(self) -> set[str]:
+        """Return all that selected cases compute: what lies beside it is of other runs."""
+        found = set[str]()
+        for case in self.config.cases_of(self.config.selected):
+            found |= {self.paths.data(case.problem), self.paths.layouts(case)}
+            found |= {f for f in (self.paths.output_layouts(case),) if f is not None}
+            for method in case.methods:
+                found |= {*self.paths.trained(case, method, "csv")}
+                found |= {*self.paths.laws(case, method, "csv")}
+                judged, _ = self.trainings[self.paths.training(case, method)]
+                found.add(self.paths.reference(judged, "validation"))
+            found |= {self.paths.reference(case, label) for label in case.evaluations}
+            found |= {f for fs in self.score_files([case.experiment]).values() for f in fs}
+        return found
+
+
+def _once(
+    there: dict[str, tuple[Case, dict[str, Any]]], path: str, case: Case, told: dict[str, Any]
+) -> None:
+    """Note what a file is made from; refuse it if an earlier case wants it made otherwise."""
+    first, other = there.setdefault(path, (case, told))
+    if other != told:
+        keys = ", ".join(sorted(k for k in {*told, *other} if told.get(k) != other.get(k)))
+        raise ConfigError(
+            f"{path}: {first.name} and {case.name} need it with another {keys}, which the name "
+            "of the file does not tell apart; round it to six digits or change the recipe's name"
+        )
 
 
 def _restricted(table: dict[str, Any], experiments: dict[str, Any]) -> dict[str, Any]:
@@ -370,19 +550,15 @@ def _restricted(table: dict[str, Any], experiments: dict[str, Any]) -> dict[str,
     return found
 
 
-def _flat(files: dict[str, list[Any]]) -> dict[str, list[str]]:
-    """Return the files of a figure by kind, those of its panels once each."""
-    if "runs" in files:
-        runs = files["runs"]
-        logs = {kind: [f for run in runs for f in run[kind]] for kind in ("training", "laws")}
-        return {"summaries": files["summaries"]} | {
-            kind: list(dict.fromkeys(found)) for kind, found in logs.items()
-        }
-    if "panels" not in files:
-        return files
-    kinds = {"functions": [], "reference": [], "weights": []}
-    for panel in files["panels"]:
-        kinds["functions"].append(panel["functions"])
-        kinds["reference"].append(panel["reference"])
-        kinds["weights"] += panel.get("weights", [])
-    return {kind: list(dict.fromkeys(found)) for kind, found in kinds.items()}
+def flat(files: dict[str, list[Any]]) -> dict[str, list[str]]:
+    """Return the files of a figure by kind, those of its panels and runs once each."""
+    found: dict[str, list[str]] = {}
+    for kind, values in files.items():
+        for value in values:
+            if isinstance(value, str):
+                found.setdefault(kind, []).append(value)
+                continue
+            for name in ("functions", "reference", "weights", "training", "laws"):
+                of = value.get(name, [])
+                found.setdefault(name, []).extend([of] if isinstance(of, str) else of)
+    return {kind: list(dict.fromkeys(paths)) for kind, paths in found.items() if paths}

@@ -13,6 +13,7 @@ from uqsonet.errors import DataError
 from uqsonet.files import file_digest, provenance
 from uqsonet.operator.devices import processor
 from uqsonet_study.config import Config
+from uqsonet_study.pipeline import Plan
 
 FINISHED = re.compile(r"(\w+) done in ([\d.]+) s,(?: processor ([\d.]+) s,)? peak memory (\d+) MiB")
 """Older logs have no time of the processor."""
@@ -22,18 +23,17 @@ PAGE_RULE = "page"
 would differ from the first one if it were counted."""
 
 
-def stage_costs(results: Path) -> dict[str, dict[str, float]]:
+def stage_costs(results: Path, config: Config) -> dict[str, dict[str, float]]:
     """Return jobs, hours, hours of the processor and peak memory of each stage, from the logs.
 
     A job that ran twice has two such lines in its log. The last one is of the run that counts. Logs
-    of jobs that `jobs.csv` does not list, of earlier configurations, do not count.
+    of files that the configuration does not need do not count.
     """
     logs = sorted((results / "logs").rglob("*.log"))
-    if (results / "jobs.csv").is_file():
-        listed = {_job(Path(file)) for file in pd.read_csv(results / "jobs.csv")["file"]}
-        rules = {job.parts[0] for job in listed}
-        of = {log: _job(log.relative_to(results / "logs")) for log in logs}
-        logs = [log for log, job in of.items() if job.parts[0] not in rules or job in listed]
+    listed = {_job(Path(file).relative_to(config.results)) for file in Plan(config).files()}
+    folders = {job.parts[0] for job in listed}
+    of = {log: _job(log.relative_to(results / "logs")) for log in logs}
+    logs = [log for log, job in of.items() if job.parts[0] not in folders or job in listed]
     lines = [FINISHED.findall(log.read_text(encoding="utf-8"))[-1:] for log in logs]
     rows = [
         (rule, float(wall) / 3600, float(processor or wall) / 3600, int(memory))
@@ -77,7 +77,9 @@ def provenance_of(results: Path, config: Config) -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
         **provenance(),
-        "stages": {rule: c for rule, c in stage_costs(results).items() if rule != PAGE_RULE},
+        "stages": {
+            rule: c for rule, c in stage_costs(results, config).items() if rule != PAGE_RULE
+        },
     }
 
 

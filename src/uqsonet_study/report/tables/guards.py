@@ -9,7 +9,7 @@ import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet_study.config import Config
-from uqsonet_study.pipeline.files import Files
+from uqsonet_study.pipeline.paths import Paths
 from uqsonet_study.report.tables.records import KEY, place
 
 SHARES = ("narrower", "coverage", "within")
@@ -46,7 +46,7 @@ def require_distinct(records: pd.DataFrame, config: Config) -> None:
     Only a mix-up of files explains them, unless everything behind them is the same: experiments
     share trainings and scores where all that these depend on is equal.
     """
-    files = Files(config)
+    files = Paths(config)
     seen: dict[float, tuple[str, dict[Any, Any]]] = {}
     for row in _scored(records).to_dict("records"):
         case = config.cases[row["case"]]
@@ -61,7 +61,7 @@ def require_distinct(records: pd.DataFrame, config: Config) -> None:
             )
 
 
-def _inputs(row: dict[Any, Any], config: Config, files: Files) -> str:
+def _inputs(row: dict[Any, Any], config: Config, files: Paths) -> str:
     """Return all that a number of a trained model depends on, as text."""
     case, method, m = config.cases[row["case"]], row["method"], int(row["sensors"])
     # Only the layouts of its own count matter; where training meets others, too, its name says so.
@@ -71,9 +71,9 @@ def _inputs(row: dict[Any, Any], config: Config, files: Files) -> str:
             "distances": {k: d for k, d in case.sensors.distances.items() if k == m},
         }
     )
-    base = files.base(case.name, method)
+    base = files.base(case, method)
     # A law that was chosen may be that of another method, with the same operator.
-    name = base if files.is_law(case.name, method) else method
-    trained = files.training_name(case.name, base), case.trials, name
+    name = base if config.law_of(case.experiment, method) is not None else method
+    trained = files.training(case, base), case.trials, name
     evaluation = row["evaluation"], config.evaluation_of(case.name, row["evaluation"])
     return repr([trained, layouts, case.noise_std, evaluation, row["metric"], m])

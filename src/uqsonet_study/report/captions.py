@@ -38,6 +38,11 @@ MAPS = (
 )
 
 
+def caption(config: Config, name: str) -> tuple[str, str]:
+    """Return title and caption of a declared figure, or of a picture of a problem."""
+    return (figure_caption if name in config.figures else picture_caption)(config, name)
+
+
 def figure_caption(config: Config, name: str) -> tuple[str, str]:
     """Return title and caption of a declared figure."""
     figure = config.figures[name]
