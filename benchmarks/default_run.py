@@ -8,7 +8,6 @@ This reads the logs of a finished run in `results`, before other experiments use
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +17,7 @@ from benchmarks.timing import hardware
 from benchmarks.workloads import configuration
 from uqsonet.files import write_text
 from uqsonet_study.estimate import estimate
+from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.provenance import stage_costs
 
 COSTS = Path("published/default_run.csv")
@@ -26,7 +26,7 @@ COSTS = Path("published/default_run.csv")
 
 def record(results: Path, path: Path) -> None:
     """Write what the stages of a run took: time of the processor, so other work does not count."""
-    found = stage_costs(results)
+    found = stage_costs(results, configuration("tuned"))
     if "evaluate" not in found:
         raise SystemExit(f"{results}: no finished default run")
     rows = [
@@ -54,9 +54,8 @@ def rows(quick: bool) -> list[Row]:
         return []
     else:
         how = "default run, estimated"
-        with tempfile.TemporaryDirectory() as folder:  # nothing is there, so all is left to do
-            found = estimate(configuration("tuned"), Path(folder))
-        costs = [(c.stage, c.total, c.seconds / 60) for c in found]
+        found = estimate(configuration("tuned"), Plan(configuration("tuned")).files())
+        costs = [(c.stage, c.total, c.minutes) for c in found]
     machine, unit = hardware(1), "core-min"
     lines = [Row(f"{how}, {stage}: {jobs} jobs", machine, m, unit) for stage, jobs, m in costs if m]
     return [*lines, Row(f"{how}, sum of the stages", machine, sum(c[2] for c in costs), unit)]

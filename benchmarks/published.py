@@ -27,7 +27,7 @@ import typer
 from benchmarks.default_run import COSTS
 from uqsonet.files import write_text
 from uqsonet_study.cli import read_config
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.pipeline import Paths
 from uqsonet_study.publish import publish
 
 ROOT = Path(__file__).parents[1]
@@ -138,11 +138,13 @@ def drafts(name: str) -> dict[str, Path]:
 def _mechanism() -> str:
     """Return the command that looks into the paper's network and its readings."""
     share = "config/paper.yaml", "config/paper_share.yaml"
-    plan = Plan(read_config([ROOT / name for name in ("config.yaml", *share)]))
-    networks = [f"whole-budget={plan.trained('diffusion1d', 'uqsonet', 'safetensors')[0]}"]
-    plan = Plan(read_config([ROOT / "config.yaml", ROOT / "config/readings.yaml"]))
+    config = read_config([ROOT / name for name in ("config.yaml", *share)])
+    first = Paths(config).trained(config.cases["diffusion1d"], "uqsonet", "safetensors")[0]
+    networks = [f"whole-budget={first}"]
+    config = read_config([ROOT / "config.yaml", ROOT / "config/readings.yaml"])
     for name in READINGS:
-        weights = plan.trained(f"diffusion1d_{name}", "uqsonet", "safetensors")
+        case = config.cases[f"diffusion1d_{name}"]
+        weights = Paths(config).trained(case, "uqsonet", "safetensors")
         networks.append(f"{name}={weights[0]}")
     out = DRAFTS / "readings/mechanism.csv"
     return f"python -m benchmarks.mechanism --out {out} {' '.join(networks)}"
@@ -153,14 +155,15 @@ def _own_data() -> tuple[str, ...]:
     data, out, model = "docs/own-data", DRAFTS / "own_data", "results/darcy.safetensors"
     given = f"{data}/darcy_16.npz --input a --output p --sensors 5,12,50 --minutes 2"
     validate = f"uqsonet validate {model}"
-    plan = Plan(read_config([ROOT / "config.yaml"]))
+    config = read_config([ROOT / "config.yaml"])
+    paths = Paths(config)
     commands = [
         f"uqsonet fit {given} -o {model}",
         f"{validate} {data}/darcy_test_16.npz --sensors 5,12,50 --csv {out}/scores.csv",
         f"{validate} {data}/darcy_test_32.npz --sensors 5,12,50 --csv {out}/scores_32.csv",
     ]
     for name, more in {"diffusion1d": "", "poisson2d": " --runs 80000 --stride 2"}.items():
-        files = plan.functions(name), plan.posteriors(name, "precise")
+        files = paths.data(name), paths.reference(config.cases[name], "precise")
         commands.append(f"snakemake --cores {{cores}} -- {' '.join(files)}")
         fit = f"python -m benchmarks.own_runs {' '.join(files)}{more}"
         commands.append(f"{fit} --csv {out}/{name}.csv")

@@ -3,7 +3,6 @@
 Below: a network that corrects the linear answer where an input has two values.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -210,14 +209,10 @@ def test_jobs_of_other_configurations_do_not_know_the_benchmark():
     config = read_config([ROOT / "config.yaml"])
     assert "benchmark" not in config.model_dump()
     plan = Plan(read_config(FILES))
-    assert "benchmark" not in json.loads(plan.page())["config"]
-    spec = json.loads(plan.benchmark("poisson", 500))
-    assert spec["pairs"] == 500 and spec["config"]["sensors"] == 500
-    assert spec["code"] != json.loads(plan.benchmark("navier_stokes", 500))["code"]
+    assert "benchmark" not in plan.part()
+    assert plan.benchmark("poisson")["sensors"] == 500
     # An operator that was trained with as many pairs is an input of the job.
-    (weights,) = plan.benchmark_weights("darcy", 10000)
-    assert weights in json.loads(plan.benchmark("darcy", 10000))["headers"]
-    assert "headers" not in json.loads(plan.benchmark("darcy", 4000))
+    assert len(plan.benchmark_weights("darcy", 10000)) == 1
     assert plan.benchmark_weights("darcy", 4000) == plan.benchmark_weights("poisson", 500) == []
 
 

@@ -1,15 +1,14 @@
 """The command line of the study: checks, estimates, clear messages."""
 
-import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from uqsonet.errors import ConfigError
-from uqsonet_study import estimate
 from uqsonet_study.cli import app, read_config
 from uqsonet_study.config import json_schema
+from uqsonet_study.estimate import estimate, report_of
 from uqsonet_study.problems import get_problem
 from uqsonet_study.references import for_sampling
 from uqsonet_study.storage.arrays import write_arrays
@@ -56,8 +55,7 @@ def test_check_says_what_is_wrong(tmp_path, name, content, words):
     assert words in result.stdout
 
 
-def test_estimate_adds_up_a_run_from_pieces_of_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(estimate, "ENOUGH", 0.0)  # nothing is repeated
+def test_estimate_adds_up_what_jobs_took(tmp_path):
     few = tmp_path / "few.yaml"
     selected = "select: [diffusion1d, diffusion1d_ensemble, elliptic_sde1d]"
     few.write_text(f"{selected}\nresults: results/nowhere\n")  # nothing is finished there
@@ -66,35 +64,16 @@ def test_estimate_adds_up_a_run_from_pieces_of_it(tmp_path, monkeypatch):
     assert "core-hours" in result.output
     for stage in ("simulate", "reference", "train", "evaluate"):
         assert stage in result.output
+    config = read_config(SMOKE)
+    costs = {c.stage: c for c in estimate(config, {f"{config.results}/data/navier_stokes.h5"})}
+    assert {stage for stage, cost in costs.items() if cost.jobs} == {"simulate"}
+    assert costs["simulate"].minutes > 5 and costs["simulate"].total == 5
+    assert report_of(config, estimate(config, {}), 1) == [f"Nothing is left in {config.results}/."]
 
 
-def test_references_cost_what_their_estimator_does_and_no_finer_solutions_than_it_needs():
-    evaluation = read_config(SMOKE).evaluation_of("poisson2d", "precise")
-    found = estimate._reference_seconds("poisson2d", evaluation, 7)
-    assert found == 7 * estimate.CLOSED_FORM_SECONDS
+def test_references_are_solved_no_finer_than_they_need():
     flow = get_problem("navier_stokes")
     assert for_sampling(flow).tolerance > flow.tolerance > 0
-
-
-def test_estimate_measures_what_is_asked_for_and_nothing_else(tmp_path, monkeypatch):
-    config, timed = read_config(SMOKE), []
-    monkeypatch.setattr(estimate, "_timed", lambda action, repeats=3: timed.append(1) or 0.5)
-    estimate._pair_seconds.cache_clear()
-    functions = f"{config.results}/simulate/diffusion1d.h5"
-    costs = {cost.stage: cost for cost in estimate.estimate(config, tmp_path, {functions})}
-    estimate._pair_seconds.cache_clear()
-    assert {stage for stage, cost in costs.items() if cost.jobs} == {"simulate"}
-    assert len(timed) == 1 and costs["simulate"].jobs == 1 and costs["simulate"].seconds > 0
-    (tmp_path / "left").write_text("")
-    named = ["estimate", *map(str, SMOKE), "--left", str(tmp_path / "left")]
-    result = runner.invoke(app, named)
-    assert result.exit_code == 0 and result.output == "" and len(timed) == 1
-
-
-def test_times_are_those_of_the_processor_and_the_least_of_a_few():
-    calls: list[int] = []
-    assert estimate._timed(lambda: (calls.append(1), time.sleep(0.1)), 2) < 0.05
-    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "a: [", "problems: 3"])
@@ -103,8 +82,3 @@ def test_an_unreadable_configuration_names_its_file(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
         read_config([path])
-
-
-def test_a_step_of_groups_is_timed_in_whole_groups():
-    config = read_config([ROOT / "config.yaml", ROOT / "config" / "attention.yaml"])
-    assert estimate.Meter(config).step("diffusion1d", "uqsonet") > 0

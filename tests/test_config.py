@@ -286,11 +286,11 @@ def test_an_experiment_has_its_own_sets_and_samples():
 
 
 def test_places_by_shipped_operators_ask_for_no_training():
-    (job, *others) = Plan(load_config(SHIPPED)).placement_jobs()
-    assert len(others) == 4 and Path(job.inputs["weights"][0]).name == "diffusion1d.safetensors"
-    trained = Plan(load_config(PLACES)).placement_jobs()[0]
-    assert "/train/" in trained.inputs["weights"][0] and trained.name != job.name
+    plan, other = Plan(load_config(SHIPPED)), Plan(load_config(PLACES))
+    first, *others = plan.placed()
+    assert len(others) == 4 and Path(plan.placement(first)[1][0]).name == "diffusion1d.safetensors"
+    assert "/train/" in other.placement(other.placed()[0])[1][0]
     table = {"layout": "placement", "shipped": True, "experiments": ["binary1d"]}
     other = merge(LAWS, {"tables": {"p": table}})
     with pytest.raises(ConfigError, match=r"tables: shipped: .*binary1d\.safetensors: No"):
-        Plan(load_config(other)).placement_jobs()
+        Plan(load_config(other))

@@ -37,25 +37,20 @@ def read(tmp_path: Path, experiment: dict, **overlay: object) -> Plan:
 
 def test_both_targets_and_noises_share_layouts_and_the_published_training():
     plan = Plan(read_config([ROOT / "config.yaml", ROOT / "config/either_side.yaml"]))
-    cases = [c.name for c in plan.config.cases_of(["either_side", "either_side_input"])]
+    cases, paths = plan.config.cases_of(["either_side", "either_side_input"]), plan.paths
     names = ["either_side-out0.01", "either_side-out0.05"]
-    assert cases == [*names, *(n.replace("-", "_input-") for n in names)]
-    assert {plan.output_layouts(name) for name in cases} != {plan.layouts(names[0])}
-    assert len({plan.output_layouts(name) for name in cases}) == 1
-    assert len({plan.posteriors(name, "precise") for name in cases}) == 4
-    (weights,) = {w for name in cases for w in plan.weights(name, "uqsonet")}
-    log = Path(weights.replace("results/either_side", "published")).with_suffix(".csv")
-    assert (ROOT / log).exists()
+    assert [c.name for c in cases] == [*names, *(n.replace("-", "_input-") for n in names)]
+    assert {paths.output_layouts(case) for case in cases} != {paths.layouts(cases[0])}
+    assert len({paths.output_layouts(case) for case in cases}) == 1
+    assert len({paths.reference(case, "precise") for case in cases}) == 4
+    (weights,) = {w for case in cases for w in paths.weights(case, "uqsonet")}
+    assert weights.endswith("train/diffusion1d/tuned/uqsonet-N10000/trial0.safetensors")
     # Trainings are judged without the output's sensors, by the sets of other experiments.
-    validation = plan.reference_job(names[0], "validation")
-    assert set(validation.inputs) == {"functions", "sensors"}
-    assert "count_pairs" not in validation.parameters
-    job = plan.reference_job(names[0], "precise")
-    assert job.parameters["count_pairs"] == [(1, 1), (3, 3), (5, 5)]
-    assert job.parameters["output_noise"] == 0.01
-    assert job.inputs["output_sensors"] == plan.output_layouts(names[0])
-    sensors = plan.job("sensors", plan.output_sensors_job(names[0]).name)
-    assert sensors.parameters["side"] == "output"
+    _, told = plan.references[paths.reference(cases[0], "validation")]
+    assert "count_pairs" not in told
+    _, told = plan.references[paths.reference(cases[0], "precise")]
+    assert told["count_pairs"] == [(1, 1), (3, 3), (5, 5)] and told["output_noise"] == 0.01
+    assert Path(str(paths.output_layouts(cases[0]))).name.startswith("output-")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
-"""Which job is the same as which, and what an edit of the sources makes new."""
+"""Which file is the same as which, and what an edit of the sources makes new."""
 
-import csv
 import json
 import pickle
 import shutil
@@ -10,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from uqsonet_study.pipeline.sources import WITHOUT_INFLUENCE, Sources, _file_digest
-from uqsonet_study.pipeline.specs import RUN_BY, as_json
 
 from uqsonet.errors import ConfigError
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import LawConfig
-from uqsonet_study.pipeline import Plan, Text, model_module, source_digest
+from uqsonet_study.pipeline import Plan, Told, model_module
+from uqsonet_study.pipeline.edits import Sources
+from uqsonet_study.pipeline.paths import numbers
+from uqsonet_study.pipeline.plan import file_digest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROBLEM = "uqsonet_study.problems.diffusion1d"
@@ -44,7 +44,15 @@ def with_experiment(plan: Plan, name: str, **update: Any) -> Plan:
 
 
 def weights(plan: Plan, case: str, method: str = "uqsonet") -> list[str]:
-    return plan.trained(case, method, "safetensors")
+    return plan.paths.trained(plan.config.cases[case], method, "safetensors")
+
+
+def posteriors(plan: Plan, case: str, evaluation: Any = "precise") -> str:
+    return plan.paths.reference(plan.config.cases[case], evaluation)
+
+
+def layouts(plan: Plan, case: str) -> str:
+    return plan.paths.layouts(plan.config.cases[case])
 
 
 @pytest.fixture(scope="module")
@@ -53,21 +61,31 @@ def plan() -> Plan:
 
 
 def test_reasons_of_snakemake_are_short_and_name_what_changed() -> None:
-    config = {"shard": 1000, "note": "x" * 500}
-    before, now = (as_json(seed=seed, config=config, code="a" * 64) for seed in (1, 2))
-    assert repr(before).replace("seed=1", "seed=2") == repr(now) and len(repr(now)) < 100
-    assert "config.shard=1000 " in repr(now) and "xxx" not in repr(now)
-    assert repr(as_json(seed=1, config=config | {"note": "y" * 500}, code="a" * 64)) != repr(before)
-    assert json.loads(now)["config"] == config and isinstance(pickle.loads(pickle.dumps(now)), Text)
-    assert len(repr(Text("a,b\n" * 1000))) == 8
+    config = {"shard": 1000, "note": "x" * 500, "training": {"iterations": 60}}
+    before, now = (Told(seed=seed, config=config, code="a" * 8) for seed in (1, 2))
+    assert repr(before).replace("seed=1", "seed=2") == repr(now) and len(repr(now)) < 120
+    assert "config.shard=1000 config.training.iterations=60 " in repr(now) and "xx" not in repr(now)
+    assert repr(Told(before, config=config | {"note": "y" * 500})) != repr(before)
+    assert pickle.loads(pickle.dumps(now)) == now == {**now}
 
 
-def test_each_trial_has_a_job_of_its_own(plan: Plan) -> None:
-    jobs = plan.trainings("diffusion1d", "uqsonet")
-    assert [job.parameters["trial"] for job in jobs] == list(range(5))
-    files = [Path(file) for file in weights(plan, "diffusion1d")]
-    assert [file.stem for file in files] == [f"trial_{k}" for k in range(5)]
-    assert len({file.parent for file in files}) == 1
+def test_each_trial_has_a_file_of_its_own_and_its_name_says_what_it_is(plan: Plan) -> None:
+    folder = "results/train/diffusion1d/tuned/uqsonet-N10000"
+    assert weights(plan, "diffusion1d") == [f"{folder}/trial{k}.safetensors" for k in range(5)]
+    assert layouts(plan, "diffusion1d") == "results/sensors/diffusion1d/uniform-m1-10.h5"
+    found = posteriors(plan, "diffusion1d_noise-noise0.5")
+    folder = "results/reference/diffusion1d/uniform-m3+7/noise0.5"
+    assert found == f"{folder}/precise-samples4000.h5"
+    assert [numbers(n) for n in ([1, 2], [1, 2, 3, 7], [5])] == ["1+2", "1-3+7", "5"]
+    long = [numbers(list(range(k, 200 + k, 2))) for k in (0, 1)]
+    assert long[0] != long[1] and all(len(name) < 20 for name in long)
+
+
+def test_cases_that_disagree_about_a_file_are_refused_by_name(plan: Plan) -> None:
+    chosen = plan.config.experiments["diffusion1d"]
+    twins = {f"twin{k}": chosen.model_copy(update={"noise_std": 0.1 + k * 1e-9}) for k in (0, 1)}
+    with pytest.raises(ConfigError, match=r"twin0 and twin1 need it with another noise_std"):
+        varied(plan, experiments=plan.config.experiments | twins)
 
 
 def test_models_are_found_by_method_and_architecture() -> None:
@@ -78,14 +96,20 @@ def test_models_are_found_by_method_and_architecture() -> None:
             model_module(method, "karhunen_loeve")
 
 
-def test_a_digest_follows_imports_of_modules_that_count() -> None:
-    assert source_digest(RUN_BY["reference"]) != source_digest(RUN_BY["sensors"])
-    assert source_digest(["uqsonet_study.config"]) == source_digest(["uqsonet.errors"])
+def test_a_digest_follows_imports_and_scripts(tmp_path: Path) -> None:
+    sources, script = Sources(ROOT / "src"), tmp_path / "a.py"
+    script.write_text("from uqsonet_study.layouts import load_layouts\n")
+    before = sources.digest([script])
+    assert before == sources.digest([script]) != sources.digest()
+    script.write_text('"""Words."""\nfrom uqsonet_study.layouts import load_layouts  # words\n')
+    assert before == sources.digest([script])
+    script.write_text("from uqsonet_study.layouts import generate_layouts, load_layouts\n")
+    assert before != sources.digest([script])
     with pytest.raises(ModuleNotFoundError, match="elsewhere"):
-        source_digest(["uqsonet.elsewhere"])
-    for module in WITHOUT_INFLUENCE:
-        base = ROOT / "src" / Path(*module.split("."))
-        assert base.with_suffix(".py").is_file() or (base / "__init__.py").is_file(), module
+        sources.digest(modules=["uqsonet.elsewhere"])
+
+
+RULES = ("simulate", "sensors", "reference", "law", "evaluate", "inference", "placement", "table")
 
 
 class Copy:
@@ -96,15 +120,21 @@ class Copy:
         self.before = self.digests(self.sources)
 
     def path(self, module: str) -> Path:
-        return self.root.joinpath(*module.split(".")).with_suffix(".py")
+        base = self.root.joinpath(*module.split("."))
+        return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
 
     def digests(self, sources: Sources) -> dict[str, str]:
-        """Return the digest of every kind of job, of training by architecture."""
-        kinds = {rule: [*modules] for rule, modules in RUN_BY.items() if rule != "train"}
+        """Return the digest of every rule's script, of training by model."""
+        scripts = ROOT / "workflow/scripts"
+        of = ("simulate", "sensors", "reference", "placement")
+        found = {
+            rule: sources.digest([scripts / f"{rule}.py"], [PROBLEM] if rule in of else [])
+            for rule in RULES
+        }
         for name, model in MODEL_OF.items():
-            kinds[f"train {name}"] = [*RUN_BY["train"], model]
-        found = {job: sources.digest([*modules, PROBLEM]) for job, modules in kinds.items()}
-        return found | {"figure": sources.digest([FIGURE]), "a law": sources.digest([LAW])}
+            found[f"train {name}"] = sources.digest([scripts / "train.py"], [model])
+        found["figure"] = sources.digest([scripts / "figure.py"], [FIGURE])
+        return found | {"a law": sources.digest(modules=[LAW])}
 
     def changed(self, *edits: tuple[str, Callable[[str], str]]) -> set[str]:
         """Return the jobs that edits of modules plan; the edits are taken back."""
@@ -114,8 +144,9 @@ class Copy:
             self.path(module).write_text(edit(text))
             assert self.path(module).read_text() != text, "the edit changed nothing"
         sources = Sources(self.root)
-        read = sources._read  # every other module is known already, which saves seconds
-        sources._module = cache(lambda m: read(m) if m in kept else self.sources._module(m))
+        read, write = sources._tree, sources._text  # all other modules are known already
+        sources.tree = cache(lambda m: read(m) if m in kept else self.sources.tree(m))
+        sources.text = cache(lambda m: write(m) if m in kept else self.sources.text(m))
         after = self.digests(sources)
         for module, text in kept.items():
             self.path(module).write_text(text)
@@ -144,17 +175,16 @@ def test_words_versions_and_writing_plan_nothing(copy: Copy) -> None:
     assert not copy.changed(
         (LOOP, first('"the loss of trial', '"in other words: the loss of trial')),
         (LOOP, first('"starting from scratch', '"anew')),
+        ("uqsonet", lambda text: text.replace('__version__ = "', '__version__ = "9.')),
         (TRAINER, lambda text: text + "\n# a comment\n"),
         (TRAINER, in_other_words),
         (MODEL_OF["karhunen_loeve"], in_other_words),
-        ("uqsonet.operator.checkpoint", first("no checkpoint", "none")),
         ("uqsonet.networks.output_basis", in_other_words),
         ("uqsonet.gauss.modes", first("give at most", "allow no more than")),
         (SOLVER, first("from torch", "\n\nfrom torch")),
     )
-    without = ("files", "errors")
-    of_the_study = ("ship", "report.cards", "storage.arrays")
-    modules = [f"uqsonet.{m}" for m in without] + [f"uqsonet_study.{m}" for m in of_the_study]
+    # Nor do modules that no script imports.
+    modules = [f"uqsonet_study.{m}" for m in ("ship", "report.cards", "check", "cli")]
     assert not copy.changed(*((module, added) for module in modules))
     for path in copy.root.glob("uqsonet/emulator/weights/*.safetensors"):
         path.write_bytes(b"of another day")
@@ -170,20 +200,26 @@ def test_an_edit_plans_what_it_changes_and_nothing_else(copy: Copy) -> None:
         assert trainings & changed == {f"train {name}"}
         # Laws know models by type alone.
         assert "a law" not in changed and "if TYPE_CHECKING:" in copy.path(LAW).read_text()
-    assert {"simulate", "reference"} <= copy.changed((SOLVER, added))
+    solver = copy.changed((SOLVER, added))
+    assert {"simulate", "reference", "placement"} <= solver
+    assert not trainings & solver and "evaluate" not in solver
+    assert {"law", "evaluate", "a law"} <= copy.changed((LAW, added))
     assert copy.changed((STYLE, added)) == {"figure"}
+    caption = copy.changed(("uqsonet_study.report.tables.captions", added))
+    assert "table" in caption and not caption & {"evaluate", "figure", *trainings}
+    assert copy.changed(("uqsonet_study.config.outputs", added)) <= {"table", "figure"}
 
 
 def files_of(plan: Plan) -> dict[str, list[Any]]:
     """Return the files of every case, with all trials of a method as one."""
     found: dict[str, list[Any]] = {}
     for name, case in plan.config.cases.items():
-        found[name] = [plan.layouts(name), plan.scores(name)]
-        found[name] += [plan.posteriors(name, e) for e in ("validation", *case.evaluations)]
+        found[name] = [layouts(plan, name), plan.score_files([case.experiment])[name]]
+        found[name] += [posteriors(plan, name, e) for e in ("validation", *case.evaluations)]
         for method in case.methods:
-            found[name].append(plan.training_name(name, plan.base(name, method)))
-            judged = plan.validation_case(name, method)
-            found[name].append(plan.posteriors(judged, "validation"))
+            folder = plan.paths.training(case, method)
+            judged = plan.trainings[folder][0]
+            found[name] += [folder, plan.paths.reference(judged, "validation")]
     return found
 
 
@@ -200,31 +236,16 @@ def test_no_name_depends_on_how_the_work_is_done_or_declared(plan: Plan) -> None
 
 def test_a_training_is_one_job_judged_without_noise_on_the_most_counts(plan: Plan) -> None:
     for case in ("diffusion1d_noise-noise1", "diffusion1d_size-n10000", "diffusion1d_ensemble"):
-        chosen = plan.config.cases[plan.validation_case(case, "uqsonet")]
+        chosen, _ = plan.trainings[plan.paths.training(plan.config.cases[case], "uqsonet")]
         assert chosen.noise_std == 0 and len(chosen.sensors.counts) == 10
-    (job, *_) = plan.trainings("diffusion1d_noise-noise1", "uqsonet")
-    assert job.parameters["noise_std"] == 0
-    assert plan.job("train", job.name).spec == job.spec
-    with pytest.raises(ConfigError, match=r"needs no train job 'diffusion1d/uqsonet-0/trial_0'"):
-        plan.job("train", "diffusion1d/uqsonet-0/trial_0")
-
-
-def test_people_find_their_files(plan: Plan) -> None:
-    rows = list(csv.DictReader(plan.listed().splitlines()))
-    name = "diffusion1d_noise-noise0.5"
-    mine = {(r["rule"], f"results/{r['file']}") for r in rows if r["case"] == name}
-    assert {file for rule, file in mine if rule == "evaluate"} == set(plan.scores(name))
-    logs = plan.trained(name, "uqsonet", "csv")
-    assert {file for rule, file in mine if rule == "train"} == {*weights(plan, name), *logs}
-    assert ("sensors", plan.layouts(name)) in mine
-    assert {r["case"] for r in rows} == {c.name for c in plan.config.cases_of(plan.config.selected)}
 
 
 def test_training_does_not_depend_on_the_number_of_trials(plan: Plan) -> None:
     other = with_experiment(plan, "diffusion1d", trials=9)
-    ours, theirs = (p.trainings("diffusion1d", "uqsonet") for p in (plan, other))
+    ours, theirs = (weights(p, "diffusion1d") for p in (plan, other))
     assert ours == theirs[: len(ours)] and len(theirs) == 9
-    assert json.loads(ours[0].spec)["trial"] == 0
+    for folder, (_, told) in plan.trainings.items():
+        assert other.trainings[folder][1] == told
 
 
 def test_what_only_an_ablation_reads_is_not_scored_on_test_sets() -> None:
@@ -246,21 +267,18 @@ def test_cases_share_what_is_the_same(plan: Plan) -> None:
         assert not set(weights(plan, case)) & set(weights(plan, "diffusion1d"))
     # and references differ with the noise and the counts, not along a sweep.
     sizes = [c.name for c in plan.config.cases_of(["diffusion1d_size"])]
-    assert len({plan.posteriors(name, "precise") for name in sizes}) == 1
+    assert len({posteriors(plan, name) for name in sizes}) == 1
     noises = [c.name for c in plan.config.cases_of(["diffusion1d_noise"])]
-    assert len({plan.posteriors(name, "precise") for name in noises}) == 5
-    assert len({plan.layouts(name) for name in noises}) == 1
+    assert len({posteriors(plan, name) for name in noises}) == 5
+    assert len({layouts(plan, name) for name in noises}) == 1
 
 
 def test_members_of_an_ensemble_are_the_trials_of_its_method(plan: Plan) -> None:
     members = weights(plan, "diffusion1d_ensemble", "deep_ensemble")
     assert members == weights(plan, "diffusion1d", "vidon") and len(members) == 5
-    jobs = plan.evaluations("diffusion1d_ensemble", "paper")
-    (job,) = (j for j in jobs if j.parameters["method"] == "deep_ensemble")
-    assert job.inputs["weights"] == members
-    ours = {f for f in plan.scores("diffusion1d_ensemble") if "uqsonet" in f}
-    assert ours <= set(plan.scores("diffusion1d"))
-    assert sum("deep_ensemble" in f for f in plan.scores("diffusion1d_ensemble")) == 2
+    case = plan.config.cases["diffusion1d_ensemble"]
+    told = plan.scoring(case, "deep_ensemble", "paper")
+    assert told["weights"] == members and told["ensemble"] and told["trained"] == "vidon"
 
 
 def test_the_papers_recipe_trains_for_each_noise_and_count() -> None:
@@ -282,20 +300,27 @@ def test_selecting_an_experiment_renames_nothing(plan: Plan) -> None:
 def test_one_more_noise_level_changes_no_other_job(plan: Plan) -> None:
     levels = plan.config.experiments["diffusion1d_noise"].noise_levels
     other = with_experiment(plan, "diffusion1d_noise", noise_std=[*levels, 2.0])
-    for case in plan.config.cases:
-        for label in plan.config.cases[case].evaluations:
-            assert other.evaluations(case, label) == plan.evaluations(case, label)
-    table = "uqsonet_study.report.tables.write", ["poisson2d"], "2d-pde-error"
-    assert other.report(*table) == plan.report(*table)
-    known = {file for case in plan.config.cases for file in plan.scores(case)}
-    assert known.isdisjoint(other.scores("diffusion1d_noise-noise2"))
+    for kind in ("layouts", "references", "trainings", "laws"):
+        assert getattr(plan, kind).items() <= getattr(other, kind).items()
+    for name in plan.config.cases:
+        case = plan.config.cases[name]
+        for label in case.evaluations:
+            for method in case.methods:
+                told = plan.scoring(case, method, label)
+                assert other.scoring(other.config.cases[name], method, label) == told
+    part = {"experiments": ["poisson2d"], "table": "2d-pde-error"}
+    assert other.part(**part) == plan.part(**part)
 
 
 def test_another_figure_draws_that_figure_alone(plan: Plan) -> None:
     figure = plan.config.figures["1d-pde-addnoise"].model_copy(update={"noise_std": [0.3, 0.7]})
     other = varied(plan, figures=plan.config.figures | {"1d-pde-addnoise": figure})
     names = [*plan.figures(), *plan.pictures()]
-    differ = [n for n in names if other.figure(n).spec != plan.figure(n).spec]
+    told = [
+        [(p.figure_files(n), p.part(p.shown_in(n)[1], figure=n)) for n in names]
+        for p in (plan, other)
+    ]
+    differ = [n for n, *pair in zip(names, *told, strict=True) if pair[0] != pair[1]]
     assert differ == ["1d-pde-addnoise"]
 
 
@@ -328,18 +353,13 @@ def test_own_data_are_known_by_what_is_in_the_file(tmp_path: Path, plan: Plan) -
     file, digests = tmp_path / "runs.npz", []
     for content in (b"one", b"two"):
         file.write_bytes(content)
-        _file_digest.cache_clear()
-        job = own_plan(file).simulation_job("darcy")
-        assert job.inputs == {"files": [str(file)]}
-        digests.append(job.parameters["files"][str(file)])
-    assert digests[0] != digests[1]
-    # Layouts stand on the grid of the file; those of the paper's problems need no data.
-    mine = own_plan(file)
-    assert mine.sensors_job("darcy").inputs == {"functions": "results/own_data/simulate/darcy.h5"}
-    assert mine.sensors_job("diffusion1d").inputs == {}
-    assert mine.simulation_job("diffusion1d").spec == plan.simulation_job("diffusion1d").spec
+        file_digest.cache_clear()
+        (found,) = own_plan(file).own_files("darcy").items()
+        assert found[0] == str(file)
+        digests.append(found[1])
+    assert digests[0] != digests[1] and not plan.own_files("diffusion1d")
     with pytest.raises(ConfigError, match=r"problems\.darcy\.data: .*absent\.npz: No such file"):
-        own_plan(tmp_path / "absent.npz").simulation_job("darcy")
+        own_plan(tmp_path / "absent.npz").own_files("darcy")
 
 
 @pytest.fixture(scope="module")
@@ -362,45 +382,31 @@ def with_laws(plan: Plan) -> Plan:
     )
 
 
-def test_laws_share_the_training_and_change_no_name(plan: Plan, with_laws: Plan) -> None:
-    case = "diffusion1d"
+def test_laws_share_the_training_and_are_named_by_what_they_are_fitted_to(
+    plan: Plan, with_laws: Plan
+) -> None:
+    case = with_laws.config.cases["diffusion1d"]
+    paths = with_laws.paths
     for method in ("auto", "mixture"):
-        assert with_laws.trained(case, method, "csv") == with_laws.trained(case, "uqsonet", "csv")
+        assert paths.trained(case, method, "csv") == paths.trained(case, "uqsonet", "csv")
         # Each trial has a law of its own.
-        found = [
-            (Path(job.name).name, job.parameters["trial"], Path(job.inputs["weights"][0]).stem)
-            for job in with_laws.laws(case, method)
-        ]
-        assert found == [(f"trial_{k}", k, f"trial_{k}") for k in range(3)]
-    assert with_laws.weights(case, "uqsonet") == weights(with_laws, case)
-    assert not with_laws.laws(case, "uqsonet") and not with_laws.law_logs(case, "uqsonet")
-    assert with_laws.layouts(case) == plan.layouts(case)
-    assert with_laws.training_name(case, "uqsonet") == plan.training_name(case, "uqsonet")
+        folder = f"results/law/diffusion1d/tuned/{method}-N10000-uniform-m1-10-noise0"
+        assert paths.laws(case, method, "csv") == [f"{folder}/trial{k}.csv" for k in range(3)]
+    assert paths.weights(case, "uqsonet") == weights(with_laws, "diffusion1d")
+    assert not paths.laws(case, "uqsonet", "csv")
+    assert weights(with_laws, "diffusion1d") == weights(plan, "diffusion1d")[:3]
+    three = with_laws.config.experiments["diffusion1d"].sensors.only(3)
+    changes = {"noise_std": 0.1}, {"training": 5000}, {"sensors": three}
+    others = [with_experiment(with_laws, "diffusion1d", **change) for change in changes]
+    names = {p.paths.law(p.config.cases["diffusion1d"], "auto") for p in (with_laws, *others)}
+    assert len(names) == 4
 
 
-def test_a_law_is_named_by_what_it_is_fitted_to(with_laws: Plan) -> None:
-    case = "diffusion1d"
-    three = with_laws.config.experiments[case].sensors.only(3)
-    changes = {"noise_std": 0.1}, {"training": 500}, {"sensors": three}
-    others = [with_experiment(with_laws, case, **change) for change in changes]
-    names = {with_laws.laws(case, method)[0].name for method in ("auto", "mixture")}
-    assert len(names | {other.laws(case, "auto")[0].name for other in others}) == 5
-    more = with_experiment(with_laws, case, trials=5).laws(case, "auto")[:3]
-    assert more == with_laws.laws(case, "auto")
-
-
-def test_laws_are_scored_timed_and_listed_like_trained_methods(with_laws: Plan) -> None:
-    case = "diffusion1d"
-    found = {
-        job.parameters["method"]: (job.inputs["weights"], job.parameters["predictors"])
-        for job in with_laws.evaluations(case, "precise")
-    }
-    methods = ("uqsonet", "auto", "mixture")
-    assert found == {"baselines": ([], 1)} | {m: (with_laws.weights(case, m), 3) for m in methods}
-    timed = with_laws.inference_job(case).inputs["weights"]
-    assert timed == [with_laws.weights(case, method)[0] for method in methods]
-    listed = {(r["rule"], r["method"]) for r in csv.DictReader(with_laws.listed().splitlines())}
-    assert {("law", "auto"), ("law", "mixture"), ("train", "auto")} <= listed
-    assert ("law", "uqsonet") not in listed
-    (job, *_) = with_laws.laws(case, "auto")
-    assert with_laws.job("law", job.name).spec == job.spec
+def test_laws_are_scored_like_trained_methods(with_laws: Plan) -> None:
+    case = with_laws.config.cases["diffusion1d"]
+    for method in ("uqsonet", "auto", "mixture"):
+        told = with_laws.scoring(case, method, "precise")
+        assert told["weights"] == with_laws.paths.weights(case, method)
+        assert len(told["weights"]) == 3 and told["trained"] == "uqsonet"
+    assert with_laws.scoring(case, "baselines", "precise")["weights"] == []
+    assert set(with_laws.paths.laws(case, "auto", "csv")) <= with_laws.files()

@@ -41,7 +41,7 @@ def read_header(path: Path | str, kind: str) -> dict[str, Any]:
     with ArrayFile(path, kind.removeprefix("output_")) as file:
         side = "output" if kind.startswith("output_") else "input"
         if kind.endswith("sensors") and file.meta.get("side", "input") != side:
-            raise DataError(f"{path}: sensors of the {file.meta['side']}, expected of the {side}")
+            raise DataError(f"{path}: not sensors of this side, expected of the {side}")
         return file.meta
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields.field import Field, Transform
@@ -19,10 +19,12 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import file_digest, provenance, write_text
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.files import open_runs
-from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import FAR, Runs
-from uqsonet_study.config import Config, OwnDataConfig, ProblemConfig
+from uqsonet_study.config import OwnDataConfig, ProblemConfig
 from uqsonet_study.storage.arrays import write_arrays
+
+if TYPE_CHECKING:  # an edit of another section makes no data anew
+    from uqsonet_study.config import Config
 
 
 def require_own_data(config: Config) -> None:
@@ -119,16 +121,6 @@ def symbol(name: str) -> str:
         return name
     words = r"\ ".join(re.findall("[A-Za-z0-9]+", name))
     return rf"\mathrm{{{words}}}"
-
-
-def training_functions(name: str, config: ProblemConfig, seed: int, most: int) -> Functions:
-    """Return at most so many training pairs of own data."""
-    fields, splits = open_splits(name, config, seed)
-    runs, data = splits["training"][:most], config.data
-    assert data is not None
-    kappa, u = runs.inputs[data.input].values, runs.outputs[data.output].values
-    rows = (torch.from_numpy(_rows(values)) for values in (kappa, u))
-    return Functions(fields, "training", *rows)
 
 
 def read_own_data(name: str, config: ProblemConfig, seed: int, path: Path, record: Path) -> None:

@@ -25,21 +25,22 @@ from pathlib import Path
 from tests.workflow.conftest import ROOT, fresh_copy
 from uqsonet_study.check import check_path
 from uqsonet_study.cli import read_config
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.pipeline import Paths, Plan
 
 HERE = Path(__file__).resolve().parent
 CONFIGS = ("--configfile", "config/smoke.yaml", "config/tiny.yaml")
 RESULTS = "results/tiny"
 FINAL = f"{RESULTS}/tables/all.tex"
-PLAN = Plan(read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml", HERE / "tiny.yaml"]))
-CASE = "diffusion1d"
+CONFIG = read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml", HERE / "tiny.yaml"])
+PLAN, PATHS = Plan(CONFIG), Paths(CONFIG)
+CASE = CONFIG.cases["diffusion1d"]
 STAGES: dict[str, list[str]] = {
-    "simulate": [PLAN.functions(CASE)],
-    "sensors": [PLAN.layouts(CASE)],
-    "reference": [PLAN.posteriors(CASE, label) for label in ("validation", "paper", "precise")],
-    "train": [*PLAN.trained(CASE, "uqsonet", "safetensors")],
-    "evaluate": [*PLAN.scores(CASE)],
-    "report": [f"{RESULTS}/summary/{CASE}.csv", f"{RESULTS}/scorecard.csv", FINAL],
+    "simulate": [PATHS.data(CASE.problem)],
+    "sensors": [PATHS.layouts(CASE)],
+    "reference": [PATHS.reference(CASE, label) for label in ("validation", "paper", "precise")],
+    "train": [*PATHS.trained(CASE, "uqsonet", "safetensors")],
+    "evaluate": [*PLAN.score_files([CASE.experiment])[CASE.name]],
+    "report": [f"{RESULTS}/summary/{CASE.experiment}.csv", f"{RESULTS}/scorecard.csv", FINAL],
 }
 KEPT = (".h5", ".safetensors", ".csv", ".tex")
 
@@ -59,17 +60,18 @@ class Harness:
             self.seconds[target] = time.monotonic() - start
         self.finish(FINAL)
         paths = [path for path in self.results.rglob("*.*") if path.suffix in KEPT]
-        paths = [path for path in paths if not path.match("train/*/*/*.csv")]  # they hold times
+        paths = [path for path in paths if not path.match("train/*/*/*/*.csv")]  # they hold times
         self.whole = {path: path.read_bytes() for path in paths}
 
-    def start(self, target: str) -> subprocess.Popen[bytes]:
+    def start(self, target: str, *flags: str) -> subprocess.Popen[bytes]:
         """Start the command in a process group of its own."""
         paths = [str(self.path / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
         environment |= {"PYTHONPATH": str(self.path / "src"), "PATH": os.pathsep.join(paths)}
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", *CONFIGS, "--", target]
+        command = [sys.executable, "-m", "snakemake", "--cores", "1", *flags, *CONFIGS]
         with self.output.open("wb") as output:
             options = {"stdout": output, "stderr": subprocess.STDOUT, "start_new_session": True}
+            command += ["--", target]
             return subprocess.Popen(command, cwd=self.path, env=environment, **options)
 
     def finish(self, target: str) -> None:
@@ -91,6 +93,8 @@ class Harness:
             os.killpg(process.pid, signal.SIGKILL)
         code, debris = process.wait(), len([*self.results.rglob(".*.part")])
         assert code in (0, -signal.SIGKILL), self.output.read_text()
+        if code:  # which leaves Snakemake's lock
+            assert self.start(target, "--unlock").wait() == 0, self.output.read_text()
         self.finish(target)
         if code == 0:
             return None

@@ -19,7 +19,7 @@ from uqsonet_study.config import ProblemConfig
 from uqsonet_study.simulation import simulate
 
 HERE = Path(__file__).resolve().parent
-TARGET = "results/tiny/simulate/diffusion1d.h5"
+TARGET = "results/tiny/data/diffusion1d.h5"
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,15 +14,13 @@ import pytest
 
 import uqsonet
 from tests.reliability.files import Arrays, Meta, content, make_files, rewrite
-from tests.workflow.conftest import CONFIG, PLAN, ROOT
+from tests.workflow.conftest import CONFIG
 from uqsonet.errors import DataError
 from uqsonet.operator.file import shipped
 from uqsonet_study.check import check_path
-from uqsonet_study.cli import read_config
 from uqsonet_study.config import BASELINES
-from uqsonet_study.headers import require_header, require_headers
+from uqsonet_study.headers import require_headers
 from uqsonet_study.jobs import job
-from uqsonet_study.pipeline import Plan
 from uqsonet_study.report.summary import read_case
 
 
@@ -179,54 +176,35 @@ def test_a_file_of_holes_is_refused_at_once(tmp_path: Path, name: str) -> None:
 
 
 BOTH = {"problem": "diffusion1d", "seed": 5}
-READ = {"split": "validation", "evaluation": "validation", "noise_std": 0.0}
-WEIGHTS = {"problem": "diffusion1d", "method": "uqsonet", "trials": [0, 1]}
-HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "f.h5": ("functions", BOTH | {"config": {"shard": 10}}),
-    "s.h5": ("sensors", BOTH | {"side": "input"}),
-    "r.h5": ("reference", BOTH | READ | {"config": {"sets": 2}}),
-    "w.safetensors": ("weights", WEIGHTS),
+INPUTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "f.h5": ("functions", BOTH),
+    "s.h5": ("sensors", BOTH),
+    "r.h5": ("reference", BOTH | {"noise_std": 0.0, "evaluation": "validation"}),
+    "w.safetensors": ("weights", {"problem": "diffusion1d", "method": "uqsonet"}),
 }
 
 
-@pytest.mark.parametrize("name", HEADERS)
+@pytest.mark.parametrize("name", INPUTS)
 def test_each_key_of_a_header_is_compared(files: Path, name: str) -> None:
-    kind, header = HEADERS[name]
-    require_header(files / name, kind, header)
-    later = {"inputs": {"functions": "x"}, "config": {"later": 1}}  # earlier versions lack them
-    require_header(files / name, kind, later)
-    for key, value in (header | {"absent": None}).items():
-        within = key == "config"
-        (found,) = value.values() if within else [value]
+    kind, told = INPUTS[name]
+    require_headers({kind: str(files / name)}, told)
+    for key, value in told.items():
         with pytest.raises(DataError) as caught:
-            require_header(files / name, kind, {key: dict.fromkeys(value, 77) if within else 77})
-        for part in (files / name, key, repr(found), "expected 77"):
+            require_headers({kind: [str(files / name)]}, told | {key: 77})
+        for part in (files / name, key, repr(value), "expected 77"):
             assert str(part) in str(caught.value)
 
 
-def test_weights_of_other_functions_are_refused(files: Path, tmp_path: Path) -> None:
+def test_weights_of_other_functions_and_sensors_of_the_other_side_are_refused(
+    files: Path, tmp_path: Path
+) -> None:
     kind, meta, arrays = content(files / "w.safetensors")
     path = tmp_path / "w.safetensors"
     rewrite(path, kind, meta | {"inputs": {"functions": "0" * 64}}, arrays)
-    headers = {str(files / "f.h5"): HEADERS["f.h5"], str(path): HEADERS["w.safetensors"]}
     with pytest.raises(DataError, match=r"inputs\.functions '0000"):
-        require_headers(headers)
-
-
-def test_every_job_expects_a_header_of_each_file_that_has_one() -> None:
-    either = Plan(read_config([ROOT / "config.yaml", ROOT / "config/either_side.yaml"]))
-    jobs, noises = list(PLAN._jobs.values()), set()
-    for one in [*jobs, *either._jobs.values()]:
-        inputs = [f for fs in one.inputs.values() for f in ([fs] if isinstance(fs, str) else fs)]
-        assert set(one.headers) == {f for f in inputs if f.endswith((".h5", ".safetensors"))}
-        for kind, header in one.headers.values():
-            assert header["problem"] in CONFIG.problems
-            assert {"functions": 3, "sensors": 3, "reference": 6, "weights": 5}[kind] <= len(header)
-            noises.add(header.get("output_noise"))
-    assert {case.output_noise for case in either.config.cases_of(["either_side"])} <= noises
-    assert {one.rule for one in jobs if one.headers} >= {"reference", "train", "evaluate"}
-    figures = [json.loads(PLAN.figure(name).spec) for name in PLAN.figures()]
-    assert any(kind == "weights" for f in figures for kind, _ in f.get("headers", {}).values())
+        require_headers({"functions": str(files / "f.h5"), "weights": str(path)}, {})
+    with pytest.raises(DataError, match="expected of the output"):
+        require_headers({"output_sensors": str(files / "s.h5")}, {})
 
 
 @pytest.mark.parametrize("method", ["uqsonet", "vidon"])
@@ -234,9 +212,10 @@ def test_a_job_with_a_wrong_file_does_not_start(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
 ) -> None:
     path, started = str(files / "w.safetensors"), []
-    spec = {"seed": 1, "headers": {path: ["weights", WEIGHTS | {"method": method}]}}
+    told = {"seed": 1, "method": "law", "trained": method}
     snakemake = SimpleNamespace(
-        params=SimpleNamespace(spec=json.dumps(spec)),
+        params=SimpleNamespace(told=told),
+        input={"weights": [path]},
         **{"threads": 1, "log": [str(tmp_path / "job.log")], "output": [], "rule": "evaluate"},
     )
     try:
@@ -245,7 +224,7 @@ def test_a_job_with_a_wrong_file_does_not_start(
     except SystemExit:
         message = f"{path}: of another run or job: its header has method 'uqsonet', expected"
         assert message in capsys.readouterr().err
-    assert started == ([{"seed": 1}] if method == "uqsonet" else [])
+    assert started == ([told] if method == "uqsonet" else [])
 
 
 def scores(case: str) -> pd.DataFrame:

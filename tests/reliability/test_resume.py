@@ -1,10 +1,8 @@
 """What is killed goes on with the same command and ends with the same bytes."""
 
-import fcntl
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +12,11 @@ import torch
 
 from tests.conftest import DataFiles
 from tests.reliability import kill
-from tests.workflow.conftest import ROOT
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.operator import train as loop
 from uqsonet.operator.checkpoint import Progress, save_checkpoint
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.optimiser import Optimiser
-from uqsonet_study import locks
 from uqsonet_study.config import JobsConfig, KarhunenLoeveNetwork, MethodConfig, TrainingConfig
 from uqsonet_study.training import TrainingJob, lower_rate, train
 
@@ -135,38 +131,3 @@ def test_a_checkpoint_goes_on_at_a_lower_rate_and_says_so(tmp_path: Path) -> Non
     write_weights(path, {"parameter/w": torch.ones(1)}, {"method": "uqsonet"})
     with pytest.raises(DataError, match="not a checkpoint"):
         lower_rate(path, 0.001)
-
-
-def test_locks_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
-    folder = tmp_path / ".snakemake"
-    lock = folder / "locks/0.output.lock"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    code = "import uqsonet_study.at_work, sys; print({'torch', 'numpy'} & {*sys.modules}); input()"
-    living = subprocess.Popen(
-        [sys.executable, "-uc", code],
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-    )
-    assert living.stdout is not None
-    assert living.stdout.readline() == b"set()\n"  # the lock is taken before torch is imported
-    assert locks.release_dead(folder) == 0 and lock.exists()
-    living.kill()
-    living.communicate()
-    assert locks.release_dead(folder) == 1 and not lock.exists()
-    file = locks.join(folder)
-    assert file is not None
-    with pytest.raises(BlockingIOError), (folder / locks.NAME).open() as other:
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(file)
-
-
-def test_every_script_takes_the_lock_before_it_imports_anything_else_of_ours() -> None:
-    scripts = [*(ROOT / "workflow/scripts").glob("*.py")]
-    assert scripts
-    for script in scripts:
-        lines = [x for x in script.read_text().splitlines() if x.startswith(("import", "from"))]
-        first = next(line for line in lines if "uqsonet" in line)
-        assert first.startswith("import uqsonet_study.at_work"), script

@@ -114,7 +114,7 @@ def test_the_workflow_runs_no_code_and_leaves_its_folder_alone(tmp_path: Path) -
     assert "is not valid" in refused(project, "--configfile", "config/tag.yaml")
     assert "line 2: seed stands twice" in refused(project, "--configfile", "config/twice.yaml")
     for target in (
-        "results/simulate/../../outside.h5",
+        "results/data/../../outside.h5",
         "results/train/diffusion1d/../../../outside/trial_0.safetensors",
         "results/tables/../../outside.tex",
         "results/summary/diffusion1d;touch ran.txt.csv",

@@ -16,6 +16,7 @@ from tests.report.conftest import whole_config
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.pipeline import Plan
+from uqsonet_study.report.captions import caption
 from uqsonet_study.report.page import interpretations
 from uqsonet_study.report.page import sections as page_sections
 from uqsonet_study.report.page.interpretations import KINDS, load_interpretations
@@ -141,7 +142,7 @@ def build(
     for path in tables:
         content = {"name": path.stem, "title": "t", "caption_html": "c", "panels": [["a", "b"]]}
         path.write_text(json.dumps(content))
-    captions = {name: plan.caption(name) for name in (*plan.figures(), *plan.pictures())}
+    captions = {name: caption(config, name) for name in (*plan.figures(), *plan.pictures())}
     (folder / "config.json").write_text("{}")
     paper_cells().assign(ours=float("nan")).to_csv(folder / "scorecard.csv")
     found: list[list[Section]] = []

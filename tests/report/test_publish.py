@@ -14,7 +14,7 @@ from tests.report.conftest import make_config, summary_of
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest
 from uqsonet_study.config import Config, load_config
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.pipeline import Paths
 from uqsonet_study.publish import publish
 from uqsonet_study.report.scorecard import scorecard
 
@@ -64,7 +64,10 @@ def test_an_earlier_run_stays_as_long_as_a_file_of_its_does(
     card: pd.DataFrame, config: Config, tmp_path: Path
 ) -> None:
     """And is replaced altogether by one of the same command."""
-    out, weights = tmp_path / "published", Plan(config).trained("e_1", "vidon", "safetensors")
+    out, weights = (
+        tmp_path / "published",
+        Paths(config).trained(config.cases["e_1"], "vidon", "safetensors"),
+    )
     again, once = (str(Path(file).relative_to(config.results)) for file in weights)
     for name in ("before", "first", "second"):
         run = finished(tmp_path / name, card, config)
@@ -93,10 +96,11 @@ def test_kept_are_tables_logs_pictures_of_pages_and_the_digests_of_weights(
     for problems in raw["recipes"].values():
         problems["diffusion1d"]["auto"] = {"law_of": "uqsonet"}
     config = load_config(raw)
-    plan, run, out = Plan(config), finished(tmp_path / "run", card, config), tmp_path / "out"
-    weights, law = plan.weights("e_1", "uqsonet")[0], plan.weights("e_1", "auto")[0]
-    kept = [plan.trained("e_1", "uqsonet", "csv")[0], plan.law_logs("e_1", "auto")[0]]
-    left = [plan.trained("e_2", "uqsonet", "csv")[0], weights, law]
+    paths, run, out = Paths(config), finished(tmp_path / "run", card, config), tmp_path / "out"
+    one, two = config.cases["e_1"], config.cases["e_2"]
+    weights, law = paths.weights(one, "uqsonet")[0], paths.weights(one, "auto")[0]
+    kept = [paths.trained(one, "uqsonet", "csv")[0], paths.laws(one, "auto", "csv")[0]]
+    left = [paths.trained(two, "uqsonet", "csv")[0], weights, law]
     kept, left, [weights] = (
         [str(Path(file).relative_to(config.results)) for file in files]
         for files in (kept, left, [weights])

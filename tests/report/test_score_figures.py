@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from tests.report.conftest import make_config, make_summary, overlay, whole_config
 from uqsonet.errors import ConfigError, DataError
 from uqsonet_study.config import BASELINES
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.pipeline import Plan, flat
 from uqsonet_study.report.figures import calibration, compare, learning, placement, training
 from uqsonet_study.report.figures.style import styled
 from uqsonet_study.report.place_scores import STRATEGIES
@@ -137,9 +137,9 @@ def test_learning_holds_the_errors_of_its_rows_and_columns(
             values = [of(summary, name, method, metric, m)["value"].item() for name in names]
             minutes = [(6 * k + seconds) / 60 for k in thousands]
             require_line(axes, minutes, 100 * np.array(values))
-    made = Plan(overlay("learning")).figure("learning")
-    assert len(made.inputs["training"]) == len(set(made.inputs["training"])) == 18 - 2
-    assert len(made.inputs["summaries"]) == 10 and made.inputs["laws"]
+    made = flat(Plan(overlay("learning")).figure_files("learning"))
+    assert len(made["training"]) == len(set(made["training"])) == 18 - 2
+    assert len(made["summaries"]) == 10 and made["laws"]
     monkeypatch.setattr(learning, "LOOKS", learning.LOOKS[:3])
     with pytest.raises(DataError, match="4 lines, at most 3"):
         draw_learning(tmp_path)

@@ -313,7 +313,7 @@ def test_an_ablation_averages_the_last_skills_of_each_recipe(tables: Path) -> No
     # The recipe itself is trained in the default run; here it has no training of its own.
     plan = Plan(config_of("ablation"))
     files = plan.logs("ablation")["diffusion1d_tuned"]["uqsonet"]
-    assert files == plan.trained("diffusion1d", "uqsonet", "csv")[:3]
+    assert files == plan.paths.trained(plan.config.cases["diffusion1d"], "uqsonet", "csv")[:3]
     assert set(files) < set(plan.table_inputs("ablation")["logs"])
 
 

@@ -20,10 +20,11 @@ pytestmark = pytest.mark.slurm
 
 HERE = Path(__file__).resolve().parent
 RESULTS = Path("results/smoke")
-PLAN = Plan(read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml", HERE / "small.yaml"]))
-DATA = PLAN.functions("diffusion1d")
-WEIGHTS = PLAN.trained("diffusion1d", "uqsonet", "safetensors")[0]
-SCORES = PLAN.scores("diffusion1d")[0]
+CONFIG = read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml", HERE / "small.yaml"])
+PLAN, CASE = Plan(CONFIG), CONFIG.cases["diffusion1d"]
+DATA = PLAN.paths.data("diffusion1d")
+WEIGHTS = PLAN.paths.trained(CASE, "uqsonet", "safetensors")[0]
+SCORES = PLAN.score_files(["diffusion1d"])["diffusion1d"][0]
 TABLES = str(RESULTS / "tables/all.tex")
 CHECKPOINT = RESULTS / "state" / Path(WEIGHTS).relative_to(RESULTS)
 TRAIN_LOG = (RESULTS / "logs" / Path(WEIGHTS).relative_to(RESULTS)).with_suffix(".log")
@@ -146,7 +147,7 @@ def on_this_machine(project: Project, *arguments: str) -> str:
 
 def computed(project: Project) -> dict[str, bytes]:
     """Return all that is computed. A record and the log of a training hold times, which differ."""
-    kept = r"(simulate|sensors|reference|train)/.*\.(h5|safetensors)|evaluate/.*\.csv"
+    kept = r"(data|sensors|reference|train)/.*\.(h5|safetensors)|scores/.*\.csv"
     results = project.path / RESULTS
     paths = {str(path.relative_to(results)): path for path in results.rglob("*.*")}
     return {name: path.read_bytes() for name, path in paths.items() if re.fullmatch(kept, name)}

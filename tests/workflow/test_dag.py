@@ -9,16 +9,17 @@ import yaml
 
 from tests.workflow.conftest import CORES, TINY, Project, fresh_copy, read
 from uqsonet_study.cli import read_config
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.pipeline import Paths
 
 pytestmark = [pytest.mark.dag, pytest.mark.timeout(0)]
 ONE_EACH = {"jobs": {"together": False}}
 """One job each, as in the full run."""
 
 
-def plan_of(project: Project, *overlays: str) -> Plan:
-    files = ("config.yaml", "config/smoke.yaml", "config/tiny.yaml", *overlays)
-    return Plan(read_config([project.path / file for file in files]))
+def trained(project: Project) -> list[str]:
+    files = ("config.yaml", "config/smoke.yaml", "config/tiny.yaml")
+    config = read_config([project.path / file for file in files])
+    return Paths(config).trained(config.cases["diffusion1d"], "uqsonet", "safetensors")
 
 
 def test_one_job_each_on_other_cores_gives_the_same_bytes(tiny: Project, tmp_path: Path) -> None:
@@ -65,15 +66,15 @@ def test_a_bad_configuration_is_refused_at_once_with_every_key(editable: Project
 
 
 def test_damaged_data_stop_the_job_that_reads_them(editable: Project) -> None:
-    path = editable.path / TINY / "simulate/diffusion1d.h5"
-    (weights,) = plan_of(editable).trained("diffusion1d", "uqsonet", "safetensors")
+    path = editable.path / TINY / "data/diffusion1d.h5"
+    (weights,) = trained(editable)
     (editable.path / weights).unlink()
     with h5py.File(path, "r+") as file:
         file["training/kappa"][3, 7] = float("nan")
     result = editable.smoke("config/tiny.yaml", targets=(weights,))
     output = result.stdout + result.stderr
     assert result.returncode != 0 and not (editable.path / weights).exists()
-    assert "results/tiny/simulate/diffusion1d.h5" in output and "SHA-256" in output
+    assert "results/tiny/data/diffusion1d.h5" in output and "SHA-256" in output
 
 
 def test_a_new_problem_and_a_new_method_need_one_file_each(editable: Project) -> None:

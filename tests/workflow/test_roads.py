@@ -56,14 +56,14 @@ def test_laws_are_fitted_to_each_trial_scored_and_drawn(project: Project, run: R
     assert "Samples of laws, bounded1d, m = 3" in (results / "report.html").read_text()
     # Both trials were trained once for all laws. Each has a law of its own.
     assert len(list((results / "train/mixture1d").rglob("*.safetensors"))) == 2
-    logs = sorted((results / "law/mixture1d").glob("auto-*/*.csv"))
-    assert [path.name for path in logs] == ["trial_0.csv", "trial_1.csv"]
+    logs = sorted((results / "law/mixture1d").rglob("auto-*/*.csv"))
+    assert [path.name for path in logs] == ["trial0.csv", "trial1.csv"]
     for path in logs:
         log, model = pd.read_csv(path), load(path.with_suffix(".safetensors"))
         assert {"gaussian", "mixture"} <= set(log["law"]) and log["chosen"].sum() == 1
         assert isinstance(model, KarhunenLoeveModel)
         assert model.config.law == log.loc[log["chosen"], "law"].iloc[0]
-    (file,) = (results / "reference/bounded1d").glob("precise-*.h5")
+    (file,) = (results / "reference/bounded1d").rglob("precise*.h5")
     sets, fields, _ = load_sets(file)  # of fixed sensors
     assert isinstance(sets, Reference) and sets.quantiles is not None
     assert (sets.observations.locations == fields.input.grid.points()[[17, 50, 79]]).all()
@@ -139,9 +139,7 @@ def test_own_data_need_a_file_and_names_and_come_close_to_the_exact_posterior(
     assert not {"err_std", "w2_gaussian", "narrower"} & set(summary["metric"])  # no reference
     page = (results / "report.html").read_text()
     assert "Own data: membrane" in page and "true output stands in its place" in page
-    assert json.loads((results / "simulate/membrane.json").read_text())["read"].keys() == {
-        file.name
-    }
+    assert json.loads((results / "data/membrane.json").read_text())["read"].keys() == {file.name}
     # A touch of the file reruns nothing, an edit all that comes from it. Wrong names stop at once.
     file.touch()
     assert jobs(run(read("own_data"), flags=("-n",))) == {}

@@ -16,8 +16,8 @@ def test_one_command_makes_everything_from_nothing_to_the_page(tiny: Project) ->
     names = [f"tables/{n}.{s}" for n in ("1d-pde-error", "NN") for s in ("tex", "csv", "json")]
     figures = ("1d-pde-plot", "diffusion1d_data", "diffusion1d_training")
     names += [f"figures/{name}.{kind}" for name in figures for kind in ("pdf", "png")]
-    names += ["tables/all.tex", "tables/training-cost.csv", "simulate/diffusion1d.json"]
-    for name in (*names, "summary/diffusion1d.csv", "jobs.csv"):
+    names += ["tables/all.tex", "tables/training-cost.csv", "data/diffusion1d.json"]
+    for name in (*names, "summary/diffusion1d.csv"):
         assert (results / name).stat().st_size > 0, name
     assert json.loads((results / "config.json").read_text())["scale"] == "smoke"
     assert "SMOKE SCALE" in (results / "tables/all.tex").read_text()

@@ -87,11 +87,6 @@ class Sources:
                     total.update(path.read_bytes())
         return total.hexdigest()[:8]
 
-    def names(self, package: str) -> list[str]:
-        """Return the modules of a package."""
-        folder = self.root.joinpath(*package.split("."))
-        return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
-
 
 SOURCES = Sources(ROOT)
 
@@ -129,3 +124,20 @@ class _WithoutWords(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
         return None if ast.unparse(node.targets[0]) == "__version__" else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Leave out texts, too, that were put together for a message only."""
+        self.generic_visit(node)
+        names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+        read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
+        return _WithoutUnread(read).generic_visit(node)
+
+
+class _WithoutUnread(ast.NodeTransformer):
+    def __init__(self, read: set[str]) -> None:
+        self._read = read
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        text = isinstance(node.value, ast.JoinedStr | ast.Constant)
+        unread = all(isinstance(t, ast.Name) and t.id not in self._read for t in node.targets)
+        return None if text and unread else node

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,17 @@ def _short(text: str) -> str:
     return text if len(text) <= 30 else hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+def _names(package: str) -> list[str]:
+    folder = SOURCES.root.joinpath(*package.split("."))
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+
+
 @cache
 def _models() -> dict[tuple[str, str], str]:
     """Return (method, architecture) -> the module that registers it."""
     found = {}
     for package in ("uqsonet.operator", "uqsonet.networks"):
-        for name in SOURCES.names(package):
+        for name in _names(package):
             text = (SOURCES.path(f"{package}.{name}") or Path()).read_text(encoding="utf-8")
             pattern = r'@register\("(\w+)"\)\s*class .*?^    method = "(\w+)"'
             for architecture, method in re.findall(pattern, text, re.DOTALL | re.MULTILINE):
@@ -101,7 +106,7 @@ def require_problem(name: str, own: bool) -> None:
     ConfigError
         Naming those that have one.
     """
-    known = [problem for problem in SOURCES.names("uqsonet_study.problems") if problem != "base"]
+    known = [problem for problem in _names("uqsonet_study.problems") if problem != "base"]
     if own and name in known:
         raise ConfigError(f"problems.{name}.data: {name} is a problem of the paper; rename yours")
     if not own and name not in known:
@@ -309,21 +314,37 @@ class Plan:
             others.update(experiments)
         return [e for e in self.config.selected if e in others or e not in ablations]
 
+    @cached_property
+    def _scorers(self) -> dict[tuple[str, str, str], Case]:
+        """Return case, method and evaluation -> the case that scores are made under.
+
+        It is the first by name of all cases for which they would be the same: baselines do not
+        depend on d_z, and experiments share trainings.
+        """
+        first, found = dict[str, Case](), dict[tuple[str, str, str], Case]()
+        for name, case in sorted(self.config.cases.items()):
+            for label in case.evaluations:
+                for method in (UNTRAINED, *case.methods):
+                    told = self.scoring(case, method, label) | {"case": ""}
+                    found[name, method, label] = first.setdefault(repr(dict(told)), case)
+        return found
+
     def scored(self) -> list[tuple[str, str, Evaluation]]:
         """Return case, method and evaluation of all scores that are summarised or compared."""
         cases = self.config.cases_of([*self.summarised(), *self.of_laws()])
-        return [
-            (case.name, method, label)
-            for case in {case.name: case for case in cases}.values()
+        found: list[tuple[str, str, Evaluation]] = [
+            (self._scorers[case.name, method, label].name, method, label)
+            for case in cases
             for label in case.evaluations
             for method in (UNTRAINED, *case.methods)
         ]
+        return list(dict.fromkeys(found))
 
     def score_files(self, experiments: list[str]) -> dict[str, list[str]]:
         """Return case -> score files, for the cases of experiments."""
         return {
             case.name: [
-                self.paths.scores(case, method, label)
+                self.paths.scores(self._scorers[case.name, method, label], method, label)
                 for label in case.evaluations
                 for method in (UNTRAINED, *case.methods)
             ]

@@ -112,7 +112,7 @@ def is_published(source: dict[str, str], published: Path) -> bool:
     path = published / "provenance.json"
     try:
         runs = json.loads(path.read_text(encoding="utf-8"))["runs"].values()
-        return source["sha256"] in {run["weights_sha256"].get(source["file"]) for run in runs}
+        return any(source["sha256"] in run["weights_sha256"].values() for run in runs)
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: not the provenance of published runs ({error!r})") from None
 
