@@ -164,6 +164,10 @@ class Plan:
         ]
         for *_, name in sorted(order):
             self._add(config.cases[name])
+        for case in self.placed():
+            table, weights = self.placement(case)
+            if table.shipped:
+                file_digest(weights[0], "tables: shipped")
 
     def _add(self, case: Case) -> None:
         config, paths = self.config, self.paths
