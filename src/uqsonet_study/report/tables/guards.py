@@ -74,6 +74,9 @@ def _inputs(row: dict[Any, Any], config: Config, files: Paths) -> str:
     base = files.base(case, method)
     # A law that was chosen may be that of another method, with the same operator.
     name = base if config.law_of(case.experiment, method) is not None else method
-    trained = files.training(case, base), case.trials, name
+    # Recipes of other names may state the same.
+    recipe = f"/{config.recipe_of(case.experiment)}/"
+    stated = config.trained(case.experiment, base)
+    trained = files.training(case, base).replace(recipe, f"/{stated!r}/"), case.trials, name
     evaluation = row["evaluation"], config.evaluation_of(case.name, row["evaluation"])
     return repr([trained, layouts, case.noise_std, evaluation, row["metric"], m])
