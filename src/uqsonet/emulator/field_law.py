@@ -21,8 +21,10 @@ from uqsonet.gauss.posterior import (
     MOMENT_SEED,
     PointPosterior,
     Posterior,
+    SeparatePosterior,
     spread,
 )
+from uqsonet.gauss.seeds import restarted
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
@@ -158,8 +160,12 @@ class FieldLaw:
         """Yield laws of coefficients with offset (M,) and basis (M, p) of the transformed field."""
         at, scale = self._operator.locations(self._number, x), self._field.scale
         for part, law in self._conditioned.laws(self._of_output):
-            offset, basis = law.basis(at)
-            yield part, law, offset * scale, basis * scale
+            offset, basis = (one * scale for one in law.basis(at))
+            if isinstance(law, SeparatePosterior):
+                for row, one in enumerate(law.laws, part.start):
+                    yield slice(row, row + 1), one, offset, basis
+            else:
+                yield part, law, offset, basis
 
     def _remainder(self, x: Tensor) -> Tensor | None:
         return self._operator.remainder_at(self._number, x)
@@ -207,15 +213,17 @@ class FieldLaw:
         """Draw functions (B, size, M) at points (M, d)."""
         left, generator = self._remainder(x), generator_of(seed)
         samples = torch.empty(self._batch, size, len(x), dtype=torch.float64)
+        seeds = [_seed(generator) for _ in range(0, size, SAMPLES)]
         for part, law, offset, basis in self._laws(x):
-            for first in range(0, size, SAMPLES):
-                some, own = min(SAMPLES, size - first), _fork(generator)
+            for first, seed in zip(range(0, size, SAMPLES), seeds, strict=True):
+                some, own = min(SAMPLES, size - first), torch.Generator().manual_seed(seed)
                 drawn = law.coefficient_samples(some, own).double()
                 here = samples[part, first : first + some]
                 for one, into in zip(drawn, here, strict=True):
                     torch.addmm(offset, one, basis.T, out=into)
                 if left is not None:
-                    here += torch.randn(here.shape, generator=own, dtype=torch.float32) * left
+                    shape = here.shape[1:]  # sets share random numbers
+                    here += torch.randn(shape, generator=own, dtype=torch.float32) * left
         return self._field.transform.inverse(samples)
 
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,16 +237,16 @@ class FieldLaw:
 
     def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: object) -> Tensor:
         """Return quantiles (B, Q, M) at points (M, d), estimated from `size` functions."""
-        left, generator = self._remainder(x), generator_of(seed)
+        left, seed = self._remainder(x), _seed(generator_of(seed))
         quantiles = torch.empty(self._batch, len(levels), len(x), dtype=torch.float64)
         place = levels * (size - 1)
         low = np.floor(place).astype(int)
         high, share = np.minimum(low + 1, size - 1), place - low
         step = max(1, VALUES // size)
         for part, law, offset, basis in self._laws(x):
-            own = _fork(generator)
+            own = torch.Generator().manual_seed(seed)
             c = law.coefficient_samples(size, own).float()
-            for k, b in enumerate(range(part.start, part.stop)):
+            for k, b in restarted(own, enumerate(range(part.start, part.stop))):
                 for first in range(0, len(x), step):
                     here = slice(first, first + step)
                     values = basis[here].float() @ c[k].T
@@ -269,7 +277,6 @@ def generator_of(seed: object) -> torch.Generator:
     return torch.Generator().manual_seed(int(seed) + MOMENT_SEED)
 
 
-def _fork(generator: torch.Generator) -> torch.Generator:
-    """Return a generator of its own: fields take different numbers from it, and stay in step."""
-    seed = torch.randint(2**62, (), generator=generator)
-    return torch.Generator().manual_seed(int(seed))
+def _seed(generator: torch.Generator) -> int:
+    """Return a seed of its own: fields take different numbers from it, and stay in step."""
+    return int(torch.randint(2**62, (), generator=generator))

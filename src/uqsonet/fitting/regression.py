@@ -21,7 +21,7 @@ from torch import Tensor
 
 from uqsonet.fields.grid import Domain
 from uqsonet.gauss.blocks import RowBlocks
-from uqsonet.gauss.posterior import Basis, Posterior
+from uqsonet.gauss.posterior import Basis, Posterior, SeparatePosterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors, checked_sensors
@@ -140,9 +140,10 @@ class Regression:
 
     def _posterior(self, side: str, sets: list[_Set], single: bool) -> Posterior:
         """Return the law of the fields of one side."""
+        grid, basis = getattr(self.fields, side).grid, getattr(self.bases, f"{side}_basis")
         fitted = [_LeastSquares(*one, self._targets[side]) for one in sets]
-        grid = getattr(self.fields, side).grid
-        return RegressionPosterior(grid, getattr(self.bases, f"{side}_basis"), single, fitted)
+        alone = [RegressionPosterior(grid, basis, single, one) for one in fitted]
+        return SeparatePosterior(single, alone)
 
 
 def _transposed(rows: RowBlocks) -> Tensor:
@@ -241,11 +242,9 @@ class _LeastSquares:
 
 
 class RegressionPosterior(Posterior):
-    """Predictions plus residuals of training pairs."""
+    """The prediction for one set of sensors, plus residuals of training pairs."""
 
-    def __init__(
-        self, grid: Domain, basis: Basis, single: bool, fitted: list[_LeastSquares]
-    ) -> None:
+    def __init__(self, grid: Domain, basis: Basis, single: bool, fitted: _LeastSquares) -> None:
         super().__init__(grid, basis, single)
         self._fitted = fitted
 
@@ -253,14 +252,11 @@ class RegressionPosterior(Posterior):
         self, size: int = 0, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the exact moments over all pairs; `size` and `generator` have no influence."""
-        covariances = torch.stack([one.covariance() for one in self._fitted])
-        return torch.stack([one.mean for one in self._fitted]), covariances
+        return self._fitted.mean[None], self._fitted.covariance()[None]
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return predictions with the residual of a random pair, and the noise of the readings."""
-        samples = []
-        for one in self._fitted:
-            picked = torch.randint(one.size, (size,), generator=generator)
-            normal = torch.randn(size, len(one.noise), generator=generator, dtype=torch.float64)
-            samples.append(one.mean + one.residuals(picked).double() - normal @ one.noise)
-        return torch.stack(samples)
+        one = self._fitted
+        picked = torch.randint(one.size, (size,), generator=generator)
+        normal = torch.randn(size, len(one.noise), generator=generator, dtype=torch.float64)
+        return (one.mean + one.residuals(picked).double() - normal @ one.noise)[None]

@@ -7,7 +7,7 @@ moments need only those of the coefficients and a sample is a coherent function.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.fields.grid import Domain
 from uqsonet.fields.numbers import real_numbers, without_mask
+from uqsonet.gauss.seeds import restarted
 
 Basis = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Maps queries (M, d) to offset (M,) and basis (M, p)."""
@@ -58,7 +59,10 @@ class Posterior(ABC):
 
     @abstractmethod
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return samples (B, size, p) of the coefficients c, not of u; `sample` gives functions."""
+        """Return samples (B, size, p) of the coefficients c, not of u; `sample` gives functions.
+
+        Sets share random numbers: the samples of a set are the same in any batch.
+        """
 
     def basis(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return offset (M,) and basis (M, p) of the expansion at queries (M, d)."""
@@ -193,9 +197,50 @@ class GaussianPosterior(Posterior):
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return Gaussian coefficients."""
-        shape = (len(self._mean), size, self._root.shape[-1])
+        shape = (1, size, self._root.shape[-1])
         normal = torch.randn(shape, generator=generator, dtype=self._mean.dtype)
         return self._mean[:, None, :] + normal @ self._root.transpose(-1, -2)
+
+
+class SeparatePosterior(Posterior):
+    """The laws of several sets, each by itself: samples of one take more numbers than of another.
+
+    Parameters
+    ----------
+    single : bool
+        One set rather than a batch.
+    laws : sequence of Posterior
+        Of one set each.
+    """
+
+    def __init__(self, single: bool, laws: Sequence[Posterior]) -> None:
+        super().__init__(laws[0]._grid, laws[0]._basis, single)
+        self.laws = laws
+
+    def coefficient_moments(
+        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the moments of each set."""
+        moments = [law.coefficient_moments(size, generator) for law in self._from(generator)]
+        return _together(moments)
+
+    def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
+        """Return the moments of each set from even draws."""
+        return _together([law.even_moments(size) for law in self.laws])
+
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return the samples of each set."""
+        return torch.cat(
+            [law.coefficient_samples(size, generator) for law in self._from(generator)]
+        )
+
+    def _from(self, generator: torch.Generator | None) -> Iterable[Posterior]:
+        return self.laws if generator is None else restarted(generator, self.laws)
+
+
+def _together(moments: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    means, covariances = zip(*moments, strict=True)
+    return torch.cat(means), torch.cat(covariances)
 
 
 class PointPosterior(Posterior):

@@ -9,7 +9,8 @@ which jobs run does not matter.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from uqsonet.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
+
+T = TypeVar("T")
 
 
 def _word(key: str | int) -> int:
@@ -59,3 +62,14 @@ def torch_generator(
     state = seed_sequence(root, *path).generate_state(2, np.uint32)
     seed = int(state[0]) | (int(state[1]) << 31)  # 63 bits: torch takes a signed 64-bit seed
     return torch.Generator(device=device).manual_seed(seed)
+
+
+def restarted(generator: torch.Generator, sets: Iterable[T]) -> Iterator[T]:
+    """Yield sets one after another; the random numbers of each are those that the first takes.
+
+    A set has the same samples in any company.
+    """
+    state = generator.get_state()
+    for one in sets:
+        generator.set_state(state)
+        yield one

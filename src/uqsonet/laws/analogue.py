@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.common import InputSample
 from uqsonet.sensors.sensors import Sensors
@@ -44,6 +45,7 @@ class AnalogueLaw(InputLaw):
     """
 
     name = "analogue"
+    separate = True
     layout: ClassVar = {
         "fields": ("Nn", torch.float32),
         "coefficients": ("Nr", torch.float32),
@@ -94,7 +96,6 @@ class AnaloguePosterior(InputPosterior):
         law, o, noise = self._law, self._sensors, self._sensors.noise()
         field = self._bases.fields.input
         count = max(20, round(law.share * len(law.fields)))
-        generator = torch.Generator().manual_seed(1)
         parts = []
         for s in range(len(o.values)):
             real = o.mask[s]
@@ -102,6 +103,7 @@ class AnaloguePosterior(InputPosterior):
                 parts.append((torch.ones(len(law.fields)), law.coefficients))
                 continue
             seen = field.grid.interpolate(law.by_point, o.locations[s, real]).T.double()  # (N, m)
+            generator = torch.Generator().manual_seed(1)
             drawn = torch.randn(seen.shape, generator=generator, dtype=torch.float64)
             observed = field.transform.forward(o.values[s, real].double())
             away = observed - (seen + noise[s, real] * drawn)
@@ -115,7 +117,7 @@ class AnaloguePosterior(InputPosterior):
         """Return moved training inputs, picked by their weights."""
         drawn = [
             a[torch.multinomial(w, size, replacement=True, generator=generator)]
-            for w, a in self._parts
+            for w, a in restarted(generator, self._parts)
         ]
         return torch.stack(drawn)
 

@@ -44,7 +44,10 @@ class InputPosterior(ABC):
 
     @abstractmethod
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients (B, size, r), float32."""
+        """Return coefficients (B, size, r), float32; sets share random numbers.
+
+        The samples of a set are thus the same in any batch.
+        """
 
     def even(self, size: int) -> Tensor:
         """Return coefficients (B, size, r) spread as evenly as the law can, for averages."""
@@ -90,8 +93,8 @@ class ClosedForm(InputPosterior):
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
-        batch, r = self.law.mean.shape
-        return self._single.coordinates(normals((batch, size, r), generator).to(self._single.mean))
+        z = normals((1, size, self.mean.shape[1]), generator)
+        return self._single.coordinates(z.to(self._single.mean))
 
     def even(self, size: int) -> Tensor:
         """Return coefficients from quasi-random normals, the same for every set."""
@@ -102,7 +105,7 @@ class ClosedForm(InputPosterior):
 
     def moved(self, a: Tensor, step: float, generator: torch.Generator) -> Tensor:
         """Return samples by preconditioned Crank-Nicolson moves."""
-        mean, z = self._single.mean[:, None, :], normals(a.shape, generator).to(a)
+        mean, z = self._single.mean[:, None, :], normals((1, *a.shape[1:]), generator).to(a)
         return mean + (1 - step**2) ** 0.5 * (a - mean) + step * self._single.spread(z)
 
     def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,6 +121,10 @@ class InputLaw(ABC):
     """
 
     name: ClassVar[str]
+
+    separate: ClassVar[bool] = False
+    """How many random numbers a sample takes depends on the sensors, so that sets of a batch are
+    sampled one by one."""
 
     layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
     """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length;

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.gauss.gaussian import GaussianLaw, condition, covariance_root, sensor_noise
+from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.bases import rounding_noise
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, farthest_tail
@@ -54,6 +55,7 @@ class BoundedLaw(InputLaw):
     """
 
     name = "bounded"
+    separate = True
     layout: ClassVar = {
         "lower": ("", torch.float64),
         "upper": ("", torch.float64),
@@ -133,9 +135,8 @@ class BoundedPosterior(InputPosterior):
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of fields within the bounds."""
-        return torch.stack(
-            [self._of_set(s, size, generator) for s in range(len(self._gaussian.mean))]
-        )
+        sets = restarted(generator, range(len(self._gaussian.mean)))
+        return torch.stack([self._of_set(s, size, generator) for s in sets])
 
     def _gaussian_of(self, s: int) -> GaussianLaw:
         """Return the Gaussian law given the sensors of one set."""

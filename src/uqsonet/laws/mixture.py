@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.gauss.seeds import restarted
+from uqsonet.laws.base import InputLaw, InputPosterior, normals
 from uqsonet.laws.bases import rounding_noise
 from uqsonet.laws.common import InputSample
 from uqsonet.sensors.sensors import Sensors
@@ -332,20 +333,21 @@ class MixturePosterior(InputPosterior):
         c = self._law.clusters
         batch, r = len(self.log_evidence), c.means.shape[1]
         flat = self._weights.flatten(1).float()
-        picked = torch.multinomial(flat, size, replacement=True, generator=generator)
+        sets = restarted(generator, flat.split(1))
+        picked = torch.cat([torch.multinomial(w, size, True, generator=generator) for w in sets])
         cluster, scale = picked // len(c.scales), picked % len(c.scales)
-        z = torch.randn(batch, size, r, generator=generator, dtype=torch.float32)
-        samples = torch.empty_like(z)
-        sets = torch.arange(batch)[:, None].expand_as(picked)
+        z = normals((1, size, r), generator)
+        samples = z.new_empty(batch, size, r)
+        each = torch.arange(batch)[:, None].expand_as(picked)
         for k, v in enumerate(self._directions):
             mine = cluster == k
             if not bool(mine.any()):
                 continue
             direction = v.float()
-            reduction = self._reductions[:, k].float()[sets, scale]  # (B, size, k)
-            place = self._means[:, k].float()[sets, scale]
-            normals = z + (place - reduction * (z @ direction.transpose(1, 2))) @ direction
-            normals = normals * c.scales.float()[scale][..., None]
-            here = c.means[k].float() + normals @ c.roots[k].float().T
+            reduction = self._reductions[:, k].float()[each, scale]  # (B, size, k)
+            place = self._means[:, k].float()[each, scale]
+            white = z + (place - reduction * (z @ direction.transpose(1, 2))) @ direction
+            white = white * c.scales.float()[scale][..., None]
+            here = c.means[k].float() + white @ c.roots[k].float().T
             samples = torch.where(mine[..., None], here, samples)
         return samples

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
+from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
 from uqsonet.laws.latent import LatentField, LowRank, Spectrum, fit_latent
@@ -92,6 +93,7 @@ class ThresholdedLaw(InputLaw):
     """
 
     name = "thresholded"
+    separate = True
     layout: ClassVar = {
         "values": ("K", torch.float64),
         "thresholds": ("nT", torch.float64),
@@ -172,7 +174,7 @@ class ThresholdedPosterior(InputPosterior):
         grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
         locations = o.locations.double()
         rows, cuts = law.latent.rows(grid, locations), grid.interpolate(law.thresholds, locations)
-        self._rows = rows * o.mask[..., None]
+        self._rows, self._mask = rows, o.mask
         edges = (law.values[1:] + law.values[:-1]) / 2
         values = forward(o.values.double())
         which = torch.bucketize(values, edges)
@@ -189,11 +191,7 @@ class ThresholdedPosterior(InputPosterior):
         self._uncertain = (second * o.mask > DOUBT).any(-1)
         lower = walls.gather(-1, which[..., None])[..., 0]
         upper = walls.gather(-1, which[..., None] + 1)[..., 0]
-        self._lower = torch.where(o.mask, lower, -torch.inf)
-        self._upper = torch.where(o.mask, upper, torch.inf)
-        eye = torch.eye(rows.shape[-2], dtype=rows.dtype)
-        pads = torch.diag_embed((~o.mask).double())
-        self._covariance = self._rows @ self._rows.transpose(-1, -2) + NUGGET * eye + pads
+        self._lower, self._upper = lower, upper
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""
@@ -204,36 +202,32 @@ class ThresholdedPosterior(InputPosterior):
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
     ) -> Iterator[Tensor]:
         """Yield thresholded fields (size, n) of each set, float32."""
-        law, (batch, count, rank) = self._law, self._rows.shape
         normal = partial(torch.randn, generator=generator, dtype=torch.float64)
-        latent = self._latent(size, generator) if count else None
-        for s in range(batch):  # a set at a time: fields on fine grids are large
-            xi = normal(size, rank)
+        for s in restarted(generator, range(len(self._rows))):  # fields on fine grids are large
+            rows = self._rows[s, self._mask[s]]
+            covariance = rows @ rows.T + NUGGET * torch.eye(len(rows), dtype=rows.dtype)
+            latent = self._latent(s, covariance, size, generator) if len(rows) else None
+            xi = normal(size, rows.shape[1])
             if latent is not None:
-                rows = self._rows[s]
-                off = latent[s] - xi @ rows.T - normal(size, count) * NUGGET**0.5
-                xi = xi + torch.linalg.solve(self._covariance[s], off.T).T @ rows
-            yield self._classes(law.latent.fields(xi))
+                off = latent - xi @ rows.T - normal(size, len(rows)) * NUGGET**0.5
+                xi = xi + torch.linalg.solve(covariance, off.T).T @ rows
+            yield self._classes(self._law.latent.fields(xi))
 
-    def _latent(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return latent values (B, size, m) at the sensors."""
-        values = torch.empty(len(self._rows), size, self._rows.shape[1], dtype=torch.float64)
-        sure = ~self._uncertain
-        if bool(sure.any()):
-            zero, covariance = torch.zeros_like(self._lower[sure]), self._covariance[sure]
-            bounds = self._lower[sure], self._upper[sure]
-            try:
-                latent = truncated_samples(zero, covariance, *bounds, size, generator, MOVES)
-            except ObservationError:
-                raise ObservationError(
-                    "the classes at these sensors contradict one another under the model's law of "
-                    "the input ('thresholded'): no latent field is known that has them"
-                ) from None
-            values[sure] = latent
-        for s in self._uncertain.nonzero()[:, 0].tolist():
-            law = self._covariance[s], self._walls[s], self._likelihood[s]
-            values[s] = _uncertain_values(*law, size, generator)
-        return values
+    def _latent(self, s: int, covariance: Tensor, size: int, generator: torch.Generator) -> Tensor:
+        """Return latent values (size, m) at the sensors of a set."""
+        used = self._mask[s]
+        if bool(self._uncertain[s]):
+            law = self._walls[s, used], self._likelihood[s, used]
+            return _uncertain_values(covariance, *law, size, generator)
+        lower, upper = self._lower[s, used], self._upper[s, used]
+        law = torch.zeros_like(lower), covariance, lower, upper
+        try:
+            return truncated_samples(*law, size, generator, MOVES)
+        except ObservationError:
+            raise ObservationError(
+                "the classes at these sensors contradict one another under the model's law of "
+                "the input ('thresholded'): no latent field is known that has them"
+            ) from None
 
     def _classes(self, latent: Tensor) -> Tensor:
         """Return the values of the classes of latent fields (size, n), float32."""

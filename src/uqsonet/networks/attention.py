@@ -18,6 +18,7 @@ from torch import Tensor
 
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import LatentPosterior, PointPosterior, Posterior
+from uqsonet.laws.base import normals
 from uqsonet.networks.attention_networks import AttentionNetworks
 from uqsonet.networks.config import AttentionNetwork
 from uqsonet.operator.base import Batch, Shared, register
@@ -146,8 +147,7 @@ class AttentionModel(AttentionNetworks):
     @torch.no_grad()
     def _draw(self, h: Tensor, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients (B, size, p) of the output given h(O) (B, H q)."""
-        shape, device = (len(h), size, self.z_dim), generator.device
-        z = torch.randn(shape, generator=generator, device=device, dtype=torch.float32).to(h)
+        z = normals((1, size, self.z_dim), generator).to(h).expand(len(h), -1, -1)
         pair = torch.cat([h[:, None, :].expand(-1, size, -1), z], dim=-1)
         return self.branch(pair).double()
 

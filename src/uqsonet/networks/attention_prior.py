@@ -179,8 +179,7 @@ class LearnedPosterior(InputPosterior):
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients (B, size, r), float32."""
-        batch, r = self._mean.shape
-        return self._at(normals((batch, size, r), generator))
+        return self._at(normals((1, size, self._mean.shape[1]), generator))
 
     def even(self, size: int) -> Tensor:
         """Return coefficients from quasi-random normals, the same for every set."""

@@ -93,9 +93,8 @@ class EnsemblePosterior(Posterior):
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients (B, size, p) of members drawn with equal chances."""
-        batch, members = self._rows.shape[:2]
-        chosen = torch.randint(members, (batch, size), generator=generator)
-        return self._rows[torch.arange(batch)[:, None], chosen]
+        chosen = torch.randint(self._rows.shape[1], (size,), generator=generator)
+        return self._rows[:, chosen]
 
 
 def _side_by_side(bases: Sequence[Basis], queries: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ A linear branch needs no correction.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,7 +29,13 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
-from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
+from uqsonet.gauss.posterior import (
+    MOMENT_SEED,
+    LatentPosterior,
+    Posterior,
+    SeparatePosterior,
+    moments_of,
+)
 from uqsonet.laws.base import ClosedForm, InputPosterior
 from uqsonet.laws.bases import rounding_noise
 from uqsonet.operator.particles import Particles, Reweighted, Source, Split, tempered
@@ -171,14 +178,10 @@ class Sampled(InputPosterior):
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return some of the samples, each at most once as long as they last."""
-        batch, kept, r = self._a.shape
+        kept = self._a.shape[1]
         rounds = -(-size // kept)
-        order = (
-            torch.rand(batch, rounds, kept, generator=generator, dtype=torch.float32)
-            .argsort(-1)
-            .flatten(1)[:, :size]
-        )
-        return self._a.gather(1, order[..., None].expand(-1, -1, r))
+        drawn = torch.rand(rounds, kept, generator=generator, dtype=torch.float32)
+        return self._a[:, drawn.argsort(-1).flatten()[:size]]
 
     def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (B, p) and covariance (B, p, p) of ``weight a`` over the samples."""
@@ -256,6 +259,12 @@ def condition_both(
     model: JointModel, seen: Sensors, read: Sensors, size: int = PARTICLES
 ) -> JointPosterior:
     """Return the law of both fields given checked sensors of both, as `condition_jointly` does."""
+    separate = read.values.shape[1] > 0 or (model.law is not None and model.law.separate)
+    if len(seen) > 1 and separate:
+        pairs = ((seen.alone(b), read.alone(b)) for b in range(len(seen)))
+        return _together([condition_both(model, *pair, size) for pair in pairs], seen.single)
+    if len(seen) == 1:
+        seen, read = seen.alone(0), read.alone(0)
     seen, single = replace(seen, noise_std=seen.noise(model.noise_std)), seen.single
     effective = torch.full((len(seen),), math.inf, dtype=torch.float64)
     tail = torch.ones_like(effective)
@@ -263,7 +272,7 @@ def condition_both(
     if not read.values.shape[1]:
         output = model.condition_on(seen)
         return JointPosterior(input_posterior(model, single, given), output, effective, tail)
-    root = model.residual_root(given, len(effective))
+    root = model.residual_root(given, 1)
     readings = OutputReadings(model, read, root)
     source = None
     if model.network is None:
@@ -273,23 +282,29 @@ def condition_both(
             mean, covariance = straight.moments(given)
             tail = readings.tail(mean, covariance)
     if source is None:
-        found = []
-        for b in range(len(effective)):
-            own = None if root is None else root[b : b + 1]
-            one = _OneSet(model, seen.alone(b), OutputReadings(model, read.alone(b), own))
-            found.append(one.particles(size))
-            effective[b], tail[b] = found[-1].effective_size, one.tail
-        source = Sampled(torch.stack([one.a for one in found]))
+        one = _OneSet(model, seen, given, readings)
+        found = one.particles(size)
+        effective[0], tail[0] = found.effective_size, one.tail
+        source = Sampled(found.a[None])
     output = model.output_posterior(source, root, single, readings)
     return JointPosterior(input_posterior(model, single, source), output, effective, tail)
+
+
+def _together(alone: Sequence[JointPosterior], single: bool) -> JointPosterior:
+    """Return the laws of sets that were conditioned one by one."""
+    inputs = SeparatePosterior(single, [one.input for one in alone])
+    outputs = SeparatePosterior(single, [one.output for one in alone])
+    size = torch.cat([one.effective_size for one in alone])
+    return JointPosterior(inputs, outputs, size, torch.cat([one.tail for one in alone]))
 
 
 class _OneSet:
     """One set of readings of both sides, for a branch or a law without a closed form."""
 
-    def __init__(self, model: JointModel, seen: Sensors, readings: OutputReadings) -> None:
-        self._model, self._seen, self._readings = model, seen, readings
-        self._given = model.input_law_given(seen)
+    def __init__(
+        self, model: JointModel, seen: Sensors, given: InputPosterior, readings: OutputReadings
+    ) -> None:
+        self._model, self._seen, self._given, self._readings = model, seen, given, readings
         self.tail = 1.0
 
     def _answers(self, a: Tensor) -> Tensor:

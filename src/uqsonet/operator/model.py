@@ -30,7 +30,13 @@ from torch import Tensor, nn
 
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.gaussian import covariance_root
-from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior, Posterior, moments_of
+from uqsonet.gauss.posterior import (
+    MOMENT_SEED,
+    LatentPosterior,
+    Posterior,
+    SeparatePosterior,
+    moments_of,
+)
 from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
 from uqsonet.laws.bases import ROWS, KarhunenLoeveBases
 from uqsonet.operator.base import Batch, OperatorModel, register
@@ -116,6 +122,9 @@ class KarhunenLoeveModel(OperatorModel):
         A set without sensors is answered by the law of u before any measurement, and noise may
         differ from sensor to sensor: an array of the shape of `values`.
         """
+        if self.law is not None and self.law.separate and len(sensors) > 1:
+            alone = [self.condition_on(sensors.alone(b)) for b in range(len(sensors))]
+            return SeparatePosterior(sensors.single, alone)
         given = self.input_law_given(sensors)
         return self.output_posterior(given, self.residual_root(given, len(sensors)), sensors.single)
 
@@ -350,7 +359,8 @@ class _OutputLaw:
         c = (straight + added).double()
         if self.root is None:
             return c
-        picked = torch.randint(KEPT, c.shape[:-1], generator=generator, device=generator.device)
+        shape = 1, size  # sets share random numbers
+        picked = torch.randint(KEPT, shape, generator=generator, device=generator.device)
         c = c + self.model.residuals[picked.to(c.device)].double() @ self.root
         return c if self.readings is None else self.readings.corrected(c, generator)
 
