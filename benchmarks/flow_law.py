@@ -363,7 +363,7 @@ def main(
     source = min(closed, key=lambda law: closed[law][0])
     print(f"the flow starts from the law {source}", flush=True)
     flow = Flow(model, closed[source][1], data)
-    flow.fit(minutes, held, model.bases.targets(held)["c"])
+    flow.fit(minutes, held, model.targets(held)["c"])
     draws, errors = torch.Generator().manual_seed(3), {}
     for m in COUNTS:
         errors[m] = [

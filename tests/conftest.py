@@ -25,7 +25,7 @@ CHECKED = (
         "uqsonet.gauss.metrics",
         "uqsonet_study.distances",
         "uqsonet.gauss.posterior",
-        "uqsonet.operator.residual",
+        "uqsonet.operator.closed_form",
     ),
     *("uqsonet.networks.attention", "uqsonet.networks.set_embedding"),
     *("uqsonet_study.priors.gaussian_process", "uqsonet_study.solvers"),

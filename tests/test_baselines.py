@@ -7,6 +7,7 @@ import torch
 from uqsonet.errors import ConfigError
 from uqsonet.fitting import regression
 from uqsonet.fitting.baselines import Cokriging, SensorFree, build_baseline
+from uqsonet.operator.closed_form import targets as coefficients_of
 from uqsonet.runs.functions import Functions
 from uqsonet_study.problems import get_problem
 from uqsonet_study.storage.functions import load_functions
@@ -69,7 +70,7 @@ def test_residuals_of_regression_are_those_of_pairs_left_out(functions, monkeypa
     (found,) = answer._fitted
     readings = functions.kappa[:, [60, 200, 330]].double().log()
     bases = build_baseline("cokriging", functions, noise).bases
-    targets = bases.targets(functions)["c"].double()
+    targets = coefficients_of(bases, functions)["c"].double()
     for left_out in (0, 17):
         rest = torch.arange(400) != left_out
         at, mean = readings[rest].mean(0), targets[rest].mean(0)

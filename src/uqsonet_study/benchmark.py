@@ -25,6 +25,7 @@ from uqsonet.fitting.regression import Regression
 from uqsonet.gauss.metrics import relative_error
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_model
 from uqsonet.operator.joint import JointPosterior, Readings
@@ -292,13 +293,11 @@ def fitted(
     bases = model.bases
     with torch.no_grad():
         model.fit_constants(functions)
-        found = bases.targets(functions)
-        bases.forget()
         model.fit_held_out(held)
         if not kernel:
             return model
         first = min(kernel, 3 * functions.size // 4)
-        pairs = [found, model.targets(held)]
+        pairs = [model.targets(functions), model.targets(held)]
         pairs = [(of["a"], of["c"] - of["a"] @ bases.linear_weight.T) for of in pairs]
         (a, left), check = pairs
         sizes = (bases.input_factor.norm(dim=0) * bases.linear_weight.norm(dim=0)).sqrt()
@@ -306,7 +305,7 @@ def fitted(
         others = slice(first, first + LEFT_OVER)
         after = [left[others] - branch(a[others]), check[1] - branch(check[0])]
         remainders = float(bases.input_remainder), float(model.output_remainder)
-        model.fit_residuals(torch.cat(after), *remainders)
+        set_residuals(model, torch.cat(after), *remainders)
         model.network = branch  # pyright: ignore[reportAttributeAccessIssue]
     return model
 

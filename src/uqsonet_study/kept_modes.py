@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # an edit of that model is none of other models' trainings
 LOG = logging.getLogger("uqsonet")
 
 SOURCES = blocks, modes
-"""Modules whose source decides the numbers, besides that of the bases."""
+"""Modules whose source decides the numbers, besides those of bases and of what fits them."""
 
 MODES = ".modes"
 """End of the name of their folder."""
@@ -55,38 +55,37 @@ class Keeper:
         self._folder = path.with_name(f".{path.stem}{MODES}")
         self._digest = digest or file_digest(path)
 
-    def __call__(self, bases: KarhunenLoeveBases, functions: Functions, linear: bool) -> None:
-        """Set bases as `KarhunenLoeveBases.fit` does."""
+    def __call__(
+        self,
+        fit: Callable[..., None],
+        bases: KarhunenLoeveBases,
+        functions: Functions,
+        linear: bool,
+    ) -> None:
+        """Set bases as a function does: by calling it, or as a file has them."""
         identity = {
             "functions": self._digest,
             "training": functions.size,
             "input_modes": bases.input_factor.shape[1],
             "output_modes": bases.output_modes.shape[1],
             "linear": linear,
-            "code": [file_digest(path) for path in self._sources(bases)],
+            "code": [file_digest(path) for path in self._sources(bases, fit)],
             "torch": torch.__version__,
         }
         name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         path = self._folder / f"{self._digest[:8]}-{name}.safetensors"
         with _alone(path.with_suffix(".lock")):
             if not self._read(path, bases, functions, identity):
-                self._fit(bases, functions, linear)
+                fit(bases, functions, linear)
                 try:
                     self._write(path, bases, functions, identity)
                 except OSError as error:
                     LOG.warning("modes are fitted and not kept: %s", error)
 
     @staticmethod
-    def _sources(bases: KarhunenLoeveBases) -> list[Path]:
-        modules = *SOURCES, sys.modules[type(bases).__module__]
+    def _sources(bases: KarhunenLoeveBases, fit: Callable[..., None]) -> list[Path]:
+        modules = *SOURCES, *(sys.modules[one.__module__] for one in (type(bases), fit))
         return [Path(str(module.__file__)) for module in modules]
-
-    def _fit(self, bases: KarhunenLoeveBases, functions: Functions, linear: bool) -> None:
-        functions.keeper, kept = None, functions.keeper
-        try:
-            bases.fit(functions, linear)
-        finally:
-            functions.keeper = kept
 
     def _read(
         self,
@@ -108,7 +107,7 @@ class Keeper:
         for key, value in bases.named_buffers():
             value.copy_(tensors[key])
         if identity["linear"]:
-            bases.ready = functions, {key: tensors[key] for key in TARGETS}
+            functions.keep(bases.to_coefficients, {key: tensors[key] for key in TARGETS})
         return True
 
     def _write(
@@ -123,7 +122,7 @@ class Keeper:
                 old.unlink(missing_ok=True)
         tensors = dict(bases.named_buffers())
         if identity["linear"]:
-            tensors |= bases.targets(functions)
+            tensors |= functions.kept(bases.to_coefficients) or {}
         write_weights(path, tensors, identity)
 
 

@@ -116,8 +116,7 @@ def model_of(kappa: np.ndarray, modes: int, grid: Grid = SMALL) -> KarhunenLoeve
     network = KarhunenLoeveNetwork(input_modes=modes, output_modes=modes, branch=[])
     model = KarhunenLoeveModel(functions.fields, network, 0.0)
     with torch.no_grad():
-        model.bases.fit(functions)
-        model.bases.forget()
+        model.fit_constants(functions)
     return model.eval()
 
 

@@ -14,15 +14,15 @@ from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
 from uqsonet.fitting.baselines import Cokriging
 from uqsonet.gauss.gaussian import condition, covariance_root
-from uqsonet.operator import residual as random_operator
+from uqsonet.operator import closed_form as random_operator
 from uqsonet.operator.base import build_model
-from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.residual import (
+from uqsonet.operator.closed_form import (
     KEPT,
     residual_covariance,
     residual_slopes,
     standardised_residuals,
 )
+from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import checked_sensors
 from uqsonet_study.config import KarhunenLoeveNetwork, KarhunenLoeveSetNetwork, TrainingConfig
@@ -140,7 +140,7 @@ def test_without_the_skip_the_perceptron_starts_at_the_mean_of_u(functions):
     assert mean.abs().max() == 0
     # All of u counts as left open, so the band is the prior's up to the slopes.
     std = covariance.diagonal().sqrt() * model.bases.output_scale.double()
-    coefficients = model.bases.targets(functions)["c"].double() * model.bases.output_scale.double()
+    coefficients = model.targets(functions)["c"].double() * model.bases.output_scale.double()
     assert (std / coefficients.std(0) - 1).abs().max() < 0.5
 
 

@@ -2,11 +2,13 @@
 
 import threading
 import time
+from functools import wraps
 
 import pytest
 import torch
 
 from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.operator import closed_form
 from uqsonet_study import kept_modes
 from uqsonet_study.check import check_path
 from uqsonet_study.kept_modes import Keeper
@@ -24,8 +26,8 @@ def fitted(path, keep=True, modes=2, linear=True, size=None):
     functions = load_functions(path, "training", size)
     functions.keeper = Keeper(path) if keep else None
     bases = KarhunenLoeveBases(functions.fields, modes, modes)
-    bases.fit(functions, linear)
-    return dict(bases.named_buffers()) | bases.targets(functions)
+    closed_form.fit_bases(bases, functions, linear)
+    return dict(bases.named_buffers()) | closed_form.targets(bases, functions)
 
 
 def same(first, second):
@@ -42,10 +44,11 @@ def test_kept_modes_are_those_that_are_fitted(path, linear, monkeypatch):
     assert not kept(path)
     assert same(plain, fitted(path, linear=linear))
 
+    @wraps(closed_form.fit_anew)
     def refuse(*_):
         raise AssertionError("fitted again")
 
-    monkeypatch.setattr(Keeper, "_fit", refuse)
+    monkeypatch.setattr(closed_form, "fit_anew", refuse)
     assert same(plain, fitted(path, linear=linear))
 
 
@@ -56,9 +59,9 @@ def test_other_pairs_numbers_of_modes_and_functions_have_files_of_their_own(path
     assert len(kept(path)) == 3
     assert same(fitted(path, size=100), fitted(path, size=100, keep=False))
     path.write_bytes(toy_files.functions.read_bytes())
-    keeper = Keeper(path, "0" * 64)
     functions = load_functions(path, "training")
-    keeper(KarhunenLoeveBases(functions.fields, 2, 2), functions, True)
+    functions.keeper = Keeper(path, "0" * 64)
+    closed_form.fit_bases(KarhunenLoeveBases(functions.fields, 2, 2), functions)
     assert [file.name[:8] for file in kept(path)] == ["0" * 8]  # those of other functions are gone
 
 
@@ -82,14 +85,14 @@ def test_a_folder_that_cannot_be_written_costs_time_alone(path, monkeypatch):
 
 
 def test_of_jobs_that_start_together_one_fits(path, monkeypatch):
-    fits, fit = [], Keeper._fit
+    fits, fit = [], closed_form.fit_anew
 
-    def slow(self, *arguments):
-        fits.append(self)
+    def slow(*arguments):
+        fits.append(arguments)
         time.sleep(0.2)  # the others reach the lock meanwhile
-        fit(self, *arguments)
+        fit(*arguments)
 
-    monkeypatch.setattr(Keeper, "_fit", slow)
+    monkeypatch.setattr(closed_form, "fit_anew", slow)
     jobs = [threading.Thread(target=fitted, args=(path,)) for _ in range(3)]
     for job in jobs:
         job.start()

@@ -19,7 +19,7 @@ from uqsonet.gauss.gaussian import condition, covariance_root, sensor_noise
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.operator.residual import residual_covariance
+from uqsonet.operator.closed_form import fit_bases, residual_covariance, targets
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 
@@ -90,7 +90,7 @@ class Cokriging:
             min(INPUT_MODES, most, functions.kappa_rows.shape[1]),
             min(OUTPUT_MODES, most, functions.u_rows.shape[1]),
         )
-        bases.fit(functions)
+        fit_bases(bases, functions)
         self._set(bases, unexplained_root(bases, functions), noise_std)
 
     @classmethod
@@ -162,9 +162,9 @@ class Cokriging:
 
 def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
     """Return a root (p, p) of the covariance that the linear operator leaves of training pairs."""
-    targets = bases.targets(functions)
+    pairs = targets(bases, functions)
     weight = bases.linear_weight.double()
-    return covariance_root(residual_covariance(targets["a"], targets["c"], weight))
+    return covariance_root(residual_covariance(pairs["a"], pairs["c"], weight))
 
 
 def build_baseline(

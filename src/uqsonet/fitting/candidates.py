@@ -18,6 +18,7 @@ from uqsonet.fields.stacked import join
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.operator.closed_form import fit_bases, left_over, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import MethodConfig
@@ -173,32 +174,9 @@ class Candidate:
         method: MethodConfig | None = None,
     ) -> Candidate:  # fmt: skip
         """Widen a model's band by what it leaves unexplained of held-out runs, and score it."""
-        bases = model.bases
-        field = held.kappa.double() - bases.input_mean
-        a = field @ bases.to_coefficients
-        left = field - a @ bases.input_factor.double().T
-        with torch.no_grad():
-            c = model.branch(a.float()).double()
-        modes = bases.output_modes.double() * bases.output_scale.double()
-        residuals = held.u.double() - bases.output_mean - c @ modes.T
-        remainder = float(left.square().mean().sqrt())
+        residuals, remainder = left_over(model, held)
         widen_band(model, residuals, remainder)
         return cls(model, residuals, remainder, held_out.scores(model), method)
-
-
-def widen_band(model: KarhunenLoeveModel, residuals: Tensor, input_remainder: float) -> Tensor:
-    """Set the law of a model's residuals; return what its output modes leave out of them.
-
-    Returns
-    -------
-    Tensor, shape (M,)
-        Root mean square, at each point, of the residuals outside the span of the output modes.
-    """
-    modes, scale = model.bases.output_modes.double(), model.bases.output_scale.double()
-    c = residuals @ modes
-    left = (residuals - c @ modes.T).square().mean(0)
-    model.fit_residuals((c / scale).float(), input_remainder, float(left.mean().sqrt()))
-    return left.sqrt()
 
 
 def linear_model(functions: Functions, input_modes: int, output_modes: int) -> KarhunenLoeveModel:
@@ -207,9 +185,7 @@ def linear_model(functions: Functions, input_modes: int, output_modes: int) -> K
         input_modes=input_modes, output_modes=output_modes, branch=[], held_out_residuals=True
     )
     model = KarhunenLoeveModel(functions.fields, network, 0.0)
-    with torch.no_grad():
-        model.bases.fit(functions)
-        model.bases.forget()
+    fit_bases(model.bases, functions)
     return model.eval()
 
 

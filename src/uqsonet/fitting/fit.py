@@ -22,7 +22,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from uqsonet.emulator.calibration import calibration_runs
@@ -37,13 +36,13 @@ from uqsonet.fitting.candidates import (
     EncodedRuns,
     choose_linear,
     linear_model,
-    widen_band,
 )
 from uqsonet.fitting.card import limits
 from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.held_out import HeldOut
 from uqsonet.fitting.validate import score_rows
 from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.closed_form import widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
@@ -163,7 +162,7 @@ def _choose_perceptron(
         return best
     held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
-    cokriging = Cokriging.on(best.model.bases, _unexplained(best.model, functions))
+    cokriging = Cokriging.on(best.model.bases, unexplained_root(best.model.bases, functions))
     skills = HeldOutValidator(held_out, SensorFree(functions, 0.0), cokriging).columns
     for number, method in enumerate(methods):
         model = run.trained(functions, method, skills, f"choice-{number}")
@@ -174,13 +173,6 @@ def _choose_perceptron(
         if float(gain.mean()) > float(gain.std() / math.sqrt(len(gain))):
             best = candidate
     return best
-
-
-def _unexplained(model: KarhunenLoeveModel, functions: Functions) -> Tensor:
-    """Return a root of the covariance that the linear operator leaves over (`Cokriging`)."""
-    root = unexplained_root(model.bases, functions)
-    model.bases.forget()
-    return root
 
 
 def _size(network: KarhunenLoeveNetwork, method: MethodConfig | None) -> dict[str, int]:
@@ -222,7 +214,7 @@ def _emulator(
     }
     emulator = Emulator(
         final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
-        unexplained=_unexplained(final, every),
+        unexplained=unexplained_root(final.bases, every),
         calibration=calibration_runs(data.kappa[kept], data.u[kept], seed),
     )  # fmt: skip
     card["scores"] = score_rows(
@@ -302,8 +294,6 @@ class _Trainings:
             checkpoint.unlink(missing_ok=True)
         model = trial.untrained(functions.fields)
         assert isinstance(model, KarhunenLoeveModel)
-        with torch.no_grad():
-            model.fit_constants(functions)
-            model.bases.forget()
+        model.fit_constants(functions)
         set_weights(model, weights)
         return model.eval()

@@ -23,6 +23,7 @@ from uqsonet.fields.grid import Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.posterior import Basis, Posterior, SeparatePosterior
 from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.operator.closed_form import fit_bases, targets
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 
@@ -76,9 +77,8 @@ class Regression:
             min(output_modes, most, functions.u_rows.shape[1]),
         )
         if bases is None:
-            self.bases.fit(functions, linear=False)
-        coefficients = self.bases.targets(functions)
-        self.bases.forget()
+            fit_bases(self.bases, functions, linear=False)
+        coefficients = targets(self.bases, functions)
         # Ridges are compared by errors of fields: coefficients of the input are standardised.
         sizes = self.bases.input_factor.norm(dim=0).float(), torch.ones(coefficients["c"].shape[1])
         self._targets = {

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.sensors.sensors import Sensors
-
-if TYPE_CHECKING:
-    from uqsonet.runs.functions import Functions
-
 
 ROWS = 1024
 """Samples in one pass of the perceptron, few enough for its states to stay in the cache."""
@@ -53,7 +45,6 @@ class KarhunenLoeveBases(nn.Module):
         def double(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64)
 
-        self.ready: tuple[Functions, dict[str, Tensor]] | None = None
         self._map: tuple[object, Tensor, Tensor] | None = None
         self.register_buffer("input_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
@@ -65,56 +56,6 @@ class KarhunenLoeveBases(nn.Module):
         self.register_buffer("output_modes", torch.zeros(points, p))
         self.register_buffer("output_scale", torch.ones(()))
         self.register_buffer("linear_weight", torch.zeros(p, r))
-
-    def fit(self, functions: Functions, linear: bool = True) -> None:
-        """Set both bases from training data and, if asked for, the least-squares operator."""
-        if functions.keeper is not None:
-            return functions.keeper(self, functions, linear)
-        from uqsonet.gauss.blocks import least_squares  # deferred: of fitting alone
-        from uqsonet.gauss.modes import empirical_modes
-
-        r, p = self.input_factor.shape[1], self.output_modes.shape[1]
-        inputs = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
-        outputs = empirical_modes(functions.u_rows, p, "network.output_modes")
-        self.input_mean.copy_(inputs.mean)
-        # Modes below the rounding of stored data carry nothing and must not be divided by.
-        seen = inputs.std > 1e-6 * inputs.std[0]
-        self.input_factor.copy_(inputs.vectors * inputs.std * seen)
-        self.to_coefficients.copy_(inputs.vectors / inputs.std.clamp_min(1e-300) * seen)
-        self.input_remainder.fill_(inputs.remainder)
-        self.output_mean.copy_(outputs.mean)
-        self.output_modes.copy_(outputs.vectors)
-        self.output_scale.fill_(float(outputs.std.norm()))
-        if linear:
-            # Standardised coefficients are uncorrelated: normal equations lose no accuracy.
-            self.linear_weight.copy_(least_squares(self._keeping(functions)).T)
-
-    def coefficients(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
-        modes, forward = self.output_modes.double(), self.fields.input.transform.forward
-        for kappa, u in functions.blocks():
-            a = (forward(kappa.double()) - self.input_mean) @ self.to_coefficients
-            yield a, (u.double() - self.output_mean) @ modes / self.output_scale
-
-    def _keeping(self, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield `coefficients` and keep them for `targets`: a pass over the data takes long."""
-        kept = []
-        for left, right in self.coefficients(functions):
-            kept.append((left.float(), right.float()))
-            yield left, right
-        a, c = (torch.cat(part) for part in zip(*kept, strict=True))
-        self.ready = functions, {"a": a, "c": c}
-
-    def targets(self, functions: Functions) -> dict[str, Tensor]:
-        """Return standardised coefficients: of inputs `a` (N, r), of outputs `c` (N, p)."""
-        if self.ready is None or self.ready[0] is not functions:
-            deque(self._keeping(functions), maxlen=0)
-        assert self.ready is not None
-        return self.ready[1]
-
-    def forget(self) -> None:
-        """Let go of the data that `targets` keeps."""
-        self.ready = None
 
     def output_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return output mean (M,) and scaled modes (M, p) at queries (M, d), float64."""

@@ -217,14 +217,14 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
             straight.append(torch.zeros_like(added[-1]) if a is None else self._straight(a))
         return torch.stack(straight), torch.stack(added)
 
-    def _answers(self, functions: Functions, a: Tensor) -> Tensor:
+    def answers_to(self, functions: Functions, a: Tensor) -> Tensor:
+        """Return answers (N, p) to functions with coefficients a (N, r), from whole fields."""
         field = functions.transformed_inputs().whole().float()
         pairs = zip(field.split(ROWS), a.float().split(ROWS), strict=True)
         return torch.cat([self.of_fields(*pair) for pair in pairs])
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return transformed inputs `x` (N, n) and outputs `y` (N, n) less their mean."""
-        self.bases.forget()
         x = functions.transformed_inputs().whole().float()
         return {"x": x, "y": functions.u_rows.whole().float()}
 

@@ -18,6 +18,7 @@ from uqsonet.gauss.posterior import PointPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.networks.config import KarhunenLoeveSetNetwork
 from uqsonet.operator.base import Batch, OperatorModel, register
+from uqsonet.operator.closed_form import fit_bases, targets
 from uqsonet.operator.model import correction
 from uqsonet.sensors.sensors import Sensors
 
@@ -63,13 +64,11 @@ class KarhunenLoeveVIDON(OperatorModel):
 
     def fit_constants(self, functions: Functions) -> None:
         """Set both bases, and the linear branch by least squares (training data only)."""
-        self.bases.fit(functions, self.config.linear_skip)
+        fit_bases(self.bases, functions, self.config.linear_skip)
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of outputs (N, p)."""
-        found = self.bases.targets(functions)
-        self.bases.forget()
-        return {"c": found["c"]}
+        return {"c": targets(self.bases, functions)["c"]}
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the squared error as a fraction of the output's variance."""

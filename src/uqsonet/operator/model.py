@@ -11,7 +11,7 @@ exactly that. With the empirical mean and modes of the (transformed) training in
   for what linear theory cannot explain;
 - trunk t: empirical modes of the training outputs, interpolated to any query;
 - where the operator itself is random (sections 4.3, 4.4), a second latent variable carries what
-  the input leaves open: residuals of training pairs (`uqsonet.operator.residual`).
+  the input leaves open: residuals of training pairs (`uqsonet.operator.closed_form`).
 
 It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through a.
 In the ELBO the encoder may see the whole input of a training pair, which fixes z. The KL term then
@@ -210,7 +210,7 @@ class KarhunenLoeveModel(OperatorModel):
         added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(ROWS)])
         return self._straight(a), added.unflatten(0, a.shape[:-1])
 
-    def _answers(self, functions: Functions, a: Tensor) -> Tensor:
+    def answers_to(self, functions: Functions, a: Tensor) -> Tensor:
         """Return the branch's answer (N, p) to functions with coefficients a (N, r)."""
         return self.branch(a.float())
 
@@ -254,7 +254,7 @@ class KarhunenLoeveModel(OperatorModel):
         fitted = *self.parameters(), self.residual_covariance, self.residual_slopes
         weights = tuple((id(tensor), tensor._version) for tensor in fitted)
         if self._kept_law is None or self._kept_law[0] != weights:
-            from uqsonet.operator.residual import residual_covariance, residual_slopes
+            from uqsonet.operator.closed_form import residual_covariance, residual_slopes
 
             start = self.bases.linear_weight
             generator = torch.Generator().manual_seed(MOMENT_SEED)
@@ -268,74 +268,24 @@ class KarhunenLoeveModel(OperatorModel):
             self._kept_law = weights, left, self.residual_slopes.double() - along.to(left)
         return self._kept_law[1:]
 
-    @torch.no_grad()
-    def fit_residuals(
-        self, residuals: Tensor, input_remainder: float, output_remainder: float
-    ) -> None:
-        """Take what the trained branch leaves over of held-out pairs (`held_out_residuals`).
-
-        Residuals of training pairs are too small, by as much as the branch has fitted them. Of
-        hundreds of pairs their covariance is taken as the same for all inputs.
-
-        Parameters
-        ----------
-        residuals : Tensor, shape (N, p)
-            Scaled coefficients of held-out outputs less the branch's answer.
-        input_remainder : float
-            Root mean square of what r modes leave out of held-out (transformed) inputs.
-        output_remainder : float
-            Root mean square of what p modes leave out of held-out outputs.
-        """
-        from uqsonet.operator.residual import residual_covariance, standardised_residuals
-
-        nothing, none = torch.zeros(residuals.shape[1], 1), torch.zeros(len(residuals), 1)
-        self.residual_covariance.copy_(residual_covariance(none, residuals, nothing))
-        self.residuals.copy_(standardised_residuals(none, residuals, nothing))
-        self.bases.input_remainder.fill_(input_remainder)
-        self.output_remainder.fill_(output_remainder)
-
-    def fit_held_out(self, held: Functions) -> tuple[str, ...]:
-        """Take what the trained branch leaves over of pairs that it has not seen.
-
-        Parameters
-        ----------
-        held : Functions
-            Outputs on the training grid.
-
-        Returns
-        -------
-        tuple of str
-            Buffers that depend on the trained branch.
-        """
-        bases = self.bases
-        a, c = (torch.cat(part) for part in zip(*bases.coefficients(held), strict=True))
-        field = held.transformed_inputs().whole() - bases.input_mean
-        left = field - a @ bases.input_factor.double().T
-        with torch.no_grad():
-            residuals = c.float() - self._answers(held, a)
-        out = held.u_rows.whole().double() - bases.output_mean
-        out = out - c @ (bases.output_modes.double() * bases.output_scale.double()).T
-        remainders = (float(part.square().mean().sqrt()) for part in (left, out))
-        self.fit_residuals(residuals, *remainders)
-        return "residual_covariance", "residuals", "bases.input_remainder", "output_remainder"
-
     def fit_constants(self, functions: Functions) -> None:
         """Set both bases, and the linear branch by least squares (training data only)."""
-        self.bases.fit(functions, self.config.linear_skip)
-        if self.fields.random_operator:
-            from uqsonet.operator import residual
+        from uqsonet.operator.closed_form import fit_constants
 
-            targets = self.bases.targets(functions)
-            pairs = targets["a"], targets["c"], self.bases.linear_weight
-            self.residual_covariance.copy_(residual.residual_covariance(*pairs))
-            self.residual_slopes.copy_(residual.residual_slopes(*pairs))
-            self.residuals.copy_(residual.standardised_residuals(*pairs))
+        fit_constants(self, functions)
+
+    def fit_held_out(self, held: Functions) -> tuple[str, ...]:
+        """Take in what is left over of held-out pairs; return the buffers that depend on that."""
+        from uqsonet.operator.closed_form import BUFFERS, left_over, widen_band
+
+        widen_band(self, *left_over(self, held))
+        return BUFFERS
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
-        found = self.bases.targets(functions)
-        self.bases.forget()
-        return found
+        from uqsonet.operator.closed_form import targets
+
+        return targets(self.bases, functions)
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the squared error as a fraction of the output's variance."""

@@ -31,20 +31,31 @@ class Functions:
     kappa_rows, u_rows : RowBlocks
         The same as streams of row blocks, for whoever needs no whole array.
     keeper : callable, optional
-        Fits Karhunen-Loeve bases to these pairs in place of `KarhunenLoeveBases.fit`.
+        Fits Karhunen-Loeve bases to these pairs in place of the function that it gets.
     """
 
     def __init__(
         self, fields: OperatorFields, split: str, kappa: Tensor | RowBlocks, u: Tensor | RowBlocks
     ) -> None:
         self.fields, self.split = fields, split
-        self.keeper: Callable[[Any, Functions, bool], None] | None = None
+        self.keeper: Callable[[Callable[..., None], Any, Functions, bool], None] | None = None
+        self._kept: tuple[Tensor, int, dict[str, Tensor]] | None = None
         self.kappa_rows, self.u_rows = RowBlocks.of(kappa), RowBlocks.of(u)
 
     @property
     def size(self) -> int:
         """Number of pairs."""
         return len(self.u_rows)
+
+    def keep(self, basis: Tensor, coefficients: dict[str, Tensor]) -> None:
+        """Keep the coefficients of these pairs in a basis."""
+        self._kept = basis, basis._version, coefficients
+
+    def kept(self, basis: Tensor) -> dict[str, Tensor] | None:
+        """Return what is kept of a basis that has not changed since."""
+        if self._kept is None or self._kept[0] is not basis or self._kept[1] != basis._version:
+            return None
+        return self._kept[2]
 
     @property
     def kappa(self) -> Tensor:

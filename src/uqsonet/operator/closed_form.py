@@ -1,0 +1,224 @@
+"""What is fitted to pairs in closed form: bases, the linear operator, and the law of the rest.
+
+What is left over of held-out pairs (`left_over`) is part of the law of u. Residuals of training
+pairs are too small for that, by as much as the branch has fitted them.
+
+Where the operator itself is random (sections 4.3, 4.4), the law of u given the whole of kappa is
+``u = W a + r`` with input coefficients a ~ N(0, I) and a residual r that is random given a. Its
+covariance depends on kappa: where k is small, an unseen source moves u more. To first order
+``C(a) = C_0 + sum_j a_j S_j``, and ``S_j = E[a_j r r^T]`` because the coefficients are orthonormal.
+Given an observation set, C is linear in a, so ``E[C(a) | O] = C(E[a | O])`` needs no sampling.
+
+The shape of r need not be Gaussian: the solution of 4.4 is skewed and has heavy tails, as its
+coefficient is lognormal. So r is drawn as in a residual bootstrap (Efron, Ann. Statist. 7, 1979):
+residuals of training pairs are standardised and kept, and a root of C gives one of them, picked at
+random, the covariance that the observations ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from uqsonet.gauss.blocks import RowBlocks, least_squares
+from uqsonet.gauss.modes import empirical_modes
+from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.operator.config import KEPT
+from uqsonet.runs.functions import Functions
+
+Model = Any
+"""A `KarhunenLoeveModel`. Its methods call this file, which therefore does not import it."""
+
+BUFFERS = "residual_covariance", "residuals", "bases.input_remainder", "output_remainder"
+"""Buffers of a model that depend on its trained branch."""
+
+ROWS = 2048
+"""Pairs in one batch of outer products."""
+
+NEGLIGIBLE = 1e-6
+"""Directions with a smaller std, relative to the largest, are rounding."""
+
+
+def fit_bases(bases: KarhunenLoeveBases, functions: Functions, linear: bool = True) -> None:
+    """Set both bases from training data and, if asked for, the least-squares operator."""
+    if functions.keeper is None:
+        fit_anew(bases, functions, linear)
+    else:
+        functions.keeper(fit_anew, bases, functions, linear)
+
+
+@torch.no_grad()
+def fit_anew(bases: KarhunenLoeveBases, functions: Functions, linear: bool) -> None:
+    """Set both bases, and the operator, without looking whether they are kept in a file."""
+    r, p = bases.input_factor.shape[1], bases.output_modes.shape[1]
+    inputs = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
+    outputs = empirical_modes(functions.u_rows, p, "network.output_modes")
+    bases.input_mean.copy_(inputs.mean)
+    # Modes below the rounding of stored data carry nothing and must not be divided by.
+    seen = inputs.std > 1e-6 * inputs.std[0]
+    bases.input_factor.copy_(inputs.vectors * inputs.std * seen)
+    bases.to_coefficients.copy_(inputs.vectors / inputs.std.clamp_min(1e-300) * seen)
+    bases.input_remainder.fill_(inputs.remainder)
+    bases.output_mean.copy_(outputs.mean)
+    bases.output_modes.copy_(outputs.vectors)
+    bases.output_scale.fill_(float(outputs.std.norm()))
+    if linear:
+        # Standardised coefficients are uncorrelated: normal equations lose no accuracy.
+        bases.linear_weight.copy_(least_squares(_keeping(bases, functions)).T)
+
+
+def coefficients(
+    bases: KarhunenLoeveBases, functions: Functions
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
+    modes, forward = bases.output_modes.double(), bases.fields.input.transform.forward
+    for kappa, u in functions.blocks():
+        a = (forward(kappa.double()) - bases.input_mean) @ bases.to_coefficients
+        yield a, (u.double() - bases.output_mean) @ modes / bases.output_scale
+
+
+def _keeping(bases: KarhunenLoeveBases, functions: Functions) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield `coefficients` and keep them for `targets`: a pass over the data takes long."""
+    kept = []
+    for left, right in coefficients(bases, functions):
+        kept.append((left.float(), right.float()))
+        yield left, right
+    a, c = (torch.cat(part) for part in zip(*kept, strict=True))
+    functions.keep(bases.to_coefficients, {"a": a, "c": c})
+
+
+def targets(bases: KarhunenLoeveBases, functions: Functions) -> dict[str, Tensor]:
+    """Return standardised coefficients: of inputs `a` (N, r), of outputs `c` (N, p)."""
+    if functions.kept(bases.to_coefficients) is None:
+        for _ in _keeping(bases, functions):
+            pass
+    return dict(functions.kept(bases.to_coefficients) or {})
+
+
+@torch.no_grad()
+def fit_constants(model: Model, functions: Functions) -> None:
+    """Set the bases of a model, its linear branch, and the law of a random operator's rest."""
+    fit_bases(model.bases, functions, model.config.linear_skip)
+    if model.fields.random_operator:
+        kept = targets(model.bases, functions)
+        pairs = kept["a"], kept["c"], model.bases.linear_weight
+        model.residual_covariance.copy_(residual_covariance(*pairs))
+        model.residual_slopes.copy_(residual_slopes(*pairs))
+        model.residuals.copy_(standardised_residuals(*pairs))
+
+
+@torch.no_grad()
+def left_over(model: Model, held: Functions) -> tuple[Tensor, float]:
+    """Return what a model leaves unexplained of held-out pairs.
+
+    Returns
+    -------
+    residuals : Tensor, shape (V, M)
+        Outputs on the training grid less the operator's answers to the whole inputs.
+    input_remainder : float
+        Root mean square of what the input modes leave out.
+    """
+    bases = model.bases
+    field = held.transformed_inputs().whole() - bases.input_mean
+    a = field @ bases.to_coefficients
+    left = field - a @ bases.input_factor.double().T
+    modes = bases.output_modes.double() * bases.output_scale.double()
+    answers = bases.output_mean + model.answers_to(held, a).double() @ modes.T
+    return held.u.double() - answers, float(left.square().mean().sqrt())
+
+
+def widen_band(model: Model, residuals: Tensor, input_remainder: float) -> Tensor:
+    """Make what `left_over` returned part of a model's law.
+
+    Returns
+    -------
+    Tensor, shape (M,)
+        Root mean square, at each point, of the residuals outside the span of the output modes.
+    """
+    modes, scale = model.bases.output_modes.double(), model.bases.output_scale.double()
+    c = residuals @ modes
+    left = (residuals - c @ modes.T).square().mean(0)
+    set_residuals(model, (c / scale).float(), input_remainder, float(left.mean().sqrt()))
+    return left.sqrt()
+
+
+@torch.no_grad()
+def set_residuals(model: Model, c: Tensor, input_remainder: float, output_remainder: float) -> None:
+    """Set a model's law of residuals; of hundreds of pairs it is the same for all inputs.
+
+    Parameters
+    ----------
+    model : Model
+    c : Tensor, shape (V, p)
+        Scaled coefficients of the residuals.
+    input_remainder, output_remainder : float
+        Root mean square of what the modes leave out of inputs and outputs.
+    """
+    nothing, none = torch.zeros(c.shape[1], 1), torch.zeros(len(c), 1)
+    model.residual_covariance.copy_(residual_covariance(none, c, nothing))
+    model.residuals.copy_(standardised_residuals(none, c, nothing))
+    model.bases.input_remainder.fill_(input_remainder)
+    model.output_remainder.fill_(output_remainder)
+
+
+def residual_covariance(
+    a: Float[Tensor, "N r"], c: Float[Tensor, "N p"], weight: Float[Tensor, "p r"]
+) -> Float[Tensor, "p p"]:
+    """Return the covariance C_0 of what ``weight`` does not explain of c, float64.
+
+    Parameters
+    ----------
+    a, c : Tensor
+        Standardised coefficients of inputs and outputs.
+    weight : Tensor
+    """
+    covariance = torch.zeros(c.shape[1], c.shape[1], dtype=torch.float64)
+    rows = RowBlocks.of(a).default_rows()
+    for left, right in zip(a.split(rows), c.split(rows), strict=True):
+        unexplained = right.double() - left.double() @ weight.double().T
+        covariance += unexplained.T @ unexplained
+    return covariance / len(c)
+
+
+def residual_slopes(
+    a: Float[Tensor, "N r"], c: Float[Tensor, "N p"], weight: Float[Tensor, "p r"]
+) -> Float[Tensor, "r p p"]:
+    """Return the slopes S_j of the residual's covariance along the input coefficients, float64.
+
+    Each is an average over N pairs and shrunk by the share of its squared norm that is not
+    sampling noise, down to zero where all of it may be.
+    """
+    r, p = a.shape[1], c.shape[1]
+    slopes = torch.zeros(r, p * p, dtype=torch.float64)
+    noise = torch.zeros(r, dtype=torch.float64)
+    for left, right in zip(a.split(ROWS), c.split(ROWS), strict=True):
+        inputs = left.double()
+        unexplained = right.double() - inputs @ weight.double().T
+        outer = unexplained[:, :, None] * unexplained[:, None, :]
+        slopes += inputs.T @ outer.flatten(1)
+        # The variance of one pair's a_j r r^T, summed over its entries.
+        noise += inputs.square().T @ unexplained.square().sum(1).square()
+    slopes, noise = slopes / len(a), noise / len(a) ** 2
+    share = 1 - noise / slopes.square().sum(1).clamp_min(1e-300)
+    return (slopes * share.clamp_min(0)[:, None]).view(r, p, p)
+
+
+def standardised_residuals(
+    a: Float[Tensor, "N r"], c: Float[Tensor, "N p"], weight: Float[Tensor, "p r"]
+) -> Float[Tensor, "k p"]:
+    """Return `KEPT` residuals of the first pairs, with mean zero and covariance I, float64.
+
+    Each is multiplied by the inverse of the symmetric root of their covariance. Of all roots this
+    one changes them least. So a residual that is multiplied by the root of a similar covariance
+    comes out close to what it was. Directions in which nothing is left open stay zero.
+    """
+    rows = torch.arange(KEPT) % len(a)
+    r = c[rows].double() - a[rows].double() @ weight.double().T
+    r = r - r.mean(0)
+    values, vectors = torch.linalg.eigh(r.T @ r / len(r))
+    seen = values > NEGLIGIBLE**2 * values[-1]
+    return (r @ vectors * torch.where(seen, values, torch.inf).rsqrt()) @ vectors.T
