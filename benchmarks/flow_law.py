@@ -34,8 +34,7 @@ from uqsonet.gauss.metrics import ascending, relative_error
 from uqsonet.laws.base import InputLaw
 from uqsonet.operator.base import build_model
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.optimiser import Optimiser
-from uqsonet.operator.train import set_weights
+from uqsonet.operator.train import Optimiser, set_weights
 from uqsonet.runs.functions import Functions
 from uqsonet_study.cli import read_config
 from uqsonet_study.distances import marginal_w1, quantile_bins

@@ -25,7 +25,7 @@ from benchmarks.rows import Row
 from benchmarks.timing import hardware
 from benchmarks.workloads import functions, workload
 from uqsonet.gauss.metrics import relative_error
-from uqsonet.operator.optimiser import Optimiser
+from uqsonet.operator.train import Optimiser
 from uqsonet.runs.functions import Functions
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem

@@ -13,8 +13,8 @@ import xarray
 
 import uqsonet
 from uqsonet.operator.base import build_model
-from uqsonet.operator.checkpoint import Progress, save_checkpoint
 from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.progress import Progress, save_checkpoint
 from uqsonet_study.config import (
     KarhunenLoeveNetwork,
     MethodConfig,

@@ -14,9 +14,9 @@ from tests.conftest import DataFiles
 from tests.reliability import kill
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.operator import train as loop
-from uqsonet.operator.checkpoint import Progress, save_checkpoint
 from uqsonet.operator.file import read_weights, write_weights
-from uqsonet.operator.optimiser import Optimiser
+from uqsonet.operator.progress import Progress, save_checkpoint
+from uqsonet.operator.train import Optimiser
 from uqsonet_study.config import JobsConfig, KarhunenLoeveNetwork, MethodConfig, TrainingConfig
 from uqsonet_study.training import TrainingJob, lower_rate, train
 

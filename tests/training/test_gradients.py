@@ -15,7 +15,7 @@ from uqsonet.networks.training.gradients import (
     without_padding,
 )
 from uqsonet.operator.base import build_model
-from uqsonet.operator.optimiser import Optimiser, one_thread
+from uqsonet.operator.train import Optimiser, one_thread
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import TrainingConfig
 from uqsonet_study.layouts import uniform_layouts

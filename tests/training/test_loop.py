@@ -20,10 +20,9 @@ from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.files import file_digest
 from uqsonet.networks.training.trainer import SensorTrainer
 from uqsonet.operator import train as loop
-from uqsonet.operator.checkpoint import termination_flag
 from uqsonet.operator.file import read_weights, write_weights
-from uqsonet.operator.optimiser import Optimiser, learning_rate
-from uqsonet.operator.train import Trainer, Trial
+from uqsonet.operator.progress import termination_flag
+from uqsonet.operator.train import Optimiser, Trainer, Trial, learning_rate
 from uqsonet_study.config import (
     AttentionPriorNetwork,
     JobsConfig,

@@ -1,17 +1,39 @@
-"""A progress bar on a terminal where somebody watches; timed lines in a log file."""
+"""How far a training is: checkpoints, a progress bar on a terminal, timed lines in a log file.
+
+A training killed at any moment continues from its checkpoint to the same weights. A checkpoint is
+one safetensors file with parameters, Adam moments, weight averages, generator state and history.
+Its header says what defines the run; one of another run is refused with the reason and training
+starts anew.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import signal
 import sys
 import time
-from types import TracebackType
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
+import torch
+from rich import progress as rich
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from uqsonet.errors import DataError, TrainingError
+from uqsonet.operator.file import read_weights, write_weights
 
 LOG = logging.getLogger("uqsonet")
+
+Identity = dict[str, Any]
+"""What defines a run: JSON-serialisable."""
+
+GENERATOR = "generator/0"
+"""Name of the generator's state in a checkpoint."""
 
 SKILLS = {
     "skill_mean_": "skill of mean",
@@ -19,6 +41,109 @@ SKILLS = {
     "over_cokriging_": "over cokriging",
 }
 """How columns of a log begin that have a number of sensors at their end, and what they are."""
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    iteration : int
+        Steps taken.
+    seconds : float
+        Time spent in training so far, over all sessions.
+    history : list of dict
+        Logged rows.
+    earlier_rates : list of [int, float]
+        Where the rate was lowered on the way: iteration, and the rate until then.
+    """
+
+    iteration: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    earlier_rates: list[list[float]] = field(default_factory=list)
+
+
+def save_checkpoint(
+    path: Path,
+    identity: Identity,
+    state: dict[str, Tensor],
+    generator: torch.Generator,
+    progress: Progress,
+) -> None:
+    """Write a checkpoint atomically; errors are those of `require_finite`."""
+    require_finite(state, progress.iteration, path)
+    meta = {"identity": identity, **vars(progress)}
+    write_weights(path, state | {GENERATOR: generator.get_state()}, meta)
+
+
+def load_checkpoint(
+    path: Path, identity: Identity, generator: torch.Generator
+) -> tuple[dict[str, Tensor], Progress] | str:
+    """Return state and progress, having restored the generator, or why there is nothing to use."""
+    if not path.exists():
+        return "no checkpoint"
+    try:
+        state, meta = read_weights(path)
+    except DataError as error:
+        return f"unreadable checkpoint: {error}"
+    if not isinstance(meta.get("identity"), dict):
+        return f"{path} holds weights, not a checkpoint"
+    before, now = meta.pop("identity"), json.loads(json.dumps(identity))
+    if changed := [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]:
+        return f"{path} belongs to another run: {', '.join(changed)} changed"
+    generator.set_state(state.pop(GENERATOR).cpu())
+    return state, Progress(**meta)
+
+
+def require_finite(tensors: Mapping[str, Tensor], iteration: int, checkpoint: Path) -> None:
+    """Refuse tensors with NaN or infinity: a bad gradient spoils them before a loss tells.
+
+    Raises
+    ------
+    TrainingError
+        Naming the first of them, and the last good checkpoint.
+    """
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise TrainingError(
+                f"{name} is not finite at iteration {iteration}, so the gradient was not; "
+                + advice(checkpoint)
+            )
+
+
+def advice(path: Path) -> str:
+    """Say what is left of a training that failed, and how to go on."""
+    if not path.exists():
+        return (
+            "there is no checkpoint yet. Lower learning_rate or set gradient_clip in the "
+            "configuration and run the same command"
+        )
+    return (
+        f"the last good checkpoint is kept in {path}. To go on from it more slowly, run `uqsonet "
+        f"lower-rate {path} RATE`, put the same learning_rate into the configuration and run the "
+        "same command; to start anew, change learning_rate or gradient_clip alone"
+    )
+
+
+@contextmanager
+def termination_flag() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT in a list, so that a loop can save before it stops."""
+    received: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        received.append(number)
+
+    try:
+        old = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    except ValueError:  # not the main thread: signals are somebody else's business
+        old = {}
+    try:
+        yield received
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 class ProgressBar:
@@ -40,17 +165,13 @@ class ProgressBar:
         self, title: str, total: int, done: int = 0, bar: bool = True, unit: str = "it"
     ) -> None:
         self._total, self._first, self._start = total, done, time.monotonic()
-        self._bar: Progress | None = None
+        self._bar: rich.Progress | None = None
         if bar and sys.stderr.isatty():
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.completed}/{task.total}"),
-                TextColumn(f"{{task.fields[rate]:.0f}} {unit}/s"),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
-                console=Console(stderr=True),
-            )
+            speed = f"{{task.fields[rate]:.0f}} {unit}/s"
+            texts = "{task.description}", speed, "{task.fields[note]}"
+            name, rate, note = map(rich.TextColumn, texts)
+            middle = rich.BarColumn(), rich.MofNCompleteColumn(), rate, rich.TimeRemainingColumn()
+            self._bar = rich.Progress(name, *middle, note, console=Console(stderr=True))
             self._task = self._bar.add_task(title, total=total, completed=done, rate=0.0, note="")
 
     def __enter__(self) -> Self:
@@ -58,12 +179,7 @@ class ProgressBar:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar:
             self._bar.stop()
 
@@ -79,37 +195,22 @@ class ProgressBar:
     def update(self, done: int, note: str | None = None) -> None:
         """Move the bar; the note beside it stays unless there is a new one."""
         if self._bar:
-            fields: dict[str, Any] = {"rate": self.rate(done)} | (
-                {} if note is None else {"note": note}
-            )
-            self._bar.update(self._task, completed=done, **fields)
+            fields: dict[str, Any] = {} if note is None else {"note": note}
+            self._bar.update(self._task, completed=done, rate=self.rate(done), **fields)
+
+    def report(self, iteration: int, row: Mapping[str, Any]) -> None:
+        """Log a row of a training in one line, and show its numbers beside the bar."""
+        numbers = describe(row)
+        speed = f"{self.rate(iteration):.1f} it/s  {self.left(iteration):.0f} s left"
+        message = "iteration %d/%d trial %d  %s  %s"
+        LOG.info(message, iteration, self._total, row["trial"], speed, numbers)
+        self.update(iteration, numbers)
 
 
-class TrainingDisplay(ProgressBar):
-    """The bar of a training, and a log line with each validation."""
-
-    def report(self, iteration: int, row: dict[str, Any]) -> None:
-        """Log one line, and show its numbers beside the bar."""
-        LOG.info(
-            "iteration %d/%d trial %d  %.1f it/s  %.0f s left  %s",
-            iteration,
-            self._total,
-            row["trial"],
-            self.rate(iteration),
-            self.left(iteration),
-            describe(row),
-        )
-        self.update(iteration, describe(row))
-
-
-def describe(row: dict[str, Any]) -> str:
+def describe(row: Mapping[str, Any]) -> str:
     """Return loss terms and skills of a logged row in one short line."""
-    hidden = {"trial", "iteration", "seconds", "learning_rate"}
-    parts = [
-        f"{k} {v:.4g}"
-        for k, v in row.items()
-        if k not in hidden and not k.startswith(tuple(SKILLS))
-    ]
+    hidden = ("trial", "iteration", "seconds", "learning_rate", *SKILLS)
+    parts = [f"{k} {v:.4g}" for k, v in row.items() if not k.startswith(hidden)]
     for start, name in SKILLS.items():
         found = [f"{k.removeprefix(start)}:{v:.2f}" for k, v in row.items() if k.startswith(start)]
         if found:

@@ -10,32 +10,34 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from uqsonet.errors import TrainingError
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import remove_debris
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.operator.base import Batch, OperatorModel, build_model
-from uqsonet.operator.checkpoint import (
+from uqsonet.operator.devices import keep_freed_memory, require_device
+from uqsonet.operator.progress import (
     Identity,
     Progress,
+    ProgressBar,
     advice,
     load_checkpoint,
-    not_finite,
+    require_finite,
     save_checkpoint,
     termination_flag,
 )
-from uqsonet.operator.devices import keep_freed_memory, require_device
-from uqsonet.operator.optimiser import Optimiser, learning_rate
-from uqsonet.operator.progress import TrainingDisplay
-from uqsonet.operator.settings import MethodConfig
+from uqsonet.operator.settings import MethodConfig, TrainingConfig
 from uqsonet.runs.functions import Functions
 
 LOG = logging.getLogger("uqsonet")
@@ -48,6 +50,129 @@ COLLAPSE_NATS = 0.05
 
 MIN_SKILL = 0.02
 """A skill over the sensor-free predictor below this counts as none."""
+
+WARM_UP = 0.05
+"""Share of the iterations in which the cosine schedule rises."""
+
+ALIGNMENT = 16
+"""Parameters start at multiples of so many values, as tensors of their own would (64 bytes)."""
+
+
+def learning_rate(config: TrainingConfig, iteration: int) -> float:
+    """Return the step size of an iteration (counted from 0)."""
+    if config.schedule == "constant":
+        return config.learning_rate
+    progress = (iteration + 1) / config.iterations
+    if progress < WARM_UP:
+        return config.learning_rate * progress / WARM_UP
+    fall = math.pi * (progress - WARM_UP) / (1 - WARM_UP)
+    return config.learning_rate * 0.5 * (1 + math.cos(fall))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread, so that no bit of a result depends on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Optimiser:
+    """The parameters of a model as parts of one tensor, and the state of Adam on it.
+
+    On a CPU a hundred small tensors cost Adam more than the numbers in them.
+
+    Parameters
+    ----------
+    model : OperatorModel
+        Its parameters and their gradients become parts of tensors of the optimiser.
+    config : TrainingConfig
+    """
+
+    def __init__(self, model: OperatorModel, config: TrainingConfig) -> None:
+        self.model, self.config = model, config
+        parameters = dict(model.named_parameters())
+        sizes = [-(-p.numel() // ALIGNMENT) * ALIGNMENT for p in parameters.values()]
+        *starts, size = accumulate(sizes, initial=0)
+        self._places = {
+            name: (start, p.shape)
+            for start, (name, p) in zip(starts, parameters.items(), strict=True)
+        }
+        self._whole = next(iter(parameters.values())).detach().new_zeros(size)
+        self._gradient = torch.zeros_like(self._whole)
+        gradients = self._parts(self._gradient)
+        for name, part in self._parts(self._whole).items():
+            part.copy_(parameters[name].detach())
+            parameters[name].data, parameters[name].grad = part, gradients[name]
+        # State of AdamW as a function: the class imports torch's compiler, more than a second.
+        self._state = {
+            "parameter": self._whole,
+            "adam/step": torch.zeros((), device=self._whole.device),
+            "adam/exp_avg": torch.zeros_like(self._whole),
+            "adam/exp_avg_sq": torch.zeros_like(self._whole),
+        }
+        if config.average_decay is not None:
+            self._state["average"] = self._whole.clone()
+
+    def _parts(self, whole: Tensor) -> dict[str, Tensor]:
+        """Return the parts of a tensor that belong to the parameters; they share its memory."""
+        return {
+            name: whole[start : start + shape.numel()].view(shape)
+            for name, (start, shape) in self._places.items()
+        }
+
+    def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Add the gradients of a batch; return the loss and its terms, detached."""
+        with one_thread():
+            return self._of_whole(batch, normals)
+
+    def _of_whole(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, terms = self.model.loss(batch, normals)
+        loss.backward()
+        return loss.detach(), {name: value.detach() for name, value in terms.items()}
+
+    def step(self, iteration: int, batch: Batch, normals: Tensor) -> dict[str, Tensor]:
+        """Take one step; return the loss and its terms, detached."""
+        self._gradient.zero_()
+        loss, terms = self.gradients(batch, normals)
+        with one_thread():
+            if self.config.gradient_clip is not None:
+                norm = self._gradient.square().sum().sqrt()
+                self._gradient.mul_((self.config.gradient_clip / (norm + 1e-12)).clamp_max(1.0))
+            self._descend(learning_rate(self.config, iteration))
+            if self.config.average_decay is not None:
+                self._state["average"].lerp_(self._whole, 1 - self.config.average_decay)
+        return {"loss": loss} | terms
+
+    @torch.no_grad()
+    def _descend(self, rate: float) -> None:
+        state, config = self._state, self.config
+        moments = [state["adam/exp_avg"]], [state["adam/exp_avg_sq"]]
+        adamw(
+            [self._whole], [self._gradient], *moments, [], [state["adam/step"]],
+            fused=True, amsgrad=False, maximize=False, lr=rate, beta1=config.beta1,
+            beta2=config.beta2, weight_decay=config.weight_decay, eps=config.epsilon,
+        )  # fmt: skip
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights to use: the average where one is kept, else the parameters."""
+        return self._parts(self._state.get("average", self._whole))
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything that a bit-exact continuation needs, as named tensors."""
+        found = {}
+        for kind, value in self._state.items():
+            parts = {"": value} if value.ndim == 0 else self._parts(value)
+            found |= {f"{kind}/{name}".rstrip("/"): part for name, part in parts.items()}
+        return found
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Continue from what `state` returned."""
+        for name, value in self.state().items():
+            value.copy_(state[name])
 
 
 @dataclass(frozen=True)
@@ -178,10 +303,6 @@ def set_weights(model: OperatorModel, weights: Mapping[str, Tensor]) -> None:
             parameter.copy_(weights[name])
 
 
-class NotFiniteError(TrainingError):
-    """Loss or weights hold NaN or infinity."""
-
-
 @dataclass(frozen=True)
 class Trained:
     """What a training leaves.
@@ -240,10 +361,7 @@ def train(
     keep_freed_memory()
     header, number = trainer.header(), trainer.trial.number
     run = _Run(trainer, skills, state, {**header, **origin, "trial": number})
-    try:
-        run.iterate(checkpoint_minutes, bar)
-    except NotFiniteError as error:
-        raise TrainingError(f"{error}; {advice(state)}") from None
+    run.iterate(checkpoint_minutes, bar)
     rates = run.progress.earlier_rates
     meta = header | {"trials": [number]} | ({"earlier_rates": rates} if rates else {})
     weights = {name: value.float().cpu() for name, value in trainer.optimiser.weights().items()}
@@ -251,16 +369,7 @@ def train(
 
 
 class _Run:
-    """A training under way: what it works with, and how far it is.
-
-    Parameters
-    ----------
-    trainer : Trainer
-    skills : callable
-    state : Path
-        Checkpoint; continued if it agrees with the identity.
-    identity : dict
-    """
+    """A training under way: what it works with, and how far it is."""
 
     def __init__(self, trainer: Trainer, skills: Skills, state: Path, identity: Identity) -> None:
         self._trainer, self._skills = trainer, skills
@@ -285,8 +394,7 @@ class _Run:
         title = f"{trainer.model.fields.name} {trainer.trial.method} trial {self._number}"
         saved_at = start = time.monotonic()
         before = progress.seconds
-        display = TrainingDisplay(title, total, progress.iteration, bar)
-        with termination_flag() as stop, display as show:
+        with termination_flag() as stop, ProgressBar(title, total, progress.iteration, bar) as show:
             while progress.iteration < total:
                 terms = trainer.step(progress.iteration)
                 progress.iteration += 1
@@ -301,7 +409,8 @@ class _Run:
                 due = time.monotonic() - saved_at > 60 * checkpoint_minutes
                 if (due or stop) and not at_end:
                     self._require_finite(terms["loss"])
-                    self._save()
+                    tensors, generator = trainer.optimiser.state(), trainer.generator
+                    save_checkpoint(self._state, self._identity, tensors, generator, progress)
                     saved_at = time.monotonic()
                 if stop and not at_end:
                     raise TrainingError(
@@ -310,17 +419,10 @@ class _Run:
                     )
         warn(progress.history[-1])
 
-    def _save(self) -> None:
-        tensors, generator = self._trainer.optimiser.state(), self._trainer.generator
-        save_checkpoint(self._state, self._identity, tensors, generator, self.progress)
-
     def _row(self, terms: dict[str, Tensor]) -> dict[str, Any]:
         """Return a row of the log, with the skill on the validation sets."""
         weights, progress = self._trainer.optimiser.weights(), self.progress
-        if bad := not_finite(weights):  # a bad gradient spoils them one step before a loss tells
-            raise NotFiniteError(
-                f"{bad[0]} is not finite at iteration {progress.iteration}, so the gradient was not"
-            )
+        require_finite(weights, progress.iteration, self._state)
         self._validated.load_state_dict(self._trainer.constants() | weights)
         return {
             "trial": self._number,
@@ -333,10 +435,10 @@ class _Run:
 
     def _require_finite(self, loss: Tensor) -> None:
         if not math.isfinite(float(loss)):
-            raise NotFiniteError(
+            raise TrainingError(
                 f"the loss of trial {self._number} is not finite at iteration "
                 f"{self.progress.iteration} (checked every {CHECK_EVERY}; learning_rate is "
-                f"{self._settings.learning_rate})"
+                f"{self._settings.learning_rate}); " + advice(self._state)
             )
 
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.operator.base import Batch, OperatorModel, Shared
-from uqsonet.operator.optimiser import Optimiser, one_thread
 from uqsonet.operator.settings import TrainingConfig
+from uqsonet.operator.train import Optimiser, one_thread
 
 S = TypeVar("S")
 T = TypeVar("T")
