@@ -13,7 +13,7 @@ from uqsonet.operator.file import load, read_weights, shipped, weight_path
 from uqsonet_study.problems import get_problem
 
 BOUNDS = {
-    "diffusion1d": (0.025, 0.02),
+    "diffusion1d": (0.025, 0.025),
     "elliptic_sde1d": (0.015, 0.02),
     "elliptic_sde2d": (0.01, 0.035),
     "navier_stokes": (0.005, 0.035),
@@ -21,7 +21,7 @@ BOUNDS = {
 }
 """Largest relative errors of mean and std at the queries: about twice the published averages for
 the largest numbers of sensors, which are over all points. Errors of references.json are below a
-fifth of them (poisson2d: exact)."""
+fifth of them (poisson2d: exact). Those of 4,096 samples are in them: 0.01 of diffusion1d's std."""
 
 
 def test_all_are_there_and_small():
