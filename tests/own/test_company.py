@@ -7,7 +7,6 @@ import torch
 from tests.laws.conftest import LAWS, SMALL
 from tests.models import test_attention, test_attention_prior
 from tests.test_joint import FIELDS, Bent, integral
-from uqsonet.emulator import field_law
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fitting import choose_law as choice
@@ -59,7 +58,7 @@ def model_of(name: str) -> Emulator:
 @pytest.mark.filterwarnings("ignore::uqsonet.ObservationWarning")
 @pytest.mark.parametrize("name", ALL)
 def test_company_has_no_influence(name, monkeypatch):
-    monkeypatch.setattr(field_law, "SETS", 2)
+    monkeypatch.setattr("uqsonet.emulator.field_law.SETS", 2)
     model, counts = model_of(name), torch.tensor([[3, 0], [1, 2], [5, 0], [0, 1], [2, 4]])
     joint = not name.endswith(("bounded", "thresholded", *NETWORKS))  # these two take long
     counts = counts.clamp_min(name in NETWORKS) * torch.tensor([1, joint])

@@ -84,6 +84,8 @@ class ConformalFactors:
         levels = sorted({level, *LEVELS})
         ends = np.array([0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))])
         law = FieldLaw(Conditioned(operator, observed(operator, runs, one)), number)
+        # All runs share random numbers, as a new function's band does by default: with them fixed,
+        # runs and function are exchangeable.
         median, *bands = law.quantiles(ends, x, BAND_SAMPLES, 0).unbind(1)
         while len(kept) > MAX_KEPT:
             kept.pop(next(iter(kept)))
