@@ -124,7 +124,7 @@ def test_own_data_need_a_file_and_names_and_come_close_to_the_exact_posterior(
     outputs = write_runs(file)
     run(read("own_data"))
     table = pd.read_csv(results / "tables/mine.csv").set_index(["method", "metric", "sensors"])
-    (sets,) = (results / "reference/membrane").glob("precise-*.h5")
+    (sets,) = (results / "reference/membrane").rglob("precise-*.h5")
     exact, value = exact_errors(sets, outputs), table["value"]
     for m in (2, 4, 12):
         # Nobody does better than the exact mean by more than chance, nor much worse.

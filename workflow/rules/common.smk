@@ -64,3 +64,47 @@ def merged(inputs, *kinds):
             files = [one[kind]] if isinstance(one[kind], str) else one[kind]
             found[kind] = list(dict.fromkeys([*found.get(kind, []), *files]))
     return found
+
+
+def posterior(wildcards):
+    """Return the case that reference posteriors are made for, and what defines them."""
+    name = "{problem}/{layout}/{noise}/{evaluation}.h5".format(**wildcards)
+    return made("references", f"{RESULTS}/reference/{name}")
+
+
+def read_outputs(wildcards):
+    """Return the layouts of the output's sensors that a reference is given, if any."""
+    case, told = posterior(wildcards)
+    return PLAN.paths.output_layouts(case) if "output_noise" in told else []
+
+
+def judging(wildcards):
+    """Return the case on whose validation sets a training is judged."""
+    folder = "{problem}/{recipe}/{method}-N{pairs}{more}".format(**wildcards)
+    return made("trainings", f"{RESULTS}/train/{folder}")[0]
+
+
+def fitted(wildcards):
+    """Return the case whose sensors and noise a law is fitted for."""
+    folder = "{problem}/{recipe}/{method}-N{pairs}{more}".format(**wildcards)
+    return made("laws", f"{RESULTS}/law/{folder}")[0]
+
+
+def places(wildcards):
+    """Return what scores of places are made from."""
+    case = CONFIG.cases[wildcards.case]
+    table = PLAN.placement(case)[0]
+    return {
+        "problem": case.problem,
+        "functions": table.functions_of.get(case.experiment, table.functions),
+        "samples": table.samples_of.get(case.experiment, table.samples),
+        "counts": table.counts,
+        "random": table.random,
+        "margin": table.margin,
+        "noise_std": case.noise_std,
+        "code": code(
+            "placement",
+            *problem_modules([case.problem]),
+            *([] if table.shipped else PLAN.models(case, table.method)),
+        ),
+    }

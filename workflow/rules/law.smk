@@ -1,12 +1,6 @@
 # Another law of the input for a trained operator, a job for each trial: minutes beside the training.
 
 
-def fitted(wildcards):
-    """Return the case whose sensors and noise a law is fitted for."""
-    folder = "{problem}/{recipe}/{method}-N{pairs}{more}".format(**wildcards)
-    return made("laws", f"{RESULTS}/law/{folder}")[0]
-
-
 rule law:
     input:
         functions=f"{RESULTS}/data/{{problem}}.h5",

@@ -2,26 +2,6 @@
 # exact posteriors. Finished parts are no output, so a killed job continues.
 
 
-def places(wildcards):
-    """Return what scores of places are made from."""
-    case = CONFIG.cases[wildcards.case]
-    table = PLAN.placement(case)[0]
-    return {
-        "problem": case.problem,
-        "functions": table.functions_of.get(case.experiment, table.functions),
-        "samples": table.samples_of.get(case.experiment, table.samples),
-        "counts": table.counts,
-        "random": table.random,
-        "margin": table.margin,
-        "noise_std": case.noise_std,
-        "code": code(
-            "placement",
-            *problem_modules([case.problem]),
-            *([] if table.shipped else PLAN.models(case, table.method)),
-        ),
-    }
-
-
 rule placement:
     input:
         functions=lambda w: PLAN.paths.data(CONFIG.cases[w.case].problem),

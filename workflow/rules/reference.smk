@@ -2,18 +2,6 @@
 # set, several cores share a job; finished parts are no output, so a killed job continues.
 
 
-def posterior(wildcards):
-    """Return the case that reference posteriors are made for, and what defines them."""
-    name = "{problem}/{layout}/{noise}/{evaluation}.h5".format(**wildcards)
-    return made("references", f"{RESULTS}/reference/{name}")
-
-
-def read_outputs(wildcards):
-    """Return the layouts of the output's sensors that a reference is given, if any."""
-    case, told = posterior(wildcards)
-    return PLAN.paths.output_layouts(case) if "output_noise" in told else []
-
-
 rule reference:
     input:
         functions=f"{RESULTS}/data/{{problem}}.h5",

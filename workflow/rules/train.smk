@@ -3,12 +3,6 @@
 # share it: of their validation sets those with the least noise and the most sensor counts judge it.
 
 
-def judging(wildcards):
-    """Return the case on whose validation sets a training is judged."""
-    folder = "{problem}/{recipe}/{method}-N{pairs}{more}".format(**wildcards)
-    return made("trainings", f"{RESULTS}/train/{folder}")[0]
-
-
 rule train:
     input:
         functions=f"{RESULTS}/data/{{problem}}.h5",
