@@ -14,6 +14,7 @@ from uqsonet.fitting.baselines import build_baseline
 from uqsonet.laws import NAMES
 from uqsonet.networks.ensemble import DeepEnsemble
 from uqsonet.operator.base import build_model
+from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -48,7 +49,7 @@ def model_of(name: str) -> Emulator:
     sizes = {"input_modes": 6, "output_modes": 6, "branch": branch, "held_out_residuals": True}
     model = KarhunenLoeveModel(FIELDS, KarhunenLoeveNetwork.model_validate(sizes), 0.1).eval()
     model.fit_constants(data)
-    model.fit_residuals(0.1 * torch.randn(50, 6, generator=torch.Generator()), 0.05, 0.05)
+    set_residuals(model, 0.1 * torch.randn(50, 6, generator=torch.Generator()), 0.05, 0.05)
     model.network = Bent() if branch else None
     model.use_law(choice._fitted(law, choice.input_sample(model, data), 0)[0])
     read, left = [Field("k", SMALL, Transform(change))], torch.full((SMALL.size,), 0.05)
