@@ -115,6 +115,18 @@ def test_a_data_array_is_the_same_field_whatever_its_layout(change: Any) -> None
     np.testing.assert_array_equal(field.values, want.values)
 
 
+def test_coordinates_beside_their_dimensions_come_in_the_same_order(tmp_path: Path) -> None:
+    x, y = np.linspace(5.0, 6.0, 7), np.linspace(2.0, 1.0, 8)
+    k = waves(N, y, x)
+    data = xr.Dataset(
+        {name: (("run", "j", "i"), k) for name in ("k", "u")}, {"y": ("j", y), "x": ("i", x)}
+    )
+    data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    field = uqsonet.open_runs(tmp_path / "a.nc", "k", "u").inputs["k"]
+    assert field.domain.lower == (5.0, 1.0) and field.layout is not None
+    np.testing.assert_array_equal(field.layout.in_file_order(field.values), k.astype(float))
+
+
 def test_times_count_as_their_file_does(tmp_path: Path) -> None:
     data = earth(land=False).rename(lat="member").drop_vars("member")
     data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")

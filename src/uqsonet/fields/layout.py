@@ -13,6 +13,9 @@ import numpy as np
 MAX_CELLS = 100_000_000
 """Maximum number of entries of an array that a header may describe."""
 
+TIME_KEY = "counted in"
+"""Attribute under which a coordinate keeps how its file counts times; no file gets it."""
+
 
 @dataclass(frozen=True)
 class Coordinate:

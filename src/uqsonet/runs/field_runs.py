@@ -261,10 +261,11 @@ def _roughness(values: np.ndarray, axis: int) -> float:
 
 def _without_fill_values(values: np.ndarray, missing: Missing, name: str) -> np.ndarray:
     """Return values with numbers that stand for missing ones replaced by NaN."""
+    ends = _ends(values)
     for number in FILL_VALUES:
-        here = values == np.asarray(number, values.dtype)
-        if not here.any() or here.all():
+        if np.asarray(number, values.dtype) not in ends:  # no number far from all others
             continue
+        here = values == np.asarray(number, values.dtype)
         rest = values[~here & np.isfinite(values)].astype(np.float64)
         if not len(rest):
             continue
@@ -280,7 +281,15 @@ def _without_fill_values(values: np.ndarray, missing: Missing, name: str) -> np.
             )
         warnings.warn(f"{text}: taken as missing", DataWarning, stacklevel=3)
         values = np.where(here, np.asarray(np.nan, values.dtype), values)
+        ends = _ends(values)
     return values
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    """Return the smallest and the largest of the finite values."""
+    finite = np.isfinite(values)
+    low = np.min(values, where=finite, initial=np.inf)
+    return low, np.max(values, where=finite, initial=-np.inf)
 
 
 def _without_absent(

@@ -146,8 +146,7 @@ def open_runs(
                 raise DataError(f"{what}: {name!r} is none of the fields {there}")
     fields = {}
     several = len(paths) > 1 or glob.has_magic(str(path)) or not isinstance(path, str | Path)
-    read = _read_many(paths, wanted, run) if several else _read(paths[0], wanted, run)
-    for name, one in read.items():
+    for name, one in _read(paths, wanted, run, several).items():
         key = keys[name]
         where = place.get(key, one.points if points is None or place else points)
         if isinstance(where, DataError):
@@ -196,45 +195,45 @@ def _keys(wanted: Iterable[str]) -> dict[str, str]:
     return {n: k if last.count(k) == 1 else n for n, k in zip(wanted, last, strict=True)}
 
 
-def _read(path: Path, wanted: Sequence[str], run: str | None) -> dict[str, LabelledField]:
-    suffix = path.suffix.lower()
-    if suffix in NETCDF or suffix in ZARR:
-        return _labelled([path], wanted, run)
-    if run is not None:
-        raise DataError(f"{path}: run={run!r} names a dimension of NetCDF; here runs come first")
-    if suffix in NPZ:
-        return _npz(path, wanted)
-    if suffix in HDF5:
-        return _hdf5(path, wanted)
-    known = ", ".join((*NPZ, *HDF5, *NETCDF, *ZARR))
-    hint = {
-        ".npy": "; one array has no name: use numpy.savez",
-        ".mat": "; version 7.3 is HDF5 with all dimensions reversed: read it by h5py, transpose "
-        "the arrays so that runs come first, and write .npz or .h5",
-    }.get(suffix, "")
-    raise DataError(f"{path}: files of runs end in {known}; found {suffix or 'no suffix'!r}{hint}")
-
-
-def _read_many(
-    paths: Sequence[Path], wanted: Sequence[str], run: str | None
+def _read(
+    paths: Sequence[Path], wanted: Sequence[str], run: str | None, several: bool
 ) -> dict[str, LabelledField]:
-    """Return the fields of several files, each of which holds one run, or some of the runs."""
+    """Return the fields of one file, or of several that hold one run each, or some of the runs."""
     kinds = {path.suffix.lower() for path in paths}
     if kinds <= {*NETCDF, *ZARR}:
         return _labelled(paths, wanted, run)
-    if not kinds <= {*NPZ, *HDF5}:
-        raise DataError(f"{paths[0]}: several files must be of one kind; found {', '.join(kinds)}")
-    reader = _npz if kinds <= set(NPZ) else _hdf5
-    read = [reader(path, wanted, alone=True) for path in paths]
-    found = {}
+    readers = [reader for known, reader in ((NPZ, _npz), (HDF5, _hdf5)) if kinds <= set(known)]
+    if not readers:
+        raise _unknown(paths[0], kinds)
+    if run is not None:
+        raise DataError(
+            f"{paths[0]}: run={run!r} names a dimension of NetCDF; here runs come first"
+        )
+    read = [readers[0](path, wanted, alone=several) for path in paths]
+    fields = {}
     for name in wanted:
         parts = [one[name] for one in read]
         for path, part in zip(paths, parts, strict=True):
             same = part.values.shape == parts[0].values.shape
             if not same or not _same_points(part.points, parts[0].points):
                 raise DataError(f"{path}, {name}: other points than in {paths[0]}")
-        found[name] = replace(parts[0], values=np.concatenate([part.values for part in parts]))
-    return found
+        values = parts[0].values if len(parts) == 1 else np.concatenate([p.values for p in parts])
+        fields[name] = replace(parts[0], values=values)
+    return fields
+
+
+def _unknown(path: Path, kinds: Iterable[str]) -> DataError:
+    """Return the error for files that are not read, with a hint where there is one."""
+    if len(set(kinds)) > 1:
+        found = ", ".join(sorted(kinds))
+        return DataError(f"{path}: several files must be of one kind; found {found}")
+    suffix, known = path.suffix.lower(), ", ".join((*NPZ, *HDF5, *NETCDF, *ZARR))
+    hint = {
+        ".npy": "; one array has no name: use numpy.savez",
+        ".mat": "; version 7.3 is HDF5 with all dimensions reversed: read it by h5py, transpose "
+        "the arrays so that runs come first, and write .npz or .h5",
+    }.get(suffix, "")
+    return DataError(f"{path}: files of runs end in {known}; found {suffix or 'no suffix'!r}{hint}")
 
 
 def _same_points(one: Any, other: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from uqsonet.errors import DataError
-from uqsonet.fields.layout import Coordinate, Layout
+from uqsonet.fields.layout import TIME_KEY, Coordinate, Layout
 from uqsonet.fields.numbers import require_exact
 
 RUN_NAMES = (
@@ -142,7 +142,8 @@ def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> Label
     units = str(array.attrs.get("units", ""))
     scalars = [_coordinate(array.coords[c], where) for c in array.coords if c in single]
     if dims and all(d in array.coords for d in dims):
-        return _on_axes(array, dims, scalars, units, where)
+        own = [_coordinate(array.coords[d], where) for d in dims]
+        return _on_axes(array, own, scalars, units, where)
     found = _auxiliary(array, dims, beside, where)
     if found:
         return _at_points(array, dims, found, scalars, units, where)
@@ -207,34 +208,33 @@ def _as_numbers(one: Coordinate) -> tuple[np.ndarray, tuple[str, str] | None]:
     return (times - start) / np.timedelta64(1, unit), (str(start), unit)
 
 
-TIME_KEY = "counted in"
-"""Attribute under which a coordinate keeps how its file counts times."""
-
-
 def _on_axes(
-    array: Any, dims: tuple[str, ...], scalars: list[Coordinate], units: str, where: str
+    array: Any, own: list[Coordinate], scalars: list[Coordinate], units: str, where: str
 ) -> LabelledField:
-    """Return a field whose every dimension has a coordinate: a grid."""
-    own = [_coordinate(array.coords[d], where) for d in dims]
+    """Return a field that has one coordinate along each of its dimensions: a grid."""
     for one in own:
         if one.values.ndim != 1:
             raise no_coordinate(f"{where}, {one.name}", f"an array of {one.values.shape}")
+    dims = tuple(str(d) for d in array.dims[1:])
     order = _axis_order(dims, [axis_number(one.name, one.attributes) for one in own])
-    values = array.transpose(array.dims[0], *(dims[k] for k in order)).values
-    axes, falling, origins = [], [], {}
-    for place, k in enumerate(order):
-        axis, origin = _as_numbers(own[k])
-        if origin is not None:
-            origins[own[k].name] = origin
-        falls = len(axis) > 1 and bool((np.diff(axis) < 0).all())
-        axes.append(axis[::-1] if falls else axis)
-        values = np.flip(values, place + 1) if falls else values
-        falling.append(falls)
+    numbers = [_as_numbers(own[k]) for k in order]
+    values, axes, falling = _rising(array.values, order, [axis for axis, _ in numbers])
     names = tuple(own[k].name for k in order)
-    layout = Layout(
-        dims, array.shape[1:], names, order, tuple(falling), (*own, *scalars), None, origins
-    )
-    return LabelledField(values, tuple(axes), layout, units)
+    origins = {name: origin for name, (_, origin) in zip(names, numbers, strict=True) if origin}
+    layout = Layout(dims, array.shape[1:], names, order, falling, (*own, *scalars), None, origins)
+    return LabelledField(values, axes, layout, units)
+
+
+def _rising(
+    values: np.ndarray, order: Sequence[int], axes: Sequence[np.ndarray]
+) -> tuple[np.ndarray, tuple[np.ndarray, ...], tuple[bool, ...]]:
+    """Return runs (N, ...) in the order of the axes, these as rising ones, and which fell."""
+    values = values.transpose(0, *(1 + k for k in order))
+    falling = tuple(len(axis) > 1 and bool((np.diff(axis) < 0).all()) for axis in axes)
+    for place, falls in enumerate(falling):
+        values = np.flip(values, place + 1) if falls else values
+    rising = tuple(axis[::-1] if falls else axis for axis, falls in zip(axes, falling, strict=True))
+    return values, rising, falling
 
 
 def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> list[Coordinate]:
@@ -272,13 +272,8 @@ def _at_points(
 ) -> LabelledField:
     """Return a field whose coordinates are variables of their own: a grid or a cloud."""
     if all(one.values.ndim == 1 for one in found) and len(dims) > 1:
-        renamed = array.assign_coords({one.dims[0]: one.values for one in found})
-        field = _on_axes(renamed, dims, scalars, units, where)
-        names = {one.dims[0]: one for one in found}
-        assert field.layout is not None
-        own = tuple(names.get(c.name, c) for c in field.layout.coordinates)
-        axes = tuple(names[a].name for a in field.layout.axes)
-        return LabelledField(field.values, field.points, _changed(field.layout, axes, own), units)
+        along = {one.dims[0]: one for one in found}
+        return _on_axes(array, [along[d] for d in dims], scalars, units, where)
     numbers = [_as_numbers(one) for one in found]
     origins = {one.name: origin for one, (_, origin) in zip(found, numbers, strict=True) if origin}
     axes = tuple(one.name for one in found)
@@ -286,23 +281,13 @@ def _at_points(
     meshed = _as_mesh([values for values, _ in numbers])
     if meshed is not None:
         order, ends = meshed
-        falling = tuple(len(end) > 1 and bool((np.diff(end) < 0).all()) for end in ends)
-        values = array.values.transpose(0, *(1 + k for k in order))
-        for place, falls in enumerate(falling):
-            values = np.flip(values, place + 1) if falls else values
-        ends = tuple(e[::-1] if falls else e for e, falls in zip(ends, falling, strict=True))
+        values, ends, falling = _rising(array.values, order, ends)
         layout = Layout(dims, array.shape[1:], axes, order, falling, own, None, origins)
         return LabelledField(values, ends, layout, units)
     points = np.stack([values.reshape(-1) for values, _ in numbers], -1)
     plain = tuple(range(len(dims)))
     layout = Layout(dims, array.shape[1:], axes, plain, (False,) * len(dims), own, None, origins)
     return LabelledField(array.values.reshape(len(array), -1), points, layout, units)
-
-
-def _changed(layout: Layout, axes: tuple[str, ...], own: tuple[Coordinate, ...]) -> Layout:
-    return Layout(
-        layout.dims, layout.shape, axes, layout.order, layout.falling, own, None, layout.origins
-    )
 
 
 def _as_mesh(

@@ -30,8 +30,8 @@ MIN_RUNS = 20
 FAR = 8192
 """Standard deviations from zero beyond which float32 is coarser than a thousandth of one."""
 
-MAX_CLASSES = 10
-"""Fields with at most so many different values are classes."""
+MAX_DISTINCT = 10
+"""Of a field with at most so many different values two runs may be equal by chance."""
 
 SKEWED = 0.5
 """Skewness of positive values above which their logarithm is proposed."""
@@ -147,8 +147,8 @@ class Runs:
         labels = self.groups
         if labels is None:
             fields = (*self.inputs.values(), *self.outputs.values())
-            if any(np.unique(field.values[:50]).size <= MAX_CLASSES for field in fields):
-                return None  # classes may be the same in two runs by chance
+            if any(np.unique(field.values[:50]).size <= MAX_DISTINCT for field in fields):
+                return None
             labels = np.array(
                 [
                     hashlib.blake2b(b"".join(one.values[k].tobytes() for one in fields)).hexdigest()
@@ -250,7 +250,8 @@ def split_runs(size: int, seed: int, groups: np.ndarray | None = None) -> Split:
     parts = order[ends[1] :], order[ends[0] : ends[1]], order[: ends[0]]
     if groups is None:
         return Split(*parts)
-    members = [np.flatnonzero(groups == number) for number in range(count)]
+    by_group = np.argsort(groups, kind="stable")
+    members = np.split(by_group, np.cumsum(np.bincount(groups))[:-1])
     training, held = (np.concatenate([members[g] for g in part]) for part in parts[:2])
     return Split(training, held, np.array([members[g][0] for g in parts[2]]))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from uqsonet.errors import DataError, library
 from uqsonet.fields.grid import Grid
-from uqsonet.fields.layout import Coordinate
+from uqsonet.fields.layout import TIME_KEY, Coordinate
 from uqsonet.files import atomic_path, write_text
 from uqsonet.sensors.sensors import AXES
 
@@ -93,7 +93,7 @@ def as_dataset(
 
 def _written(one: Coordinate) -> dict[str, Any]:
     """Return the attributes of a coordinate that a file may have."""
-    return {key: text for key, text in one.attributes.items() if " " not in key}
+    return {key: text for key, text in one.attributes.items() if key != TIME_KEY}
 
 
 def _places(posterior: Any, points: object) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Where files lie: the name of a file says all that another file of its kind may not share.
+"""Names of files: each says all that another file of its kind may not share.
 
     data/{problem}.h5                                        functions; .json says what they took
     sensors/{problem}/{layout}.h5                            of the output: output-{layout}
