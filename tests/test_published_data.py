@@ -61,7 +61,7 @@ def test_the_weights_of_the_library_load_without_the_file_of_a_problem(
 )
 def test_a_shard_of_the_full_set_is_made_again(name: str) -> None:
     """Byte for byte on the same processor; elsewhere to the rounding of another BLAS."""
-    record = json.loads((PUBLISHED / f"simulate/{name}.json").read_text())
+    record = json.loads((PUBLISHED / f"data/{name}.json").read_text())
     config = record["config"]
     assert config["training"] == SIZES[name]
     shard = simulate_shard(get_problem(name), record["seed"], "test", 0, config["shard"])

@@ -156,7 +156,7 @@ def reference_table(folder: Path) -> pd.DataFrame:
 def baseline_table(folder: Path) -> pd.DataFrame:
     """Return the errors of predictors without networks, for every third sensor count."""
     tables = []
-    for path in sorted(folder.glob("simulate/*.json")):
+    for path in sorted(folder.glob("data/*.json")):
         summary = pd.read_csv(folder / f"summary/{path.stem}.csv")
         found = {"no sensors": errors(summary, "sensor_free")} | _baselines(summary)
         columns = {
@@ -412,7 +412,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
             "finer": own_data_table(read("own_data/scores_32")),
         },
         "docs/data.md": {
-            "data": data_table(folder / "simulate"),
+            "data": data_table(folder / "data"),
             "baselines": baseline_table(folder),
         },
         "docs/model.md": {
