@@ -53,7 +53,7 @@ from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import checked_sensors
 from uqsonet_study.layouts import load_layouts, uniform_layouts
 from uqsonet_study.problems import get_problem
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 COUNTS = (1, 4, 10)
 FIT, HELD = 8000, 2000

@@ -21,7 +21,7 @@ import torch
 import uqsonet
 from uqsonet.gauss.metrics import relative_error
 from uqsonet_study.reference.files import load_reference
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 
 def as_runs(path: Path, size: int, stride: int) -> uqsonet.Runs:

@@ -10,7 +10,7 @@ from uqsonet.fitting.baselines import Cokriging, SensorFree, build_baseline
 from uqsonet.operator.closed_form import targets as coefficients_of
 from uqsonet.runs.functions import Functions
 from uqsonet_study.problems import get_problem
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 
 @pytest.fixture(scope="module")

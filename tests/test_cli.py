@@ -11,7 +11,7 @@ from uqsonet_study.config import json_schema
 from uqsonet_study.estimate import estimate, report_of
 from uqsonet_study.problems import get_problem
 from uqsonet_study.references import for_sampling
-from uqsonet_study.storage.arrays import write_arrays
+from uqsonet_study.storage import write_arrays
 
 ROOT = Path(__file__).resolve().parents[1]
 SMOKE = [ROOT / "config.yaml", ROOT / "config" / "smoke.yaml"]

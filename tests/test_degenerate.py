@@ -15,7 +15,7 @@ from uqsonet.networks.ensemble import DeepEnsemble
 from uqsonet.operator.base import build_model
 from uqsonet_study.config import BASELINES, AttentionNetwork, KarhunenLoeveNetwork
 from uqsonet_study.problems import get_problem
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 ATTENTION = AttentionNetwork(
     location_embedding=[5],

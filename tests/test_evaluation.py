@@ -25,7 +25,7 @@ from uqsonet_study.evaluation import (
 from uqsonet_study.evaluation.scores import narrower_share
 from uqsonet_study.problems import get_problem
 from uqsonet_study.references import compute_reference
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.laws import LawJob, fit_law
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 from uqsonet_study.training import TrainingJob, train
 
 

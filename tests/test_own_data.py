@@ -11,7 +11,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet_study.config import OwnDataConfig, ProblemConfig, SensorsConfig
 from uqsonet_study.layouts import generate_layouts, load_layouts
 from uqsonet_study.own_data import open_splits, read_own_data, symbol
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 RUNS, POINTS = 60, 9
 

@@ -14,7 +14,7 @@ from uqsonet.errors import DataError
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet_study.storage.arrays import write_arrays
+from uqsonet_study.storage import write_arrays
 
 N = 24
 GENERATOR = np.random.default_rng(5)

@@ -10,7 +10,7 @@ from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet_study.config import ProblemConfig
 from uqsonet_study.problems import get_problem
 from uqsonet_study.simulation import simulate, simulate_shard
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 PATHS = [
     ("toy", "training", "functions", 0),

@@ -16,15 +16,12 @@ from uqsonet.files import file_digest, provenance
 from uqsonet.fitting.baselines import Cokriging
 from uqsonet.gauss import blocks
 from uqsonet.runs.functions import Functions
-from uqsonet_study import parts, simulation
+from uqsonet_study import parts, simulation, storage
 from uqsonet_study.check import check_path
 from uqsonet_study.config import ProblemConfig
 from uqsonet_study.problems import get_problem
 from uqsonet_study.simulation import simulate, simulate_shard
-from uqsonet_study.storage import arrays
-from uqsonet_study.storage.arrays import write_arrays
-from uqsonet_study.storage.functions import load_functions
-from uqsonet_study.storage.reading import ArrayFile
+from uqsonet_study.storage import ArrayFile, load_functions, write_arrays
 
 SIZES = ProblemConfig(training=23, validation=3, test=9, shard=5)
 NAMES = [f"{s}/{a}" for s in ("training", "validation", "test") for a in ("kappa", "u")]
@@ -133,7 +130,7 @@ def test_another_version_of_the_package_keeps_finished_parts(tmp_path, monkeypat
     state = interrupted(tmp_path, monkeypatch, 5)
     found = provenance()
     later = found | {"versions": found["versions"] | {"uqsonet": "99.0.0"}}
-    for module in (parts, arrays):
+    for module in (parts, storage):
         monkeypatch.setattr(module, "provenance", lambda: later)
     made = count_shards(monkeypatch)
     simulate("toy_linear", SIZES, 7, tmp_path / "f.h5", state)

@@ -21,8 +21,7 @@ from uqsonet_study.config.loading import require_readable
 from uqsonet_study.kept_modes import MODES
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.reference.files import load_sets
-from uqsonet_study.storage.functions import load_functions
-from uqsonet_study.storage.reading import ArrayFile, array_kind
+from uqsonet_study.storage import ArrayFile, array_kind, load_functions
 
 LARGEST_FIELD = 1 << 20
 """Characters in one field of a CSV file; ours are far shorter."""

@@ -32,7 +32,7 @@ def read_header(path: Path | str, kind: str) -> dict[str, Any]:
     """
     # Deferred: the plan needs neither torch nor HDF5.
     from uqsonet.operator.file import read_weights
-    from uqsonet_study.storage.reading import ArrayFile
+    from uqsonet_study.storage import ArrayFile
 
     if kind == "weights":
         meta = read_weights(path)[1]

@@ -18,7 +18,7 @@ from uqsonet.operator.file import read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet_study.layouts import load_layouts
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 
 @dataclass(frozen=True)

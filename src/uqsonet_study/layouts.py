@@ -29,9 +29,7 @@ from uqsonet.files import readable
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet_study.config import SensorsConfig
 from uqsonet_study.problems import get_problem
-from uqsonet_study.storage.arrays import write_arrays
-from uqsonet_study.storage.functions import load_functions
-from uqsonet_study.storage.reading import ArrayFile
+from uqsonet_study.storage import ArrayFile, load_functions, write_arrays
 
 BLOCK = 500
 """Regular-space layouts that share a node of the seed tree. Another value gives other layouts."""

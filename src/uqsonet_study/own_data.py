@@ -21,7 +21,7 @@ from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.files import open_runs
 from uqsonet.runs.runs import FAR, Runs
 from uqsonet_study.config import OwnDataConfig, ProblemConfig
-from uqsonet_study.storage.arrays import write_arrays
+from uqsonet_study.storage import write_arrays
 
 if TYPE_CHECKING:  # an edit of another section makes no data anew
     from uqsonet_study.config import Config

@@ -22,8 +22,7 @@ from torch import Tensor
 from uqsonet.errors import DataError
 from uqsonet.files import Meta, provenance, remove_debris
 from uqsonet.operator.progress import ProgressBar
-from uqsonet_study.storage.arrays import write_arrays
-from uqsonet_study.storage.reading import ArrayFile
+from uqsonet_study.storage import ArrayFile, write_arrays
 
 LOG = logging.getLogger("uqsonet")
 

@@ -26,7 +26,7 @@ from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.reference.affine import ClosedForm, OperatorMoments
 from uqsonet_study.reference.sampling import ControlledSampler, posterior_law
 from uqsonet_study.references import Given
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 LABEL = "placement"
 """Branch of the seed tree."""

@@ -38,8 +38,7 @@ from uqsonet_study.reference.sampling import (
     posterior,
     posterior_law,
 )
-from uqsonet_study.storage.arrays import write_arrays
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions, write_arrays
 
 LOG = logging.getLogger("uqsonet")
 

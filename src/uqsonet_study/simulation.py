@@ -25,8 +25,7 @@ from uqsonet.runs.functions import SPLITS
 from uqsonet_study.config import ProblemConfig
 from uqsonet_study.parts import Arrays, Part, PartStore, cut
 from uqsonet_study.problems import Problem, get_problem
-from uqsonet_study.storage.arrays import Stream, write_arrays
-from uqsonet_study.storage.reading import ArrayFile
+from uqsonet_study.storage import ArrayFile, Stream, write_arrays
 
 
 def simulate_shard(

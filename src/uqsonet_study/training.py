@@ -21,7 +21,7 @@ from uqsonet_study.config import JobsConfig
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.reference.files import Reference, load_sets
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 from uqsonet_study.validation import ReferenceValidator, TruthValidator
 
 

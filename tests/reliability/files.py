@@ -28,8 +28,7 @@ from uqsonet_study.parts import PartStore, cut
 from uqsonet_study.problems import get_problem
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate, simulate_shard
-from uqsonet_study.storage.arrays import write_arrays
-from uqsonet_study.storage.reading import ArrayFile, array_kind
+from uqsonet_study.storage import ArrayFile, array_kind, write_arrays
 
 NAME, SEED = "diffusion1d", 5
 Meta = dict[str, Any]

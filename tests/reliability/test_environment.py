@@ -46,7 +46,7 @@ def lines_of(code: str, folder: Path, *arguments: object) -> list[str]:
 
 
 WRITERS = """
-from uqsonet_study.storage.arrays import write_arrays
+from uqsonet_study.storage import write_arrays
 from uqsonet.files import write_text
 from uqsonet.operator.file import write_weights
 for size in map(int, sys.argv[2:]):

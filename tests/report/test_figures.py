@@ -43,8 +43,7 @@ from uqsonet_study.report.figures.maps import draw_map, scale
 from uqsonet_study.report.figures.panels import Panel, read_panels
 from uqsonet_study.report.figures.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
 from uqsonet_study.simulation import simulate
-from uqsonet_study.storage.functions import load_functions
-from uqsonet_study.storage.reading import ArrayFile
+from uqsonet_study.storage import ArrayFile, load_functions
 
 M = COUNTS[-1]
 NOISE, LOUD = 0.1, 1.0

@@ -12,7 +12,7 @@ from uqsonet.operator import closed_form
 from uqsonet_study import kept_modes
 from uqsonet_study.check import check_path
 from uqsonet_study.kept_modes import Keeper
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from uqsonet_study.config import (
     MethodConfig,
     TrainingConfig,
 )
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 from uqsonet_study.training import TrainingJob, train
 
 SMALL = {"input_modes": 2, "output_modes": 2, "branch": [8]}

@@ -37,7 +37,7 @@ from uqsonet_study.evaluation.scores import (
 )
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.predictor import JointPredictor, Predictor
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 LOG = logging.getLogger("uqsonet")
 

@@ -36,7 +36,7 @@ from uqsonet_study.distances import (
     wasserstein2,
 )
 from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 # POT is given numpy arrays here. It would import jax, a second in every job, if it is there.
 os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")

@@ -17,7 +17,7 @@ from uqsonet.errors import DataError
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import readable
 from uqsonet.sensors.sensors import Sensors
-from uqsonet_study.storage.reading import ArrayFile
+from uqsonet_study.storage import ArrayFile
 
 
 @dataclass(frozen=True)

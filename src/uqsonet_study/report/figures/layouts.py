@@ -21,7 +21,7 @@ from uqsonet_study.config import Config, SensorsConfig
 from uqsonet_study.layouts import candidates, load_layouts
 from uqsonet_study.report.figures.colours import CYCLE, GREY
 from uqsonet_study.report.figures.style import new_figure
-from uqsonet_study.storage.reading import ArrayFile
+from uqsonet_study.storage import ArrayFile
 
 COLUMNS = 4
 """Sensor counts side by side; more go below."""

@@ -18,7 +18,7 @@ from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.predictor import Predictor
 from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
-from uqsonet_study.storage.functions import load_functions
+from uqsonet_study.storage import load_functions
 
 FUNCTION = 0
 """The test function shown."""
