@@ -131,3 +131,17 @@ def test_answers_do_not_depend_on_the_default_dtype(name):
         torch.set_default_dtype(torch.float32)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("noise", [0.1, 1e-9])
+def test_the_std_of_a_linear_operator_is_that_of_its_covariance(noise):
+    """Also where sensors leave next to nothing, which a difference of variances would lose."""
+    model = uqsonet.load("poisson2d")
+    model.operator.network = None
+    model.operator.bases.input_remainder.zero_()
+    places = torch.rand(2, 40, 2, generator=torch.Generator().manual_seed(0)).numpy()
+    answer = model.condition(places, np.zeros((2, 40)), noise_std=noise)
+    points = np.random.default_rng(0).random((50, 2))
+    between = answer.covariance(points)
+    expected = np.sqrt(np.diagonal(between, axis1=1, axis2=2))
+    np.testing.assert_allclose(answer.std(points), expected, rtol=1e-6)

@@ -42,6 +42,12 @@ BAND_SAMPLES = 1000
 VALUES = 1 << 23
 """Number of sample values that are sorted at a time."""
 
+MAX_KEPT = 1 << 25
+"""Maximum number of values of the moments of coefficients that an answer keeps."""
+
+CANCELLED = 1e-6
+"""A variance below this share of the prior's is not worked out as a difference from it."""
+
 IMPROBABLE = 1e-4
 """A warning is given if sensors are less probable than this, divided by the number of sets."""
 
@@ -60,7 +66,7 @@ class Conditioned:
     """An operator's laws of coefficients given sets of sensors, for some sets at a time.
 
     Laws of a few sets are kept, and those that took long (of sensors of outputs); others are worked
-    out again when they are needed, so thousands of sets take no more memory than their sensors.
+    out again when they are needed. Moments of coefficients are kept up to `MAX_KEPT` values.
 
     Attributes
     ----------
@@ -75,6 +81,7 @@ class Conditioned:
         self.jointly = operator.reads_outputs(sets)
         self._law: Posterior | None = None
         self._joint: dict[int, JointPosterior] = {}
+        self._moments: dict[tuple[bool, int], tuple[Tensor, Tensor]] = {}
 
     def laws(self, of_output: bool) -> Iterator[tuple[slice, Posterior]]:
         """Yield the law of the output's or the input's coefficients, for some sets at a time."""
@@ -87,6 +94,16 @@ class Conditioned:
             if len(self.sets) <= SETS:
                 self._law = law
             yield part, law
+
+    def kept_moments(self, of_output: bool, sets: slice, law: Posterior) -> tuple[Tensor, Tensor]:
+        """Return mean (b, p) and covariance (b, p, p) of the coefficients of some sets."""
+        key = of_output, sets.start
+        if key in self._moments:
+            return self._moments[key]
+        moments = law.coefficient_moments()
+        if moments[1][0].numel() * len(self.sets) <= MAX_KEPT:
+            self._moments[key] = moments
+        return moments
 
     def joint_laws(self, stacklevel: int = 6) -> Iterator[tuple[slice, JointPosterior]]:
         """Yield the law of both sides, for some sets at a time; warnings are about a caller."""
@@ -159,13 +176,19 @@ class FieldLaw:
     def _laws(self, x: Tensor) -> Iterator[tuple[slice, Posterior, Tensor, Tensor]]:
         """Yield laws of coefficients with offset (M,) and basis (M, p) of the transformed field."""
         at, scale = self._operator.locations(self._number, x), self._field.scale
+        offset, basis = torch.empty(0), torch.empty(0)
         for part, law in self._conditioned.laws(self._of_output):
-            offset, basis = (one * scale for one in law.basis(at))
+            if part.start == 0:  # all sets have the same
+                offset, basis = (one * scale for one in law.basis(at))
             if isinstance(law, SeparatePosterior):
                 for row, one in enumerate(law.laws, part.start):
                     yield slice(row, row + 1), one, offset, basis
             else:
                 yield part, law, offset, basis
+
+    def _moments(self, sets: slice, law: Posterior) -> tuple[Tensor, Tensor]:
+        """Return mean (b, p) and covariance (b, p, p) of the coefficients of some sets."""
+        return self._conditioned.kept_moments(self._of_output, sets, law)
 
     def _remainder(self, x: Tensor) -> Tensor | None:
         return self._operator.remainder_at(self._number, x)
@@ -179,7 +202,7 @@ class FieldLaw:
             if isinstance(law, PointPosterior):
                 coefficients = law.coefficients.double()
             else:
-                coefficients, _ = law.coefficient_moments()
+                coefficients, _ = self._moments(part, law)
             mean[part] = offset + coefficients @ basis.T
         return mean
 
@@ -189,9 +212,20 @@ class FieldLaw:
             return self._sampled_moments(x)[1]
         left = self._remainder(x)
         std = torch.empty(self._batch, len(x), dtype=torch.float64)
+        prior: Tensor | None = None
         for part, law, _, basis in self._laws(x):
-            _, covariance = law.coefficient_moments()
-            std[part] = spread(basis, covariance)
+            narrowing = law.narrowing()
+            if narrowing is None:
+                std[part] = spread(basis, self._moments(part, law)[1])
+                continue
+            if prior is None:  # all sets have the same
+                prior = spread(basis, narrowing.prior).square()
+            variance = narrowing.variance(basis, prior)
+            lost = (variance < CANCELLED * prior).any(0)
+            if bool(lost.any()):
+                covariance = self._moments(part, law)[1]
+                variance[:, lost] = spread(basis[lost], covariance).square()
+            std[part] = variance.sqrt()
         return std if left is None else (std.square() + left.square()).sqrt()
 
     def covariance(self, x: Tensor) -> Tensor:
@@ -203,7 +237,7 @@ class FieldLaw:
         left = self._remainder(x)
         between = torch.empty(self._batch, len(x), len(x), dtype=torch.float64)
         for part, law, _, basis in self._laws(x):
-            _, covariance = law.coefficient_moments()
+            _, covariance = self._moments(part, law)
             between[part] = basis @ covariance @ basis.T
         if left is not None:
             between.diagonal(dim1=1, dim2=2).add_(left.square())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,8 +26,33 @@ Basis = Callable[[Tensor], tuple[Tensor, Tensor]]
 MOMENT_SAMPLES = 4096
 """Latent draws behind `mean` and `std` where there is no closed form."""
 
+POINTS = 256
+"""Number of points whose spread is worked out at a time: products stay in the cache."""
+
 MOMENT_SEED = 20_260_101
 """Seed of the draws behind `std` and quantiles, so that repeated calls agree."""
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """Covariances of B sets that are one covariance less a few directions each.
+
+    Attributes
+    ----------
+    prior : Tensor, shape (p, p)
+    directions : Tensor, shape (B, k, p)
+        The covariance of set b is ``prior - directions[b].T @ directions[b]``.
+    """
+
+    prior: Tensor
+    directions: Tensor
+
+    def variance(self, basis: Tensor, prior: Tensor) -> Tensor:
+        """Return pointwise variances (B, M) from basis (M, p) and those of `prior` (M,).
+
+        Where little of the prior's variance is left, they are rounding.
+        """
+        return torch.stack([prior - (basis @ one.T).square().sum(-1) for one in self.directions])
 
 
 class Posterior(ABC):
@@ -56,6 +82,10 @@ class Posterior(ABC):
     def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the same from `size` evenly spread (quasi-random) draws, where a law has them."""
         return self.coefficient_moments(size)
+
+    def narrowing(self) -> Narrowing | None:
+        """Return the covariances as one less a few directions, if they are that; else None."""
+        return None
 
     @abstractmethod
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
@@ -141,6 +171,8 @@ class LatentPosterior(Posterior):
     estimate : callable, optional
         Maps the same to mean (B, p) and covariance (B, p, p) where a method knows part of them in
         closed form; by default those of `draw`. Without a generator it takes even draws.
+    narrowing : callable, optional
+        Returns the covariances as `Narrowing`, where they are that.
     """
 
     def __init__(
@@ -150,10 +182,15 @@ class LatentPosterior(Posterior):
         single: bool,
         draw: Callable[[int, torch.Generator], Tensor],
         estimate: Callable[[int, torch.Generator | None], tuple[Tensor, Tensor]] | None = None,
+        narrowing: Callable[[], Narrowing | None] | None = None,
     ) -> None:
         super().__init__(grid, basis, single)
-        self._sampler, self._estimate = draw, estimate
+        self._sampler, self._estimate, self._narrowing = draw, estimate, narrowing
         self._cache: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def narrowing(self) -> Narrowing | None:
+        """Return what `narrowing` returns."""
+        return None if self._narrowing is None else self._narrowing()
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return ``b(z)`` for `size` draws of z."""
@@ -277,7 +314,8 @@ class PointPosterior(Posterior):
 
 def spread(basis: Float[Tensor, "M p"], covariance: Float[Tensor, "B p p"]) -> Float[Tensor, "B M"]:
     """Return pointwise standard deviations (B, M) from basis (M, p) and covariance (B, p, p)."""
-    return ((basis @ covariance) * basis).sum(-1).clamp_min(0).sqrt()
+    variance = [((rows @ covariance) * rows).sum(-1) for rows in basis.split(POINTS)]
+    return torch.cat(variance, -1).clamp_min(0).sqrt()
 
 
 def moments_of(

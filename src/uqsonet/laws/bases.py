@@ -13,6 +13,9 @@ ROWS = 1024
 """Samples in one pass of the perceptron, few enough for its states to stay in the cache."""
 
 
+MAX_KEPT = 1 << 23
+"""Maximum number of values of the output's basis that are kept for the next question there."""
+
 SINGLE_PRECISION = 1e-6
 """Rounding error of the data, as a fraction of the field's standard deviation."""
 
@@ -46,6 +49,7 @@ class KarhunenLoeveBases(nn.Module):
             return torch.zeros(shape, dtype=torch.float64)
 
         self._map: tuple[object, Tensor, Tensor] | None = None
+        self._kept_basis: tuple[object, Tensor, Tensor] | None = None
         self.register_buffer("input_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
         self.register_buffer("input_factor", torch.zeros(n, r))
@@ -59,8 +63,14 @@ class KarhunenLoeveBases(nn.Module):
 
     def output_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return output mean (M,) and scaled modes (M, p) at queries (M, d), float64."""
-        values = self._training_grid.interpolate(self._output_functions(), queries)
-        return values[:, 0], values[:, 1:]
+        tensors = self.output_mean, self.output_modes, self.output_scale
+        state = [(id(one), one._version) for one in tensors]
+        kept = self._kept_basis
+        if kept is None or kept[0] != state or not torch.equal(kept[1], queries):
+            values = self._training_grid.interpolate(self._output_functions(), queries)
+            kept = state, queries.clone(), values
+            self._kept_basis = kept if values.numel() <= MAX_KEPT else None
+        return kept[2][:, 0], kept[2][:, 1:]
 
     def output_at(self, observations: Sensors) -> tuple[Tensor, Tensor]:
         """Return what sensors read of output mean (B, m) and scaled modes (B, m, p), float64."""

@@ -33,6 +33,7 @@ from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.posterior import (
     MOMENT_SEED,
     LatentPosterior,
+    Narrowing,
     Posterior,
     SeparatePosterior,
     moments_of,
@@ -164,7 +165,8 @@ class KarhunenLoeveModel(OperatorModel):
         """
         law = _OutputLaw(self, given, root, readings)
         grid = self.fields.output.grid
-        return LatentPosterior(grid, self.bases.output_basis, single, law.draw, law.estimate)
+        basis = self.bases.output_basis
+        return LatentPosterior(grid, basis, single, law.draw, law.estimate, law.narrowing)
 
     def input_law_given(self, sensors: Sensors) -> InputPosterior:
         """Return the law of the input's coefficients given checked sensors."""
@@ -335,6 +337,24 @@ class _OutputLaw:
         if self.readings is not None:
             return self.readings.moments(*moments)
         return moments[0], moments[1] + self.root @ self.root.transpose(-1, -2)
+
+    @torch.no_grad()
+    def narrowing(self) -> Narrowing | None:
+        """Return the covariances as the prior's less what sensors of the input see of it.
+
+        They are that for a linear operator with a Gaussian law, and one law of residuals.
+        """
+        model, given = self.model, self.given
+        if model.network is not None or model.fields.random_operator or self.readings is not None:
+            return None
+        if not isinstance(given, ClosedForm):
+            return None
+        weight = model.straight()[0].to(given.law.mean)
+        prior = weight @ weight.T
+        if self.root is not None:
+            prior = prior + self.root[0] @ self.root[0].T
+        lost = given.law.variance_reduction.sqrt()[..., None] * given.law.directions
+        return Narrowing(prior, lost @ weight.T)
 
     def _linear_moments(self) -> tuple[Tensor, Tensor] | None:
         """Return mean (B, p) and covariance (B, p, p) of the linear part, if exact."""
