@@ -12,7 +12,7 @@ import torch
 
 from uqsonet.errors import DataError, ObservationError
 from uqsonet.operator.file import write_weights
-from uqsonet.operator.joint import condition_jointly
+from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet_study import benchmark
 from uqsonet_study.benchmark import (
@@ -148,7 +148,8 @@ def test_linearised_answers_are_the_closed_form_where_the_operator_is_linear():
     seen = points[index[:20]][None], truth.kappa[:, index[:20]], None, 0.0
     read = points[index[20:]][None], truth.u[:, index[20:]], None, 0.0
     for inputs in (seen, (torch.zeros(1, 0, 2), torch.zeros(1, 0), None, None)):
-        one, other = (f(model, inputs, read) for f in (condition_linearised, condition_jointly))
+        ways = condition_linearised, KarhunenLoeveModel.condition_jointly
+        one, other = (way(model, inputs, read) for way in ways)
         for side in ("input", "output"):
             torch.testing.assert_close(getattr(one, side).mean(), getattr(other, side).mean())
             torch.testing.assert_close(getattr(one, side).std(), getattr(other, side).std())

@@ -16,7 +16,6 @@ from uqsonet.operator.joint import (
     OutputReadings,
     Readings,
     both_sides,
-    condition_jointly,
     input_given_all,
     input_posterior,
 )
@@ -44,7 +43,7 @@ def condition_linearised(
     model : KarhunenLoeveModel
         Its network, if it has one, has a method `slope` from coefficients (r,) to (p, r).
     inputs, outputs : tuple
-        As `condition_jointly` takes them, in one set.
+        As `KarhunenLoeveModel.condition_jointly` takes them, in one set.
 
     Raises
     ------
@@ -56,7 +55,7 @@ def condition_linearised(
     if len(seen) != 1:
         raise ObservationError(f"sensors come in {len(seen)} sets; linearised answers are for one")
     if not read.values.shape[1]:
-        return condition_jointly(model, inputs, outputs)
+        return model.condition_both(seen, read)
     given = model.input_law_given(seen)
     root = model.residual_root(given, 1)
     readings = OutputReadings(model, read, root)

@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -43,8 +43,6 @@ from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:
     from uqsonet.fields.operator_fields import OperatorFields
-    from uqsonet.laws.base import InputLaw
-    from uqsonet.laws.bases import KarhunenLoeveBases
 
 PARTICLES = 4096
 """Samples that stand for the law of the input when sensors read the output."""
@@ -59,49 +57,8 @@ MAX_SPLIT = 32
 """Readings of the output up to which `Split` solves for what they see."""
 
 
-class JointModel(Protocol):
-    """What conditioning on both sides asks of a model; `KarhunenLoeveModel` says what each is."""
-
-    fields: OperatorFields
-    config: Any
-    noise_std: float
-    bases: KarhunenLoeveBases
-    law: InputLaw | None
-    network: Any
-
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the law of the output given checked sensors of the input."""
-        ...
-
-    def input_law_given(self, sensors: Sensors) -> InputPosterior:
-        """Return the law of the input given checked sensors."""
-        ...
-
-    def output_posterior(
-        self,
-        given: InputPosterior,
-        root: Tensor | None,
-        single: bool,
-        readings: OutputReadings | None = None,
-    ) -> Posterior:
-        """Return the law of the output for a law of the input."""
-        ...
-
-    def branch(self, a: Tensor) -> Tensor:
-        """Map coefficients of the input (..., r) to those of the output (..., p)."""
-        ...
-
-    def straight(self) -> tuple[Tensor, Tensor]:
-        """Return weight (p, r) and offset (p,) of the linear part of the branch."""
-        ...
-
-    def output_error(self) -> float:
-        """Return the least noise that readings of the output count with."""
-        ...
-
-    def residual_root(self, given: InputPosterior, batch: int) -> Tensor | None:
-        """Return a root (B, p, p) of what the operator leaves over."""
-        ...
+Model = Any
+"""A `KarhunenLoeveModel`. Its methods call this file, which therefore does not import it."""
 
 
 class OutputReadings:
@@ -112,19 +69,14 @@ class OutputReadings:
 
     Parameters
     ----------
-    model : JointModel
+    model : KarhunenLoeveModel
     sensors : Sensors
         Of the output; those that state no noise are exact.
     residual_root : Tensor, shape (B, p, p), or None
         Root of C, float64; None where that is zero.
     """
 
-    def __init__(
-        self,
-        model: JointModel,
-        sensors: Sensors,
-        residual_root: Tensor | None,
-    ) -> None:
+    def __init__(self, model: Model, sensors: Sensors, residual_root: Tensor | None) -> None:
         offset, basis = model.bases.output_at(sensors)
         mask = sensors.mask
         self.rows = basis * mask[..., None]
@@ -233,32 +185,13 @@ def both_sides(
 
 
 @torch.no_grad()
-def condition_jointly(
-    model: JointModel, inputs: Readings, outputs: Readings, size: int = PARTICLES
-) -> JointPosterior:
-    """Return the law of both fields given sensors of both.
-
-    Parameters
-    ----------
-    model : JointModel
-    inputs, outputs : tuple
-        Either may have no sensors: arrays of shape (B, 0, d) and (B, 0), or (0, d) and (0,).
-    size : int
-        Samples behind an answer that has no closed form.
-
-    Raises
-    ------
-    ObservationError
-        If sensors cannot be used, or both sides have different numbers of sets.
-    """
-    return condition_both(model, *both_sides(model.fields, inputs, outputs), size)
-
-
-@torch.no_grad()
 def condition_both(
-    model: JointModel, seen: Sensors, read: Sensors, size: int = PARTICLES
+    model: Model, seen: Sensors, read: Sensors, size: int = PARTICLES
 ) -> JointPosterior:
-    """Return the law of both fields given checked sensors of both, as `condition_jointly` does."""
+    """Return the law of both fields given checked sensors of both, either of which may be none.
+
+    An answer that has no closed form is made of `size` samples.
+    """
     separate = read.values.shape[1] > 0 or (model.law is not None and model.law.separate)
     if len(seen) > 1 and separate:
         pairs = ((seen.alone(b), read.alone(b)) for b in range(len(seen)))
@@ -302,7 +235,7 @@ class _OneSet:
     """One set of readings of both sides, for a branch or a law without a closed form."""
 
     def __init__(
-        self, model: JointModel, seen: Sensors, given: InputPosterior, readings: OutputReadings
+        self, model: Model, seen: Sensors, given: InputPosterior, readings: OutputReadings
     ) -> None:
         self._model, self._seen, self._given, self._readings = model, seen, given, readings
         self.tail = 1.0
@@ -386,7 +319,7 @@ class LinearBranch:
         return cls(offset, weight, left.transpose(1, 2) @ left / free)
 
     @classmethod
-    def of_linear(cls, model: JointModel, readings: OutputReadings) -> LinearBranch:
+    def of_linear(cls, model: Model, readings: OutputReadings) -> LinearBranch:
         """Return what readings see of a linear branch."""
         weight, offset = model.straight()
         left = torch.zeros_like(readings.noise)
@@ -406,7 +339,7 @@ class LinearBranch:
 
 
 def input_given_all(
-    model: JointModel,
+    model: Model,
     seen: Sensors,
     at_sensors: tuple[Tensor, Tensor],
     readings: OutputReadings,
@@ -433,7 +366,7 @@ def input_given_all(
     return model.law.condition_linear(rows, residual, mask, levels, level.shape[1])
 
 
-def input_posterior(model: JointModel, single: bool, given: InputPosterior) -> Posterior:
+def input_posterior(model: Model, single: bool, given: InputPosterior) -> Posterior:
     """Return the law of the transformed input as a posterior of functions."""
     moments = partial(_input_moments, given, model.config.input_modes)
     grid, basis = model.fields.input.grid, model.bases.input_basis

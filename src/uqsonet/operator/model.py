@@ -132,10 +132,14 @@ class KarhunenLoeveModel(OperatorModel):
     def condition_jointly(
         self, inputs: Readings, outputs: Readings, size: int = 4096
     ) -> JointPosterior:
-        """Return the law of input and output given sensors of both (`uqsonet.operator.joint`)."""
-        from uqsonet.operator.joint import condition_jointly
+        """Return the law of input and output given sensors of both (`uqsonet.operator.joint`).
 
-        return condition_jointly(self, inputs, outputs, size)
+        Either may have no sensors: arrays of shape (B, 0, d) and (B, 0), or (0, d) and (0,). An
+        answer that has no closed form is made of `size` samples.
+        """
+        from uqsonet.operator.joint import both_sides, condition_both
+
+        return condition_both(self, *both_sides(self.fields, inputs, outputs), size)
 
     def condition_both(self, inputs: Sensors, outputs: Sensors) -> JointPosterior:
         """Return the law of input and output given checked sensors of both."""

@@ -157,21 +157,17 @@ def _effective_size(a: Tensor) -> float:
     return min(float(a.double().var(0).sum() / between.clamp_min(1e-300)), float(len(a)))
 
 
-LogWeight = Callable[[Tensor], Tensor]
-"""Maps coefficients (n, r), float32, to logarithms of weights (n,), float64."""
-
-
 class Reweighted(Source):
-    """A law of the input whose samples are weighted.
+    """A law of the input given one set of sensors, whose samples are weighted.
 
     Parameters
     ----------
     law : InputPosterior
-        Of one set.
     log_weight : callable
+        Maps coefficients (n, r), float32, to logarithms of weights (n,), float64.
     """
 
-    def __init__(self, law: InputPosterior, log_weight: LogWeight) -> None:
+    def __init__(self, law: InputPosterior, log_weight: Callable[[Tensor], Tensor]) -> None:
         self._law, self._log_weight = law, log_weight
 
     def start(self, size: int, generator: torch.Generator) -> Samples:
@@ -233,21 +229,21 @@ class Split(Source):
         normal = torch.randn(shape, generator=generator, dtype=torch.float64)
         return normal - (normal @ self._basis.T) @ self._basis
 
-    def _seen(self, rest: Tensor, s: Tensor, slopes: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return coefficients, white distances (n, m) of readings and their slopes (n, m, k)."""
-        a = self._given.coordinates(rest + s @ self._basis).float()
-        if not slopes:
-            off = self._values - self._answers(a)
-            return a, torch.linalg.solve_triangular(self._root, off.T, upper=False).T, None
+    def _white(self, answers: Tensor) -> Tensor:
+        """Return distances (n, m) of readings from answers, in units of their noise."""
+        off = self._values - answers
+        return torch.linalg.solve_triangular(self._root, off.T, upper=False).T
+
+    def _slopes(self, rest: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        """Return white distances (n, m) of readings, and the slopes (n, m, k) of answers in s."""
         with torch.enable_grad():
-            a = a.requires_grad_()
-            found = self._answers(a)
-            parts = [torch.autograd.grad(c.sum(), a, retain_graph=True)[0] for c in found.T]
+            a = self._given.coordinates(rest + s @ self._basis).float().requires_grad_()
+            answers = self._answers(a)
+            parts = [torch.autograd.grad(c.sum(), a, retain_graph=True)[0] for c in answers.T]
         along = self._given.spread(self._basis)  # the root is symmetric: d a / d s
         slope = torch.stack(parts, 1).double() @ along.T
-        off = self._values - found.detach()
-        white = torch.linalg.solve_triangular(self._root, off.T, upper=False).T
-        return a.detach(), white, torch.linalg.solve_triangular(self._root, slope, upper=False)
+        white = torch.linalg.solve_triangular(self._root, slope, upper=False)
+        return self._white(answers.detach()), white
 
     def _completed(self, rest: Tensor, generator: torch.Generator) -> Samples:
         """Draw what readings see for each rest (n, r), and weight the samples."""
@@ -257,8 +253,7 @@ class Split(Source):
         best, cost = s, torch.full((n, 1), math.inf, dtype=torch.float64)
         centre, root = s, torch.eye(k, dtype=torch.float64).expand(n, -1, -1)
         for _ in range(NEWTON_STEPS):
-            _, off, slope = self._seen(rest, s, True)
-            assert slope is not None
+            off, slope = self._slopes(rest, s)
             here = (s.square().sum(1) + off.square().sum(1))[:, None]
             better = here < cost
             cost, best = torch.where(better, here, cost), torch.where(better, s, best)
@@ -274,7 +269,8 @@ class Split(Source):
         normal = torch.randn(n, k, 1, generator=generator, dtype=torch.float64)
         spread = torch.linalg.solve_triangular(root.transpose(1, 2), normal, upper=True)[..., 0]
         s = best + spread
-        a, off, _ = self._seen(rest, s, False)
+        a = self._given.coordinates(rest + s @ self._basis).float()
+        off = self._white(self._answers(a))
         size = root.diagonal(0, 1, 2).log().sum(1)
         weight = normal.square().sum((1, 2)) - s.square().sum(1) - off.square().sum(1)
         return Samples(a, weight / 2 - size, rest + s @ self._basis)
