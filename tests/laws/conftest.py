@@ -94,11 +94,17 @@ def student_fields(rng: np.random.Generator, size: int) -> np.ndarray:
     return scale * gaussian_fields(rng, size, kernel(0.3, 0.35))
 
 
+def rain_fields(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Draw fields (size, 24) that are zero where a smooth Gaussian field is below zero."""
+    return np.maximum(gaussian_fields(rng, size, kernel(0.3)), 0.0) ** 1.5
+
+
 LAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "gaussian": lambda rng, size: gaussian_fields(rng, size, kernel(0.3)),
     "mixture": two_fields,
     "thresholded": two_values,
     "bounded": bounded_fields,
+    "copula": rain_fields,
 }
 """Inputs that a law describes, by its name."""
 

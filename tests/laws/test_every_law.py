@@ -16,7 +16,7 @@ from uqsonet.operator.file import read_model, read_weights, write_weights
 INPUTS = {**LAWS, "analogue": LAWS["gaussian"]}
 pytestmark = pytest.mark.usefixtures("quick_fits")
 SENSORS = SMALL.points()[[3, 12]]
-READINGS = {"thresholded": [0.8, -0.8]}
+READINGS = {"thresholded": [0.8, -0.8], "copula": [0.3, 0.0]}
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,7 @@ IMPOSSIBLE = {
     "mixture": ("scales", 0.0),
     "thresholded": ("values", 1.0),
     "bounded": ("upper", -1e6),
+    "copula": ("values", 1.0),
     "analogue": ("share", 0.0),
 }
 

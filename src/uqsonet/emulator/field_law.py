@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -172,6 +172,9 @@ class FieldLaw:
         self._field = operator.named_fields[number]
         self._of_output = number >= len(operator.inputs)
         self._batch = len(conditioned.sets)
+        law: Any = getattr(operator.operator, "law", None)
+        whole = law is not None and law.whole and not self._of_output
+        self._sampled = whole or self._field.transform.positive
 
     def _laws(self, x: Tensor) -> Iterator[tuple[slice, Posterior, Tensor, Tensor]]:
         """Yield laws of coefficients with offset (M,) and basis (M, p) of the transformed field."""
@@ -190,12 +193,23 @@ class FieldLaw:
         """Return mean (b, p) and covariance (b, p, p) of the coefficients of some sets."""
         return self._conditioned.kept_moments(self._of_output, sets, law)
 
+    def _functions(
+        self, law: Posterior, size: int, generator: torch.Generator, x: Tensor
+    ) -> Tensor:
+        """Return functions (size, M), float64, at points (M, d) for the one set of a law."""
+        assert law.whole is not None
+        fields = next(iter(law.whole(size, generator)))
+        ends = (fields.amin(1, keepdim=True), fields.amax(1, keepdim=True))
+        grid, at = self._operator.fields.input.grid, self._operator.locations(self._number, x)
+        found = grid.interpolate(fields.T.contiguous(), at).T  # splines overshoot
+        return found.clamp(*ends).double() * self._field.scale
+
     def _remainder(self, x: Tensor) -> Tensor | None:
         return self._operator.remainder_at(self._number, x)
 
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean (B, M) at points (M, d)."""
-        if self._field.transform.positive:
+        if self._sampled:
             return self._sampled_moments(x)[0]
         mean = torch.empty(self._batch, len(x), dtype=torch.float64)
         for part, law, offset, basis in self._laws(x):
@@ -208,7 +222,7 @@ class FieldLaw:
 
     def std(self, x: Tensor) -> Tensor:
         """Return the standard deviation (B, M) at points (M, d)."""
-        if self._field.transform.positive:
+        if self._sampled:
             return self._sampled_moments(x)[1]
         left = self._remainder(x)
         std = torch.empty(self._batch, len(x), dtype=torch.float64)
@@ -230,7 +244,7 @@ class FieldLaw:
 
     def covariance(self, x: Tensor) -> Tensor:
         """Return the covariance (B, M, M) between points (M, d)."""
-        if self._field.transform.positive:
+        if self._sampled:
             drawn = self.sample(MOMENT_SAMPLES, x, 0)
             centred = drawn - drawn.mean(1, keepdim=True)
             return centred.transpose(1, 2) @ centred / (MOMENT_SAMPLES - 1)
@@ -251,6 +265,9 @@ class FieldLaw:
         for part, law, offset, basis in self._laws(x):
             for first, seed in zip(range(0, size, SAMPLES), seeds, strict=True):
                 some, own = min(SAMPLES, size - first), torch.Generator().manual_seed(seed)
+                if law.whole is not None:
+                    samples[part.start, first : first + some] = self._functions(law, some, own, x)
+                    continue
                 drawn = law.coefficient_samples(some, own).double()
                 here = samples[part, first : first + some]
                 for one, into in zip(drawn, here, strict=True):
@@ -261,7 +278,7 @@ class FieldLaw:
         return self._field.transform.inverse(samples)
 
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and std (B, M) of a field under a logarithm, from samples."""
+        """Return mean and std (B, M) of a field from samples."""
         parts = []
         for some in x.split(max(1, VALUES // MOMENT_SAMPLES)):
             drawn = self.sample(MOMENT_SAMPLES, some, 0)
@@ -279,6 +296,12 @@ class FieldLaw:
         step = max(1, VALUES // size)
         for part, law, offset, basis in self._laws(x):
             own = torch.Generator().manual_seed(seed)
+            if law.whole is not None:
+                ordered = self._functions(law, size, own, x).numpy()
+                ordered.sort(axis=0)
+                picked = ordered[low] * (1 - share)[:, None] + ordered[high] * share[:, None]
+                quantiles[part.start] = torch.from_numpy(picked)
+                continue
             c = law.coefficient_samples(size, own).float()
             for k, b in restarted(own, enumerate(range(part.start, part.stop))):
                 for first in range(0, len(x), step):

@@ -92,7 +92,7 @@ def equip(
     Parameters
     ----------
     model : KarhunenLoeveModel
-    law : {"auto", "gaussian", "mixture", "thresholded", "bounded", "analogue"}
+    law : {"auto", "gaussian", "mixture", "thresholded", "bounded", "copula", "analogue"}
     training : Functions
         The pairs that the model was trained on.
     held : Functions
@@ -215,6 +215,7 @@ _NO_ANSWER = "it has no answer to a held-out pair"
 _WHY = {
     "thresholded": "they take more than a few values, or only one at some point, or have classes "
     "that no cut Gaussian field has",
+    "copula": "they are too few, or take only a few values",
     "bounded": "a Gaussian law of theirs leaves their range hardly ever, or almost always",
 }
 
@@ -229,8 +230,8 @@ def _fitted(name: str, sample: InputSample, seed: int) -> list[Any]:
         return [laws.MixtureLaw.fit(sample, numpy_generator(seed, "law", name))]
     if name == "analogue":
         return [laws.AnalogueLaw.fit(sample, share) for share in laws.NEAR_SHARES]
-    if name == "thresholded":
-        law = laws.ThresholdedLaw.fit(sample)
+    if name in ("thresholded", "copula"):
+        law = (laws.ThresholdedLaw if name == "thresholded" else laws.CopulaLaw).fit(sample)
     else:
         law = laws.BoundedLaw.fit(sample, torch_generator(seed, "law", name))
     return [] if law is None else [law]

@@ -7,7 +7,7 @@ moments need only those of the coefficients and a sample is a coherent function.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +61,10 @@ class Posterior(ABC):
     Results for a single set have no batch dimension: `mean` and `std` are (M,) or (B, M),
     `sample` is (n, M) or (B, n, M), `quantile` is (Q, M) or (B, Q, M). Units are those of u.
     """
+
+    whole: Callable[[int, torch.Generator], Iterator[Tensor]] | None = None
+    """Maps a size and a generator to functions (size, n) on the grid of each set, one after
+    another, where a law has functions beyond the span of its basis."""
 
     def __init__(self, grid: Domain, basis: Basis, single: bool) -> None:
         self._grid, self._basis, self.single = grid, basis, single

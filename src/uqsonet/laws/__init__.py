@@ -4,6 +4,7 @@
 - `mixture`: clusters of Gaussian fields, each of random size;
 - `thresholded`: a latent Gaussian field, cut into classes by thresholds;
 - `bounded`: a Gaussian field that is kept within bounds;
+- `copula`: a Gaussian field behind values of any law, at each point a rising map;
 - `analogue`: training inputs near the sensors, moved onto them.
 
 `uqsonet.fitting.choose_law` fits them and chooses.
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputLaw
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NAMES = ("gaussian", "mixture", "thresholded", "bounded", "analogue")
+NAMES = ("gaussian", "mixture", "thresholded", "bounded", "copula", "analogue")
 """Names of the laws, from the simplest to the one that assumes least."""
 
 

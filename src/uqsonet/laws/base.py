@@ -126,6 +126,10 @@ class InputLaw(ABC):
     """How many random numbers a sample takes depends on the sensors, so that sets of a batch are
     sampled one by one."""
 
+    whole: ClassVar[bool] = False
+    """Samples are fields beyond what the modes hold: answers about the input take them as they are
+    (`InputPosterior.fields`), classes with their jumps and values within their range."""
+
     layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
     """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length;
     those of a model's bases are n (points of the grid) and r (input modes)."""

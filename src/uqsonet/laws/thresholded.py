@@ -94,6 +94,7 @@ class ThresholdedLaw(InputLaw):
 
     name = "thresholded"
     separate = True
+    whole = True
     layout: ClassVar = {
         "values": ("K", torch.float64),
         "thresholds": ("nT", torch.float64),

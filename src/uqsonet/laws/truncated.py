@@ -78,7 +78,7 @@ def truncated_samples(
     if bool(((lower >= upper) | (still & ((lower > 0) | (upper < 0)))).any()):
         raise ObservationError("no sample of a Gaussian law lies within these bounds")
     position = _starts(covariance, lower, upper, size, generator).reshape(-1, n)
-    walls = _Walls(covariance, lower, upper, size)
+    walls = Walls(covariance, lower, upper, size)
     root = covariance_root(covariance)
     for _ in range(trajectories):
         normals = torch.randn(len(centre), size, n, dtype=torch.float64, generator=generator)
@@ -153,7 +153,7 @@ def resampled(weight: Tensor, generator: torch.Generator) -> Tensor:
     return torch.searchsorted(total, places).clamp_max(size - 1)
 
 
-class _Walls:
+class Walls:
     """The walls of each chain and the motion between them, relative to the mean.
 
     Coordinates are turned over where needed, so that each wall but a second one is an upper bound;

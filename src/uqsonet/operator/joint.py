@@ -370,7 +370,10 @@ def input_posterior(model: Model, single: bool, given: InputPosterior) -> Poster
     """Return the law of the transformed input as a posterior of functions."""
     moments = partial(_input_moments, given, model.config.input_modes)
     grid, basis = model.fields.input.grid, model.bases.input_basis
-    return LatentPosterior(grid, basis, single, partial(_input_draws, given), moments)
+    found = LatentPosterior(grid, basis, single, partial(_input_draws, given), moments)
+    if model.law is not None and model.law.whole and not isinstance(given, Sampled):
+        found.whole = partial(given.fields, model.bases)
+    return found
 
 
 def _input_draws(given: InputPosterior, size: int, generator: torch.Generator) -> Tensor:

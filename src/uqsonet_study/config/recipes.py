@@ -25,7 +25,7 @@ class EnsembleConfig(Section):
     )
 
 
-Law = Literal["auto", "gaussian", "mixture", "thresholded", "bounded", "analogue"]
+Law = Literal["auto", "gaussian", "mixture", "thresholded", "bounded", "copula", "analogue"]
 
 
 class LawConfig(Section):

@@ -16,6 +16,7 @@ METHODS = {
     "mixture": "Mixture",
     "thresholded": "Thresholded",
     "bounded": "Bounded",
+    "copula": "Copula",
     "analogue": "Analogue",
     "auto": "Auto",
     FLOOR: "MC floor",

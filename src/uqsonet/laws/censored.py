@@ -1,0 +1,167 @@
+"""The covariance of a Gaussian field of which only values between two cuts are seen.
+
+Stochastic expectation maximisation (Celeux & Diebolt, Comput. Stat. Q. 2, 1985): what is hidden
+of each training field is drawn given what is seen of it, by Hamiltonian Monte Carlo between walls
+(`uqsonet.laws.truncated`), and the covariance is that of the completed fields. Correlations of
+pairs of points would be simpler, but their errors drown the small directions of a smooth field.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.stacked import JointDomain
+from uqsonet.gauss.gaussian import covariance_root
+from uqsonet.laws.latent import farthest_points
+from uqsonet.laws.truncated import Walls
+
+MAX_POINTS = 500
+"""Maximum number of points that fields are completed at; the factor is interpolated to others."""
+
+STEPS, FULL_STEPS, LAST_STEPS = 18, 6, 4
+"""Number of steps of expectation maximisation; those at its end that complete all fields, where the
+first ones complete a quarter; and the last ones, whose moments are averaged."""
+
+MIN_QUARTER = 500
+"""Minimum number of fields that the first steps complete."""
+
+TRAJECTORIES = 2
+"""Number of moves of each field in a step."""
+
+MAX_WORK = 1e10
+"""Maximum number of fields times points cubed: fewer fields are completed on many points."""
+
+TOGETHER = 1 << 21
+"""Number of covariances that are worked on at a time."""
+
+NUGGET = 1e-6
+"""Variance that makes the covariance of what is seen of a field regular."""
+
+FIRST_SHARE, NEGLIGIBLE = 0.02, 1e-9
+"""Directions of less variance, relative to the largest, are left out: of the censored fields' own
+correlations, which start the search, and of the result."""
+
+
+def censored_factor(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return a factor of the correlations of a field, and the std of what it leaves out.
+
+    Parameters
+    ----------
+    domain : Domain
+        Of n points.
+    scores : Tensor, shape (N, n)
+        Fields of mean zero and variance one, censored at the cuts.
+    cuts : Tensor, shape (n, 2)
+
+    Returns
+    -------
+    factor : Tensor, shape (n, q)
+        With rows of norm one.
+    remainder : Tensor, scalar
+        None where fields have too many points, and those cannot be interpolated.
+    """
+    coarse, index = _coarse(domain)
+    if coarse.size > MAX_POINTS:
+        return None
+    size = max(20, int(MAX_WORK / coarse.size**3))
+    scores = scores[:size].double()
+    correlations, completed = _completed(scores[:, index], cuts[index])
+    values, vectors = torch.linalg.eigh(correlations)
+    kept = values > NEGLIGIBLE * values[-1]
+    factor = (vectors[:, kept] * values[kept].sqrt()).flip(1)
+    points = domain.points()
+    factor = coarse.interpolate(factor, points)
+    if coarse.size == domain.size:
+        left = torch.zeros((), dtype=torch.float64)
+    else:
+        # Where fields are seen between the points: the median of a square, scaled to its mean.
+        off = coarse.interpolate(completed.T.contiguous(), points).T - scores
+        between = _inside(scores, cuts)
+        between[:, index] = False
+        left = off[between].abs().median() / 0.6745
+    return factor / factor.norm(dim=1, keepdim=True).clamp_min(1e-12), left
+
+
+def _coarse(domain: Domain) -> tuple[Domain, Tensor]:
+    """Return the domain of at most `MAX_POINTS` of its points, and their numbers."""
+    if domain.size <= MAX_POINTS or isinstance(domain, JointDomain):
+        return domain, torch.arange(domain.size)
+    if isinstance(domain, Grid):
+        last = 0 if domain.periodic else 1
+        for stride in range(2, max(domain.shape)):
+            if not any((n - last) % stride or n <= 4 * stride for n in domain.shape):
+                coarse, index = domain.subgrid(stride)
+                if coarse.size <= MAX_POINTS:
+                    return coarse, index
+    points = domain.points()
+    index = farthest_points(points, MAX_POINTS, points.mean(0)).sort().values
+    return PointCloud.of(points[index].numpy()), index
+
+
+def _inside(fields: Tensor, cuts: Tensor) -> Tensor:
+    """Return which values of fields (N, n) are not censored."""
+    return (fields > cuts[:, 0]) & (fields < cuts[:, 1])
+
+
+def _completed(fields: Tensor, cuts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return correlations (n, n) of fields (N, n), and the fields as last completed."""
+    generator = torch.Generator().manual_seed(0)
+    seen = _inside(fields, cuts)
+    values, vectors = torch.linalg.eigh(torch.corrcoef(fields.T))
+    kept = values > FIRST_SHARE * values[-1]
+    factor = vectors[:, kept] * values[kept].sqrt()
+    correlations = _scaled(factor @ factor.T + FIRST_SHARE * torch.eye(len(factor)).double())
+    # Hidden values start half a standard deviation beyond their cuts.
+    hidden = torch.where(fields > cuts[:, 0], cuts[:, 1] + 0.5, cuts[:, 0] - 0.5)
+    fields, total = torch.where(seen, fields, hidden), torch.zeros_like(correlations)
+    step = max(1, TOGETHER // len(correlations) ** 2)
+    for number in range(STEPS):
+        root = covariance_root(correlations)
+        early = number < STEPS - FULL_STEPS
+        used = slice(max(MIN_QUARTER, len(fields) // 4) if early else len(fields))
+        parts = zip(fields[used].split(step), seen[used].split(step), strict=True)
+        now = torch.cat([_moved(*part, cuts, correlations, root, generator) for part in parts])
+        fields = torch.cat([now, fields[len(now) :]])
+        moments = now.T @ now
+        correlations = _scaled(moments)
+        if number >= STEPS - LAST_STEPS:
+            total += moments
+    return _scaled(total), fields
+
+
+def _scaled(covariance: Tensor) -> Tensor:
+    """Return the correlations of a covariance."""
+    scale = covariance.diagonal().rsqrt()
+    return covariance * scale * scale[:, None]
+
+
+def _moved(
+    fields: Tensor, seen: Tensor, cuts: Tensor, correlations: Tensor, root: Tensor,
+    generator: torch.Generator,
+) -> Tensor:  # fmt: skip
+    """Return fields (b, n) whose hidden values are moved given the others, to beyond their cuts."""
+    both = seen[:, :, None] & seen[:, None, :]
+    extra = torch.where(seen, NUGGET, 1.0).double()
+    among = torch.linalg.cholesky(torch.where(both, correlations, 0.0) + torch.diag_embed(extra))
+    cross = (correlations * seen[:, None, :]).transpose(1, 2)
+    gain = torch.cholesky_solve(cross, among).transpose(1, 2)
+    mean = (gain @ (fields * seen)[..., None])[..., 0]
+    covariance = correlations - gain @ cross
+    covariance = (covariance + covariance.transpose(1, 2)) / 2
+    covariance.diagonal(dim1=1, dim2=2).add_(NUGGET)
+    above = fields > cuts.mean(1)
+    lower = torch.where(~seen & above, cuts[:, 1], -math.inf) - mean
+    upper = torch.where(~seen & ~above, cuts[:, 0], math.inf) - mean
+    walls, position = Walls(covariance, lower, upper, 1), fields - mean
+    for _ in range(TRAJECTORIES):
+        z = torch.randn(3, *fields.shape, dtype=torch.float64, generator=generator)
+        drawn = z[0] @ root
+        error = (drawn + NUGGET**0.5 * z[1]) * seen
+        velocity = drawn - (gain @ error[..., None])[..., 0] + NUGGET**0.5 * z[2]
+        position = walls.move(position, velocity)
+    return torch.where(seen, fields, position + mean)

@@ -1,0 +1,305 @@
+"""A Gaussian copula: a latent Gaussian field, and at each point a rising map to the values.
+
+For fields whose single values have any law (gamma, beta, rain with dry points), while a Gaussian
+field ties them together: trans-Gaussian kriging (Cressie, Statistics for Spatial Data, 1993).
+A reading of a value is one of the latent field, by the inverse map; a reading at an atom says that
+the latent value lies beyond a cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from uqsonet.errors import ObservationError
+from uqsonet.gauss.blocks import RowBlocks
+from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.seeds import restarted
+from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.censored import censored_factor
+from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
+from uqsonet.laws.latent import LowRank
+from uqsonet.laws.margins import Margins, fit_margins
+from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
+from uqsonet.sensors.sensors import Sensors
+
+if TYPE_CHECKING:
+    from uqsonet.laws.bases import KarhunenLoeveBases
+
+MIN_INPUTS = 50
+"""Minimum number of training inputs whose margins are estimated."""
+
+MAX_MODES = 256
+"""Maximum number of modes of a latent field without atoms."""
+
+NUGGET = 1e-6
+"""Least variance of what a reading adds to the latent field."""
+
+LINEAR = 0.05
+"""Noise of a latent value up to which its map counts as linear, in its standard deviations."""
+
+SWEEPS = 10
+"""Number of sweeps of Gibbs sampling over sensors whose noise is larger."""
+
+REACH = 6.0
+"""Distance of a reading from the values that it may stand for, in standard deviations of noise."""
+
+
+class CopulaLaw(InputLaw):
+    """A latent Gaussian field with margins (this module's text).
+
+    Parameters
+    ----------
+    margins : Margins
+        At the points of the grid.
+    factor : Tensor, shape (n, q)
+        Of the latent field's correlations, with rows of norm one.
+    remainder : Tensor, scalar
+        Standard deviation of what the latent field's directions leave out.
+    """
+
+    name = "copula"
+    separate = True
+    whole = True
+    layout: ClassVar = {
+        "knots": ("K", torch.float64),
+        "values": ("nK", torch.float64),
+        "cuts": ("nc", torch.float64),
+        "limits": ("nc", torch.float64),
+        "remainder": ("", torch.float64),
+        "factor": ("nq", torch.float32),
+    }
+
+    def __init__(self, margins: Margins, factor: Tensor, remainder: Tensor) -> None:
+        self.margins, self.remainder = margins, remainder
+        self.latent = LowRank(factor.float().contiguous())
+
+    @classmethod
+    def fit(cls, sample: InputSample) -> CopulaLaw | None:
+        """Fit margins and the latent covariance; None for classes, and for few inputs."""
+        fields = sample.fields
+        if len(fields) < MIN_INPUTS or classes_of(fields) is not None:
+            return None
+        margins = fit_margins(fields)
+        scores = margins.latent(fields.double().T)[0].T.float()
+        if bool(margins.atoms.any()):
+            grid = sample.bases.fields.input.grid
+            fitted = censored_factor(grid, scores, margins.cuts)
+            return None if fitted is None else cls(margins, *fitted)
+        count = min(len(fields) - 1, fields.shape[1], MAX_MODES)
+        modes = empirical_modes(RowBlocks.of(scores), count, "modes")
+        factor = modes.vectors * modes.std
+        remainder = torch.tensor(modes.remainder, dtype=torch.float64)
+        return cls(margins, factor / factor.norm(dim=1, keepdim=True).clamp_min(1e-12), remainder)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return margins and the latent field."""
+        return {**vars(self.margins), "remainder": self.remainder, **self.latent.tensors()}
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> CopulaLaw:
+        """Return the law that `tensors` were taken of."""
+        margins = Margins(*(tensors[name] for name in ("knots", "values", "cuts", "limits")))
+        rises = all(bool((t.diff() > 0).all()) for t in (margins.knots, margins.values))
+        pairs = margins.cuts, margins.limits
+        if not rises or any(t.shape[1] != 2 or bool((t.diff() <= 0).any()) for t in pairs):
+            raise ValueError("knots, values, and pairs of cuts and limits must rise")
+        return cls(margins, tensors["factor"], tensors["remainder"])
+
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+        """Return the law of whole fields given values at the sensors."""
+        return CopulaPosterior(self, bases, sensors)
+
+
+class CopulaPosterior(InputPosterior):
+    """Latent values at the sensors in closed form, or by sampling; the rest by kriging."""
+
+    def __init__(self, law: CopulaLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
+        self._law, self._bases = law, bases
+        field, o = bases.fields.input, sensors
+        margins, places = law.margins, o.locations.double()
+        together = torch.cat([margins.values, margins.cuts, margins.limits], 1)
+        seen = field.grid.interpolate(together, places).split([len(margins.knots), 2, 2], -1)
+        self._margins = Margins(margins.knots, *seen)
+        self._rows, self._mask = law.latent.rows(field.grid, places), o.mask
+        self._values = torch.where(o.mask, field.transform.forward(o.values.double()), 0.0)
+        self._noise = o.noise()
+        latent, slope = (one[..., 0] for one in self._margins.latent(self._values[..., None]))
+        self._readings, self._levels = latent, self._noise / slope
+        low, high = self._margins.cuts.unbind(-1)
+        atoms, off = self._margins.atoms, REACH * self._noise[..., None]
+        limits = self._margins.limits
+        beyond = torch.stack([latent <= low, latent >= high], -1) & atoms
+        near = ((self._values[..., None] - limits).abs() < off) & atoms
+        self._beyond = beyond
+        self._uncertain = (near.any(-1) | (self._levels > LINEAR)) & o.mask
+        # A value beyond an atom is exact: what it is far off by is an error of the reading.
+        self.tail = self._tail(limits)
+
+    def _tail(self, limits: Tensor) -> Tensor | None:
+        """Return the probability of values as far from the law as those of the sensors."""
+        if not self._mask.shape[1]:
+            return None
+        values, level = self._values, self._noise.clamp_min(1e-300)
+        level = torch.maximum(level, MIN_TAIL_NOISE * (limits[..., 1] - limits[..., 0]) / 10)
+        off = torch.maximum(values - limits[..., 1], limits[..., 0] - values).clamp_min(0) / level
+        beyond = farthest_tail(off, self._mask)
+        assert beyond is not None
+        used = self._mask & ~self._beyond.any(-1)
+        rows = self._rows * used[..., None]
+        level = torch.where(used, self._levels.square() + MIN_TAIL_NOISE**2, 1.0)
+        root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
+        left = torch.where(used, self._readings, 0.0)[..., None]
+        distance = torch.linalg.solve_triangular(root, left, upper=False).square().sum((1, 2))
+        half = used.sum(1).double() / 2
+        chance = torch.special.gammaincc(half.clamp_min(0.5), distance / 2)
+        chance = torch.where(half > 0, chance, 1.0)
+        return (2 * torch.minimum(beyond, chance)).clamp_max(1)
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return coefficients of fields."""
+        every = self.fields(self._bases, size, generator)
+        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
+
+    def fields(
+        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
+    ) -> Iterator[Tensor]:
+        """Yield fields (size, n) of each set, float32."""
+        law = self._law
+        normal = partial(torch.randn, generator=generator, dtype=torch.float64)
+        variance = max(NUGGET, float(law.remainder) ** 2)
+        for s in restarted(generator, range(len(self._rows))):
+            used = self._mask[s]
+            rows = self._rows[s, used]
+            among = rows @ rows.T
+            xi = normal(size, law.latent.rank)
+            if len(rows):
+                values, level = self._latent(s, among, variance, size, generator)
+                off = values - xi @ rows.T - normal(size, len(rows)) * level.sqrt()
+                xi = xi + torch.linalg.solve(among + torch.diag(level), off.T).T @ rows
+            latent = law.latent.fields(xi)
+            if variance > NUGGET:
+                left = torch.randn(latent.shape, generator=generator, dtype=torch.float32)
+                latent = (1 - variance) ** 0.5 * latent + variance**0.5 * left
+            yield law.margins.field(latent)
+
+    def _latent(
+        self, s: int, among: Tensor, variance: float, size: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return latent readings (size, m) or (m,) of a set, and the variance (m,) of each."""
+        used, nugget = self._mask[s], torch.full((len(among),), variance, dtype=torch.float64)
+        values, beyond = self._readings[s, used], self._beyond[s, used]
+        if bool(self._uncertain[s].any()):
+            return self._by_gibbs(s, among + torch.diag(nugget), size, generator), nugget
+        level = self._levels[s, used].square() + nugget
+        inside = beyond.any(-1)
+        if not bool(inside.any()):
+            return values, level
+        level = torch.where(inside, nugget, level)
+        known = among[:, ~inside]
+        within = among[~inside][:, ~inside] + torch.diag(level[~inside])
+        weights = torch.linalg.solve(within, known[inside].T).T
+        covariance = among[inside][:, inside] + torch.diag(nugget[inside])
+        covariance = covariance - weights @ known[inside].T
+        ends = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
+        lower = torch.where(beyond[inside, 1], values[inside], ends[0])
+        upper = torch.where(beyond[inside, 0], values[inside], ends[1])
+        try:
+            drawn = truncated_samples(
+                weights @ values[~inside], covariance, lower, upper, size, generator
+            )
+        except ObservationError:
+            raise ObservationError(
+                "values at an end of the range, and the others, contradict one another under the "
+                "model's law of the input ('copula'): state their noise"
+            ) from None
+        values = values.repeat(size, 1)
+        values[:, inside] = drawn
+        return values, level
+
+    def _by_gibbs(
+        self, s: int, covariance: Tensor, size: int, generator: torch.Generator
+    ) -> Tensor:
+        """Return latent values (size, m) at the sensors of a set whose noise is not small.
+
+        On each piece of its map a value has a truncated normal law given the others. Particles
+        draw one sensor after another and are resampled; Gibbs sampling then moves them.
+        """
+        m = self._margins
+        at = (m.values, m.cuts, m.limits, self._values, self._noise)
+        parts = zip(*(one[s, self._mask[s]] for one in at), strict=True)
+        pieces = [_Pieces.of(m.knots, *one) for one in parts]
+        root, precision = torch.linalg.cholesky(covariance), torch.linalg.inv(covariance)
+        xi = torch.zeros(size, len(root), dtype=torch.float64)
+        for i, piece in enumerate(pieces):
+            mean, std = xi[:, :i] @ root[i, :i], root[i, i]
+            value, weight = piece.drawn(mean, std, generator)
+            xi[:, i] = (value - mean) / std
+            xi = xi[resampled(weight[None], generator)[0]]
+        values = xi @ root.T
+        for _ in range(SWEEPS):
+            for i, piece in enumerate(pieces):
+                std = precision[i, i].rsqrt()
+                mean = values[:, i] - (values @ precision[i]) / precision[i, i]
+                values[:, i] = piece.drawn(mean, std, generator)[0]
+        return values
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """The pieces of a map that a noisy reading may come from, as ``start + slope * latent``.
+
+    Attributes
+    ----------
+    low, high, start, slope : Tensor, shape (P,)
+    value, variance : Tensor, scalar
+        The reading and its noise.
+    """
+
+    low: Tensor
+    high: Tensor
+    start: Tensor
+    slope: Tensor
+    value: Tensor
+    variance: Tensor
+
+    @classmethod
+    def of(
+        cls, knots: Tensor, values: Tensor, cuts: Tensor, limits: Tensor, value: Tensor,
+        noise: Tensor,
+    ) -> _Pieces:  # fmt: skip
+        """Return the pieces within reach of a reading, of a map with these values at its knots."""
+        noise = noise.clamp_min(NUGGET * (limits[1] - limits[0]))
+        slope = values.diff() / knots.diff()
+        start = values[:-1] - slope * knots[:-1]
+        low, high = (knots[k : len(knots) - 1 + k].clamp(cuts[0], cuts[1]) for k in (0, 1))
+        end, flat = torch.full((1,), math.inf, dtype=torch.float64), torch.zeros(2).double()
+        low = torch.cat([low, -end, cuts[1:]])
+        high = torch.cat([high, cuts[:1], end])
+        start, slope = torch.cat([start, limits]), torch.cat([slope, flat])
+        ends = [start + (slope * at).nan_to_num(nan=0.0) for at in (low, high)]
+        off = torch.maximum(value - ends[1], ends[0] - value).clamp_min(0)
+        off = torch.where(low < high, off, math.inf)
+        kept = off <= torch.maximum(REACH * noise, off.min())
+        return cls(low[kept], high[kept], start[kept], slope[kept], value, noise.square())
+
+    def drawn(self, mean: Tensor, std: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return latent values (size,) of normal laws given the reading, and its log density."""
+        spread = self.variance + (self.slope * std).square()
+        off = self.value - self.start - self.slope * mean[:, None]
+        centre = mean[:, None] + std.square() * self.slope / spread * off
+        narrow = std * (self.variance / spread).sqrt()
+        uniform = torch.rand(2, len(mean), 1, generator=generator, dtype=torch.float64)
+        low, high = ((end - centre) / narrow for end in (self.low, self.high))
+        score, share = truncated_normal(low, high, uniform[0])
+        weight = share - off.square() / (2 * spread) - spread.log() / 2
+        total = weight.logsumexp(1, keepdim=True)
+        below = (weight - total).exp().cumsum(1)
+        which = (below < uniform[1]).sum(1, keepdim=True).clamp_max(below.shape[1] - 1)
+        return (centre + narrow * score).gather(1, which)[:, 0], total[:, 0]
