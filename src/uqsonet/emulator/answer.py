@@ -229,7 +229,11 @@ class FieldPosterior:
         lower, median, upper = self._law.quantiles(ends, x, BAND_SAMPLES, seed).unbind(1)
         if kind == "conformal" and self._factors is not None:
             factors = self._factors.of(self.sensors, self._which(), level, whole)[:, None]
-            lower, upper = median - factors * (median - lower), median + factors * (upper - median)
+            # Of the transformed field, so that the band stays within the field's range.
+            transform = self.field.transform
+            lower, median, upper = (transform.forward(one) for one in (lower, median, upper))
+            lower, upper = (median + factors * (end - median) for end in (lower, upper))
+            lower, upper = transform.inverse(lower), transform.inverse(upper)
         return self._back(lower, points), self._back(upper, points)
 
     def _band_kind(self, kind: Kind | None, whole: bool) -> Kind:

@@ -80,13 +80,14 @@ class ConformalFactors:
         columns = operator.output_columns(number - len(operator.inputs))
         here = (runs.columns >= columns.start) & (runs.columns < columns.stop)
         x = field.domain.points()[runs.columns[here] - columns.start]
-        truth = runs.outputs[:, here].double() * field.scale
+        truth = runs.outputs[:, here].double() * field.scale  # transformed
         levels = sorted({level, *LEVELS})
         ends = np.array([0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))])
         law = FieldLaw(Conditioned(operator, observed(operator, runs, one)), number)
         # All runs share random numbers, as a new function's band does by default: with them fixed,
         # runs and function are exchangeable.
-        median, *bands = law.quantiles(ends, x, BAND_SAMPLES, 0).unbind(1)
+        found = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0))
+        median, *bands = found.unbind(1)
         while len(kept) > MAX_KEPT:
             kept.pop(next(iter(kept)))
         for k, q in enumerate(levels):

@@ -174,7 +174,7 @@ class FieldLaw:
         self._batch = len(conditioned.sets)
         law: Any = getattr(operator.operator, "law", None)
         whole = law is not None and law.whole and not self._of_output
-        self._sampled = whole or self._field.transform.positive
+        self._sampled = whole or not self._field.transform.linear
 
     def _laws(self, x: Tensor) -> Iterator[tuple[slice, Posterior, Tensor, Tensor]]:
         """Yield laws of coefficients with offset (M,) and basis (M, p) of the transformed field."""

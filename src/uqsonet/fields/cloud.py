@@ -63,6 +63,45 @@ class Scattered(ABC):
 
 
 @dataclass(frozen=True)
+class Point(Scattered):
+    """The domain of a single number, the same at any place of the unit interval."""
+
+    periodic: bool = field(default=False, init=False)
+    dim: int = field(default=1, init=False)
+
+    @property
+    def size(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def lower(self) -> tuple[float, ...]:
+        """Lower end of the unit interval."""
+        return (0.0,)
+
+    @property
+    def upper(self) -> tuple[float, ...]:
+        """Upper end of the unit interval."""
+        return (1.0,)
+
+    def points(self) -> Tensor:
+        """Return where the number stands by default."""
+        return torch.full((1, 1), 0.5, dtype=torch.float64)
+
+    def quadrature(self) -> Tensor:
+        """Return the weight of the number."""
+        return torch.ones(1, dtype=torch.float64)
+
+    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
+        """Refuse locations outside the unit interval."""
+        Grid(self.lower, self.upper, (2,)).require_inside(locations, what)
+
+    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+        """Return the numbers (1, k) at locations (..., 1): (..., k)."""
+        return values[0].expand(*locations.shape[:-1], -1)
+
+
+@dataclass(frozen=True)
 class PointCloud(Scattered):
     """Scattered points in one to three dimensions.
 

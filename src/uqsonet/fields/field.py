@@ -18,22 +18,43 @@ AXES = ("x", "y", "z")
 """Names of coordinates that have none of their own."""
 
 
+TRANSFORMS = ("identity", "log", "asinh")
+"""Names of transforms."""
+
+TRANSFORM_NAMES = "identity, log and asinh"
+
+
 @dataclass(frozen=True)
 class Transform:
     """A pointwise map from the values of a field to values that a Gaussian law may describe.
 
     Attributes
     ----------
-    name : {"identity", "log"}
+    name : {"identity", "log", "asinh"}
         Observation noise is additive in the transformed field. With ``log`` it is therefore
-        multiplicative in the field itself: ``k exp(eps)``, as in section 4.1.
+        multiplicative in the field itself: ``k exp(eps)``, as in section 4.1. ``asinh`` is for
+        heavy tails of either sign: linear near zero, a logarithm far from it.
+    unit : float
+        What ``asinh`` divides by.
+    lower, upper : float
+        Ends that the field does not leave: the transform takes what is beyond them back there.
     """
 
     name: str = "identity"
+    unit: float = 1.0
+    lower: float = float("-inf")
+    upper: float = float("inf")
 
     def __post_init__(self) -> None:
-        if self.name not in ("identity", "log"):
-            raise ValueError(f"transform {self.name!r} is unknown; there are identity and log")
+        if self.name not in TRANSFORMS:
+            raise ValueError(f"transform {self.name!r} is unknown; there are {TRANSFORM_NAMES}")
+        if not (0 < self.unit < float("inf") and self.lower < self.upper):
+            raise ValueError(f"{self} has no positive unit, or no range")
+
+    @property
+    def linear(self) -> bool:
+        """Whether moments of the field are those of the transformed one."""
+        return self.name == "identity" and self.lower == -self.upper == float("-inf")
 
     @property
     def positive(self) -> bool:
@@ -42,11 +63,23 @@ class Transform:
 
     def forward(self, values: Tensor) -> Tensor:
         """Map values of the field to the transformed field."""
+        if self.name == "asinh":
+            return (values / self.unit).asinh()
         return values.log() if self.name == "log" else values
 
     def inverse(self, transformed: Tensor) -> Tensor:
         """Map the transformed field to values of the field."""
-        return transformed.exp() if self.name == "log" else transformed
+        if self.linear:
+            return transformed
+        if self.name == "asinh":
+            transformed = transformed.sinh() * self.unit
+        values = transformed.exp() if self.name == "log" else transformed
+        return values.clamp(self.lower, self.upper)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what a header holds besides the name, where it is not as usual."""
+        usual, numbers = vars(Transform()), {k: v for k, v in vars(self).items() if k != "name"}
+        return {k: v for k, v in numbers.items() if v != usual[k]}
 
 
 def centred(domain: Domain, locations: Tensor) -> Tensor:
@@ -155,7 +188,9 @@ class Field:
         plain = {k: getattr(self, k) for k in ("name", "units", "scale", "lowest", "highest")}
         grid = domain_as_dict(self.domain)
         layout = {} if self.layout is None else {"layout": self.layout.as_dict()}
-        return {**plain, "transform": self.transform.name, "grid": grid, **layout}
+        more = self.transform.as_dict()
+        more = {"transform_numbers": more} if more else {}
+        return {**plain, "transform": self.transform.name, "grid": grid, **more, **layout}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Field:
@@ -168,10 +203,12 @@ class Field:
         """
         try:
             numbers = [float(stored[k]) for k in ("scale", "lowest", "highest")]
-            domain, transform = domain_from_dict(stored["grid"]), Transform(stored["transform"])
+            domain = domain_from_dict(stored["grid"])
+            more = {k: float(v) for k, v in stored.get("transform_numbers", {}).items()}
+            transform = Transform(stored["transform"], **more)
             name, units = str(stored["name"]), str(stored["units"])
             layout = Layout.from_dict(stored["layout"]) if "layout" in stored else None
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"a named field cannot be read ({error!r})") from None
         scale, lowest, highest = numbers
         if not (0 < scale < float("inf")) or not lowest <= highest:

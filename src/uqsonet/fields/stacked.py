@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.cloud import MAX_SCATTERED, PointCloud, Scattered
+from uqsonet.fields.cloud import MAX_SCATTERED, Point, PointCloud, Scattered
 from uqsonet.fields.grid import Domain, Grid
 from uqsonet.fields.masked import MaskedGrid
 
@@ -97,6 +97,8 @@ def domain_as_dict(domain: Domain) -> dict[str, Any]:
     """Return a domain as it is stored in the header of a file."""
     if isinstance(domain, JointDomain):
         return {"parts": [domain_as_dict(part) for part in domain.parts]}
+    if isinstance(domain, Point):
+        return {"point": 1}
     if isinstance(domain, PointCloud):
         return {"cloud": base64.b64encode(domain.coordinates).decode(), "dim": domain.dim}
     if isinstance(domain, MaskedGrid):
@@ -119,6 +121,8 @@ def domain_from_dict(stored: dict[str, Any]) -> Domain:
         if not 1 <= len(parts) <= 100 or any(isinstance(part, JointDomain) for part in parts):
             raise ValueError(f"{len(parts)} parts of a joint domain")
         return JointDomain(tuple(parts))
+    if "point" in stored:
+        return Point()
     if "cloud" in stored:
         text, dim = str(stored["cloud"]), int(stored["dim"])
         if not 1 <= dim <= 3 or len(text) > 11 * dim * MAX_SCATTERED:

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.fields.field import Field
+from uqsonet.fields.field import Field, part_columns
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
+from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.closed_form import fit_bases, left_over, widen_band
@@ -23,7 +24,7 @@ from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import MethodConfig
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, Split, may_log, named_fields, rows_of
+from uqsonet.runs.runs import Runs, Split, may_log, named_fields, output_transforms, rows_of
 
 LOG = logging.getLogger("uqsonet")
 
@@ -90,8 +91,9 @@ class EncodedRuns:
         cls, runs: Runs, transforms: Mapping[str, str], split: Split,
         sensors: object, noise_std: float, seed: int,
     ) -> EncodedRuns:  # fmt: skip
-        """Return runs with these transforms of the inputs, by name."""
-        sides = named_fields(runs.inputs, transforms), named_fields(runs.outputs)
+        """Return runs with these transforms of their fields, by name."""
+        outputs = named_fields(runs.outputs, transforms, ends=True)
+        sides = named_fields(runs.inputs, transforms), outputs
         input, output = (
             Field(",".join(f.name for f in side), join([f.domain for f in side])) for side in sides
         )
@@ -141,8 +143,19 @@ class EncodedRuns:
         columns = numpy_generator(self.seed, "fit", "scored points")
         return HeldOut.read(
             self.scored(), self.layouts(), self.noise_levels(), lambda _: noise, columns,
-            SCORED_POINTS, SCORED_TOGETHER,
+            SCORED_POINTS, SCORED_TOGETHER, self._transformed(),
         )  # fmt: skip
+
+    def _transformed(self) -> list[tuple[Field, Tensor, float]]:
+        """Return outputs under a transform, their columns, and the std of their own values."""
+        found = []
+        for number, one in enumerate(self.outputs):
+            columns = part_columns(self.outputs, number)
+            if not one.transform.linear:
+                size = column_moments(RowBlocks.of(one.decode(self.u[:, columns].double())))[1]
+                here = torch.arange(columns.start, columns.stop)
+                found.append((one, here, float(size.square().mean().sqrt())))
+        return found
 
 
 @dataclass(frozen=True)
@@ -203,7 +216,7 @@ def _truncated(model: KarhunenLoeveModel, count: int) -> KarhunenLoeveModel:
 def _output_modes(functions: Functions) -> int:
     """Return how many output modes keep `OUTPUT_VARIANCE`; at most a third of the runs."""
     size, points = functions.u_rows.shape
-    most = max(2, min(MAX_OUTPUT_MODES, size // 3, points))
+    most = min(max(2, min(MAX_OUTPUT_MODES, size // 3)), points)
     modes = empirical_modes(functions.u_rows, min(most, size - 1), "output modes")
     total = modes.std.square().sum() + points * modes.remainder**2
     kept = modes.std.square().cumsum(0) / total
@@ -255,4 +268,12 @@ def choose_linear(
         choices.append((data, _best_of_sizes(data, transforms, tried)))
         # Encoded runs are large: only the best so far are kept.
         choices = [min(choices, key=lambda one: float(one[1].scores.mean()))]
+    found = {one.name: one.transform.name for one in choices[0][0].inputs}
+    for name, field in runs.outputs.items():
+        for other in output_transforms(field)[1:]:
+            transforms = found | {name: other}
+            data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed)
+            choices.append((data, _best_of_sizes(data, transforms, tried)))
+            choices = [min(choices, key=lambda one: float(one[1].scores.mean()))]
+            found = transforms if choices[0][0] is data else found
     return *choices[0], tried

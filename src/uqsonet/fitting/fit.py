@@ -192,7 +192,7 @@ def _recipe(
         "branch": "linear" if method is None else "linear and perceptron",
         **_size(network, method),
         "law": network.law,
-        "transforms": {f.name: f.transform.name for f in data.inputs},
+        "transforms": {f.name: f.transform.name for f in data.inputs + data.outputs},
         "sensors": data.sensors(),
         "seed": data.seed,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from uqsonet.emulator.named_operator import Operator
     from uqsonet.fields.field import Field
     from uqsonet.runs.functions import Functions
+
+QUANTILES = 64
+"""Number of quantiles behind the CRPS of an output under a transform."""
 
 MOMENT_DRAWS = 512
 """Latent samples behind mean and spread of an answer that has no closed form."""
@@ -112,10 +115,14 @@ class HeldOut:
         For each number of sensors, the pairs in parts: their numbers, and their sensors.
     truths : list of (Tensor, Tensor)
         Points (k, d) of each output field, and its values (N, k) there.
+    fields : list of (Field, Tensor of int, float)
+        Outputs that are encoded by no linear map, which of the points are theirs, and the standard
+        deviation of their values.
     """
 
     sensors: dict[int, list[tuple[Tensor, Sensors]]]
     truths: list[tuple[Tensor, Tensor]]
+    fields: list[tuple[Field, Tensor, float]] = field(default_factory=list)
 
     @classmethod
     def read(
@@ -127,6 +134,7 @@ class HeldOut:
         columns: np.random.Generator,
         max_points: int,
         part: int,
+        outputs: Sequence[tuple[Field, Tensor, float]] = (),
     ) -> HeldOut:
         """Return pairs on a model's grids as sensors at grid points read them.
 
@@ -144,6 +152,9 @@ class HeldOut:
             Draws the output points that are scored.
         max_points, part : int
             Maximum number of these points; pairs that are conditioned together.
+        outputs : sequence of (Field, Tensor, float)
+            Outputs whose scores are to be of their own values, their columns, and the standard
+            deviation of these values.
         """
         size = min(pairs.size, *(len(places) for places in layouts.values()))
         kappa, u = pairs.kappa[:size].double(), pairs.u[:size].double()
@@ -161,7 +172,10 @@ class HeldOut:
             mask = torch.ones_like(y, dtype=torch.bool)
             every = Sensors(x, y, mask, noise_std=level)
             sensors[count] = [(rows, every[rows]) for rows in torch.arange(size).split(part)]
-        return HeldOut(sensors, [(grid.points()[scored], u[:, scored])])
+        fields = []
+        for one, here, std in outputs:
+            fields.append((one, torch.isin(scored, here).nonzero()[:, 0], std))
+        return HeldOut(sensors, [(grid.points()[scored], u[:, scored])], fields)
 
     def __len__(self) -> int:
         return len(self.truths[0][1])
@@ -197,10 +211,21 @@ class HeldOut:
     def scores(self, model: Operator) -> Tensor:
         """Return the CRPS (counts, N) of Gaussian bands, averaged over the scored points."""
         rows = [
-            [gaussian_crps(mean, std, truth).mean(1) for truth, mean, std in parts]
+            [self._crps(*one).mean(1) for one in parts]
             for parts in (self.moments(model, count) for count in self.sensors)
         ]
         return torch.stack([torch.cat(row) for row in rows])
+
+    def _crps(self, truth: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+        """Return the CRPS (b, k) of Gaussian bands of encoded outputs, in standard deviations."""
+        found = gaussian_crps(mean, std, truth)
+        levels = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
+        z = torch.special.ndtri(levels)[:, None, None]
+        for one, here, size in self.fields:
+            y, x = one.decode(truth[:, here]), one.decode(mean[:, here] + z * std[:, here])
+            apart = ((2 * levels - 1)[:, None, None] * x).mean(0)
+            found[:, here] = ((x - y).abs().mean(0) - apart) / size
+        return found
 
     def errors(self, model: Operator) -> dict[int, float]:
         """Return the root mean square error of the mean by number of sensors."""

@@ -9,6 +9,7 @@ pairs of points would be simpler, but their errors drown the small directions of
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from uqsonet.laws.truncated import Walls
 
 MAX_POINTS = 500
 """Maximum number of points that fields are completed at; the factor is interpolated to others."""
+
+MAX_ALIKE = 0.99
+"""Correlation of neighbours above which fewer points are taken, where there is a coarser grid."""
 
 STEPS, FULL_STEPS, LAST_STEPS = 18, 6, 4
 """Number of steps of expectation maximisation; those at its end that complete all fields, where the
@@ -65,7 +69,7 @@ def censored_factor(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[Tenso
     remainder : Tensor, scalar
         None where fields have too many points, and those cannot be interpolated.
     """
-    coarse, index = _coarse(domain)
+    coarse, index = _coarse(domain, scores)
     if coarse.size > MAX_POINTS:
         return None
     size = max(20, int(MAX_WORK / coarse.size**3))
@@ -87,25 +91,41 @@ def censored_factor(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[Tenso
     return factor / factor.norm(dim=1, keepdim=True).clamp_min(1e-12), left
 
 
-def _coarse(domain: Domain) -> tuple[Domain, Tensor]:
-    """Return the domain of at most `MAX_POINTS` of its points, and their numbers."""
-    if domain.size <= MAX_POINTS or isinstance(domain, JointDomain):
-        return domain, torch.arange(domain.size)
+def _coarse(domain: Domain, scores: Tensor) -> tuple[Domain, Tensor]:
+    """Return the domain of some points, and their numbers: enough that neighbours differ."""
+    coarse, index = domain, torch.arange(domain.size)
+    for coarse, index in _coarser(domain):
+        if coarse.size <= MAX_POINTS:
+            points = coarse.points()
+            near = torch.cdist(points, points).fill_diagonal_(torch.inf).argmin(1)
+            here = scores[:, index] - scores[:, index].mean(0)
+            there = here[:, near]
+            size = here.square().sum() * there.square().sum()
+            if float((here * there).sum() / size.sqrt()) < MAX_ALIKE:
+                break
+    return coarse, index
+
+
+def _coarser(domain: Domain) -> Iterator[tuple[Domain, Tensor]]:
+    """Yield the domain of all points and of fewer and fewer of them, with their numbers."""
+    yield domain, torch.arange(domain.size)
+    if isinstance(domain, JointDomain):
+        return
     if isinstance(domain, Grid):
         last = 0 if domain.periodic else 1
-        for stride in range(2, max(domain.shape)):
-            if not any((n - last) % stride or n <= 4 * stride for n in domain.shape):
-                coarse, index = domain.subgrid(stride)
-                if coarse.size <= MAX_POINTS:
-                    return coarse, index
-    points = domain.points()
-    index = farthest_points(points, MAX_POINTS, points.mean(0)).sort().values
-    return PointCloud.of(points[index].numpy()), index
+        for stride in range(2, 1 + min(domain.shape) // 8):
+            if not any((n - last) % stride for n in domain.shape):
+                yield domain.subgrid(stride)
+    if domain.size > MAX_POINTS:
+        points = domain.points()
+        index = farthest_points(points, MAX_POINTS, points.mean(0)).sort().values
+        yield PointCloud.of(points[index].numpy()), index
 
 
 def _inside(fields: Tensor, cuts: Tensor) -> Tensor:
     """Return which values of fields (N, n) are not censored."""
-    return (fields > cuts[:, 0]) & (fields < cuts[:, 1])
+    rounding = 1e-5  # of scores in single precision
+    return (fields > cuts[:, 0] + rounding) & (fields < cuts[:, 1] - rounding)
 
 
 def _completed(fields: Tensor, cuts: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,7 +137,7 @@ def _completed(fields: Tensor, cuts: Tensor) -> tuple[Tensor, Tensor]:
     factor = vectors[:, kept] * values[kept].sqrt()
     correlations = _scaled(factor @ factor.T + FIRST_SHARE * torch.eye(len(factor)).double())
     # Hidden values start half a standard deviation beyond their cuts.
-    hidden = torch.where(fields > cuts[:, 0], cuts[:, 1] + 0.5, cuts[:, 0] - 0.5)
+    hidden = torch.where(fields > cuts.mean(1), cuts[:, 1] + 0.5, cuts[:, 0] - 0.5)
     fields, total = torch.where(seen, fields, hidden), torch.zeros_like(correlations)
     step = max(1, TOGETHER // len(correlations) ** 2)
     for number in range(STEPS):

@@ -33,6 +33,10 @@ SAME = 1.36
 """Kolmogorov distance, times the root of the number of inputs, below which margins are the same."""
 
 
+ROUNDING = 1e-6
+"""Values are at an end of their range if they are as near to it as this share of the range."""
+
+
 @dataclass(frozen=True)
 class Margins:
     """Maps from latent values to values of a field, at some places.
@@ -74,9 +78,9 @@ class Margins:
         start, end = (values.gather(-1, piece + k) for k in (0, 1))
         slope = (end - start) / self.knots.diff()[piece]
         latent = self.knots[piece] + (x - start) / slope
-        (low, high), (bottom, top) = (
-            (pair[..., :1], pair[..., 1:]) for pair in (self.cuts, self.limits)
-        )
+        low, high = self.cuts[..., :1], self.cuts[..., 1:]
+        rounding = ROUNDING * self.limits.diff()
+        bottom, top = self.limits[..., :1] + rounding, self.limits[..., 1:] - rounding
         latent = torch.where(x <= bottom, low, torch.where(x >= top, high, latent))
         return torch.maximum(torch.minimum(latent, high), low), slope
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, DataWarning
-from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.cloud import Point, PointCloud
+from uqsonet.fields.field import TRANSFORM_NAMES, TRANSFORMS
 from uqsonet.fields.grid import Domain, Grid
 from uqsonet.fields.layout import Layout
 from uqsonet.fields.masked import MaskedGrid
@@ -40,9 +41,9 @@ class FieldRuns:
     ----------
     values : ndarray, shape (N, n)
         Float32, or float64 where it came so or as integers that float32 would round.
-    domain : Grid, MaskedGrid or PointCloud
+    domain : Grid, MaskedGrid, PointCloud or Point
         Of n points. Points without a value in any run are not among them.
-    transform : {"identity", "log"} or None
+    transform : {"identity", "log", "asinh"} or None
         None leaves the choice to the data.
     units : str
     kept : ndarray of bool, shape (N,), or None
@@ -78,15 +79,16 @@ class FieldRuns:
 
         Parameters
         ----------
-        values : array, shape (N, n) or (N, n1[, n2[, n3]]), or xarray.DataArray
-            A run in each row; axes of length one are dropped. Masked values (`numpy.ma`) are NaN.
+        values : array, shape (N, n), (N, n1[, n2[, n3]]) or (N,), or xarray.DataArray
+            A number or a field of a run in each row; axes of length one are dropped. Masked values
+            (`numpy.ma`) are NaN.
             A DataArray brings its own points, names and units, in any order of dimensions
             (`uqsonet.open_runs` says which dimension counts the runs).
         points : optional
             Where the values stand: an array (n,) or (n, d) of points, a tuple of one array for
             each axis of a grid, or a `Grid`. By default a uniform grid on the unit interval,
             square or cube.
-        transform : {"identity", "log"}, optional
+        transform : {"identity", "log", "asinh"}, optional
             By default `uqsonet.fit` chooses by held-out scores.
         units : str
         periodic : bool
@@ -116,8 +118,8 @@ class FieldRuns:
         domain, array = _domain(points, array, periodic, name)
         _notice_runs_last(array, points, name)
         array = array.reshape(len(array), -1)
-        if transform is not None and transform not in ("identity", "log"):
-            raise DataError(f"{name}: transform {transform!r}; there are identity and log")
+        if transform is not None and transform not in TRANSFORMS:
+            raise DataError(f"{name}: transform {transform!r}; there are {TRANSFORM_NAMES}")
         array = _without_fill_values(array, missing, name)
         domain, array, layout = _without_absent(domain, array, layout, name)
         array, kept = _without_missing(array, domain, missing, name)
@@ -218,6 +220,7 @@ def _numeric(values: object, name: str) -> np.ndarray:
         raise DataError(f"{name}: values must be real numbers, found {array.dtype}")
     kind = np.float32 if array.dtype.itemsize <= 4 else np.float64
     array = array.astype(kind, copy=False)  # native byte order, no half or long doubles
+    array = array[:, None] if array.ndim == 1 else array
     if array.ndim > 2 and 1 in array.shape[1:]:
         array = array.reshape(len(array), *([n for n in array.shape[1:] if n > 1] or [1]))
     if array.ndim < 2 or array.ndim > 4:
@@ -352,6 +355,8 @@ def _domain(
 ) -> tuple[Domain, np.ndarray]:
     """Return the domain, and the values (N, ...) in the order of its points."""
     shape = values.shape[1:]
+    if points is None and shape == (1,):
+        return Point(), values
     if points is None:
         points = tuple(np.linspace(0, 1, n + periodic)[: n or None] for n in shape)
     if isinstance(points, tuple | list) and len(points) and np.ndim(points[0]) == 1:

@@ -85,7 +85,7 @@ def open_runs(
     points : optional
         Where the values stand, instead of what the file says (`FieldRuns.of`): for all fields, or a
         mapping by field.
-    transform : {"identity", "log"}, or mapping by field, optional
+    transform : {"identity", "log", "asinh"}, or mapping by field, optional
         One word is meant for the inputs. By default `uqsonet.fit` chooses.
     units : mapping by field, optional
     missing : {"error", "drop", "fill"}

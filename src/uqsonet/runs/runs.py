@@ -36,6 +36,12 @@ MAX_DISTINCT = 10
 SKEWED = 0.5
 """Skewness of positive values above which their logarithm is proposed."""
 
+HEAVY = 5.0
+"""Kurtosis of an output above which ``asinh`` is tried; that of a normal law is 3."""
+
+MIN_ATOM = 0.01
+"""Share of an output's values that are equal at an end above which it does not go beyond."""
+
 SHARES = (0.9, 0.99, 0.999)
 """Shares of the variance whose modes a description counts."""
 
@@ -80,9 +86,6 @@ class Runs:
         self.inputs = {key: _field_runs(key, value) for key, value in inputs.items()}
         self.outputs = {key: _field_runs(key, value) for key, value in outputs.items()}
         fields = {**self.inputs, **self.outputs}
-        for key, field in self.outputs.items():
-            if field.transform == "log":
-                raise DataError(f"{key}: outputs are not transformed; give their logarithm instead")
         sizes = {key: len(field) for key, field in fields.items()}
         if len(set(sizes.values())) > 1:
             found = ", ".join(f"{key} has {size}" for key, size in sizes.items())
@@ -181,12 +184,19 @@ def _field_runs(name: str, value: object) -> FieldRuns:
 
 
 def named_fields(
-    fields: Mapping[str, FieldRuns], transforms: Mapping[str, str] | None = None
+    fields: Mapping[str, FieldRuns],
+    transforms: Mapping[str, str] | None = None,
+    ends: bool = False,
 ) -> list[Field]:
-    """Return what a model has to know of fields, with the transforms named or proposed."""
+    """Return what a model has to know of fields, with the transforms named or proposed.
+
+    With `ends` a field does not leave its range where values stand at an end of it.
+    """
     found = []
     for name, field in fields.items():
-        transform = Transform((transforms or {}).get(name) or field.transform or "identity")
+        kind = (transforms or {}).get(name) or field.transform or "identity"
+        unit = _typical(field.values) if kind == "asinh" else 1.0
+        transform = Transform(kind, unit, *(_ends_of(field.values) if ends else ()))
         rows = RowBlocks.of(torch.from_numpy(field.values))
         mean, std = column_moments(rows.map(lambda v, t=transform: t.forward(v.double())))
         scale = float(std.square().mean().sqrt())
@@ -259,6 +269,42 @@ def split_runs(size: int, seed: int, groups: np.ndarray | None = None) -> Split:
 def may_log(field: FieldRuns) -> bool:
     """Return whether a logarithm is possible: positive values, more than two of them."""
     return float(field.values.min()) > 0 and np.unique(field.values[:50]).size > 2
+
+
+def _typical(values: np.ndarray) -> float:
+    """Return the typical size of values that are not zero, the unit of ``asinh``."""
+    size = np.abs(values[values != 0])
+    return float(np.median(size)) / 0.6745 if size.size else 1.0
+
+
+def _ends_of(values: np.ndarray) -> tuple[float, float]:
+    """Return the ends of the range of values (N, n), infinite where few values stand at one.
+
+    Points where all runs are equal do not count, boundaries for example.
+    """
+    free = values[:, np.ptp(values, axis=0) > 0]
+    if np.unique(free[:50]).size <= MAX_DISTINCT:
+        return -math.inf, math.inf
+    low, high = float(free.min()), float(free.max())
+    at_low, at_high = (float((free == end).mean()) > MIN_ATOM for end in (low, high))
+    return low if at_low else -math.inf, high if at_high else math.inf
+
+
+def output_transforms(field: FieldRuns) -> list[str]:
+    """Return the transforms of an output that are worth trying; the first is the plain one."""
+    if field.transform is not None:
+        return [field.transform]
+    if proposed_transform(field) == "log":
+        return ["identity", "log"]
+    values = field.values[:, np.ptp(field.values, axis=0) > 0].astype(np.float64)
+    plain, changed = (_kurtosis(x) for x in (values, np.arcsinh(values / _typical(values))))
+    return ["identity", "asinh"] if changed < plain > HEAVY else ["identity"]
+
+
+def _kurtosis(values: np.ndarray) -> float:
+    """Return the kurtosis of values (N, n) less the mean, over the std, of their point."""
+    z = (values - values.mean(0)) / values.std(0)
+    return float((z**4).mean())
 
 
 def proposed_transform(field: FieldRuns) -> str:
@@ -354,13 +400,16 @@ def describe(
     described = [
         _described(key, "input", one, proposed_transform(one)) for key, one in inputs.items()
     ]
-    described += [_described(key, "output", one, "identity") for key, one in outputs.items()]
+    described += [
+        _described(key, "output", one, output_transforms(one)[-1]) for key, one in outputs.items()
+    ]
     return Description(name, len(next(iter(inputs.values()))), tuple(described))
 
 
 def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldDescription:
     """Describe a field."""
-    forward = Transform(transform).forward
+    unit = _typical(field.values) if transform == "asinh" else 1.0
+    forward = Transform(transform, unit).forward
     values = torch.from_numpy(field.values)
     rows = RowBlocks.of(values).map(lambda block: forward(block.double()))
     modes = empirical_modes(rows, min(len(field) - 1, rows.shape[1], 400), "modes")

@@ -92,11 +92,11 @@ def require_readable(
     law = getattr(operator, "law", None)
     for number in sets.field[there].unique().tolist():
         one = fields[number]
-        if one.transform.positive:
+        if one.transform.name != "identity":
             raise ObservationError(
                 f"sensors of {one.name}: weights on points are for fields that a model knows "
-                f"without a transform, and it knows the logarithm of {one.name}: a combination of "
-                f"values of {one.name} is not linear in that. Give sensors at points"
+                f"without a transform, and it knows {one.name} under {one.transform.name}: a "
+                f"combination of values of {one.name} is not linear in that. Give sensors at points"
             )
         if number < len(inputs) and law is not None and law.name != "mixture":
             raise ObservationError(
