@@ -199,7 +199,7 @@ BAD: list[tuple[str, Callable[[Path], object] | None, str]] = [
     ("text.nc", text, "not a readable NetCDF file"),
     ("short.npz", damaged(lambda data: data[:-900]), "not a readable npz file"),
     ("short.h5", damaged(lambda data: data[:-900]), "not a readable HDF5 file"),
-    ("flipped.npz", damaged(flipped), "not a readable npz file"),
+    ("flipped.npz", damaged(flipped), "array .k. is damaged"),
     ("pickle.npz", lambda p: p.write_bytes(pickle.dumps({"k": K})), "not a readable npz file"),
     ("runs.npy", lambda path: np.save(path, K), "one array has no name: use numpy.savez"),
     ("runs.csv", text, r"files of runs end in \.npz"),

@@ -15,7 +15,8 @@ from typer import Argument, Exit, Option, Typer
 
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
-from uqsonet.show.terminal import clear_errors, console, show_log
+from uqsonet.files import require_writable
+from uqsonet.show.terminal import clear_errors, console, never_silent, show_log
 
 if TYPE_CHECKING:
     from uqsonet.runs.runs import Runs
@@ -50,7 +51,12 @@ Missing = Annotated[
     Option(help="What to do about NaN: error, drop (the run) or fill (interpolate)."),
 ]
 RunDimension = Annotated[str | None, Option(help="NetCDF dimension that counts the runs.")]
-Periodic = Annotated[bool, Option("--periodic", help="Fields repeat beyond their grids.")]
+Periodic = Annotated[
+    str | None, Option(help="Axes along which fields repeat beyond their grids: lon, or all.")
+]
+Groups = Annotated[
+    str | None, Option(help="Array of the file with a label for each run: labels go together.")
+]
 Model = Annotated[str, Argument(help="A file, or the name of an operator of the package.")]
 Sensors = Annotated[
     str | None,
@@ -66,14 +72,15 @@ def describe(
     transform: Transforms = None,
     missing: Missing = "error",
     run: RunDimension = None,
-    periodic: Periodic = False,
+    periodic: Periodic = None,
+    groups: Groups = None,
 ) -> None:
     """Say what is in a file of runs: shapes, ranges, modes, distance from a Gaussian law.
 
     Example: uqsonet describe runs.nc --input k --output u
     """
-    with clear_errors():
-        print(_runs(file, input, output, transform, missing, run, periodic).describe())
+    with clear_errors(), never_silent("describe"):
+        print(_runs(file, input, output, transform, missing, run, periodic, groups).describe())
 
 
 @app.command()
@@ -95,7 +102,8 @@ def fit(
     transform: Transforms = None,
     missing: Missing = "error",
     run: RunDimension = None,
-    periodic: Periodic = False,
+    periodic: Periodic = None,
+    groups: Groups = None,
     device: Annotated[str, Option(help="Device to train on: cpu or cuda.")] = "cpu",
     law: Annotated[
         str, Option(help="Law of the inputs; auto chooses by scores on held-out runs.")
@@ -107,11 +115,12 @@ def fit(
     """
     from uqsonet.fitting.fit import fit as learn
 
-    with clear_errors():
+    show_log()
+    with clear_errors(), never_silent("fit"):
         if out.suffix != ".safetensors":
             raise ConfigError(f"{out}: models are saved as .safetensors")
-        runs = _runs(file, input, output, transform, missing, run, periodic)
-        show_log()
+        require_writable(out)
+        runs = _runs(file, input, output, transform, missing, run, periodic, groups)
         state = out.with_name(f"{out.name}.state")
         model = learn(
             runs, minutes, sensors=_counts(sensors), noise_std=noise_std, seed=seed,
@@ -162,7 +171,8 @@ def predict(
     from uqsonet.sensors.tables import read_points
     from uqsonet.show import export as exports
 
-    with clear_errors():
+    with clear_errors(), never_silent("predict"):
+        require_writable(out, plot)
         if out is not None:
             exports.require_format(out)
         kinds: dict[str, dict[str, Any]] = {
@@ -224,7 +234,8 @@ def place(
     from uqsonet.sensors.tables import read_points
     from uqsonet.show import export as exports
 
-    with clear_errors():
+    with clear_errors(), never_silent("place"):
+        require_writable(out, plot)
         if out is not None and out.suffix.lower() != ".csv":
             raise ConfigError(f"{out}: places are written to .csv")
         emulator = load(model)
@@ -274,11 +285,12 @@ def validate(
     from uqsonet.files import write_text
     from uqsonet.show.export import csv_text
 
-    with clear_errors():
+    with clear_errors(), never_silent("validate"):
+        require_writable(out, csv)
         emulator = load(model)
         ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
         runs, fitted = (
-            None if one is None else _runs(one, ins, outs, None, missing, run, False)
+            None if one is None else _runs(one, ins, outs, None, missing, run, None, None)
             for one in (file, pairs)
         )
         assert runs is not None
@@ -310,7 +322,8 @@ def explore(
     from uqsonet.emulator.emulator import load
     from uqsonet.show.explore import write_page
 
-    with clear_errors():
+    with clear_errors(), never_silent("explore"):
+        require_writable(out)
         size = write_page(load(model), out, Path(model).stem)
     console.print(f"saved: {out} ({size / 1e6:.1f} MB)", highlight=False)
 
@@ -329,7 +342,7 @@ def info(model: Model) -> None:
 
 def _runs(
     file: Path, input: str, output: str, transform: list[str] | None, missing: Any,
-    run: str | None, periodic: bool,
+    run: str | None, periodic: str | None, groups: str | None,
 ) -> Runs:  # fmt: skip
     from uqsonet.runs.files import open_runs
 
@@ -342,8 +355,9 @@ def _runs(
             raise ConfigError(f"--transform: k=log expected, found {text!r}")
         transforms[name] = kind
     return open_runs(
-        file, input, output, transform=transforms, missing=missing, run=run, periodic=periodic
-    )
+        file, input, output, transform=transforms, missing=missing, run=run, groups=groups,
+        periodic=True if periodic == "all" else periodic or False,
+    )  # fmt: skip
 
 
 def _say_saved(*paths: Path | None) -> None:

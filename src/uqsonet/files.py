@@ -139,6 +139,25 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def require_writable(*paths: Path | None) -> None:
+    """Refuse paths that cannot be written, before the work whose result they get.
+
+    Raises
+    ------
+    DataError
+    """
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise DataError(f"{path}: cannot be written: it is a folder")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=path.parent).close()
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
 def _sync_folder(folder: Path) -> None:
     """Make the rename itself durable, where the system allows opening a folder."""
     try:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,6 +26,9 @@ from uqsonet.emulator.named_operator import Calibration, NamedOperator, sensor_l
 from uqsonet.errors import ObservationError
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
+
+if TYPE_CHECKING:  # needed only for new models
+    from uqsonet.gauss.blocks import RowBlocks
 
 MAX_POINTS = 400
 """Maximum number of output points at which calibration runs are kept."""
@@ -117,12 +121,13 @@ def observed(operator: NamedOperator, runs: Calibration, one: Sensors) -> Sensor
     return replace(every, values=values, labels=[""] * n, single=False, kind="torch")
 
 
-def calibration_runs(inputs: Tensor, outputs: Tensor, seed: int) -> Calibration:
+def calibration_runs(inputs: RowBlocks, outputs: RowBlocks, seed: int) -> Calibration:
     """Return what is kept of calibration runs: (n, points) of the inputs and the outputs."""
     runs = min(len(inputs), max(20, MAX_VALUES // inputs.shape[1]))
     drawn = numpy_generator(seed, "calibration", "points").permutation(outputs.shape[1])
     columns = torch.from_numpy(np.sort(drawn[:MAX_POINTS]))
-    return Calibration(inputs[:runs].clone(), outputs[:runs, columns].clone(), columns)
+    some = np.arange(runs)
+    return Calibration(inputs.take(some).whole(), outputs.take(some).columns(columns), columns)
 
 
 def ratios(median: Tensor, lower: Tensor, upper: Tensor, truth: Tensor) -> Tensor:

@@ -239,5 +239,6 @@ def points_of(field: Field, points: Any, what: str, each: str) -> Tensor:
         raise ObservationError(f"{what} must have shape (M, {domain.dim}), found {tuple(x.shape)}")
     if not bool(x.isfinite().all()):
         raise ObservationError(f"{what} must be finite (found NaN or inf)")
+    x = field.wrapped(x)
     domain.require_inside(x, each)
     return x

@@ -10,10 +10,9 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from uqsonet.errors import DataError
-from uqsonet.fields.grid import Grid
+from uqsonet.fields.grid import ByPoint, Grid, weighted_sums
 from uqsonet.fields.numbers import real_numbers
 
 NEIGHBOURS = {1: 6, 2: 16, 3: 32}
@@ -96,9 +95,9 @@ class Point(Scattered):
         """Refuse locations outside the unit interval."""
         Grid(self.lower, self.upper, (2,)).require_inside(locations, what)
 
-    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
         """Return the numbers (1, k) at locations (..., 1): (..., k)."""
-        return values[0].expand(*locations.shape[:-1], -1)
+        return values[:][0].expand(*locations.shape[:-1], -1)
 
 
 @dataclass(frozen=True)
@@ -204,21 +203,16 @@ class PointCloud(Scattered):
         box = Grid(self.lower, self.upper, (2,) * self.dim)
         box.require_inside(locations, what)
 
-    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
         """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
         lead = locations.shape[:-1]
         x = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
         if torch.equal(x, self.points()):
-            return values.reshape(*lead, values.shape[-1])
+            return values[:].reshape(*lead, values.shape[-1])
         nodes, parts = torch.from_numpy(self._unit_points()), []
         for block in torch.from_numpy(self._unit(x.numpy())).split(BLOCK):
             index, weights = _spline(nodes, block, self._tree())
-            weights = weights.to(values.device, values.dtype)
-            parts.append(
-                embedding_bag(
-                    index.to(values.device), values, mode="sum", per_sample_weights=weights
-                )
-            )
+            parts.append(weighted_sums(values, index, weights))
         found = torch.cat(parts) if parts else values[:0]
         return found.reshape(*lead, values.shape[-1])
 

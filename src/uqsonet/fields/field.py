@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
@@ -136,15 +136,14 @@ class Field:
         )
         return tuple(f"{a} [{known[a]}]" if known.get(a) else a for a in self.axes)
 
-    def wrapped(self, places: np.ndarray) -> np.ndarray:
+    def wrapped(self, places: Tensor) -> Tensor:
         """Return places (..., d) with longitudes moved by whole turns into the domain."""
-        turned = np.array(places, dtype=np.float64)
-        if self.layout is None or turned.shape[-1] != self.domain.dim:
-            return turned
+        if self.layout is None or places.shape[-1] != self.domain.dim:
+            return places
+        turned = places.clone()
         for k in self.layout.longitudes:
-            middle = (self.domain.lower[k] + self.domain.upper[k]) / 2
-            far = np.abs(turned[..., k] - middle) > 180
-            turned[..., k] -= np.where(far, 360 * np.round((turned[..., k] - middle) / 360), 0)
+            off = turned[..., k] - (self.domain.lower[k] + self.domain.upper[k]) / 2
+            turned[..., k] -= torch.where(off.abs() > 180, 360 * (off / 360).round(), 0)
         return turned
 
     @property
@@ -240,6 +239,7 @@ class Field:
         values : Tensor, shape (B, m)
         """
         values = functions.gather(-1, index)
+        values = values if noise is None else values.to(noise)
         if noise is not None:
             values = self.transform.inverse(self.transform.forward(values) + noise)
         points = self.domain.points().to(functions) if points is None else points

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -19,6 +20,66 @@ POINTS = 6
 SAME = 1e-7
 """A place this near to a node, in lengths of the axis, is the node: its own float32 copy counts as
 the node, without spurious weights on its neighbours."""
+
+
+class ByPoint:
+    """Functions (size, k) of which only the points that are asked for are read, float64.
+
+    Parameters
+    ----------
+    shape : (int, int)
+    read : callable
+        Returns the values (j, k) at points of these numbers (j,).
+    device : torch.device, optional
+    """
+
+    dtype = torch.float64
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        read: Callable[[Tensor], Tensor],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.shape, self._read, self.device = shape, read, device
+
+    @classmethod
+    def of(cls, *parts: Tensor) -> ByPoint:
+        """Return tensors (size, k_i) side by side."""
+
+        def read(points: Tensor) -> Tensor:
+            return torch.cat([part[points].double() for part in parts], 1)
+
+        width = sum(part.shape[1] for part in parts)
+        return cls((len(parts[0]), width), read, parts[0].device)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, points: Tensor | slice) -> Tensor:
+        """Return the values (j, k) at some points."""
+        if isinstance(points, slice):
+            points = torch.arange(len(self), device=self.device)[points]
+        return self._read(points)
+
+    def part(self, rows: slice) -> ByPoint:
+        """Return the functions on some of the points."""
+        first, size = rows.start, rows.stop - rows.start
+        return ByPoint(
+            (size, self.shape[1]), lambda points: self._read(points + first), self.device
+        )
+
+
+def weighted_sums(values: Tensor | ByPoint, index: Tensor, weights: Tensor) -> Tensor:
+    """Return sums (j, k) of functions (size, k) at points (j, q) with weights (j, q)."""
+    index = index.to(values.device)
+    if not len(index):
+        return values[:0]
+    if index.numel() < len(values):
+        near, index = index.unique(return_inverse=True)
+        values = values[near]
+    weights = weights.to(values.device, values.dtype)
+    return embedding_bag(index, values[:], mode="sum", per_sample_weights=weights)
 
 
 @runtime_checkable
@@ -66,7 +127,7 @@ class Domain(Protocol):
         """Refuse locations (..., dim) outside the domain."""
         ...
 
-    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
         """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
         ...
 
@@ -81,7 +142,7 @@ class Grid:
         Corners of the box.
     shape : tuple of int
         Points along each axis.
-    periodic : bool
+    periodic : bool, or tuple of bool for each axis
         Functions repeat beyond the box: the upper end is the lower one and not a grid point.
         Otherwise both ends are grid points.
     """
@@ -89,9 +150,11 @@ class Grid:
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     shape: tuple[int, ...]
-    periodic: bool = False
+    periodic: bool | tuple[bool, ...] = False
 
     def __post_init__(self) -> None:
+        if len(set(self.repeats)) == 1:
+            object.__setattr__(self, "periodic", self.repeats[0])
         ends = zip(self.lower, self.upper, self.shape, strict=True)
         for low, high, n in ends:
             if not (math.isfinite(low) and math.isfinite(high) and low < high and n >= 2):
@@ -107,12 +170,17 @@ class Grid:
         """Number of points."""
         return math.prod(self.shape)
 
+    @property
+    def repeats(self) -> tuple[bool, ...]:
+        """Whether functions repeat along each axis."""
+        if isinstance(self.periodic, tuple):
+            return self.periodic
+        return (bool(self.periodic),) * self.dim
+
     def axes(self) -> list[Tensor]:
         """Return the coordinates along each axis, float64."""
-        ends = zip(self.lower, self.upper, self.shape, strict=True)
-        if self.periodic:
-            return [torch.linspace(a, b, n + 1, dtype=torch.float64)[:-1] for a, b, n in ends]
-        return [torch.linspace(a, b, n, dtype=torch.float64) for a, b, n in ends]
+        ends = zip(self.lower, self.upper, self.shape, self.repeats, strict=True)
+        return [torch.linspace(a, b, n + r, dtype=torch.float64)[:n] for a, b, n, r in ends]
 
     def points(self) -> Tensor:
         """Return all points, shape (size, dim), float64."""
@@ -121,29 +189,28 @@ class Grid:
 
     def spacing(self) -> list[float]:
         """Return the distance between neighbours along each axis."""
-        last = 0 if self.periodic else 1
-        ends = zip(self.lower, self.upper, self.shape, strict=True)
-        return [(b - a) / (n - last) for a, b, n in ends]
+        ends = zip(self.lower, self.upper, self.shape, self.repeats, strict=True)
+        return [(b - a) / (n - 1 + r) for a, b, n, r in ends]
 
     def quadrature(self) -> Tensor:
         """Return trapezoidal weights, shape (size,), that sum to the volume of the box."""
         weights = torch.ones(1, dtype=torch.float64)
-        for n, h in zip(self.shape, self.spacing(), strict=True):
+        for n, h, repeats in zip(self.shape, self.spacing(), self.repeats, strict=True):
             axis = torch.full((n,), h, dtype=torch.float64)
-            if not self.periodic:
+            if not repeats:
                 axis[0] = axis[-1] = h / 2
             weights = (weights[:, None] * axis).reshape(-1)
         return weights
 
     def subgrid(self, stride: int) -> tuple[Grid, Tensor]:
         """Return every `stride`-th point along each axis and the flat indices of those points."""
-        last = 0 if self.periodic else 1
-        if any((n - last) % stride for n in self.shape):
+        sizes = [(n, 1 - r) for n, r in zip(self.shape, self.repeats, strict=True)]
+        if any((n - last) % stride for n, last in sizes):
             raise ValueError(f"stride {stride} does not divide a grid of {self.shape} points")
         index = torch.arange(self.size).reshape(self.shape)
         for axis in range(self.dim):
             index = index.index_select(axis, torch.arange(0, self.shape[axis], stride))
-        coarse = tuple((n - last) // stride + last for n in self.shape)
+        coarse = tuple((n - last) // stride + last for n, last in sizes)
         return Grid(self.lower, self.upper, coarse, self.periodic), index.reshape(-1)
 
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
@@ -166,12 +233,12 @@ class Grid:
                 f"{list(self.lower)} to {list(self.upper)}"
             )
 
-    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
         """Interpolate grid functions.
 
         Parameters
         ----------
-        values : Tensor, shape (size, k)
+        values : Tensor or ByPoint, shape (size, k)
             k functions on the grid.
         locations : Tensor, shape (..., dim)
 
@@ -187,23 +254,21 @@ class Grid:
             return values[nodes].reshape(*lead, values.shape[-1])
         index = torch.zeros((len(x), 1), dtype=torch.long, device=x.device)
         weights = torch.ones((len(x), 1), dtype=torch.float64, device=x.device)
-        for n, position in zip(self.shape, places, strict=True):
-            columns, factors = _lagrange(position, n, self.periodic)
+        for n, position, repeats in zip(self.shape, places, self.repeats, strict=True):
+            columns, factors = _lagrange(position, n, repeats)
             index = (index[:, :, None] * n + columns[:, None, :]).flatten(1)
             weights = (weights[:, :, None] * factors[:, None, :]).flatten(1)
-        found = embedding_bag(
-            index, values, mode="sum", per_sample_weights=weights.to(values.dtype)
-        )
+        found = weighted_sums(values, index, weights)
         return found.reshape(*lead, values.shape[-1])
 
     def _nodes(self, places: list[Tensor]) -> Tensor | None:
         """Return the grid points that positions (k,) along each axis are, if all are some."""
         index = torch.zeros_like(places[0], dtype=torch.long)
-        for n, position in zip(self.shape, places, strict=True):
+        for n, position, repeats in zip(self.shape, places, self.repeats, strict=True):
             nearest = position.round()
             if not bool(((position - nearest).abs() < SAME * n).all()):
                 return None
-            index = index * n + (nearest.long() % n if self.periodic else nearest.long())
+            index = index * n + (nearest.long() % n if repeats else nearest.long())
         return index
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.cloud import PointCloud, Scattered
-from uqsonet.fields.grid import Grid
+from uqsonet.fields.grid import ByPoint, Grid
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,13 @@ class MaskedGrid(Scattered):
     def absent_at(self, x: Tensor) -> Tensor:
         """Return whether the grid point nearest to each location (k, dim) has no value."""
         index = torch.zeros(len(x), dtype=torch.long)
-        axes = zip(self.grid.shape, self.grid.lower, self.grid.spacing(), strict=True)
-        for k, (n, low, step) in enumerate(axes):
+        grid = self.grid
+        axes = zip(grid.shape, grid.lower, grid.spacing(), grid.repeats, strict=True)
+        for k, (n, low, step, repeats) in enumerate(axes):
             place = ((x[:, k].detach().cpu().double() - low) / step).round().long()
-            index = index * n + (place % n if self.grid.periodic else place.clamp(0, n - 1))
+            index = index * n + (place % n if repeats else place.clamp(0, n - 1))
         return ~torch.from_numpy(self.present)[index]
 
-    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
         """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
         return self.cloud.interpolate(values, locations)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.cloud import MAX_SCATTERED, Point, PointCloud, Scattered
-from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.grid import ByPoint, Domain, Grid
 from uqsonet.fields.masked import MaskedGrid
 
 MAX_POINTS = 100_000_000
@@ -76,15 +76,18 @@ class JointDomain(Scattered):
         if not bool(((locations[..., 0] >= 0) & (locations[..., 0] < len(self.parts))).all()):
             raise ObservationError(f"the first coordinate numbers one of {len(self.parts)} domains")
 
-    def interpolate(self, values: Tensor, locations: Tensor) -> Tensor:
+    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
         """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
         x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
-        found = values.new_zeros(len(x), values.shape[-1])
+        size = len(x), values.shape[-1]
+        found = torch.zeros(size, dtype=values.dtype, device=values.device)
         for number, part in enumerate(self.parts):
             here = x[:, 0] == number
             if bool(here.any()):
                 inside = x[here][:, 1 : 1 + part.dim]
-                found[here] = part.interpolate(values[self.rows(number)], inside)
+                rows = self.rows(number)
+                own = values.part(rows) if isinstance(values, ByPoint) else values[rows]
+                found[here] = part.interpolate(own, inside)
         return found.reshape(*locations.shape[:-1], values.shape[-1])
 
 
@@ -133,7 +136,9 @@ def domain_from_dict(stored: dict[str, Any]) -> Domain:
     shape = tuple(int(n) for n in stored["shape"])
     if not 1 <= len(shape) <= 3 or math.prod(shape) > MAX_POINTS:
         raise ValueError(f"a grid of {shape} points")
-    grid = Grid(ends[0], ends[1], shape, bool(stored["periodic"]))
+    repeats = stored["periodic"]
+    repeats = tuple(map(bool, repeats)) if isinstance(repeats, list) else bool(repeats)
+    grid = Grid(ends[0], ends[1], shape, repeats)
     if "present" not in stored:
         return grid
     bits = base64.b64decode(str(stored["present"]), validate=True)

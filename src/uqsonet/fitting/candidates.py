@@ -17,9 +17,9 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
 from uqsonet.gauss.blocks import RowBlocks, column_moments
-from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.operator.closed_form import fit_bases, left_over, widen_band
+from uqsonet.operator.closed_form import fit_bases, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import MethodConfig
@@ -36,6 +36,9 @@ SCORED_POINTS = 400
 
 SCORED_RUNS = 100
 """Maximum number of runs that a candidate, and in the end the model, is scored on."""
+
+SIZED_RUNS = 500
+"""Maximum number of training runs behind the standard deviation of an output's own values."""
 
 SCORED_TOGETHER = 32
 """Number of held-out runs that are conditioned together."""
@@ -67,8 +70,8 @@ class EncodedRuns:
     inputs, outputs : list of Field
     fields : OperatorFields
         All inputs as one field, and all outputs.
-    kappa, u : Tensor, shapes (N, n) and (N, M)
-        Encoded: transformed and scaled.
+    kappa, u : RowBlocks, shapes (N, n) and (N, M)
+        Encoded: transformed and scaled; read when they are used where they are large.
     split : Split
     plan : SensorPlan
     noise_std : float
@@ -79,8 +82,8 @@ class EncodedRuns:
     inputs: list[Field]
     outputs: list[Field]
     fields: OperatorFields
-    kappa: Tensor
-    u: Tensor
+    kappa: RowBlocks
+    u: RowBlocks
     split: Split
     plan: SensorPlan
     noise_std: float
@@ -89,15 +92,16 @@ class EncodedRuns:
     @classmethod
     def of(
         cls, runs: Runs, transforms: Mapping[str, str], split: Split,
-        sensors: object, noise_std: float, seed: int,
+        sensors: object, noise_std: float, seed: int, like: EncodedRuns | None = None,
     ) -> EncodedRuns:  # fmt: skip
-        """Return runs with these transforms of their fields, by name."""
-        outputs = named_fields(runs.outputs, transforms, ends=True)
+        """Return runs with these transforms by name; `like` has the same outputs."""
+        outputs = like.outputs if like else named_fields(runs.outputs, transforms, ends=True)
         sides = named_fields(runs.inputs, transforms), outputs
         input, output = (
             Field(",".join(f.name for f in side), join([f.domain for f in side])) for side in sides
         )
-        kappa, u = rows_of(runs.inputs, sides[0]), rows_of(runs.outputs, sides[1])
+        kappa = rows_of(runs.inputs, sides[0])
+        u = rows_of(runs.outputs, sides[1]) if like is None else like.u
         points = input.grid.points()
         if sensors is None:
             sensors = [min(m, len(points)) for m in SENSOR_COUNTS]
@@ -111,7 +115,7 @@ class EncodedRuns:
 
     def functions(self, index: np.ndarray) -> Functions:
         """Return some of the runs as pairs."""
-        return Functions(self.fields, "training", self.kappa[index], self.u[index])
+        return Functions(self.fields, "training", self.kappa.take(index), self.u.take(index))
 
     def scored(self) -> Functions:
         """Return the validation runs that candidates are scored on."""
@@ -148,11 +152,12 @@ class EncodedRuns:
 
     def _transformed(self) -> list[tuple[Field, Tensor, float]]:
         """Return outputs under a transform, their columns, and the std of their own values."""
-        found = []
+        found, some = [], self.u.take(self.split.training[:SIZED_RUNS])
         for number, one in enumerate(self.outputs):
             columns = part_columns(self.outputs, number)
             if not one.transform.linear:
-                size = column_moments(RowBlocks.of(one.decode(self.u[:, columns].double())))[1]
+                values = one.decode(some.columns(columns).double())
+                size = column_moments(RowBlocks.of(values))[1]
                 here = torch.arange(columns.start, columns.stop)
                 found.append((one, here, float(size.square().mean().sqrt())))
         return found
@@ -160,15 +165,11 @@ class EncodedRuns:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model, what it leaves unexplained of the validation runs, and how it scores on them.
+    """A model, with a band as wide as the validation runs ask for, and how it scores on them.
 
     Attributes
     ----------
     model : KarhunenLoeveModel
-    residuals : Tensor, shape (V, M)
-        Held-out outputs less the operator's answers to the whole inputs.
-    input_remainder : float
-        Root mean square of what the input modes leave out.
     scores : Tensor, shape (counts, B)
         CRPS of each scored run at each number of sensors.
     method : MethodConfig or None
@@ -176,8 +177,6 @@ class Candidate:
     """
 
     model: KarhunenLoeveModel
-    residuals: Tensor
-    input_remainder: float
     scores: Tensor
     method: MethodConfig | None = None
 
@@ -187,9 +186,8 @@ class Candidate:
         method: MethodConfig | None = None,
     ) -> Candidate:  # fmt: skip
         """Widen a model's band by what it leaves unexplained of held-out runs, and score it."""
-        residuals, remainder = left_over(model, held)
-        widen_band(model, residuals, remainder)
-        return cls(model, residuals, remainder, held_out.scores(model), method)
+        widen_band(model, held)
+        return cls(model, held_out.scores(model), method)
 
 
 def linear_model(functions: Functions, input_modes: int, output_modes: int) -> KarhunenLoeveModel:
@@ -203,13 +201,14 @@ def linear_model(functions: Functions, input_modes: int, output_modes: int) -> K
 
 
 def _truncated(model: KarhunenLoeveModel, count: int) -> KarhunenLoeveModel:
-    """Return a linear model with the first `count` input modes of another."""
+    """Return a linear model with the first `count` input modes of another, whose bases it uses."""
     config = model.config.model_copy(update={"input_modes": count})
     smaller = KarhunenLoeveModel(model.fields, config, model.noise_std)
     larger = dict(model.bases.named_buffers())
     for name, buffer in smaller.bases.named_buffers():
         whole = larger[name]
-        buffer.copy_(whole if buffer.shape == whole.shape else whole[..., :count])
+        part = whole if buffer.shape == whole.shape else whole[..., :count]
+        setattr(smaller.bases, name, part if part.ndim else part.clone())
     return smaller.eval()
 
 
@@ -217,9 +216,8 @@ def _output_modes(functions: Functions) -> int:
     """Return how many output modes keep `OUTPUT_VARIANCE`; at most a third of the runs."""
     size, points = functions.u_rows.shape
     most = min(max(2, min(MAX_OUTPUT_MODES, size // 3)), points)
-    modes = empirical_modes(functions.u_rows, min(most, size - 1), "output modes")
-    total = modes.std.square().sum() + points * modes.remainder**2
-    kept = modes.std.square().cumsum(0) / total
+    found = spectrum(functions.u_rows)
+    kept = found.variance[: min(most, size - 1)].cumsum(0) / found.total
     return min(most, int((kept < OUTPUT_VARIANCE).sum()) + 1)
 
 
@@ -240,15 +238,16 @@ def _best_of_sizes(
     functions, held = data.part("training"), data.part("validation")
     most = min(functions.size - 1, data.kappa.shape[1], TRIED_INPUT_MODES[-1])
     full = linear_model(functions, most, _output_modes(functions))
-    candidates, scores = [], []
-    for count in _sizes(full):
-        candidates.append(Candidate.of(_truncated(full, count), held, held_out))
-        scores.append(float(candidates[-1].scores.mean()))
+    sizes, scores = _sizes(full), []
+    for count in sizes:
+        candidate = Candidate.of(_truncated(full, count), held, held_out)
+        scores.append(float(candidate.scores.mean()))
         modes = {"input_modes": count, "output_modes": full.config.output_modes}
         tried.append({"branch": "linear", **transforms, **modes, "crps": round(scores[-1], 6)})
         LOG.info("linear, %d input modes: CRPS %.4g", count, scores[-1])
     limit = (1 + TOLERATED_LOSS) * min(scores)
-    return [one for one, score in zip(candidates, scores, strict=True) if score <= limit][-1]
+    best = [size for size, score in zip(sizes, scores, strict=True) if score <= limit][-1]
+    return Candidate.of(_truncated(full, best), held, held_out)
 
 
 def choose_linear(
@@ -262,9 +261,10 @@ def choose_linear(
         options.append([(name, t) for t in (wanted if possible else ["identity"])])
     tried: list[dict[str, Any]] = []
     choices: list[tuple[EncodedRuns, Candidate]] = []
+    data = None
     for combination in itertools.product(*options):
         transforms = dict(combination)
-        data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed)
+        data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed, data)
         choices.append((data, _best_of_sizes(data, transforms, tried)))
         # Encoded runs are large: only the best so far are kept.
         choices = [min(choices, key=lambda one: float(one[1].scores.mean()))]

@@ -23,10 +23,12 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fitting.held_out import HeldOut
+from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.metrics import ascending, crps
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES
 from uqsonet.laws.base import InputLaw
+from uqsonet.laws.bases import POINTS
 from uqsonet.laws.common import InputSample, classes_of
 from uqsonet.runs.runs import distance_from_gaussian
 
@@ -254,17 +256,15 @@ def refit(
 
 def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
     """Return training inputs as laws are fitted to them."""
-    bases = model.bases
-    fields, coefficients, remainders = [], [], []
-    factor, to = bases.input_factor.double(), bases.from_fields()
-    for kappa, _ in training.blocks():
-        field = bases.fields.input.transform.forward(kappa.double())
-        a = (field - bases.input_mean) @ to
-        left = field - bases.input_mean - a @ factor.T
-        fields.append(field.float())
-        coefficients.append(a)
-        remainders.append(left.square().mean(1).sqrt())
-    return InputSample(bases, torch.cat(fields), torch.cat(coefficients), torch.cat(remainders))
+    bases, inputs = model.bases, training.transformed_inputs()
+    a = projected(inputs, bases.input_mean, bases.input_factor) / bases.squared_norms()
+    fields = torch.empty(inputs.shape, dtype=torch.float32)
+    left = torch.zeros(len(a), dtype=torch.float64)
+    for part, values in inputs.column_blocks():
+        fields[:, part] = values
+        seen = bases.input_mean[part] + a @ bases.input_factor[part].double().T
+        left += (values - seen).square().sum(1)
+    return InputSample(bases, fields, a, (left / inputs.shape[1]).sqrt())
 
 
 @torch.no_grad()
@@ -283,9 +283,11 @@ def _outside(
     model.law = before
     a = prior.sample(RANGE_DRAWS, torch_generator(seed, "law", "outside"))[0]
     low, high = float(sample.fields.amin()), float(sample.fields.amax())
-    field = model.bases.input_mean.float() + a @ model.bases.input_factor.T
-    slack = 1e-3 * (high - low)
-    inside = (field.amin(1) >= low - slack) & (field.amax(1) <= high + slack)
+    slack, inside = 1e-3 * (high - low), torch.ones(len(a), dtype=torch.bool)
+    mean, factor = model.bases.input_mean.float(), model.bases.input_factor
+    for some, modes in zip(mean.split(POINTS), factor.split(POINTS), strict=True):
+        field = some + a @ modes.T
+        inside &= (field.amin(1) >= low - slack) & (field.amax(1) <= high + slack)
     return 1 - float(inside.float().mean())
 
 

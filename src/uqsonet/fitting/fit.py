@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
 import math
@@ -50,8 +51,9 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs
+from uqsonet.runs.runs import Runs, memory_text
 from uqsonet.runs.soundness import sound_split
+from uqsonet.show.terminal import never_silent
 
 LOG = logging.getLogger("uqsonet")
 
@@ -117,15 +119,30 @@ def fit(
     TrainingError
         If training fails or is stopped.
     """
+    with never_silent("fit", bar):
+        return _fitted(runs, minutes, sensors, noise_std, seed, device, state, bar, law)
+
+
+def _fitted(
+    runs: Runs, minutes: float, sensors: object, noise_std: float, seed: int, device: str,
+    state: Path | str | None, bar: bool, law: str,
+) -> Emulator:  # fmt: skip
+    """Do what `fit` promises."""
     _require_arguments(runs, minutes, noise_std)
     require_law(law)
     require_device(device)
+    LOG.info("%s: %s", runs.name, memory_text(runs))
     runs, split = sound_split(runs, seed)
     data, best, tried = choose_linear(runs, split, sensors, noise_std, seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()) if state is None else state)
         run = _Trainings(seed, folder, device, bar)
         best = _choose_perceptron(data, best, minutes, run, tried)
+        LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")
+        laws = equip(
+            best.model, law, data.part("training"), data.scored(),
+            noise_std=data.noise_levels(), layouts=data.layouts(), seed=seed,
+        )  # fmt: skip
         every = data.part("training", "validation")
         if best.method is None:
             config = best.model.config
@@ -133,11 +150,6 @@ def fit(
         else:
             # No skill is measured: this fit sees the validation runs, too.
             final = run.trained(every, best.method, lambda model: {}, "final")
-    LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")
-    laws = equip(
-        best.model, law, data.part("training"), data.scored(),
-        noise_std=data.noise_levels(), layouts=data.layouts(), seed=seed,
-    )  # fmt: skip
     refit(final, best.model.law, every, seed)
     recipe = _recipe(data, final.config, best.method) | {"laws": laws, "tried": tried}
     return _emulator(runs, data, best, final, every, recipe)
@@ -203,7 +215,7 @@ def _emulator(
     recipe: dict[str, Any],
 ) -> Emulator:  # fmt: skip
     """Return the final model with its band, baselines, calibration runs and card."""
-    remainder = widen_band(final, best.residuals, best.input_remainder)
+    remainder = widen_band(final, data.part("validation"), best.model)
     kept, seed = data.split.calibration, data.seed
     parts = ("training", "validation", "calibration")
     sizes = {part: len(getattr(data.split, part)) for part in parts}
@@ -215,11 +227,12 @@ def _emulator(
     emulator = Emulator(
         final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
         unexplained=unexplained_root(final.bases, every),
-        calibration=calibration_runs(data.kappa[kept], data.u[kept], seed),
+        calibration=calibration_runs(data.kappa.take(kept), data.u.take(kept), seed),
     )  # fmt: skip
     card["scores"] = score_rows(
         emulator, runs[kept[:SCORED_RUNS]], data.sensors(),
         noise_std=data.noise_std, seed=seed, pairs=every,
+        bases=final.bases if every.kappa_rows.wide else None,
     )  # fmt: skip
     card["limits"] = limits(emulator, runs, card)
     return emulator
@@ -279,8 +292,11 @@ class _Trainings:
     ) -> KarhunenLoeveModel:
         """Return a trained model; a finished or half-finished training is taken up."""
         trial = Trial("uqsonet", method, 0.0, 0, self.seed)
-        digests = [array_digest(t.numpy()) for t in (functions.kappa, functions.u)]
-        origin = {"runs": digests, "stage": stage}
+        digests = [
+            hashlib.sha256("".join(array_digest(b.numpy()) for b in rows.blocks()).encode())
+            for rows in (functions.kappa_rows, functions.u_rows)
+        ]
+        origin = {"runs": [one.hexdigest() for one in digests], "stage": stage}
         kept = {**origin, "config": method.model_dump(mode="json"), "seed": self.seed, "trial": 0}
         done, checkpoint = self.folder / f"{stage}.safetensors", self.folder / f"{stage}.state"
         weights: dict[str, Tensor] | None = None

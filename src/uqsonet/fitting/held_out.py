@@ -157,25 +157,27 @@ class HeldOut:
             deviation of these values.
         """
         size = min(pairs.size, *(len(places) for places in layouts.values()))
-        kappa, u = pairs.kappa[:size].double(), pairs.u[:size].double()
+        kappa, u = (rows.take(np.arange(size)) for rows in (pairs.kappa_rows, pairs.u_rows))
+        inputs = kappa.whole()
         grid, kept = pairs.fields.training_grid()
-        u = u if u.shape[1] == grid.size else u[:, kept]
         scored = torch.from_numpy(np.sort(columns.permutation(grid.size)[:max_points]))
+        truth = u.columns(scored if u.shape[1] == grid.size else kept[scored]).double()
         levels = torch.as_tensor(noise_std, dtype=torch.float64).expand(kappa.shape[1])
+        points = pairs.fields.input.domain.points()
         sensors: dict[int, list[tuple[Tensor, Sensors]]] = {}
         for count, layout in layouts.items():
             places = layout[:size].long()
             level = levels[places]
             error = level * torch.from_numpy(noise(count).standard_normal(places.shape))
             noisy = error if bool(level.any()) else None
-            x, y = pairs.fields.input.read(kappa, places, noisy)
-            mask = torch.ones_like(y, dtype=torch.bool)
+            x, y = pairs.fields.input.read(inputs, places, noisy, points)
+            y, mask = y.double(), torch.ones_like(y, dtype=torch.bool)
             every = Sensors(x, y, mask, noise_std=level)
             sensors[count] = [(rows, every[rows]) for rows in torch.arange(size).split(part)]
         fields = []
         for one, here, std in outputs:
             fields.append((one, torch.isin(scored, here).nonzero()[:, 0], std))
-        return HeldOut(sensors, [(grid.points()[scored], u[:, scored])], fields)
+        return HeldOut(sensors, [(grid.points()[scored], truth)], fields)
 
     def __len__(self) -> int:
         return len(self.truths[0][1])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from uqsonet.fields.grid import Domain
+from uqsonet.fields.grid import ByPoint, Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.posterior import Basis, Posterior, SeparatePosterior
 from uqsonet.laws.bases import KarhunenLoeveBases
@@ -85,12 +85,12 @@ class Regression:
             side: _Targets.of(coefficients[name], size)
             for side, name, size in zip(("input", "output"), "ac", sizes, strict=True)
         }
-        self._inputs, self._u_rows = _transposed(functions.transformed_inputs()), functions.u_rows
+        self._inputs, self._u_rows = _by_point(functions.transformed_inputs()), functions.u_rows
 
     @cached_property
-    def _outputs(self) -> Tensor:
-        """Training outputs (M, N), float32."""
-        return _transposed(self._u_rows)
+    def _outputs(self) -> Tensor | ByPoint:
+        """Training outputs (M, N)."""
+        return _by_point(self._u_rows)
 
     def condition(
         self, locations: object, values: object, mask: object = None, noise_std: object = None
@@ -146,8 +146,14 @@ class Regression:
         return SeparatePosterior(single, alone)
 
 
-def _transposed(rows: RowBlocks) -> Tensor:
-    """Return a matrix (N, n) as (n, N), float32: a sensor reads all pairs at one place."""
+def _by_point(rows: RowBlocks) -> Tensor | ByPoint:
+    """Return a matrix (N, n) as (n, N), float32: a sensor reads all pairs at one place.
+
+    A large one stays where it is.
+    """
+    if rows.wide and rows.large:
+        size, points = rows.shape
+        return ByPoint((points, size), lambda index: rows.columns(index).T.double())
     columns, first = torch.empty(rows.shape[1], len(rows), dtype=torch.float32), 0
     for block in rows.blocks():
         columns[:, first : first + len(block)] = block.T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections import defaultdict
@@ -35,10 +36,14 @@ from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, rows_of
 from uqsonet.runs.soundness import sound_split
 from uqsonet.sensors.sensors import Sensors
+from uqsonet.show.terminal import STEP, never_silent
 
 if TYPE_CHECKING:
     from uqsonet.fields.field import Field
+    from uqsonet.laws.bases import KarhunenLoeveBases
     from uqsonet.runs.runs import FieldRuns
+
+LOG = logging.getLogger("uqsonet")
 
 COVERAGE_LEVELS = (0.5, 0.8, 0.9)
 """Levels of the bands whose coverage is counted."""
@@ -52,8 +57,9 @@ SCORE_SAMPLES = 1000
 ENERGY_SAMPLES = 250
 """Number of those functions that the energy score uses: its cost grows with their square."""
 
-MAX_TRUTH_POINTS = 2000
-"""Maximum number of output points that scores are averaged over."""
+MIN_TRUTH_POINTS, MAX_TRUTH_POINTS, MAX_TRUTHS = 200, 2000, 400_000
+"""Numbers of output points that scores are averaged over, and of truths of all runs together: of
+many runs each says less, as their points go up and down together."""
 
 
 RANK_BINS = 10
@@ -190,7 +196,7 @@ class Report:
 
 
 def _in_domain(one: Field, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]:
-    """Return a field's points (n, d) in the domain of the model's field, and its values (N, n)."""
+    """Return a field's points (n, d) in the domain of the model's field, and their numbers (n,)."""
     x, domain = field.domain.points(), one.domain
     if x.shape[1] != domain.dim:
         raise DataError(f"points have {x.shape[1]} coordinates, the model's {domain.dim}")
@@ -199,7 +205,12 @@ def _in_domain(one: Field, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]
     inside = ((x >= lower - slack) & (x <= upper + slack)).all(-1)
     if not bool(inside.any()):
         raise DataError(f"{runs}: no point of {one.name} lies in the model's domain")
-    return x[inside], torch.from_numpy(np.asarray(field.values))[:, inside].double()
+    return x[inside], inside.nonzero()[:, 0]
+
+
+def _read(field: FieldRuns, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return the values (b, m) of some runs at points of some numbers."""
+    return torch.from_numpy(field.values[rows.numpy()[:, None], columns.numpy()]).double()
 
 
 def _require_fields(emulator: Model, runs: Runs) -> None:
@@ -217,26 +228,24 @@ def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: float, se
     _require_fields(emulator, runs)
     inputs = []
     for one in emulator.inputs:
-        x, values = _in_domain(one, runs.inputs[one.name], runs.name)
-        if one.transform.positive and not bool((values > 0).all()):
+        inputs.append(_in_domain(one, runs.inputs[one.name], runs.name))
+        if one.transform.positive and not runs.inputs[one.name].values.min() > 0:
             raise DataError(f"{runs.name}: {one.name} must be positive under log")
-        inputs.append((x, values))
-    truths = []
+    truths, every = [], torch.arange(len(runs))
+    most = max(MIN_TRUTH_POINTS, min(MAX_TRUTH_POINTS, MAX_TRUTHS // len(runs)))
     for one in emulator.outputs:
-        x, values = _in_domain(one, runs.outputs[one.name], runs.name)
-        drawn = numpy_generator(seed, "scores", "points").permutation(len(x))[:MAX_TRUTH_POINTS]
+        x, numbers = _in_domain(one, runs.outputs[one.name], runs.name)
+        drawn = numpy_generator(seed, "scores", "points").permutation(len(x))[:most]
         columns = torch.from_numpy(np.sort(drawn))
-        truths.append((x[columns], values[:, columns]))
+        truths.append((x[columns], _read(runs.outputs[one.name], every, numbers[columns])))
     dim = max(x.shape[1] for x, _ in inputs)
     locations = torch.cat([torch.nn.functional.pad(x, [0, dim - x.shape[1]]) for x, _ in inputs])
     field = torch.cat([torch.full((len(x),), k) for k, (x, _) in enumerate(inputs)])
-    readings = torch.cat([values for _, values in inputs], 1)
+    numbers = torch.cat([here for _, here in inputs])
     if sensors is None:
         sensors = emulator.card.get("recipe", {}).get("sensors") or [3, 10, 30]
     plan = SensorPlan.of(sensors, emulator.inputs, locations)
-    parts = torch.arange(len(runs)).tensor_split(
-        1 if plan.fixed is not None else min(LAYOUTS, len(runs))
-    )
+    parts = every.tensor_split(1 if plan.fixed is not None else min(LAYOUTS, len(runs)))
     layouts = plan.layouts(len(parts), len(field), seed, "scores", "layouts")
     observed: dict[int, list[tuple[Tensor, Sensors]]] = {}
     for count, places in layouts.items():
@@ -244,7 +253,12 @@ def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: float, se
         error = noise_std * torch.from_numpy(noise.standard_normal((len(runs), count)))
         observed[count] = []
         for rows, layout in zip(parts, places, strict=True):
-            values, number = readings[rows][:, layout], field[layout]
+            number = field[layout]
+            values = torch.empty(len(rows), count, dtype=torch.float64)
+            for k, one in enumerate(emulator.inputs):
+                here = number == k
+                columns = numbers[layout[here]]
+                values[:, here] = _read(runs.inputs[one.name], rows, columns)
             if noise_std:
                 values = _with_error(emulator.inputs, number, values, error[rows])
             mask = torch.ones_like(values, dtype=torch.bool)
@@ -308,6 +322,7 @@ def score(
                     scores.append(replace(sensor_free[number], sensors=count))
                     continue
                 tally = _Tally(method, emulator.outputs[number].name, count)
+                LOG.log(STEP, "scoring %s with %d sensors", method, count)
                 for rows, sets in parts:
                     used = _without_sensors(sets) if method == "sensor_free" else sets
                     bands = conformal and model.calibration is not None
@@ -340,8 +355,9 @@ def _on_pairs(emulator: Model, runs: Runs) -> Model:
             f"{runs.name}: pairs must be the {data.get('runs', 0)} runs that the model was fitted "
             f"to; found {len(runs)}, or other fields or points"
         )
-    kept = runs[np.sort(np.concatenate([split.training, split.validation]))]
-    rows = rows_of(kept.inputs, emulator.inputs), rows_of(kept.outputs, emulator.outputs)
+    kept = np.sort(np.concatenate([split.training, split.validation]))
+    sides = (runs.inputs, emulator.inputs), (runs.outputs, emulator.outputs)
+    rows = (rows_of(*side).take(kept) for side in sides)
     return emulator.with_operator(Regression(Functions(emulator.fields, "training", *rows), 0.0))
 
 
@@ -431,11 +447,12 @@ def score_rows(
     noise_std: float,
     seed: int,
     pairs: Functions,
+    bases: KarhunenLoeveBases | None = None,
 ) -> list[dict[str, Any]]:
-    """Return rows for a model's card: scores with plain bands."""
+    """Return rows for a model's card: scores with plain bands; `bases` as of `Regression`."""
     scores, *_ = score(
         emulator, held_out, sensors, noise_std=noise_std, seed=seed, conformal=False,
-        regression=emulator.with_operator(Regression(pairs, 0.0)),
+        regression=emulator.with_operator(Regression(pairs, 0.0, bases=bases)),
     )  # fmt: skip
     return [one.row() for one in scores]
 
@@ -450,9 +467,10 @@ def validate(
     pairs: Runs | None = None,
 ) -> Report:
     """Score a model on held-out runs (`Emulator.validate`)."""
-    regression = None if pairs is None else _on_pairs(emulator, pairs)
-    scores, example, truth, x = score(
-        emulator, held_out, sensors, noise_std=noise_std, seed=seed, regression=regression
-    )
+    with never_silent("validate"):
+        regression = None if pairs is None else _on_pairs(emulator, pairs)
+        scores, example, truth, x = score(
+            emulator, held_out, sensors, noise_std=noise_std, seed=seed, regression=regression
+        )
     title = f"{emulator!r} on {len(held_out)} runs of {held_out.name}"
     return Report(emulator, scores, title, example, truth, x)

@@ -5,15 +5,22 @@ Their moments and least-squares fits are computed block by block, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 BLOCK_VALUES = 1 << 23
 """Default number of values in a block: 64 MiB in float64."""
+
+MAX_KEPT = 1 << 26
+"""Maximum number of values of a matrix that is kept in memory."""
+
+Columns = slice | Tensor
+"""Some columns of a matrix: a slice, or their numbers (k,)."""
 
 
 class RowBlocks:
@@ -25,26 +32,53 @@ class RowBlocks:
         Rows and columns.
     open_blocks : callable
         Given a number of rows, starts a pass: yields the matrix in blocks of so many rows.
+    read_columns : callable, optional
+        Returns some columns (N, k) without a pass, where the matrix can be read so.
     """
 
     def __init__(
-        self, shape: tuple[int, int], open_blocks: Callable[[int], Iterator[Tensor]]
+        self,
+        shape: tuple[int, int],
+        open_blocks: Callable[[int], Iterator[Tensor]],
+        read_columns: Callable[[Columns], Tensor] | None = None,
     ) -> None:
         self.shape = shape
-        self._open = open_blocks
+        self._open, self._read_columns = open_blocks, read_columns
         self._whole: Tensor | None = None
+        self.kept: dict[str, Any] = {}
+        """What is worked out of the matrix and needed more than once."""
 
     @classmethod
     def of(cls, matrix: Tensor | RowBlocks) -> RowBlocks:
         """Return a tensor (N, n) as a stream of views of it; a stream as it is."""
         if isinstance(matrix, RowBlocks):
             return matrix
-        found = cls((matrix.shape[0], matrix.shape[1]), partial(_split, matrix))
+        found = RowBlocks(
+            (matrix.shape[0], matrix.shape[1]),
+            partial(_split, matrix),
+            partial(_some_columns, matrix),
+        )
         found._whole = matrix
         return found
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether columns can be read without a pass over the matrix."""
+        return self._read_columns is not None
+
+    @property
+    def large(self) -> bool:
+        """Whether it has too many values to be kept in memory."""
+        return self.shape[0] * self.shape[1] > MAX_KEPT
+
+    @property
+    def wide(self) -> bool:
+        """Whether few rows are so long that they are better read by their columns."""
+        many = self.shape[0] * self.shape[1] > BLOCK_VALUES
+        return self.by_columns and many and self.shape[0] < self.shape[1]
 
     def default_rows(self) -> int:
         """Return the number of rows that `BLOCK_VALUES` allows, at least one."""
@@ -55,9 +89,27 @@ class RowBlocks:
         rows = rows or self.default_rows()
         return self._open(rows) if self._whole is None else iter(self._whole.split(rows))
 
+    def columns(self, columns: Columns) -> Tensor:
+        """Return some columns (N, k), by their numbers or as a slice."""
+        if self._read_columns is None:
+            return torch.cat([block[:, columns] for block in self.blocks()])
+        return self._read_columns(columns)
+
+    def column_blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield slices of the columns with the columns (N, k)."""
+        step = max(1, BLOCK_VALUES // max(1, self.shape[0]))
+        for first in range(0, self.shape[1], step):
+            part = slice(first, min(first + step, self.shape[1]))
+            yield part, self.columns(part)
+
     def map(self, function: Callable[[Tensor], Tensor]) -> RowBlocks:
-        """Return the matrix with a function applied that works row by row and keeps the shape."""
-        return RowBlocks(self.shape, lambda rows: map(function, self.blocks(rows)))
+        """Return the matrix with a function applied to its values, one by one."""
+        read = self._read_columns and (lambda columns: function(self.columns(columns)))
+        return RowBlocks(self.shape, lambda rows: map(function, self.blocks(rows)), read)
+
+    def take(self, index: np.ndarray) -> RowBlocks:
+        """Return some rows, by their numbers."""
+        return RowBlocks.of(self.whole()[index])
 
     def head(self, size: int) -> RowBlocks:
         """Return the first `size` rows.
@@ -84,6 +136,69 @@ class RowBlocks:
                 first += len(block)
             self._whole = matrix.reshape(self.shape)
         return self._whole
+
+
+class ArrayRows(RowBlocks):
+    """Arrays side by side whose values are changed when they are read: they may be on disk.
+
+    Parameters
+    ----------
+    parts : sequence of (ndarray, callable)
+        Arrays (M, n_k), and what is done to their values (float64), one by one.
+    dtype : torch.dtype
+        Of what is read.
+    index : ndarray of int, shape (N,), optional
+        Rows of the arrays that are meant; by default all.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[tuple[np.ndarray, Callable[[Tensor], Tensor]]],
+        dtype: torch.dtype,
+        index: np.ndarray | None = None,
+    ) -> None:
+        self._parts, self._dtype = parts, dtype
+        self._index = np.arange(len(parts[0][0])) if index is None else index
+        self._starts = np.cumsum([0, *(array.shape[1] for array, _ in parts)])
+        shape = len(self._index), int(self._starts[-1])
+        super().__init__(shape, self._row_blocks, self._columns)
+
+    def take(self, index: np.ndarray) -> RowBlocks:
+        """Return some rows, by their numbers; few are read at once."""
+        key = np.asarray(index).tobytes().hex()
+        if key not in self.kept:
+            found = ArrayRows(self._parts, self._dtype, self._index[index])
+            self.kept[key] = found if found.large else RowBlocks.of(found.whole())
+        return self.kept[key]
+
+    def _row_blocks(self, rows: int) -> Iterator[Tensor]:
+        for first in range(0, len(self), rows):
+            yield self._read(self._index[first : first + rows], slice(0, self.shape[1]))
+
+    def _columns(self, columns: Columns) -> Tensor:
+        return self._read(self._index, columns)
+
+    def _read(self, rows: np.ndarray, columns: Columns) -> Tensor:
+        """Return rows and columns; a slice of columns has an end."""
+        many = columns.stop - columns.start if isinstance(columns, slice) else len(columns)
+        found = torch.empty(len(rows), many, dtype=self._dtype)
+        for k, (array, change) in enumerate(self._parts):
+            low, high = int(self._starts[k]), int(self._starts[k + 1])
+            if isinstance(columns, slice):
+                first, last = max(columns.start, low), min(columns.stop, high)
+                if first < last:
+                    values = array[rows, first - low : last - low]
+                    place = slice(first - columns.start, last - columns.start)
+                    found[:, place] = change(torch.from_numpy(values).double())
+            else:
+                here = (columns >= low) & (columns < high)
+                values = array[rows[:, None], (columns[here] - low).numpy()[None]]
+                found[:, here] = change(torch.from_numpy(values).double()).to(self._dtype)
+        return found
+
+
+def _some_columns(matrix: Tensor, columns: Columns) -> Tensor:
+    return matrix[:, columns]
 
 
 def _split(matrix: Tensor, rows: int) -> Iterator[Tensor]:
@@ -170,3 +285,11 @@ def least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
     # Not torch's default driver, gelsy: it starts from uninitialised pivots, and where columns are
     # zero these decide what it takes the rank to be.
     return torch.linalg.lstsq(left, right, driver="gelsd").solution
+
+
+def projected(matrix: RowBlocks, mean: Tensor, basis: Tensor) -> Tensor:
+    """Return ``(matrix - mean) @ basis``, shape (N, k), float64, in blocks of columns."""
+    total = torch.zeros(len(matrix), basis.shape[1], dtype=torch.float64)
+    for part, values in matrix.column_blocks():
+        total += (values.double() - mean[part]) @ basis[part].double()
+    return total

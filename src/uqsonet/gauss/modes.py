@@ -1,8 +1,10 @@
 """Empirical Karhunen-Loeve (principal component) bases of functions on a grid.
 
-Functions come in row blocks and are never held as a whole. On few points their covariance is
-summed and decomposed. On many points its leading eigenvectors are found by randomised subspace
-iteration: the covariance is applied to `count` and some more random directions, `PASSES` times.
+Functions come in blocks and are never held as a whole. On few points their covariance is summed
+and decomposed. Of few functions on many points the products of all pairs are (the method of
+snapshots: Sirovich, Q. Appl. Math. 45, 1987). Of many functions on many points the leading
+eigenvectors of the covariance are found by randomised subspace iteration: it is applied to `count`
+and some more random directions, `PASSES` times.
 Eigenvalue k then has a relative error of about (lambda_l / lambda_k)^(2 PASSES), l the number of
 directions: rounding for leading modes of a smooth field, per cents for the last ones of a rough
 one. `std` and `remainder` belong to the vectors returned and have no such error.
@@ -17,10 +19,16 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError
-from uqsonet.gauss.blocks import RowBlocks, RunningMoments
+from uqsonet.gauss.blocks import RowBlocks, RunningMoments, projected
 
 EXACT_POINTS = 2000
-"""Largest number of points for which the covariance matrix is formed (32 MB, seconds)."""
+"""Largest number of points, or of functions, whose products are formed (32 MB, seconds)."""
+
+ROUNDING = 1e-6
+"""Components of few functions whose std is smaller, relative to the largest, are rounding."""
+
+MAX_SPECTRUM = 400
+"""Number of components of many functions on many points whose variances are worked out."""
 
 PASSES = 2
 """Number of power iterations of the randomised method."""
@@ -67,7 +75,103 @@ def empirical_modes(functions: RowBlocks, count: int, key: str) -> Modes:
         )
     if points <= EXACT_POINTS:
         return _exact(functions, count)
+    if _as_snapshots(functions):
+        return Snapshots.of(functions).modes(count)
     return _randomised(functions, count)
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """Principal components of few functions on many points, from the products of all pairs.
+
+    Attributes
+    ----------
+    functions : RowBlocks, shape (N, n)
+    mean : Tensor, shape (n,)
+    variance : Tensor, shape (N,)
+        Of the coefficients, falling.
+    coefficients : Tensor, shape (N, N)
+        Of the functions, divided by their standard deviation: a column for each component.
+    """
+
+    functions: RowBlocks
+    mean: Tensor
+    variance: Tensor
+    coefficients: Tensor
+
+    @classmethod
+    def of(cls, functions: RowBlocks) -> Snapshots:
+        """Decompose the products of all pairs of functions less their mean, float64."""
+        if "snapshots" in functions.kept:
+            return functions.kept["snapshots"]
+        size, points = functions.shape
+        mean = torch.empty(points, dtype=torch.float64)
+        products = torch.zeros(size, size, dtype=torch.float64)
+        for part, values in functions.column_blocks():
+            centred = values.double()
+            mean[part] = centred.mean(0)
+            centred = centred - mean[part]
+            products += centred @ centred.T
+        variance, vectors = torch.linalg.eigh(products / (size - 1))
+        turned = vectors.flip(1) * (size - 1) ** 0.5
+        found = cls(functions, mean, variance.flip(0).clamp_min(0), turned)
+        functions.kept["snapshots"] = found
+        return found
+
+    def modes(self, count: int) -> Modes:
+        """Return the leading `count` components; those that are rounding are zero functions."""
+        points, std = len(self.mean), self.variance[:count].sqrt()
+        seen = std > ROUNDING * std[0]
+        scale = torch.where(seen, std, torch.inf) * (len(self.coefficients) - 1)
+        combined = self.coefficients[:, :count] / scale
+        vectors = torch.empty(points, count, dtype=torch.float64)
+        for part, values in self.functions.column_blocks():
+            vectors[part] = (values.double() - self.mean[part]).T @ combined
+        remainder = float((self.variance[count:].sum() / points).sqrt())
+        return Modes(self.mean, vectors, std, remainder)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Variances of the components of functions, without the components.
+
+    Attributes
+    ----------
+    variance : Tensor, shape (k,)
+        Falling; of all components, or of the leading `MAX_SPECTRUM` of many functions on many
+        points.
+    total : float
+        That of all.
+    coefficients : Tensor, shape (N, 10)
+        Of the functions, divided by their standard deviation; fewer where there are fewer.
+    """
+
+    variance: Tensor
+    total: float
+    coefficients: Tensor
+
+
+def spectrum(functions: RowBlocks) -> Spectrum:
+    """Return the variances of functions (N, n) along their principal components."""
+    size, points = functions.shape
+    if _as_snapshots(functions):
+        found = Snapshots.of(functions)
+        variance = found.variance[: size - 1]
+        return Spectrum(variance, float(variance.sum()), found.coefficients[:, :10])
+    count = min(size - 1, points, points if points <= EXACT_POINTS else MAX_SPECTRUM)
+    modes = empirical_modes(functions, count, "modes")
+    variance = modes.std.square()
+    total = float(variance.sum() + points * modes.remainder**2)
+    scale = modes.std[:10].clamp_min(1e-300)
+    return Spectrum(
+        variance, total, projected(functions, modes.mean, modes.vectors[:, :10]) / scale
+    )
+
+
+def _as_snapshots(functions: RowBlocks) -> bool:
+    """Return whether functions are few, their points many, and columns easy to read."""
+    size, points = functions.shape
+    return points > EXACT_POINTS >= size and functions.by_columns
 
 
 def _exact(functions: RowBlocks, count: int) -> Modes:

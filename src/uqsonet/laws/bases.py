@@ -5,9 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from uqsonet.fields.grid import ByPoint
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.sensors.sensors import Sensors
+
+POINTS = 1 << 15
+"""Points of a basis that are worked on at a time in double precision."""
 
 ROWS = 1024
 """Samples in one pass of the perceptron, few enough for its states to stay in the cache."""
@@ -77,13 +81,21 @@ class KarhunenLoeveBases(nn.Module):
         values = observations.read(self._training_grid, self._output_functions())
         return values[..., 0], values[..., 1:]
 
-    def _output_functions(self) -> Tensor:
-        modes = self.output_modes * self.output_scale.double()
-        return torch.cat([self.output_mean[:, None], modes], dim=1)
+    def _output_functions(self) -> ByPoint:
+        mean, modes, scale = (
+            self.output_mean[:, None],
+            self.output_modes,
+            self.output_scale.double(),
+        )
+
+        def read(points: Tensor) -> Tensor:
+            return torch.cat([mean[points], modes[points] * scale], 1)
+
+        return ByPoint((len(mean), 1 + modes.shape[1]), read, mean.device)
 
     def input_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (M,) and scaled modes (M, r) of the transformed input at queries (M, d)."""
-        stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
+        stacked = ByPoint.of(self.input_mean[:, None], self.input_factor)
         values = self.fields.input.grid.interpolate(stacked, queries)
         return values[:, 0], values[:, 1:]
 
@@ -104,8 +116,12 @@ class KarhunenLoeveBases(nn.Module):
 
     def from_fields(self) -> Tensor:
         """Return the map (n, r), float64, from inputs less their mean to coefficients."""
-        factor = self.input_factor.double()
-        return factor / factor.square().sum(0).clamp_min(1e-300)
+        return self.input_factor.double() / self.squared_norms()
+
+    def squared_norms(self) -> Tensor:
+        """Return the sum of squares (r,) of each column of the input's factor, float64."""
+        parts = self.input_factor.split(POINTS)
+        return sum(part.double().square().sum(0) for part in parts).clamp_min(1e-300)  # type: ignore
 
     def coefficients_of(self, fields: Tensor) -> Tensor:
         """Return standardised coefficients (..., r), float32, of transformed inputs (..., n)."""
@@ -128,7 +144,7 @@ class KarhunenLoeveBases(nn.Module):
             Transformed value less the mean there.
         """
         ready = observations.to(torch.float64, self.input_mean.device)
-        stacked = torch.cat([self.input_mean[:, None], self.input_factor], dim=1)
+        stacked = ByPoint.of(self.input_mean[:, None], self.input_factor)
         at_sensors = ready.read(self.fields.input.grid, stacked)
         residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
         return at_sensors[..., 1:], residual

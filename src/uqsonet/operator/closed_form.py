@@ -1,6 +1,6 @@
 """What is fitted to pairs in closed form: bases, the linear operator, and the law of the rest.
 
-What is left over of held-out pairs (`left_over`) is part of the law of u. Residuals of training
+What is left over of held-out pairs (`widen_band`) is part of the law of u. Residuals of training
 pairs are too small for that, by as much as the branch has fitted them.
 
 Where the operator itself is random (sections 4.3, 4.4), the law of u given the whole of kappa is
@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from uqsonet.gauss.blocks import RowBlocks, least_squares
+from uqsonet.gauss.blocks import RowBlocks, least_squares, projected
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.config import KEPT
@@ -55,17 +55,18 @@ def fit_bases(bases: KarhunenLoeveBases, functions: Functions, linear: bool = Tr
 def fit_anew(bases: KarhunenLoeveBases, functions: Functions, linear: bool) -> None:
     """Set both bases, and the operator, without looking whether they are kept in a file."""
     r, p = bases.input_factor.shape[1], bases.output_modes.shape[1]
-    inputs = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
-    outputs = empirical_modes(functions.u_rows, p, "network.output_modes")
-    bases.input_mean.copy_(inputs.mean)
+    modes = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
+    bases.input_mean.copy_(modes.mean)
     # Modes below the rounding of stored data carry nothing and must not be divided by.
-    seen = inputs.std > 1e-6 * inputs.std[0]
-    bases.input_factor.copy_(inputs.vectors * inputs.std * seen)
-    bases.to_coefficients.copy_(inputs.vectors / inputs.std.clamp_min(1e-300) * seen)
-    bases.input_remainder.fill_(inputs.remainder)
-    bases.output_mean.copy_(outputs.mean)
-    bases.output_modes.copy_(outputs.vectors)
-    bases.output_scale.fill_(float(outputs.std.norm()))
+    seen = modes.std > 1e-6 * modes.std[0]
+    bases.to_coefficients.copy_(modes.vectors).div_(modes.std.clamp_min(1e-300)).mul_(seen)
+    bases.input_factor.copy_(modes.vectors.mul_(modes.std).mul_(seen))
+    bases.input_remainder.fill_(modes.remainder)
+    del modes  # as large as the bases
+    modes = empirical_modes(functions.u_rows, p, "network.output_modes")
+    bases.output_mean.copy_(modes.mean)
+    bases.output_modes.copy_(modes.vectors)
+    bases.output_scale.fill_(float(modes.std.norm()))
     if linear:
         # Standardised coefficients are uncorrelated: normal equations lose no accuracy.
         bases.linear_weight.copy_(least_squares(_keeping(bases, functions)).T)
@@ -75,6 +76,11 @@ def coefficients(
     bases: KarhunenLoeveBases, functions: Functions
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
+    if functions.u_rows.wide:
+        a = projected(functions.transformed_inputs(), bases.input_mean, bases.to_coefficients)
+        c = projected(functions.u_rows, bases.output_mean, bases.output_modes)
+        yield a, c / bases.output_scale
+        return
     modes, forward = bases.output_modes.double(), bases.fields.input.transform.forward
     for kappa, u in functions.blocks():
         a = (forward(kappa.double()) - bases.input_mean) @ bases.to_coefficients
@@ -112,38 +118,46 @@ def fit_constants(model: Model, functions: Functions) -> None:
 
 
 @torch.no_grad()
-def left_over(model: Model, held: Functions) -> tuple[Tensor, float]:
-    """Return what a model leaves unexplained of held-out pairs.
+def widen_band(model: Model, held: Functions, source: Model = None) -> Tensor:
+    """Make what an operator leaves unexplained of held-out pairs part of a model's law.
 
-    Returns
-    -------
-    residuals : Tensor, shape (V, M)
-        Outputs on the training grid less the operator's answers to the whole inputs.
-    input_remainder : float
-        Root mean square of what the input modes leave out.
-    """
-    bases = model.bases
-    field = held.transformed_inputs().whole() - bases.input_mean
-    a = field @ bases.to_coefficients
-    left = field - a @ bases.input_factor.double().T
-    modes = bases.output_modes.double() * bases.output_scale.double()
-    answers = bases.output_mean + model.answers_to(held, a).double() @ modes.T
-    return held.u.double() - answers, float(left.square().mean().sqrt())
-
-
-def widen_band(model: Model, residuals: Tensor, input_remainder: float) -> Tensor:
-    """Make what `left_over` returned part of a model's law.
+    Parameters
+    ----------
+    model : Model
+    held : Functions
+        Outputs on the training grid.
+    source : Model, optional
+        The operator, where it is not the model's own: one that has not seen these pairs.
 
     Returns
     -------
     Tensor, shape (M,)
         Root mean square, at each point, of the residuals outside the span of the output modes.
     """
-    modes, scale = model.bases.output_modes.double(), model.bases.output_scale.double()
-    c = residuals @ modes
-    left = (residuals - c @ modes.T).square().mean(0)
-    set_residuals(model, (c / scale).float(), input_remainder, float(left.mean().sqrt()))
-    return left.sqrt()
+    source = source or model
+    bases, modes, inputs = source.bases, model.bases.output_modes, held.transformed_inputs()
+    a = projected(inputs, bases.input_mean, bases.to_coefficients)
+    answers = source.answers_to(held, a).double()
+    beyond = 0.0
+    for part, values in inputs.column_blocks():
+        seen = bases.input_mean[part] + a @ bases.input_factor[part].double().T
+        beyond += float((values.double() - seen).square().sum())
+
+    def residuals() -> Iterator[tuple[slice, Tensor]]:
+        for part, u in held.u_rows.column_blocks():
+            known = bases.output_modes[part].double() * bases.output_scale.double()
+            yield part, u.double() - (bases.output_mean[part] + answers @ known.T)
+
+    c = torch.zeros(held.size, modes.shape[1], dtype=torch.float64)
+    for part, left in residuals():
+        c += left @ modes[part].double()
+    outside = torch.empty(len(modes), dtype=torch.float64)
+    for part, left in residuals():
+        outside[part] = (left - c @ modes[part].double().T).square().mean(0)
+    scaled = (c / model.bases.output_scale.double()).float()
+    remainder = (beyond / (len(a) * inputs.shape[1])) ** 0.5
+    set_residuals(model, scaled, remainder, float(outside.mean().sqrt()))
+    return outside.sqrt()
 
 
 @torch.no_grad()

@@ -282,9 +282,9 @@ class KarhunenLoeveModel(OperatorModel):
 
     def fit_held_out(self, held: Functions) -> tuple[str, ...]:
         """Take in what is left over of held-out pairs; return the buffers that depend on that."""
-        from uqsonet.operator.closed_form import BUFFERS, left_over, widen_band
+        from uqsonet.operator.closed_form import BUFFERS, widen_band
 
-        widen_band(self, *left_over(self, held))
+        widen_band(self, held)
         return BUFFERS
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:

@@ -194,6 +194,8 @@ class ProgressBar:
 
     def update(self, done: int, note: str | None = None) -> None:
         """Move the bar; the note beside it stays unless there is a new one."""
+        drawn = {"drawn": self._bar is not None}
+        LOG.log(15, "iteration %d of %d", done, self._total, extra=drawn)  # `never_silent` says it
         if self._bar:
             fields: dict[str, Any] = {} if note is None else {"note": note}
             self._bar.update(self._task, completed=done, rate=self.rate(done), **fields)

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -14,12 +15,14 @@ from torch import Tensor
 
 from uqsonet.errors import DataError, DataWarning
 from uqsonet.fields.cloud import Point, PointCloud
-from uqsonet.fields.field import TRANSFORM_NAMES, TRANSFORMS
+from uqsonet.fields.field import AXES, TRANSFORM_NAMES, TRANSFORMS
 from uqsonet.fields.grid import Domain, Grid
 from uqsonet.fields.layout import Layout
 from uqsonet.fields.masked import MaskedGrid
 from uqsonet.fields.numbers import plain_array, real_numbers
+from uqsonet.files import LARGE
 from uqsonet.runs.labelled import is_labelled, read_labelled, run_dimension
+from uqsonet.runs.stored import changed, row_blocks
 
 Missing = Literal["error", "drop", "fill"]
 
@@ -31,6 +34,10 @@ FILL_VALUES = (
 
 FILL_GAP = 3.0
 """A usual fill value is one if it is this many ranges of the other values away from them."""
+
+
+SOME = 1_000_000
+"""Number of values that show whether neighbours are alike."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class FieldRuns:
         points: object = None,
         transform: str | None = None,
         units: str = "",
-        periodic: bool = False,
+        periodic: bool | str | Sequence[str] = False,
         missing: Missing = "error",
         name: str = "the field",
         layout: Layout | None = None,
@@ -91,8 +98,9 @@ class FieldRuns:
         transform : {"identity", "log", "asinh"}, optional
             By default `uqsonet.fit` chooses by held-out scores.
         units : str
-        periodic : bool
-            The field repeats beyond its grid, whose upper end is no grid point.
+        periodic : bool, or names of axes
+            The field repeats beyond its grid, whose upper end is no grid point; or along these
+            axes alone, by the names that its file gives them, else x, y, z.
         missing : {"error", "drop", "fill"}
             What to do about NaN: refuse them, leave out the runs that have some, or interpolate
             from the other points of the run. Points that are NaN in every run leave the domain.
@@ -115,23 +123,28 @@ class FieldRuns:
         array = _numeric(values, name)
         if missing not in ("error", "drop", "fill"):
             raise DataError(f"{name}: missing={missing!r}; there are error, drop and fill")
-        domain, array = _domain(points, array, periodic, name)
-        _notice_runs_last(array, points, name)
+        repeats = _repeats(periodic, layout, array.ndim - 1, name)
+        domain, array = _domain(points, array, repeats, name)
+        if points is None:
+            _notice_runs_last(array, name)
         array = array.reshape(len(array), -1)
         if transform is not None and transform not in TRANSFORMS:
             raise DataError(f"{name}: transform {transform!r}; there are {TRANSFORM_NAMES}")
-        array = _without_fill_values(array, missing, name)
-        domain, array, layout = _without_absent(domain, array, layout, name)
-        array, kept = _without_missing(array, domain, missing, name)
-        if transform == "log" and not (array[kept] > 0).all():
-            low = float(array[kept].min())
-            raise DataError(f"{name}: values must be positive under log, found {low:g}")
+        array, seen = _without_fill_values(array, Scan.of(array), missing, name)
+        if seen.absent.any():
+            domain, layout = _without_absent(domain, seen.absent, layout, name)
+            present = ~seen.absent
+            array = changed(array, lambda rows: rows[:, present], name)
+            seen = Scan.of(array)
+        array, kept = _without_missing(array, seen, domain, missing, name)
         if not kept.any():
             raise DataError(f"{name}: none of {len(kept)} runs is complete")
-        if _is_constant(array[kept]):
+        low, high = float(seen.lowest[kept].min()), float(seen.highest[kept].max())
+        if transform == "log" and not low > 0:
+            raise DataError(f"{name}: values must be positive under log, found {low:g}")
+        if not high - low > 1e-12 * max(abs(low), abs(high)):  # rounding, in any unit
             raise DataError(
-                f"{name}: constant over all runs and points, always {array[kept][0, 0]:g}: "
-                "nothing to learn"
+                f"{name}: constant over all runs and points, always {low:g}: nothing to learn"
             )
         return cls(array, domain, transform, units, None if kept.all() else kept, layout=layout)
 
@@ -204,6 +217,14 @@ class FieldRuns:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def absent(self) -> int:
+        """Number of points that have no value in any run."""
+        if isinstance(self.domain, MaskedGrid):
+            return self.domain.grid.size - self.domain.size
+        layout = self.layout
+        return 0 if layout is None or layout.absent is None else int(layout.absent.sum())
+
 
 def _numeric(values: object, name: str) -> np.ndarray:
     """Return values as an array (N, ...) of native floats, without axes of length one."""
@@ -213,13 +234,14 @@ def _numeric(values: object, name: str) -> np.ndarray:
         raise
     except (TypeError, ValueError) as error:
         raise DataError(f"{name}: values are no numeric array ({error})") from None
-    if array.dtype.kind in "biu":
-        single = array.astype(np.float32)
-        array = single if np.array_equal(single, array) else array.astype(np.float64)
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "biuf":
         raise DataError(f"{name}: values must be real numbers, found {array.dtype}")
-    kind = np.float32 if array.dtype.itemsize <= 4 else np.float64
-    array = array.astype(kind, copy=False)  # native byte order, no half or long doubles
+    small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    if array.dtype.kind in "biu":
+        small = all(np.array_equal(some.astype(np.float32), some) for some in row_blocks(array))
+    kind = np.dtype(np.float32 if small else np.float64)  # native, no half or long doubles
+    if array.dtype != kind or (array.nbytes > LARGE and not array.flags.c_contiguous):
+        array = changed(array, lambda rows: rows.astype(kind), name)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim > 2 and 1 in array.shape[1:]:
         array = array.reshape(len(array), *([n for n in array.shape[1:] if n > 1] or [1]))
@@ -233,17 +255,56 @@ def _numeric(values: object, name: str) -> np.ndarray:
     return array
 
 
-def _is_constant(values: np.ndarray) -> bool:
-    """Return whether values vary by less than their rounding, in any unit."""
-    low, high = float(values.min()), float(values.max())
-    return not high - low > 1e-12 * max(abs(low), abs(high))
+@dataclass(frozen=True)
+class Scan:
+    """What one pass over runs (N, n) finds.
+
+    Attributes
+    ----------
+    lowest, highest : ndarray, shape (N,)
+        Of the finite values of each run; infinite without any.
+    missing : ndarray of int, shape (N,)
+        Number of NaN in each run.
+    absent : ndarray of bool, shape (n,)
+        Points that are NaN in every run.
+    infinite : ndarray of bool, shape (N,)
+    """
+
+    lowest: np.ndarray
+    highest: np.ndarray
+    missing: np.ndarray
+    absent: np.ndarray
+    infinite: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Scan:
+        """Read runs (N, n), some at a time."""
+        absent, parts = np.ones(values.shape[1], dtype=bool), []
+        for rows in row_blocks(values):
+            finite = np.isfinite(rows)
+            if finite.all():
+                absent[:] = False
+                none = np.zeros(len(rows), dtype=int)
+                parts.append((rows.min(1), rows.max(1), none, none.astype(bool)))
+                continue
+            nan = np.isnan(rows)
+            absent &= nan.all(0)
+            ends = (np.min(rows, 1, where=finite, initial=np.inf),
+                    np.max(rows, 1, where=finite, initial=-np.inf))  # fmt: skip
+            parts.append((*ends, nan.sum(1), ~(finite | nan).all(1)))
+        lowest, highest, missing, infinite = (np.concatenate(part) for part in zip(*parts))  # noqa: B905
+        return cls(lowest, highest, missing, absent, infinite)
 
 
-def _notice_runs_last(values: np.ndarray, points: object, name: str) -> None:
+def _notice_runs_last(values: np.ndarray, name: str) -> None:
     """Warn of arrays that are smooth along the first axis and rough along the last."""
-    if points is not None or min(values.shape) < 8 or not np.isfinite(values).all():
+    if min(values.shape) < 8:
         return
-    first, last = (_roughness(values, axis) for axis in (0, -1))
+    most = round(SOME ** (1 / values.ndim))
+    some = values[(slice(0, most),) * values.ndim].astype(np.float64)
+    if not np.isfinite(some).all():
+        return
+    first, last = (_roughness(some, axis) for axis in (0, -1))
     if first < 0.5 and last > 0.8:
         shape = " x ".join(map(str, values.shape))
         warnings.warn(
@@ -257,54 +318,49 @@ def _notice_runs_last(values: np.ndarray, points: object, name: str) -> None:
 
 def _roughness(values: np.ndarray, axis: int) -> float:
     """Return the mean squared step along an axis over twice the variance: 1 for independence."""
-    some = np.moveaxis(values, axis, 0)[:200].astype(np.float64)
-    some = some - some.mean()
-    return float(np.square(np.diff(some, axis=0)).mean() / (2 * np.square(some).mean() or 1))
+    some = values - values.mean()
+    return float(np.square(np.diff(some, axis=axis)).mean() / (2 * np.square(some).mean() or 1))
 
 
-def _without_fill_values(values: np.ndarray, missing: Missing, name: str) -> np.ndarray:
-    """Return values with numbers that stand for missing ones replaced by NaN."""
-    ends = _ends(values)
+def _without_fill_values(
+    values: np.ndarray, seen: Scan, missing: Missing, name: str
+) -> tuple[np.ndarray, Scan]:
+    """Return values with numbers that stand for missing ones replaced by NaN, and their scan."""
     for number in FILL_VALUES:
-        if np.asarray(number, values.dtype) not in ends:  # no number far from all others
+        fill = np.asarray(number, values.dtype)
+        if fill not in (seen.lowest.min(), seen.highest.max()):  # no number far from all others
             continue
-        here = values == np.asarray(number, values.dtype)
-        rest = values[~here & np.isfinite(values)].astype(np.float64)
-        if not len(rest):
+        count = sum(int((rows == fill).sum()) for rows in row_blocks(values))
+        cleared = changed(values, partial(_cleared, fill=fill), name)
+        rest = Scan.of(cleared)
+        low, high = float(rest.lowest.min()), float(rest.highest.max())
+        gap = max(low - number, number - high)
+        if not low <= high or gap <= FILL_GAP * max(high - low, 1e-3 * max(abs(low), abs(high))):
             continue
-        gap = max(rest.min() - number, number - rest.max())
-        if gap <= FILL_GAP * max(np.ptp(rest), abs(rest).max() * 1e-3):
-            continue
-        text = f"{name}: {int(here.sum())} values are {number:g}, far from all others"
+        text = f"{name}: {count} values are {number:g}, far from all others"
         if missing == "error":
             raise DataError(
-                f"{text} ({rest.min():g} to {rest.max():g}): they seem to stand for missing "
+                f"{text} ({low:g} to {high:g}): they seem to stand for missing "
                 "ones. missing='drop' leaves these runs out, missing='fill' interpolates; if they "
                 "are data, shift them by their rounding"
             )
         warnings.warn(f"{text}: taken as missing", DataWarning, stacklevel=3)
-        values = np.where(here, np.asarray(np.nan, values.dtype), values)
-        ends = _ends(values)
-    return values
+        values, seen = cleared, rest
+    return values, seen
 
 
-def _ends(values: np.ndarray) -> tuple[float, float]:
-    """Return the smallest and the largest of the finite values."""
-    finite = np.isfinite(values)
-    low = np.min(values, where=finite, initial=np.inf)
-    return low, np.max(values, where=finite, initial=-np.inf)
+def _cleared(rows: np.ndarray, fill: np.ndarray) -> np.ndarray:
+    """Return values with NaN in place of one number."""
+    return np.where(rows == fill, np.asarray(np.nan, rows.dtype), rows)
 
 
 def _without_absent(
-    domain: Domain, values: np.ndarray, layout: Layout | None, name: str
-) -> tuple[Domain, np.ndarray, Layout | None]:
-    """Return domain and values (N, n) without the points that are NaN in every run."""
-    absent = np.logical_and.reduce(np.isnan(values), axis=0)
-    if not absent.any():
-        return domain, values, layout
+    domain: Domain, absent: np.ndarray, layout: Layout | None, name: str
+) -> tuple[Domain, Layout | None]:
+    """Return domain and layout without the points (n,) that are NaN in every run."""
     if absent.all():
         raise DataError(f"{name}: every value is missing")
-    present = np.logical_not(absent)
+    present = ~absent
     try:
         if isinstance(domain, Grid):
             part: Domain = MaskedGrid.of(domain, present)
@@ -316,7 +372,7 @@ def _without_absent(
     if layout is not None:
         own = tuple(layout.shape[k] for k in layout.order)
         layout = replace(layout, absent=absent.reshape(own))
-    return part, np.ascontiguousarray(values[:, present]), layout
+    return part, layout
 
 
 def _left_out_error(cloud: PointCloud, values: Tensor) -> float:
@@ -350,22 +406,36 @@ def _is_uniform(axis: np.ndarray) -> bool:
     return bool(len(steps) and steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
 
 
+def _repeats(
+    periodic: bool | str | Sequence[str], layout: Layout | None, axes: int, name: str
+) -> tuple[bool, ...]:
+    """Return whether a field repeats along each axis."""
+    if isinstance(periodic, bool):
+        return (periodic,) * 3
+    known = AXES[:axes] if layout is None else layout.axes
+    named = periodic.split(",") if isinstance(periodic, str) else list(periodic)
+    if unknown := [one for one in named if one not in known]:
+        raise DataError(f"{name}: periodic: no axis {unknown[0]!r}; there are {', '.join(known)}")
+    return tuple(one in named for one in known)
+
+
 def _domain(
-    points: object, values: np.ndarray, periodic: bool, name: str
+    points: object, values: np.ndarray, repeats: tuple[bool, ...], name: str
 ) -> tuple[Domain, np.ndarray]:
     """Return the domain, and the values (N, ...) in the order of its points."""
     shape = values.shape[1:]
     if points is None and shape == (1,):
         return Point(), values
     if points is None:
-        points = tuple(np.linspace(0, 1, n + periodic)[: n or None] for n in shape)
+        ends = zip(shape, repeats, strict=False)
+        points = tuple(np.linspace(0, 1, n + r)[: n or None] for n, r in ends)
     if isinstance(points, tuple | list) and len(points) and np.ndim(points[0]) == 1:
         axes = [
             real_numbers(axis, f"{name}: axis {k}", error=DataError).numpy()
             for k, axis in enumerate(points)
         ]
         if len(axes) > 1 or axes[0].ndim == 1:
-            return _on_axes(axes, values, periodic, name)
+            return _on_axes(axes, values, repeats, name)
     domain = _points_of(points, name)
     fits = domain.shape == shape or (len(shape) == 1 and domain.size == shape[0])
     if not fits and domain.size == math.prod(shape) and isinstance(domain, PointCloud):
@@ -376,15 +446,16 @@ def _domain(
             f"{name}: values {values.shape} do not fit {domain.size} points: expected "
             f"(runs, {domain.size}){turned}"
         )
-    if periodic and isinstance(domain, Grid):
-        step = domain.spacing()
-        upper = tuple(b + h for b, h in zip(domain.upper, step, strict=True))
-        domain = Grid(domain.lower, upper, domain.shape, True)
+    if any(repeats) and isinstance(domain, Grid):
+        repeats = repeats[: domain.dim]
+        ends = zip(domain.upper, domain.spacing(), repeats, strict=True)
+        upper = tuple(b + r * h for b, h, r in ends)
+        domain = Grid(domain.lower, upper, domain.shape, repeats)
     return domain, values
 
 
 def _on_axes(
-    axes: list[np.ndarray], values: np.ndarray, periodic: bool, name: str
+    axes: list[np.ndarray], values: np.ndarray, repeats: tuple[bool, ...], name: str
 ) -> tuple[Domain, np.ndarray]:
     shape = tuple(len(axis) for axis in axes)
     if values.shape[1:] != shape and values.shape[1:] != (math.prod(shape),):
@@ -411,45 +482,57 @@ def _on_axes(
             )
         if steps[0] < 0:
             axes[k], values = axis[::-1], np.flip(values, k + 1)
+    if not values.flags.c_contiguous:
+        values = changed(values, np.ascontiguousarray, name)
     if all(map(_is_uniform, axes)):
         lower = tuple(float(axis[0]) for axis in axes)
-        last = [axis[-1] + periodic * (axis[-1] - axis[0]) / (len(axis) - 1) for axis in axes]
-        grid = Grid(lower, tuple(map(float, last)), shape, periodic)
-        return grid, np.ascontiguousarray(values)
-    if periodic:
+        last = [axis[-1] + r * (axis[-1] - axis[0]) / (len(axis) - 1)
+                for axis, r in zip(axes, repeats, strict=False)]  # fmt: skip
+        return Grid(lower, tuple(map(float, last)), shape, repeats[: len(axes)]), values
+    if any(repeats):
         raise DataError(f"{name}: a periodic grid must be uniform")
     mesh = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
-    return PointCloud.of(mesh), np.ascontiguousarray(values)
+    return PointCloud.of(mesh), values
 
 
 def _without_missing(
-    values: np.ndarray, domain: Domain, missing: Missing, name: str
+    values: np.ndarray, seen: Scan, domain: Domain, missing: Missing, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return values with missing ones filled, and which runs to keep."""
-    infinite = np.isinf(values)
-    if infinite.any():
-        run, point = np.argwhere(infinite)[0].tolist()
+    if seen.infinite.any():
+        run = int(seen.infinite.argmax())
+        point = int(np.isinf(values[run]).argmax())
         raise DataError(f"{name}: run {run} is infinite at point {point}")
-    absent = np.isnan(values)
+    lacking = seen.missing > 0
     every = np.ones(len(values), dtype=bool)
-    if not absent.any():
+    if not lacking.any():
         return values, every
-    runs, first = np.any(absent, axis=1), np.argwhere(absent)[0].tolist()
     if missing == "error":
+        run = int(lacking.argmax())
         raise DataError(
-            f"{name}: {int(absent.sum())} values of {int(runs.sum())} of {len(values)} runs are "
-            f"NaN, the first in run {first[0]} at point {first[1]}; missing='drop' leaves these "
-            "runs out, missing='fill' interpolates from other points of the run"
+            f"{name}: {seen.missing.sum()} values of {lacking.sum()} of {len(values)} runs are "
+            f"NaN, the first in run {run} at point {np.isnan(values[run]).argmax()}; "
+            "missing='drop' leaves these runs out, missing='fill' interpolates from other points "
+            "of the run"
         )
     if missing == "drop":
-        return values, np.logical_not(runs)
-    filled, points = values.copy(), domain.points().numpy()
-    for run in np.flatnonzero(runs):
-        there = ~absent[run]
-        if there.mean() < 0.5:
-            raise DataError(f"{name}: run {run} lacks more than half of its values: cannot fill")
-        cloud = PointCloud.of(points[there])
-        known = torch.from_numpy(values[run, there].astype(np.float64))[:, None]
-        wanted = torch.from_numpy(points[~there])
-        filled[run, ~there] = cloud.interpolate(known, wanted)[:, 0].numpy()
-    return filled, every
+        return values, ~lacking
+    points = domain.points().numpy()
+    wrong = seen.missing > 0.5 * len(points)
+    if wrong.any():
+        raise DataError(
+            f"{name}: run {wrong.argmax()} lacks more than half of its values: cannot fill"
+        )
+
+    def filled(rows: np.ndarray) -> np.ndarray:
+        rows = rows.copy()
+        for row in rows:
+            there = ~np.isnan(row)
+            if there.all():
+                continue
+            known = torch.from_numpy(row[there].astype(np.float64))[:, None]
+            wanted = torch.from_numpy(points[~there])
+            row[~there] = PointCloud.of(points[there]).interpolate(known, wanted)[:, 0].numpy()
+        return rows
+
+    return changed(values, filled, name), every

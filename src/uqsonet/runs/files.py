@@ -10,8 +10,9 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from tokenize import TokenError
@@ -28,22 +29,25 @@ from uqsonet.files import FORMAT, readable
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import SPLITS
 from uqsonet.runs.guard import (
+    NpzArray,
     data_sets,
     npz_arrays,
-    read_npy,
     require_own_zarr,
     require_stored,
     text_of,
 )  # fmt: skip
 from uqsonet.runs.labelled import (
     RUN_NAMES,
+    VALID,
     LabelledField,
     axis_number,
     no_coordinate,
     read_labelled,
     run_dimension,
+    without_invalid,
 )  # fmt: skip
 from uqsonet.runs.runs import Runs
+from uqsonet.runs.stored import Pile, changed, stored_values
 
 NPZ, HDF5, NETCDF = (".npz",), (".h5", ".hdf5", ".hdf"), (".nc", ".nc4", ".netcdf")
 ZARR = (".zarr",)
@@ -68,7 +72,7 @@ def open_runs(
     transform: str | Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
     missing: Literal["error", "drop", "fill"] = "error",
-    periodic: bool = False,
+    periodic: bool | str | Sequence[str] = False,
     run: str | None = None,
     groups: object = None,
 ) -> Runs:
@@ -90,12 +94,12 @@ def open_runs(
     units : mapping by field, optional
     missing : {"error", "drop", "fill"}
         What to do about NaN (`FieldRuns.of`).
-    periodic : bool
-        The fields repeat beyond their grids.
+    periodic : bool, or names of axes
+        The fields repeat beyond their grids, along all axes or along these (`FieldRuns.of`).
     run : str, optional
         NetCDF: the dimension that counts runs.
-    groups : sequence of labels, optional
-        Runs that belong together (`Runs`).
+    groups : sequence of labels, or str, optional
+        Runs that belong together (`Runs`): their labels, or the name of an array of the file.
 
     Returns
     -------
@@ -156,6 +160,8 @@ def open_runs(
             one.values, where, given["transform"].get(key), given["units"].get(key, one.units),
             periodic, missing, f"{paths[0]}, {name}", None if stated else one.layout,
         )  # fmt: skip
+    if isinstance(groups, str):
+        groups = _labels(paths, groups)
     ins, outs = ({keys[name]: fields[keys[name]] for name in side} for side in sides)
     return Runs(ins, outs, paths[0].stem, groups)
 
@@ -179,6 +185,33 @@ def _paths(path: Path | str | Sequence[Path | str]) -> list[Path]:
     return paths
 
 
+def _labels(paths: Sequence[Path], name: str) -> np.ndarray:
+    """Return what an array of one file, or of several, holds: a label for each run."""
+    labels = []
+    for path in paths:
+        suffix = path.suffix.lower()
+        if suffix in (*NETCDF, *ZARR):
+            with _dataset(path) as data:
+                _require(name, {str(n): v.shape for n, v in data.variables.items()}, path)
+                labels.append(np.atleast_1d(data[name].values))
+            continue
+        try:
+            if suffix in NPZ:
+                arrays: dict[str, Any] = {n: NpzArray(path, e) for n, e in npz_arrays(path).items()}
+                _require(name, {n: one.shape for n, one in arrays.items()}, path)
+                labels.append(np.atleast_1d(arrays[name][()]))
+                continue
+            with h5py.File(path, "r") as file:
+                there = {n: one for n, one in data_sets(file) if not isinstance(one, str)}
+                _require(name, {n: one.shape for n, one in there.items()}, path)
+                require_stored(there[name])
+                text = h5py.check_string_dtype(there[name].dtype)
+                labels.append(np.atleast_1d((there[name].asstr() if text else there[name])[()]))
+        except _UNREADABLE as error:
+            raise _damaged(path, suffix, error) from None
+    return np.concatenate(labels)
+
+
 def _listed(names: str | Sequence[str], what: str) -> list[str]:
     found = names.split(",") if isinstance(names, str) else list(names)
     found = [str(name).strip() for name in found]
@@ -200,26 +233,25 @@ def _read(
 ) -> dict[str, LabelledField]:
     """Return the fields of one file, or of several that hold one run each, or some of the runs."""
     kinds = {path.suffix.lower() for path in paths}
-    if kinds <= {*NETCDF, *ZARR}:
-        return _labelled(paths, wanted, run)
-    readers = [reader for known, reader in ((NPZ, _npz), (HDF5, _hdf5)) if kinds <= set(known)]
+    readers = [reader for known, reader in _READERS.items() if kinds <= set(known)]
     if not readers:
         raise _unknown(paths[0], kinds)
-    if run is not None:
+    if run is not None and readers[0] is not _labelled:
         raise DataError(
             f"{paths[0]}: run={run!r} names a dimension of NetCDF; here runs come first"
         )
-    read = [readers[0](path, wanted, alone=several) for path in paths]
-    fields = {}
-    for name in wanted:
-        parts = [one[name] for one in read]
-        for path, part in zip(paths, parts, strict=True):
-            same = part.values.shape == parts[0].values.shape
-            if not same or not _same_points(part.points, parts[0].points):
+    first = readers[0](paths[0], wanted, run, several)
+    if len(paths) == 1:
+        return first
+    piles = {name: Pile(f"{paths[0]}, {name}") for name in wanted}
+    for number, path in enumerate(paths):
+        read = readers[0](path, wanted, run, True) if number else first
+        for name, one in read.items():
+            same = one.values.shape[1:] == first[name].values.shape[1:]
+            if not same or not _same_points(one.points, first[name].points):
                 raise DataError(f"{path}, {name}: other points than in {paths[0]}")
-        values = parts[0].values if len(parts) == 1 else np.concatenate([p.values for p in parts])
-        fields[name] = replace(parts[0], values=values)
-    return fields
+            piles[name].add(one.values)
+    return {name: replace(first[name], values=piles[name].array()) for name in wanted}
 
 
 def _unknown(path: Path, kinds: Iterable[str]) -> DataError:
@@ -261,12 +293,14 @@ def _require(name: str, shapes: Mapping[str, tuple[int, ...]], path: Path, why: 
     raise DataError(f"{path}: no array {name!r}; there are {there}{more}{meant}")
 
 
-def _npz(path: Path, wanted: Sequence[str], alone: bool = False) -> dict[str, LabelledField]:
-    arrays: dict[str, np.ndarray | str] = {}
+def _npz(
+    path: Path, wanted: Sequence[str], run: str | None, alone: bool
+) -> dict[str, LabelledField]:
+    arrays: dict[str, NpzArray | str] = {}
     try:
         for name, entry in npz_arrays(path).items():
             try:
-                arrays[name] = read_npy(path, entry)
+                arrays[name] = NpzArray(path, entry)
             except ValueError as error:
                 if "Python objects" not in str(error):
                     raise
@@ -276,7 +310,9 @@ def _npz(path: Path, wanted: Sequence[str], alone: bool = False) -> dict[str, La
     return {name: _field(path, arrays, name, wanted, alone) for name in wanted}
 
 
-def _hdf5(path: Path, wanted: Sequence[str], alone: bool = False) -> dict[str, LabelledField]:
+def _hdf5(
+    path: Path, wanted: Sequence[str], run: str | None, alone: bool
+) -> dict[str, LabelledField]:
     try:
         with h5py.File(path, "r") as file:
             attributes = [text_of(file.attrs.get(key)) for key in ("format", "kind")]
@@ -358,24 +394,31 @@ def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _decoded(path: Path, arrays: Mapping[str, Any], name: str) -> tuple[np.ndarray, str]:
     """Return an array and its units; packed values are decoded (CF, sections 2.5 and 8.1)."""
+    item = arrays[name]
+    stored = getattr(item, "attrs", {})
+    packing = {key: np.asarray(stored[key]) for key in PACKING if key in stored}
     try:
-        require_stored(arrays[name])
-        raw = np.asarray(arrays[name][()])
+        require_stored(item)
+        units = text_of(stored["units"]) if "units" in stored else ""
+        raw = stored_values(item, f"{path}, {name}")
     except _UNREADABLE as error:
         raise DataError(f"{path}: array {name!r} is damaged ({_reason(error)})") from None
-    stored = getattr(arrays[name], "attrs", {})
-    units = text_of(stored["units"]) if "units" in stored else ""
-    packing = {key: np.asarray(stored[key]).ravel()[0] for key in PACKING if key in stored}
     if packing and raw.dtype.kind in "fiu":
-        from xarray import Variable, conventions
-
-        dims = [f"dim_{k}" for k in range(raw.ndim)]
-        variable = Variable(dims, raw, packing)
-        raw = np.asarray(conventions.decode_cf_variable(name, variable).values)
+        raw = changed(raw, partial(_unpacked, packing), f"{path}, {name}")
     return raw, units
 
 
-PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
+def _unpacked(packing: Mapping[str, np.ndarray], raw: np.ndarray) -> np.ndarray:
+    """Return values decoded by scale, offset, fill values and range."""
+    from xarray import Variable, conventions
+
+    dims = [f"dim_{k}" for k in range(raw.ndim)]
+    known = {key: value.ravel()[0] for key, value in packing.items() if key not in VALID}
+    values = np.asarray(conventions.decode_cf_variable("k", Variable(dims, raw, known)).values)
+    return without_invalid(values, {**packing, "dtype": raw.dtype})
+
+
+PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
 """Attributes of packed values."""
 
 
@@ -440,53 +483,34 @@ def _of_pipeline(
         _require(name, {key: item.shape for key, (item, _) in there.items()}, path)
         item, domain = there[name]
         require_stored(item)
-        found[name] = LabelledField(np.asarray(item[()]), domain, None, "")
+        found[name] = LabelledField(stored_values(item, f"{path}, {name}"), domain, None, "")
     return found
 
 
 def _labelled(
-    paths: Sequence[Path], wanted: Sequence[str], run: str | None
+    path: Path, wanted: Sequence[str], run: str | None, alone: bool
 ) -> dict[str, LabelledField]:
-    """Return the fields of NetCDF or Zarr files; of several files each holds some of the runs."""
-    import xarray
-
-    first = paths[0]
-    with ExitStack() as opened:
-        sets = [opened.enter_context(_dataset(path)) for path in paths]
-        for path, data in zip(paths, sets, strict=True):
-            for name in wanted:
-                _require(name, {str(n): v.shape for n, v in data.variables.items()}, path)
+    """Return the fields of a NetCDF or Zarr file; with `alone` it may be a single run."""
+    with _dataset(path) as data:
+        for name in wanted:
+            _require(name, {str(n): v.shape for n, v in data.variables.items()}, path)
         try:
-            for path, data in zip(paths, sets, strict=True):
-                for name in wanted:
-                    _require_whole(data[name], f"{path}, {name}")
-            if len(paths) == 1:
-                arrays, beside = {name: sets[0][name] for name in wanted}, sets[0]
-            else:
-                parts = [data[list(wanted)].load() for data in sets]
-                arrays, beside, run = _in_one(xarray, parts, run), sets[0], run or "run"
-            dimension = run_dimension(list(arrays.values()), run, str(first))
+            for name in wanted:
+                _require_whole(data[name], f"{path}, {name}")
+            arrays = [data[name] for name in wanted]
+            if alone:
+                shared = [d for d in RUN_NAMES if all(d in one.dims for one in arrays)]
+                run = run or (shared[0] if shared else "run")
+                arrays = [one if run in one.dims else one.expand_dims(run) for one in arrays]
+            run = run_dimension(arrays, run, str(path))
             return {
-                name: read_labelled(arrays[name], dimension, f"{first}, {name}", beside)
-                for name in wanted
+                name: read_labelled(one, run, f"{path}, {name}", data)
+                for name, one in zip(wanted, arrays, strict=True)
             }
         except DataError:
             raise
         except _UNREADABLE as error:
-            raise _damaged(first, "NetCDF", error) from None
-
-
-def _in_one(xarray: Any, parts: Sequence[Any], run: str | None) -> dict[str, Any]:
-    """Return the arrays of several data sets along one dimension of runs, new or shared."""
-    shared = [d for d in RUN_NAMES if all(d in part.dims for part in parts)]
-    dimension = run or (shared[0] if shared else "run")
-    try:
-        whole = xarray.concat(parts, dimension, join="exact", coords="minimal", compat="override")
-    except ValueError as error:
-        raise DataError(f"the files do not have the same points ({_reason(error)})") from None
-    if dimension != "run" and run is None:
-        whole = whole.rename({dimension: "run"})
-    return {str(name): whole[name] for name in whole.data_vars}
+            raise _damaged(path, "NetCDF", error) from None
 
 
 @contextmanager
@@ -539,3 +563,8 @@ def _require_whole(array: Any, where: str) -> None:
         raw = (array.values - known.get("add_offset", 0)) / known.get("scale_factor", 1)
         if (np.abs(raw) > MAX_WHOLE).any():
             raise DataError(f"{where}: integers beyond 2^53 would be rounded")
+
+
+_READERS = {NPZ: _npz, HDF5: _hdf5, (*NETCDF, *ZARR): _labelled}
+"""Readers of one file, by suffix: of a path, names, the dimension of runs, and whether the file is
+one of several, which may hold a single run."""

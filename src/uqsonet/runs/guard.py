@@ -7,6 +7,9 @@ stated multiple of its size.
 from __future__ import annotations
 
 import json
+import shutil
+import struct
+import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -115,8 +118,8 @@ def npz_arrays(path: Path) -> dict[str, zipfile.ZipInfo]:
     return {one.filename.removesuffix(".npy"): one for one in entries}
 
 
-def read_npy(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
-    """Return one array of an npz file.
+class NpzArray:
+    """One array of an npz file, read when it is asked for.
 
     Raises
     ------
@@ -124,21 +127,47 @@ def read_npy(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
         If it holds Python objects, which are a pickle, or its header promises other bytes than
         there are.
     """
-    with zipfile.ZipFile(path) as archive, archive.open(entry) as file:
-        version = np.lib.format.read_magic(file)
-        header = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
-        if header is not None:
-            shape, _, kind = header(file)
-            if kind.hasobject:
-                raise ValueError("an array of Python objects")
-            promised = int(np.prod(shape, dtype=object)) * kind.itemsize
-            if kind.itemsize == 0 or promised > entry.file_size:
-                raise ValueError(f"promises {shape} entries of {kind}, which are not there")
-    with zipfile.ZipFile(path) as archive, archive.open(entry) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+
+    def __init__(self, path: Path, entry: zipfile.ZipInfo) -> None:
+        self._path, self._entry = path, entry
+        with zipfile.ZipFile(path) as archive, archive.open(entry) as file:
+            version = np.lib.format.read_magic(file)
+            read = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }.get(version)
+            if read is None:
+                raise ValueError(f"a header of version {version}")
+            self.shape, self._fortran, self.dtype = read(file)
+            self._start = file.tell()
+        if self.dtype.hasobject:
+            raise ValueError("an array of Python objects")
+        self.nbytes = int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
+        if self.dtype.itemsize == 0 or self.nbytes > entry.file_size:
+            raise ValueError(f"promises {self.shape} entries of {self.dtype}, which are not there")
+
+    def __getitem__(self, _: tuple[()]) -> np.ndarray:
+        """Return the array: a large one as a map of its file, or of what it unpacks to."""
+        with zipfile.ZipFile(self._path) as archive, archive.open(self._entry) as file:
+            if self.nbytes <= LARGE:
+                return np.lib.format.read_array(file, allow_pickle=False)
+            order: Any = "F" if self._fortran else "C"
+            if self._entry.compress_type == zipfile.ZIP_STORED:
+                start = _data_of(self._path, self._entry) + self._start
+                return np.memmap(self._path, self.dtype, "r", start, self.shape, order)
+            file.read(self._start)
+            with tempfile.TemporaryFile() as unpacked:
+                shutil.copyfileobj(file, unpacked, LARGE >> 4)
+                unpacked.flush()
+                return np.memmap(unpacked, self.dtype, "r", 0, self.shape, order)
+
+
+def _data_of(path: Path, entry: zipfile.ZipInfo) -> int:
+    """Return where in a zip file the bytes of an entry begin."""
+    with path.open("rb") as file:
+        file.seek(entry.header_offset + 26)
+        name, extra = struct.unpack("<HH", file.read(4))
+    return entry.header_offset + 30 + name + extra
 
 
 def require_own_zarr(path: Path) -> None:

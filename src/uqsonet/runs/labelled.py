@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ import numpy as np
 from uqsonet.errors import DataError
 from uqsonet.fields.layout import TIME_KEY, Coordinate, Layout
 from uqsonet.fields.numbers import require_exact
+from uqsonet.files import LARGE
+from uqsonet.runs.stored import BLOCK_BYTES, joined
 
 RUN_NAMES = (
     "run", "runs", "sample", "samples", "realization", "realisation", "member", "ensemble", "case",
@@ -39,6 +41,12 @@ STANDARD = (
     ("time",),
 )
 """CF standard names of coordinates x, y, z and time."""
+
+VALID = ("valid_min", "valid_max", "valid_range")
+"""CF attributes that say between which values, as stored, a file's values are (section 2.5.1)."""
+
+PACKED = {"scale_factor": 1.0, "add_offset": 0.0}
+"""CF attributes of packed values, and what they are where they are not there."""
 
 DEGREES = ((r"degrees?_?(east|e)", "longitude"), (r"degrees?_?(north|n)", "latitude"))
 """CF units of longitude and latitude."""
@@ -152,7 +160,7 @@ def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> Label
         raise DataError(f"{where}: has coordinates along {lacking[0]}, and none along {without}")
     error = _unused(array, dims, beside, where)
     order = _axis_order(dims, [axis_number(d, {}) for d in dims])
-    values = array.transpose(run, *(dims[k] for k in order)).values
+    values = _loaded(array.transpose(run, *(dims[k] for k in order)), where)
     layout = Layout(
         dims, array.shape[1:], tuple(dims[k] for k in order), order, (False,) * len(dims)
     )
@@ -218,7 +226,7 @@ def _on_axes(
     dims = tuple(str(d) for d in array.dims[1:])
     order = _axis_order(dims, [axis_number(one.name, one.attributes) for one in own])
     numbers = [_as_numbers(own[k]) for k in order]
-    values, axes, falling = _rising(array.values, order, [axis for axis, _ in numbers])
+    values, axes, falling = _rising(array, order, [axis for axis, _ in numbers], where)
     names = tuple(own[k].name for k in order)
     origins = {name: origin for name, (_, origin) in zip(names, numbers, strict=True) if origin}
     layout = Layout(dims, array.shape[1:], names, order, falling, (*own, *scalars), None, origins)
@@ -226,15 +234,63 @@ def _on_axes(
 
 
 def _rising(
-    values: np.ndarray, order: Sequence[int], axes: Sequence[np.ndarray]
+    array: Any, order: Sequence[int], axes: Sequence[np.ndarray], where: str
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...], tuple[bool, ...]]:
     """Return runs (N, ...) in the order of the axes, these as rising ones, and which fell."""
-    values = values.transpose(0, *(1 + k for k in order))
+    run, *dims = array.dims
+    array = array.transpose(run, *(dims[k] for k in order))
     falling = tuple(len(axis) > 1 and bool((np.diff(axis) < 0).all()) for axis in axes)
-    for place, falls in enumerate(falling):
-        values = np.flip(values, place + 1) if falls else values
-    rising = tuple(axis[::-1] if falls else axis for axis, falls in zip(axes, falling, strict=True))
+    turned = slice(None, None, -1)
+    fallen = {dims[k]: turned for k, falls in zip(order, falling, strict=True) if falls}
+    values = _loaded(array.isel(fallen), where)
+    rising = tuple(
+        axis[turned] if falls else axis for axis, falls in zip(axes, falling, strict=True)
+    )
     return values, rising, falling
+
+
+def _loaded(array: Any, where: str) -> np.ndarray:
+    """Return the values of a labelled array, runs first, without invalid ones.
+
+    Large ones of a file go from there to a temporary file, some runs at a time.
+    """
+    if array.nbytes <= LARGE or array.variable._in_memory:
+        return _valid(array)
+    empty = np.empty(array.shape[1:], array.dtype)  # its size alone counts
+    rows = max(1, BLOCK_BYTES // empty.nbytes)
+    firsts = range(0, len(array), rows)
+    return joined((_valid(array[first : first + rows]) for first in firsts), where)
+
+
+def _valid(array: Any) -> np.ndarray:
+    """Return the values of a labelled array, NaN where they are outside their valid range."""
+    return without_invalid(np.asarray(array.values), {**array.attrs, **array.encoding})
+
+
+def without_invalid(values: np.ndarray, stated: Mapping[str, Any]) -> np.ndarray:
+    """Return decoded values with NaN where they are outside the range that their file states.
+
+    The range is that of stored values, unless these are integers and it is not.
+
+    Parameters
+    ----------
+    values : ndarray
+    stated : mapping
+        Attributes of the variable, and the ``dtype`` of what is stored.
+    """
+    ends = {key: np.asarray(stated[key]).ravel() for key in VALID if key in stated}
+    if not ends:
+        return values
+    low, high = ends.get("valid_range", np.array([-np.inf, np.inf]))
+    low, high = ends.get("valid_min", [low])[0], ends.get("valid_max", [high])[0]
+    packed = np.dtype(stated.get("dtype", values.dtype)).kind in "iu"
+    scale, offset = (float(np.ravel(stated.get(k, d))[0]) for k, d in PACKED.items())
+    step = abs(scale) / 4 if packed else 0.0
+    if not packed or all(end.dtype.kind in "iu" for end in ends.values()):
+        low, high = sorted((low * scale + offset, high * scale + offset))
+    slack = [1e-6 * abs(end) + step if np.isfinite(end) else 0.0 for end in (low, high)]
+    invalid = (values < low - slack[0]) | (values > high + slack[1])
+    return np.where(invalid, np.nan, values)
 
 
 def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> list[Coordinate]:
@@ -281,13 +337,14 @@ def _at_points(
     meshed = _as_mesh([values for values, _ in numbers])
     if meshed is not None:
         order, ends = meshed
-        values, ends, falling = _rising(array.values, order, ends)
+        values, ends, falling = _rising(array, order, ends, where)
         layout = Layout(dims, array.shape[1:], axes, order, falling, own, None, origins)
         return LabelledField(values, ends, layout, units)
     points = np.stack([values.reshape(-1) for values, _ in numbers], -1)
     plain = tuple(range(len(dims)))
     layout = Layout(dims, array.shape[1:], axes, plain, (False,) * len(dims), own, None, origins)
-    return LabelledField(array.values.reshape(len(array), -1), points, layout, units)
+    values = _loaded(array, where)
+    return LabelledField(values.reshape(len(values), -1), points, layout, units)
 
 
 def _as_mesh(

@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,12 +18,15 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.fields.field import Field, Transform, part_columns
+from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.numbers import without_mask
-from uqsonet.gauss.blocks import RowBlocks, column_moments
-from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.blocks import MAX_KEPT, ArrayRows, RowBlocks, column_moments
+from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.field_runs import FieldRuns
+from uqsonet.runs.stored import row_blocks, taken
+
+LOG = logging.getLogger("uqsonet")
 
 MIN_RUNS = 20
 """Fewer runs are too few to learn an operator, choose its size and calibrate its bands."""
@@ -38,6 +42,9 @@ SKEWED = 0.5
 
 HEAVY = 5.0
 """Kurtosis of an output above which ``asinh`` is tried; that of a normal law is 3."""
+
+MAX_LOOKED_AT = 1 << 22
+"""Number of values of an output that decide which transforms are tried."""
 
 MIN_ATOM = 0.01
 """Share of an output's values that are equal at an end above which it does not go beyond."""
@@ -103,7 +110,7 @@ class Runs:
     def _take(self, index: np.ndarray) -> None:
         for side in (self.inputs, self.outputs):
             for key, field in side.items():
-                side[key] = replace(field, values=field.values[index], kept=None)
+                side[key] = replace(field, values=taken(field.values, index, key), kept=None)
         self.groups = None if self.groups is None else self.groups[index]
 
     def __len__(self) -> int:
@@ -150,7 +157,7 @@ class Runs:
         labels = self.groups
         if labels is None:
             fields = (*self.inputs.values(), *self.outputs.values())
-            if any(np.unique(field.values[:50]).size <= MAX_DISTINCT for field in fields):
+            if any(distinct(field, MAX_DISTINCT) <= MAX_DISTINCT for field in fields):
                 return None
             labels = np.array(
                 [
@@ -165,7 +172,25 @@ class Runs:
 
     def describe(self) -> Description:
         """Return shapes, ranges, proposed transforms, spectra and distance from Gaussian laws."""
-        return describe(self.name, self.inputs, self.outputs)
+        from uqsonet.show.terminal import never_silent
+
+        with never_silent("describe"):
+            return describe(self.name, self.inputs, self.outputs)
+
+
+def memory_text(runs: Runs) -> str:
+    """Say how much memory a fit of runs will take, by sizes alone."""
+    size = len(runs)
+    n, m = (sum(f.domain.size for f in side.values()) for side in (runs.inputs, runs.outputs))
+    r, p = min(size, 256, n), min(size // 3, 192, m)
+    kept = sum(size * k * (4 if size * k <= MAX_KEPT else 0) for k in (n, m)) * 2
+    bases = 20 * n * r + 8 * m * p + 8 * max(n * r, m * p)
+    laws = 6 * size * n
+    values = sum(f.values.nbytes for f in (*runs.inputs.values(), *runs.outputs.values()))
+    return (
+        f"{size} runs of {n} and {m} points, {values / 1e9:.2g} GB; a fit will take about "
+        f"{(kept + bases + laws) / 1e9 + 0.6:.1f} GB of memory besides"
+    )
 
 
 def _labels(groups: object, size: int) -> np.ndarray:
@@ -197,8 +222,7 @@ def named_fields(
         kind = (transforms or {}).get(name) or field.transform or "identity"
         unit = _typical(field.values) if kind == "asinh" else 1.0
         transform = Transform(kind, unit, *(_ends_of(field.values) if ends else ()))
-        rows = RowBlocks.of(torch.from_numpy(field.values))
-        mean, std = column_moments(rows.map(lambda v, t=transform: t.forward(v.double())))
+        mean, std = column_moments(ArrayRows([(field.values, transform.forward)], torch.float64))
         scale = float(std.square().mean().sqrt())
         if not scale > 1e-7 * float(mean.abs().max()):  # the rounding of stored values
             raise DataError(f"{name}: the same in all runs: nothing to learn")
@@ -209,26 +233,20 @@ def named_fields(
     return found
 
 
-def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[Field]) -> Tensor:
+def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[Field]) -> RowBlocks:
     """Return the runs of several fields side by side (N, n), as a model sees them.
 
-    Float32, or float64 where a field is so far from zero that float32 would blur its variation.
+    Large ones are read, and encoded, when they are used. Float32, or float64 where a field is so
+    far from zero that float32 would blur its variation.
     """
-    size = len(next(iter(fields.values())))
     ends = [
         one.encode(torch.tensor([one.lowest, one.highest], dtype=torch.float64)).abs()
         for one in named
     ]
     far = any(bool((end.isfinite() & (end > FAR)).any()) for end in ends)
     kind = torch.float64 if far else torch.float32
-    found = torch.empty(size, sum(one.domain.size for one in named), dtype=kind)
-    for number, one in enumerate(named):
-        rows, first = RowBlocks.of(torch.from_numpy(fields[one.name].values)), 0
-        for block in rows.blocks():
-            part = slice(first, first + len(block))
-            found[part, part_columns(named, number)] = one.encode(block.double())
-            first += len(block)
-    return found
+    rows = ArrayRows([(fields[one.name].values, one.encode) for one in named], kind)
+    return rows if rows.large else RowBlocks.of(rows.whole())
 
 
 @dataclass(frozen=True)
@@ -268,11 +286,27 @@ def split_runs(size: int, seed: int, groups: np.ndarray | None = None) -> Split:
 
 def may_log(field: FieldRuns) -> bool:
     """Return whether a logarithm is possible: positive values, more than two of them."""
-    return float(field.values.min()) > 0 and np.unique(field.values[:50]).size > 2
+    return float(field.values.min()) > 0 and distinct(field, 2) > 2
+
+
+def distinct(field: FieldRuns, most: int) -> int:
+    """Return how many different values the first runs have; one more than `most` if that many."""
+    seen = np.empty(0, field.values.dtype)
+    for row in field.values[:50]:
+        seen = np.union1d(seen, row)
+        if len(seen) > most:
+            return most + 1
+    return len(seen)
+
+
+def _some(values: np.ndarray) -> np.ndarray:
+    """Return the first runs of (N, n), as many as say what the values are like."""
+    return values[: max(20, MAX_LOOKED_AT // values.shape[1])]
 
 
 def _typical(values: np.ndarray) -> float:
     """Return the typical size of values that are not zero, the unit of ``asinh``."""
+    values = _some(values)
     size = np.abs(values[values != 0])
     return float(np.median(size)) / 0.6745 if size.size else 1.0
 
@@ -282,6 +316,7 @@ def _ends_of(values: np.ndarray) -> tuple[float, float]:
 
     Points where all runs are equal do not count, boundaries for example.
     """
+    values = _some(values)
     free = values[:, np.ptp(values, axis=0) > 0]
     if np.unique(free[:50]).size <= MAX_DISTINCT:
         return -math.inf, math.inf
@@ -296,7 +331,8 @@ def output_transforms(field: FieldRuns) -> list[str]:
         return [field.transform]
     if proposed_transform(field) == "log":
         return ["identity", "log"]
-    values = field.values[:, np.ptp(field.values, axis=0) > 0].astype(np.float64)
+    some = _some(field.values)
+    values = some[:, np.ptp(some, axis=0) > 0].astype(np.float64)
     plain, changed = (_kurtosis(x) for x in (values, np.arcsinh(values / _typical(values))))
     return ["identity", "asinh"] if changed < plain > HEAVY else ["identity"]
 
@@ -314,14 +350,25 @@ def proposed_transform(field: FieldRuns) -> str:
     """
     if field.transform is not None or not may_log(field):
         return field.transform or "identity"
-    values = field.values.astype(np.float64)
-    plain, logged = _skewness(values), _skewness(np.log(values))
+    plain, logged = _skewness(field, np.asarray), _skewness(field, np.log)
     return "log" if plain > SKEWED and abs(logged) < plain else "identity"
 
 
-def _skewness(values: np.ndarray) -> float:
-    centred = values - values.mean()
-    return float((centred**3).mean() / (centred**2).mean() ** 1.5)
+def _skewness(field: FieldRuns, change: Callable[[np.ndarray], np.ndarray]) -> float:
+    """Return the skewness of changed values."""
+    sizes, means, moments = [], [], []
+    for rows in row_blocks(field.values):
+        values = change(rows.astype(np.float64))
+        sizes.append(rows.size)
+        means.append(values.mean())
+        centred = values - means[-1]
+        square = centred**2
+        moments.append((square.mean(), (square * centred).mean()))
+    share = np.array(sizes) / sum(sizes)
+    off = np.array(means) - share @ means
+    second, third = np.array(moments).T
+    variance = share @ (second + off**2)
+    return float(share @ (third + 3 * off * second + off**3) / variance**1.5)
 
 
 @dataclass(frozen=True)
@@ -336,8 +383,13 @@ class FieldDescription:
     lowest, highest : float
     distinct : int
         Different values among the first runs, at most 3.
+    axes : dict of str to (float, float)
+        Name, with units, of each coordinate, and where the domain begins and ends along it.
+    absent : int
+        Points that have no value in any run.
     modes : dict of float to int
-        Modes that keep a share of the variance.
+        Modes that keep a share of the variance, where `most_modes` do.
+    most_modes : int
     distance : float
         Largest Kolmogorov distance between a leading coefficient, or the norm of ten of them, and
         what it would be under a Gaussian law.
@@ -351,17 +403,23 @@ class FieldDescription:
     units: str
     transform: str
     points: tuple[int, ...]
+    axes: dict[str, tuple[float, float]]
+    absent: int
     lowest: float
     highest: float
     distinct: int
     modes: dict[float, int]
+    most_modes: int
     distance: float
     chance: float
     interpolation_error: float
 
     def __str__(self) -> str:
         units = f" {self.units}" if self.units else ""
-        kept = ", ".join(f"{count} keep {100 * share:g} %" for share, count in self.modes.items())
+        counts = {q: str(self.modes.get(q, f"more than {self.most_modes}")) for q in SHARES}
+        kept = ", ".join(f"{count} keep {100 * share:g} %" for share, count in counts.items())
+        box = ", ".join(f"{axis} {low:g} to {high:g}" for axis, (low, high) in self.axes.items())
+        absent = f"; {self.absent} more have no value in any run" if self.absent else ""
         two = ", two values only" if self.distinct <= 2 else ""
         law = "no evidence against a Gaussian law"
         if self.distance > self.chance:
@@ -369,6 +427,7 @@ class FieldDescription:
         lines = [
             f"{self.side:7}{self.name}: {' x '.join(map(str, self.points))} points, "
             f"{self.lowest:.4g} to {self.highest:.4g}{units}{two}",
+            f"       {box}{absent}",
             f"       transform {self.transform}; modes: {kept}",
             f"       coefficients: {law} (Kolmogorov distance {self.distance:.3f}; "
             f"chance {self.chance:.3f})",
@@ -408,27 +467,29 @@ def describe(
 
 def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldDescription:
     """Describe a field."""
+    LOG.info("describing %s %s", side, name)
     unit = _typical(field.values) if transform == "asinh" else 1.0
     forward = Transform(transform, unit).forward
-    values = torch.from_numpy(field.values)
-    rows = RowBlocks.of(values).map(lambda block: forward(block.double()))
-    modes = empirical_modes(rows, min(len(field) - 1, rows.shape[1], 400), "modes")
-    total = modes.std.square().sum() + rows.shape[1] * modes.remainder**2
-    kept = (modes.std.square().cumsum(0) / total).clamp_max(1)
-    real = modes.std > 1e-6 * modes.std[0]  # others are the rounding of stored values
-    some = modes.coefficients(forward(values[:5000].double()))[:, real]
+    found = spectrum(ArrayRows([(field.values, forward)], torch.float64))
+    kept = found.variance.cumsum(0) / found.total
+    real = found.variance[:10] > 1e-12 * found.variance[0]  # others are rounding of stored values
+    known = Field(name, field.domain, layout=field.layout)
+    ends = zip(known.axis_labels, field.domain.lower, field.domain.upper, strict=True)
     return FieldDescription(
         name=name,
         side=side,
         units=field.units,
         transform=transform,
         points=field.domain.shape,
+        axes={label: (low, high) for label, low, high in ends},
+        absent=field.absent,
         lowest=float(field.values.min()),
         highest=float(field.values.max()),
-        distinct=min(3, np.unique(field.values[:50]).size),
-        modes={share: int((kept < share).sum()) + 1 for share in SHARES},
-        distance=distance_from_gaussian(some / modes.std[real]),
-        chance=1.73 / math.sqrt(len(some)),
+        distinct=distinct(field, 2),
+        modes={q: int((kept < q).sum()) + 1 for q in SHARES if float(kept[-1]) >= q - 1e-9},
+        most_modes=len(kept),
+        distance=distance_from_gaussian(found.coefficients[:5000, real]),
+        chance=1.73 / math.sqrt(min(len(field), 5000)),
         interpolation_error=field.interpolation_error,
     )
 

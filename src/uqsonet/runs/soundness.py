@@ -9,6 +9,7 @@ import numpy as np
 from uqsonet.errors import DataWarning
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.runs import Runs, Split
+from uqsonet.runs.stored import column_blocks, row_blocks
 
 CRASHED = 100.0
 """A run has crashed if its distance from the median run is this many times the usual one."""
@@ -18,6 +19,9 @@ MAX_CRASHED = 0.1
 
 ALIKE = 0.5
 """Neighbouring runs are alike below this mean squared difference (1 for independent runs)."""
+
+MAX_POINTS = 2000
+"""Number of points at which neighbouring runs are compared, at least."""
 
 SHOWN = 10
 """Maximum number of runs that a warning lists."""
@@ -73,17 +77,23 @@ def crashed_runs(field: FieldRuns) -> np.ndarray:
     ten separates it from the runs that have not; or if all its values are one number, which the
     other runs hardly ever take.
     """
-    values = field.values.astype(np.float64)
-    some = values[:: max(1, len(values) // 1000)]
-    middle = np.median(some, axis=0)
-    with np.errstate(over="ignore"):
-        distance = np.sqrt(np.square((values - middle) / (np.abs(some).max() or 1.0)).mean(1))
+    values, every = field.values, slice(None, None, max(1, len(field) // 1000))
+    some = values[every]
+    size = max(abs(float(some.min())), abs(float(some.max()))) or 1.0
+    squares, alone = np.zeros(len(values)), np.ones(len(values), dtype=bool)
+    first = values[:, :1].astype(np.float64)
+    for part in column_blocks(values):
+        alone &= (part == first).all(1)
+        with np.errstate(over="ignore"):
+            squares += np.square((part - np.median(part[every], axis=0)) / size).sum(1)
+    distance = np.sqrt(squares / values.shape[1])
     usual = float(np.median(distance))
     far = distance > CRASHED * usual
     if not far.any() or not usual > 0 or distance[far].min() <= 10 * distance[~far].max():
         far[:] = False
-    for number in np.flatnonzero((values == values[:, :1]).all(1)):
-        far[number] |= np.mean(values == values[number, 0]) < 2 / len(values)
+    for number in np.flatnonzero(alone):
+        count = sum(int((rows == values[number, 0]).sum()) for rows in row_blocks(values))
+        far[number] |= count < 2 * values.shape[1]
     return far if far.mean() <= MAX_CRASHED else np.zeros_like(far)
 
 
@@ -91,7 +101,8 @@ def _neighbours_alike(runs: Runs) -> bool:
     """Return whether runs that follow each other are alike in every field."""
     steps = []
     for field in {**runs.inputs, **runs.outputs}.values():
-        values = field.values[:2000].astype(np.float64)
+        some = slice(None, None, max(1, field.values.shape[1] // MAX_POINTS))
+        values = field.values[:2000, some].astype(np.float64)
         centred = values - values.mean(0)
         variance = np.square(centred).mean()
         steps.append(np.square(np.diff(values, axis=0)).mean() / (2 * variance or 1.0))

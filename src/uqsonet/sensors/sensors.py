@@ -13,7 +13,7 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError, nearest
 from uqsonet.fields.field import AXES, Field
-from uqsonet.fields.grid import Domain
+from uqsonet.fields.grid import ByPoint, Domain
 from uqsonet.fields.numbers import real_numbers, require_noise, without_mask
 
 COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
@@ -111,13 +111,14 @@ class Sensors:
             lambda t: t.to(device=device, dtype=dtype if t.is_floating_point() else t.dtype)
         )
 
-    def read(self, domain: Domain, functions: Tensor) -> Tensor:
+    def read(self, domain: Domain, functions: Tensor | ByPoint) -> Tensor:
         """Return what sensors read (B, m, k) of functions (size, k)."""
         x, weights = self.locations, self.weights
         if weights is None:
             return domain.interpolate(functions, x)
         used = weights != 0
-        values = domain.interpolate(functions, x[used]) * weights[used, None].to(functions)
+        values = domain.interpolate(functions, x[used])
+        values = values * weights[used, None].to(values)
         found = values.new_zeros(weights.shape[:-1].numel(), values.shape[-1])
         sensor = used.flatten(0, -2).nonzero()[:, 0]
         return found.index_add_(0, sensor, values).view(*weights.shape[:-1], values.shape[-1])
@@ -261,9 +262,7 @@ def sensors_at(
         )
     noise = noise_levels(noise_std, y, m)
     # Padding gets harmless values, so that nothing a caller left there can spread.
-    if field.layout is not None and field.layout.longitudes:
-        x = torch.from_numpy(field.wrapped(x.cpu().numpy())).to(x.device)
-    x = torch.where(m[..., None], x, torch.zeros_like(x))
+    x = torch.where(m[..., None], field.wrapped(x), torch.zeros_like(x))
     y = torch.where(m, y, torch.ones_like(y))
     labels = [str(k) for k in range(len(y))]
     return Sensors(x, y, m, None, noise, torch.full(y.shape, number), labels, single, kind)
@@ -289,8 +288,8 @@ def plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) 
                 if one.layout is not None and axis in (one.layout.origins or {}):
                     cells = one.layout.numbers(axis, cells).tolist()
                 elif one.layout is not None and k in one.layout.longitudes:
-                    rows = np.zeros((len(cells), one.domain.dim))
-                    rows[:, k] = np.asarray(cells, dtype=np.float64)
+                    rows = torch.zeros(len(cells), one.domain.dim, dtype=torch.float64)
+                    rows[:, k] = torch.from_numpy(np.asarray(cells, dtype=np.float64))
                     cells = one.wrapped(rows)[:, k].tolist()
             except (TypeError, ValueError) as error:
                 raise ObservationError(f"{where}, column {axis!r}: {error}") from None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +16,14 @@ from rich.console import Console
 from uqsonet.errors import ObservationWarning, UQSONetError
 
 console = Console(stderr=True)
+
+LOG = logging.getLogger("uqsonet")
+
+STEP = 15
+"""Level of messages of the log that say how far work is: below those that are shown anyway."""
+
+MAX_SILENCE = 5.0
+"""Seconds after which work says what it is at, and again after as many."""
 
 
 @contextmanager
@@ -36,10 +46,65 @@ def clear_errors() -> Iterator[None]:
         sys.exit(1)
 
 
+class _Stage(logging.Handler):
+    """Remembers the last message of the package's log, and when it came."""
+
+    def __init__(self, first: str) -> None:
+        super().__init__(STEP)
+        self.text, self.spoken = first, time.monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a message."""
+        self.text = record.getMessage()
+        shown = record.levelno >= logging.INFO
+        if (shown and any(isinstance(one, logging.StreamHandler) for one in LOG.handlers)) or (
+            getattr(record, "drawn", False)
+        ):
+            self.spoken = time.monotonic()
+
+
+@contextmanager
+def never_silent(what: str, wanted: bool = True) -> Iterator[None]:
+    """Say on the error stream, every five seconds without another line, what work is at.
+
+    It works with and without a terminal, in scripts and in notebooks, whatever the work does.
+
+    Parameters
+    ----------
+    what : str
+        The work.
+    wanted : bool
+        Without it nothing is said. Work within other work leaves the word to that.
+    """
+    if not wanted or any(isinstance(one, _Stage) for one in LOG.handlers):
+        yield
+        return
+    stage, level, start, done = _Stage("started"), LOG.level, time.monotonic(), threading.Event()
+
+    def speak() -> None:
+        while not done.wait(0.2):
+            now = time.monotonic()
+            if now - stage.spoken >= MAX_SILENCE:
+                print(f"{what}, {now - start:.0f} s: {stage.text}", file=sys.stderr, flush=True)
+                stage.spoken = now
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    LOG.addHandler(stage)
+    LOG.setLevel(min(level, STEP) if level else STEP)
+    speaker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        speaker.join()
+        LOG.removeHandler(stage)
+        LOG.setLevel(level)
+
+
 def show_log() -> None:
     """Print what the package logs, with the time of day."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.INFO)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log = logging.getLogger("uqsonet")
-    log.handlers[:] = [handler]
-    log.setLevel(logging.INFO)
+    LOG.handlers[:] = [handler]
+    LOG.setLevel(logging.INFO)
