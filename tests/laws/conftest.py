@@ -61,6 +61,7 @@ def gaussian_fields(
 
 
 MEANS = np.sin(2 * np.pi * points()), -0.5 + 0.5 * np.cos(3 * np.pi * points())
+LENGTHS = np.geomspace(0.1, 1.0, 8)
 COVARIANCES = kernel(0.2, 0.5), kernel(0.6, 0.5)
 
 
@@ -99,9 +100,16 @@ def rain_fields(rng: np.random.Generator, size: int) -> np.ndarray:
     return np.maximum(gaussian_fields(rng, size, kernel(0.3)), 0.0) ** 1.5
 
 
+def length_fields(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Draw fields (size, 24), each of one of eight lengths."""
+    drawn = [gaussian_fields(rng, size, kernel(length, 0.5), MEANS[0]) for length in LENGTHS]
+    return np.stack(drawn)[rng.integers(len(LENGTHS), size=size), np.arange(size)]
+
+
 LAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "gaussian": lambda rng, size: gaussian_fields(rng, size, kernel(0.3)),
     "mixture": two_fields,
+    "family": length_fields,
     "thresholded": two_values,
     "bounded": bounded_fields,
     "copula": rain_fields,

@@ -102,6 +102,7 @@ def wrong(tensor: Tensor) -> dict[str, Tensor | None]:
 
 IMPOSSIBLE = {
     "mixture": ("scales", 0.0),
+    "family": ("scales", -1.0),
     "thresholded": ("values", 1.0),
     "bounded": ("upper", -1e6),
     "copula": ("values", 1.0),

@@ -94,7 +94,7 @@ def equip(
     Parameters
     ----------
     model : KarhunenLoeveModel
-    law : {"auto", "gaussian", "mixture", "thresholded", "bounded", "copula", "analogue"}
+    law : {"auto", "gaussian", "mixture", "family", "thresholded", "bounded", "copula", "analogue"}
     training : Functions
         The pairs that the model was trained on.
     held : Functions
@@ -218,6 +218,7 @@ _WHY = {
     "thresholded": "they take more than a few values, or only one at some point, or have classes "
     "that no cut Gaussian field has",
     "copula": "they are too few, or take only a few values",
+    "family": "they take only a few values, or are several fields",
     "bounded": "a Gaussian law of theirs leaves their range hardly ever, or almost always",
 }
 
@@ -234,6 +235,8 @@ def _fitted(name: str, sample: InputSample, seed: int) -> list[Any]:
         return [laws.AnalogueLaw.fit(sample, share) for share in laws.NEAR_SHARES]
     if name in ("thresholded", "copula"):
         law = (laws.ThresholdedLaw if name == "thresholded" else laws.CopulaLaw).fit(sample)
+    elif name == "family":
+        law = laws.fit_family(sample, numpy_generator(seed, "law", name))
     else:
         law = laws.BoundedLaw.fit(sample, torch_generator(seed, "law", name))
     return [] if law is None else [law]
@@ -275,7 +278,7 @@ def _outside(
 
     Zero for laws whose fields are training inputs, or take their values.
     """
-    if law is not None and law.name not in ("mixture", "bounded"):
+    if law is not None and law.name not in ("mixture", "family", "bounded"):
         return 0.0
     before, model.law = model.law, law
     no_sensors = torch.zeros(1, 0, model.fields.input.grid.dim), torch.zeros(1, 0)

@@ -2,6 +2,7 @@
 
 - `gaussian`: a Gaussian field, the model's own closed form;
 - `mixture`: clusters of Gaussian fields, each of random size;
+- `family`: a Gaussian field whose kernel (length, variance, smoothness) is random;
 - `thresholded`: a latent Gaussian field, cut into classes by thresholds;
 - `bounded`: a Gaussian field that is kept within bounds;
 - `copula`: a Gaussian field behind values of any law, at each point a rising map;
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputLaw
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NAMES = ("gaussian", "mixture", "thresholded", "bounded", "copula", "analogue")
+NAMES = ("gaussian", "mixture", "family", "thresholded", "bounded", "copula", "analogue")
 """Names of the laws, from the simplest to the one that assumes least."""
 
 

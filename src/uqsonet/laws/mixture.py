@@ -51,6 +51,9 @@ LAST_STEPS = 60
 SHRINKAGE = (0.0, 0.01, 0.05, 0.2)
 """Weights to try of a multiple of the identity in each covariance, in order."""
 
+NEGLIGIBLE = 1e-14
+"""Clusters of a smaller weight given the sensors are left out of moments."""
+
 MAX_INPUTS = 5000
 """Maximum number of training inputs that take part in the choice of clusters."""
 
@@ -103,11 +106,11 @@ def _maximised(a: Tensor, shares: Tensor, scales: Tensor, shrinkage: float) -> C
         level = covariance.diagonal().mean()
         covariance = (1 - shrinkage) * covariance + shrinkage * level * eye
         means.append(mean)
-        roots.append(_root(covariance))
+        roots.append(positive_root(covariance))
     return Clusters((weights / weights.sum()).log(), scales, torch.stack(means), torch.stack(roots))
 
 
-def _root(covariance: Tensor) -> Tensor:
+def positive_root(covariance: Tensor) -> Tensor:
     """Return the Cholesky root; directions without variance get that of rounding."""
     floor = 1e-12 * covariance.diagonal().amax()
     for _ in range(8):
@@ -314,9 +317,11 @@ class MixturePosterior(InputPosterior):
         mean = torch.zeros(batch, len(weight), dtype=torch.float64)
         second = torch.zeros(batch, len(weight), len(weight), dtype=torch.float64)
         for k, v in enumerate(self._directions):
+            shares = self._weights[:, k]  # (B, J)
+            if float(shares.amax()) < NEGLIGIBLE:
+                continue
             seen = weight @ c.roots[k]
             through = v @ seen.T  # (B, k, p)
-            shares = self._weights[:, k]  # (B, J)
             places = c.scales[:, None] * self._means[:, k]  # (B, J, k)
             means = weight @ c.means[k] + places @ through  # (B, J, p)
             mean += (shares[..., None] * means).sum(1)

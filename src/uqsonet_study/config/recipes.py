@@ -25,7 +25,9 @@ class EnsembleConfig(Section):
     )
 
 
-Law = Literal["auto", "gaussian", "mixture", "thresholded", "bounded", "copula", "analogue"]
+Law = Literal[
+    "auto", "gaussian", "mixture", "family", "thresholded", "bounded", "copula", "analogue"
+]
 
 
 class LawConfig(Section):

@@ -17,6 +17,7 @@ METHODS = {
     "thresholded": "Thresholded",
     "bounded": "Bounded",
     "copula": "Copula",
+    "family": "Family of kernels",
     "analogue": "Analogue",
     "auto": "Auto",
     FLOOR: "MC floor",

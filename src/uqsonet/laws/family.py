@@ -1,0 +1,297 @@
+"""A family of kernels: fields whose length, variance or smoothness differs from run to run.
+
+Such a field is a mixture of stationary Gaussian laws, the *members*: squared exponential and Matern
+kernels of many lengths, each with many scales. Nothing is fitted to a member. Only how often each
+of them occurs is unknown, and estimated from the likelihood of every run under every member by
+nonparametric maximum likelihood (Kiefer & Wolfowitz, Ann. Math. Statist. 27, 1956; expectation
+maximisation). The law is then conditioned as any mixture of Gaussian laws.
+
+All members share one mean. The average of N runs has an error of covariance C / N that is as rough
+as the roughest run, beside which smooth runs are no longer smooth. So the error of the mean is part
+of each member's covariance, and the mean is estimated anew by generalised least squares, in which
+smooth runs count for more: that leaves an error far below C / N.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.stacked import JointDomain
+from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.laws.common import InputSample, classes_of
+from uqsonet.laws.mixture import Clusters, MixtureLaw, positive_root
+
+COARSE_INPUTS = 2000
+"""Maximum number of training inputs that show which kernels and lengths occur."""
+
+COARSE_POINTS = 512
+"""Maximum number of points on which they are sought."""
+
+COARSE_LENGTHS = 24
+"""Number of lengths of each kernel then."""
+
+FINE_POINTS = 2048
+"""Maximum number of points on which the covariances of members are summed."""
+
+MEMBERS, SCALES = 96, 16
+"""Maximum numbers of kernels of one length, and of scales, before rare ones are left out."""
+
+MIN_RATIO = 1.03
+"""Minimum ratio of neighbouring lengths, and of scales."""
+
+MIN_WEIGHT = 1e-3
+"""Minimum weight of a kernel of one length, and of a scale, that counts as occurring."""
+
+STEPS = 300
+"""Number of steps of expectation maximisation."""
+
+ROUNDS = 3
+"""Number of times that the mean is estimated anew."""
+
+NUGGET = 0.01
+"""Share of C / N that is added to each member: runs are of this family, but for the last digits."""
+
+NEAR_PAIRS = 2000
+"""Number of pairs of near points that show how fast fields vary along each axis."""
+
+KERNELS: tuple[Callable[[Tensor], Tensor], ...] = (
+    lambda d: torch.exp(-d.square()),
+    lambda d: torch.exp(-d),
+    lambda d: (1 + 3**0.5 * d) * torch.exp(-(3**0.5) * d),
+    lambda d: (1 + 5**0.5 * d + 5 / 3 * d.square()) * torch.exp(-(5**0.5) * d),
+)
+"""Squared exponential; Matern 1/2, 3/2 and 5/2."""
+
+Member = tuple[int, float]
+"""Number of the kernel, and its length."""
+
+
+class FamilyLaw(MixtureLaw):
+    """A mixture whose members are known but for their weights (this module's text)."""
+
+    name = "family"
+    layout: ClassVar = {
+        **{key: value for key, value in MixtureLaw.layout.items() if key != "means"},
+        "mean": ("r", torch.float64),
+        "roots": ("Crr", torch.float32),
+    }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the mixture's parameters, roots in single precision, and the one mean."""
+        kept = super().tensors()
+        return kept | {"mean": kept.pop("means")[0], "roots": kept["roots"].float()}
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> FamilyLaw:
+        """Return the law that `tensors` were taken of."""
+        rest = {**tensors, "roots": tensors["roots"].double()}
+        rest["means"] = rest.pop("mean").repeat(len(rest["roots"]), 1)
+        law = super().of(rest, bases)
+        return cls(law.clusters, law.remainder)
+
+
+def fit_family(sample: InputSample, generator: np.random.Generator) -> FamilyLaw | None:
+    """Estimate which members occur, and how often; None for several fields and for classes."""
+    bases, a = sample.bases, sample.coefficients
+    domain = bases.fields.input.grid
+    if isinstance(domain, JointDomain) or classes_of(sample.fields) is not None:
+        return None
+    points = _alike_axes(_coordinates(domain), sample.fields, generator)
+    order, rows = (torch.from_numpy(generator.permutation(n)) for n in (len(points), len(a)))
+    coarse, fine = (_Projection.of(points, bases, order[:n]) for n in (COARSE_POINTS, FINE_POINTS))
+    factor, error = bases.input_factor.double(), 1 / len(a)
+    variance = factor.square().sum() / len(factor) + sample.remainder.square().mean()
+    scales = variance.sqrt() * torch.logspace(-0.75, 0.75, 11, dtype=torch.float64)
+    members = _lengths(points)
+    few = [coarse.covariance(member) for member in members]
+    weights, _, _ = _weighed(a[rows[:COARSE_INPUTS]], few, scales, error, 0)
+    members, scales = _refined(members, scales, weights)
+    covariances = [fine.covariance(member) for member in members]
+    weights, mean, uncertain = _weighed(a, covariances, scales, error, ROUNDS)
+
+    used, often = weights.sum(1) > MIN_WEIGHT, weights.sum(0) > MIN_WEIGHT
+    weights, scales = weights[used][:, often].clamp_min(1e-12), scales[often]
+    squared = weights @ scales.square() / weights.sum(1)
+    roots, remainders = [], []
+    for number, level in zip(used.nonzero()[:, 0].tolist(), squared, strict=True):
+        covariance = covariances[number]
+        roots.append(positive_root(covariance + uncertain / level).float().double())
+        inside = (factor.T @ factor * covariance).sum() / len(factor)
+        remainders.append((level * (1 - inside).clamp_min(0)).sqrt())
+    means = mean.repeat(len(roots), 1)
+    clusters = Clusters((weights / weights.sum()).log(), scales, means, torch.stack(roots))
+    return FamilyLaw(clusters, torch.stack(remainders))
+
+
+def _coordinates(domain: Domain) -> Tensor:
+    """Return points (n, d); a periodic axis is a circle in the plane, of its own length."""
+    points, grid = domain.points(), getattr(domain, "grid", domain)
+    if not (isinstance(grid, Grid) and grid.periodic):
+        return points
+    span = torch.tensor(grid.upper, dtype=torch.float64) - torch.tensor(grid.lower)
+    angle = 2 * math.pi * points / span
+    return torch.cat([span * angle.cos(), span * angle.sin()], 1) / (2 * math.pi)
+
+
+def _alike_axes(points: Tensor, fields: Tensor, generator: np.random.Generator) -> Tensor:
+    """Return points (n, d) in units in which fields vary as fast along all axes.
+
+    Squared differences of fields at near points are fitted by those of each coordinate.
+    """
+    extent = points.amax(0) - points.amin(0)
+    points, extent = points / extent.amax(), extent / extent.amax()
+    if points.shape[1] == 1:
+        return points
+    first, second = torch.from_numpy(generator.integers(len(points), size=(2, 20 * NEAR_PAIRS)))
+    apart = (points[first] - points[second]).square()
+    distance = (apart / extent.square()).sum(1)
+    near = distance.masked_fill(distance == 0, math.inf).argsort()[:NEAR_PAIRS]
+    some = fields[:COARSE_INPUTS].double()
+    change = (some[:, first[near]] - some[:, second[near]]).square().mean(0)
+    rate = torch.linalg.lstsq(apart[near], change[:, None]).solution[:, 0]
+    return points * (rate / rate.amax()).clamp_min(1e-4).sqrt()
+
+
+@dataclass(frozen=True)
+class _Projection:
+    """Covariances of members in the coefficients of a model.
+
+    Attributes
+    ----------
+    points : Tensor, shape (k, d)
+    to : Tensor, shape (k, r)
+        Map from values there to coefficients.
+    """
+
+    points: Tensor
+    to: Tensor
+
+    @classmethod
+    def of(cls, points: Tensor, bases: KarhunenLoeveBases, chosen: Tensor) -> _Projection:
+        """Return the projection from some of the points, by least squares, or from all."""
+        if len(chosen) == len(points):
+            return cls(points, bases.from_fields())
+        return cls(points[chosen], torch.linalg.pinv(bases.input_factor[chosen].double()).T)
+
+    @cached_property
+    def apart(self) -> Tensor:
+        """Distances (k, k) of the points."""
+        return torch.cdist(self.points, self.points)
+
+    def covariance(self, member: Member) -> Tensor:
+        """Return the covariance (r, r) of a member of variance one."""
+        kernel, length = member
+        total = self.to.T @ (KERNELS[kernel](self.apart / length) @ self.to)
+        return (total + total.T) / 2
+
+
+def _lengths(points: Tensor) -> list[Member]:
+    """Return members of all lengths that points can tell."""
+    extent = points.amax(0) - points.amin(0)
+    size = extent.clamp_min(1e-12).log().mean().exp()
+    shortest = 0.5 * float(size) * len(points) ** (-1 / points.shape[1])
+    lengths = np.geomspace(shortest, 4 * float(extent.amax()), COARSE_LENGTHS).tolist()
+    return [(kernel, length) for kernel in range(len(KERNELS)) for length in lengths]
+
+
+def _refined(members: list[Member], scales: Tensor, weights: Tensor) -> tuple[list[Member], Tensor]:
+    """Return members and scales about those that occur, closer to one another."""
+    occur = [m for m, weight in zip(members, weights.sum(1), strict=True) if weight > MIN_WEIGHT]
+    kernels = sorted({kernel for kernel, _ in occur})
+    lengths = torch.tensor([length for _, length in occur])
+    fine = _closer(lengths, members[1][1] / members[0][1], MEMBERS // len(kernels))
+    used = scales[weights.sum(0) > MIN_WEIGHT]
+    near = _closer(used, float(scales[1] / scales[0]), SCALES)
+    return [(kernel, length) for kernel in kernels for length in fine.tolist()], near
+
+
+def _closer(values: Tensor, step: float, most: int) -> Tensor:
+    """Return at most so many values of equal ratio, from a step below some to a step above."""
+    low, high = float(values.amin()) / step, float(values.amax()) * step
+    count = min(most, max(3, 1 + math.ceil(math.log(high / low) / math.log(MIN_RATIO))))
+    return torch.from_numpy(np.geomspace(low, high, count))
+
+
+def _weighed(
+    a: Tensor, covariances: list[Tensor], scales: Tensor, error: float, rounds: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the weights of highest likelihood, and the mean after so many rounds.
+
+    Parameters
+    ----------
+    a : Tensor, shape (N, r)
+    covariances : list of Tensor, each (r, r)
+    scales : Tensor, shape (J,)
+    error : float
+        Variance of the coefficients of the average: one over the number of runs.
+    rounds : int
+
+    Returns
+    -------
+    weights : Tensor, shape (C, J)
+    mean : Tensor, shape (r,)
+    uncertain : Tensor, shape (r, r)
+        Covariance of the mean's error.
+    """
+    eye = torch.eye(a.shape[1], dtype=a.dtype)
+    mean, uncertain = torch.zeros_like(eye[0]), error * eye
+    size = len(covariances) * len(scales)
+    weights = torch.full((size,), 1 / size, dtype=a.dtype)
+    for number in range(rounds + 1):
+        axes = [_principal(covariance, uncertain) for covariance in covariances]
+        joint = torch.stack([_densities((a - mean) @ to, values, scales) for to, values in axes], 1)
+        weights = _likeliest(joint.flatten(1), weights)
+        if number < rounds:
+            shares = (joint.flatten(1) + weights.clamp_min(1e-300).log()).softmax(1)
+            mean, uncertain = _mean(a, shares.view_as(joint), axes, scales)
+            uncertain = uncertain + NUGGET * error * eye
+    return weights.view(len(covariances), len(scales)), mean, uncertain
+
+
+def _principal(covariance: Tensor, uncertain: Tensor) -> tuple[Tensor, Tensor]:
+    """Return B (r, r) and d (r,): ``s^2 covariance + uncertain`` is ``I + s^2 d`` in ``a B``."""
+    root = positive_root(uncertain)
+    half = torch.linalg.solve_triangular(root, covariance, upper=False)
+    white = torch.linalg.solve_triangular(root, half.T, upper=False)
+    values, vectors = torch.linalg.eigh((white + white.T) / 2)
+    return torch.linalg.solve_triangular(root.T, vectors, upper=True), values.clamp_min(0)
+
+
+def _densities(white: Tensor, values: Tensor, scales: Tensor) -> Tensor:
+    """Return log densities (N, J) of ``a B`` (N, r), up to what all members share."""
+    variances = 1 + scales.square()[:, None] * values
+    return -(white.square() @ variances.reciprocal().T + variances.log().sum(1)) / 2
+
+
+def _likeliest(joint: Tensor, weights: Tensor) -> Tensor:
+    """Return the weights (K,) of highest likelihood for log densities (N, K)."""
+    density = (joint - joint.amax(1, keepdim=True)).exp()
+    for _ in range(STEPS // 20):
+        alive = weights > 1e-9  # most members die out soon
+        part, kept = density[:, alive], weights[alive] / weights[alive].sum()
+        for _ in range(20):
+            kept = kept * (part / (part @ kept)[:, None]).mean(0)
+        weights = torch.zeros_like(weights).masked_scatter(alive, kept)
+    return weights
+
+
+def _mean(
+    a: Tensor, shares: Tensor, axes: list[tuple[Tensor, Tensor]], scales: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the mean (r,) by generalised least squares, and the covariance of its error."""
+    precision, pull = torch.zeros_like(axes[0][0]), torch.zeros_like(a[0])
+    for (along, values), share in zip(axes, shares.unbind(1), strict=True):
+        precise = (1 + scales.square()[:, None] * values).reciprocal()  # (J, r)
+        precision += (along * (share.sum(0) @ precise)) @ along.T
+        pull += along @ ((share.T @ (a @ along)) * precise).sum(0)
+    root = positive_root(precision)
+    return torch.cholesky_solve(pull[:, None], root)[:, 0], torch.cholesky_inverse(root)

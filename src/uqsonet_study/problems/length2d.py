@@ -1,0 +1,33 @@
+"""Darcy flow through a smooth medium whose correlation length is drawn anew for each function.
+
+``-div(k grad u) = 1`` on [0, 1]^2, ``u = 0``, on 64 x 64 points, by the scheme of `darcy64`.
+log k ~ GP(0, 0.5^2 exp(-|x - x'|^2 / l^2)) with l log-uniform from 0.1 to 1, on 32 values that are
+7.7 % apart.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from uqsonet.fields.field import Transform
+from uqsonet_study.priors.families import LengthField
+from uqsonet_study.priors.gaussian_process import SeparableField, squared_exponential
+from uqsonet_study.problems.darcy64 import Darcy64
+
+
+class Length2D(Darcy64):
+    """Flow through a lognormal medium of random length on 64 x 64 points."""
+
+    name = "length2d"
+    title = "Darcy flow, Gaussian fields of random length, 64 x 64 points"
+    transform = Transform("log")
+
+    def __init__(self) -> None:
+        super().__init__()
+        axes = self.grid.axes()
+
+        def field(length: float) -> SeparableField:
+            kernel = squared_exponential(std=0.5**0.5, length=length)  # along each axis
+            return SeparableField(axes, lambda x: torch.zeros_like(x[:, 0]), kernel)
+
+        self.prior = LengthField(field, 0.1, 1.0, 32)

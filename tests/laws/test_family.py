@@ -1,0 +1,155 @@
+"""A family of kernels: fields whose length differs from run to run."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.laws.conftest import (
+    LENGTHS,
+    MEANS,
+    SMALL,
+    functions_of,
+    gaussian_fields,
+    kernel,
+    length_fields,
+    model_of,
+    two_values,
+)
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.stacked import JointDomain
+from uqsonet.fitting.choose_law import input_sample
+from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.laws import family
+from uqsonet.laws.family import fit_family
+from uqsonet.operator.model import KarhunenLoeveModel
+
+HALF = torch.arange(0, 24, 2)
+
+
+def fitted(kappa: np.ndarray, modes: int) -> KarhunenLoeveModel:
+    model = model_of(kappa, modes)
+    sample = input_sample(model, functions_of(kappa))
+    model.use_law(fit_family(sample, numpy_generator(0, "law", "family")))
+    return model
+
+
+def exact(at: list[int], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and std of the true law of `length_fields` given values at points."""
+    means, variances, evidence = [], [], []
+    for length in LENGTHS:
+        whole = kernel(length, 0.5)
+        seen = whole[np.ix_(at, at)] + 1e-4 * np.eye(len(at))
+        gain = np.linalg.solve(seen, whole[at]).T
+        off = values - MEANS[0][at]
+        means.append(MEANS[0] + gain @ off)
+        variances.append(np.diag(whole) - (gain * whole[:, at]).sum(1))
+        evidence.append(-0.5 * (off @ np.linalg.solve(seen, off) + np.linalg.slogdet(seen)[1]))
+    weights = np.exp(np.array(evidence) - max(evidence))
+    weights /= weights.sum()
+    mean = weights @ np.array(means)
+    second = weights @ (np.array(variances) + np.array(means) ** 2)
+    return mean, np.sqrt(second - mean**2)
+
+
+def errors(model: KarhunenLoeveModel, count: int) -> tuple[float, float]:
+    """Return relative errors of mean and std given so many sensors, over twenty fields."""
+    rng, found = np.random.default_rng(5), []
+    for truth in length_fields(rng, 20):
+        at = sorted(rng.choice(24, count, replace=False).tolist())
+        noisy = truth[at] + 0.01 * rng.standard_normal(count)
+        posterior = model.input_posterior(SMALL.points()[at], torch.from_numpy(noisy), None, 0.01)
+        factor = model.bases.input_factor.double()
+        moments = posterior.linear_moments(factor)
+        assert moments is not None
+        mean = (model.bases.input_mean + moments[0][0]).numpy()
+        own = mean, moments[1][0].diagonal().sqrt().numpy()
+        pairs = zip(own, exact(at, noisy), strict=True)
+        found.append([np.linalg.norm(one - true) / np.linalg.norm(true) for one, true in pairs])
+    mean, std = np.mean(found, 0)
+    return float(mean), float(std)
+
+
+@pytest.fixture(scope="module")
+def model() -> KarhunenLoeveModel:
+    return fitted(length_fields(np.random.default_rng(1), 1500), 20)
+
+
+@pytest.mark.parametrize(
+    ("count", "limits"), [(1, (0.03, 0.02)), (3, (0.03, 0.03)), (6, (0.03, 0.06))]
+)
+def test_a_fitted_family_answers_as_the_true_law(model, count, limits):
+    found = errors(model, count)
+    assert found[0] < limits[0] and found[1] < limits[1]
+    if count == 6:  # one Gaussian law is far from it
+        single = model_of(length_fields(np.random.default_rng(1), 1500), 20)
+        assert errors(single, count)[1] > 5 * found[1]
+
+
+def test_weights_are_shares_of_few_members(model):
+    law = model.law
+    weights = law.clusters.log_weights.exp()
+    assert float(weights.sum()) == pytest.approx(1.0)
+    assert float(weights.sum(1).min()) > family.MIN_WEIGHT / 2
+    scale = float((weights.sum(0) @ law.clusters.scales.square()).sqrt())
+    assert scale == pytest.approx(0.5, rel=0.05)
+
+
+def test_the_mean_is_nearer_than_the_average(model):
+    """Smooth fields count for more: the average has the error of the rough ones."""
+    bases, mean = model.bases, torch.from_numpy(MEANS[0])
+    own = bases.input_mean + bases.input_factor.double() @ model.law.clusters.means[0]
+
+    def roughness(error: Tensor) -> float:
+        return float(error.diff(n=2).norm())
+
+    assert roughness(own - mean) < 0.5 * roughness(bases.input_mean - mean)
+
+
+def test_covariances_of_members_are_those_of_their_kernels():
+    kappa = gaussian_fields(np.random.default_rng(2), 300, kernel(0.15))
+    bases = model_of(kappa, 12).bases
+    to, x = bases.from_fields(), SMALL.points()
+    whole = family._Projection.of(x, bases, torch.arange(24))
+    rough = torch.exp(-(x - x.T).abs() / 0.2)
+    for member, true in (((0, 0.3), torch.from_numpy(kernel(0.3))), ((1, 0.2), rough)):
+        wanted = to.T @ true @ to
+        assert torch.allclose(whole.covariance(member), wanted, atol=1e-9 * float(wanted.amax()))
+    few = model_of(kappa, 6).bases
+    all_points, half = (family._Projection.of(x, few, rows) for rows in (torch.arange(24), HALF))
+    off = half.covariance((0, 0.6)) - all_points.covariance((0, 0.6))
+    assert float(off.abs().amax()) < 0.05 * float(all_points.covariance((0, 0.6)).amax())
+
+
+def test_axes_are_made_alike():
+    """Fields that vary four times as fast along y have points that are four times as far there."""
+    grid = Grid((0.0, 0.0), (1.0, 1.0), (16, 16))
+    points = grid.points().numpy() * [1.0, 4.0]
+    apart = ((points[:, None] - points) ** 2).sum(-1)
+    fields = gaussian_fields(np.random.default_rng(3), 400, np.exp(-apart / 1.5**2))
+    made = family._alike_axes(grid.points(), torch.from_numpy(fields), np.random.default_rng(0))
+    span = made.amax(0) - made.amin(0)
+    assert float(span[1] / span[0]) == pytest.approx(4, rel=0.25)
+
+
+def test_a_periodic_axis_is_a_circle():
+    grid = Grid((0.0,), (2.0,), (20,), periodic=True)
+    placed = family._coordinates(grid)
+    apart = torch.cdist(placed, placed)[0]
+    assert float(apart[1]) == pytest.approx(float(apart[-1]))
+    assert float(apart[1]) == pytest.approx(0.1, rel=0.01)
+    assert torch.equal(family._coordinates(SMALL), SMALL.points())
+
+
+def test_classes_and_several_fields_have_no_family():
+    kappa = two_values(np.random.default_rng(1), 100)
+    assert fitted(kappa, 6).law is None
+    joint = JointDomain((SMALL, SMALL))
+    both = np.concatenate([length_fields(np.random.default_rng(1), 60)] * 2, 1)
+    assert (
+        fit_family(
+            input_sample(model_of(both, 5, joint), functions_of(both, joint)),
+            np.random.default_rng(0),
+        )
+        is None
+    )
