@@ -17,6 +17,7 @@ from uqsonet.gauss.seeds import seed_sequence
 from uqsonet.operator.file import read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
+from uqsonet_study.exact import EXACT
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.storage import load_functions
 
@@ -82,7 +83,7 @@ def fit_law(job: LawJob, weights: Path, log: Path) -> None:
     node = seed_sequence(job.seed, data.fields.name, "law", job.trial)
     rows = equip(
         model,
-        job.law,
+        "gaussian" if job.law == EXACT else job.law,
         data,
         held,
         noise_std=job.noise_std,

@@ -26,7 +26,7 @@ class EnsembleConfig(Section):
 
 
 Law = Literal[
-    "auto", "gaussian", "mixture", "family", "thresholded", "bounded", "copula", "analogue"
+    "auto", "gaussian", "mixture", "family", "thresholded", "bounded", "copula", "analogue", "exact"
 ]
 
 
@@ -37,7 +37,7 @@ class LawConfig(Section):
     law: Law = Field(
         default="auto",
         description="What is fitted to the training inputs. `auto`: the simplest law that "
-        "held-out pairs do not reject.",
+        "held-out pairs do not reject. `exact`: the law of the problem itself, for comparison.",
     )
 
 

@@ -26,6 +26,7 @@ from uqsonet.gauss.seeds import torch_generator
 from uqsonet.networks.ensemble import load_ensemble
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet.operator.file import load_trials
+from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.config import BASELINES, EvaluationConfig
 from uqsonet_study.evaluation.scores import (
@@ -35,6 +36,7 @@ from uqsonet_study.evaluation.scores import (
     score_reference,
     score_set,
 )
+from uqsonet_study.exact import ExactLaw, is_exact
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.predictor import JointPredictor, Predictor
 from uqsonet_study.storage import load_functions
@@ -124,6 +126,9 @@ def evaluate(
                 raise DataError(
                     f"{names}: of {model.fields.name}, but {reference}: of {targets.fields.name}"
                 )
+            if is_exact(weights):
+                assert isinstance(model, KarhunenLoeveModel)  # no other method has a law
+                model.law = ExactLaw(model.fields.name)
             rows += _scored(model, targets, (scored.method, trial, label), noise_std, seed)
     text = pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_text(path, text)
