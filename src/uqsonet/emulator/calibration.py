@@ -85,6 +85,8 @@ class ConformalFactors:
         here = (runs.columns >= columns.start) & (runs.columns < columns.stop)
         x = field.domain.points()[runs.columns[here] - columns.start]
         truth = runs.outputs[:, here].double() * field.scale  # transformed
+        if not field.transform.linear:  # values beyond an end of the range are at it
+            truth = field.transform.forward(field.transform.inverse(truth))
         levels = sorted({level, *LEVELS})
         ends = np.array([0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))])
         law = FieldLaw(Conditioned(operator, observed(operator, runs, one)), number)

@@ -16,6 +16,7 @@ from uqsonet.fields.field import Field, part_columns
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
+from uqsonet.fitting.hidden import with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
@@ -101,7 +102,11 @@ class EncodedRuns:
             Field(",".join(f.name for f in side), join([f.domain for f in side])) for side in sides
         )
         kappa = rows_of(runs.inputs, sides[0])
-        u = rows_of(runs.outputs, sides[1]) if like is None else like.u
+        if like is None:
+            u = rows_of(runs.outputs, outputs)
+            u = with_hidden_values(u, kappa, outputs, split.training, seed)
+        else:
+            u = like.u
         points = input.grid.points()
         if sensors is None:
             sensors = [min(m, len(points)) for m in SENSOR_COUNTS]
