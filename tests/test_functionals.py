@@ -232,7 +232,7 @@ def test_what_cannot_be_read_is_refused_in_words(linear) -> None:
     other.law = SimpleNamespace(name="thresholded")  # type: ignore[assignment]
     baseline = build_baseline("sensor_free", pairs(0.0, size=300), 0.0)
     for emulator, message in (
-        (log, "it knows the logarithm of k"),
+        (log, "it knows k under log"),
         (Emulator.around(baseline), "SensorFree takes sensors at points"),
         (Emulator.around(other), "the law 'thresholded' of the input takes sensors at"),
     ):

@@ -259,7 +259,7 @@ def test_an_array_that_was_never_written_is_not_made(tmp_path: Path, suffix: str
         ({"input": "k,k"}, "named twice"),
         ({"input": "u"}, "an input and an output"),
         ({"transform": {"q": "log"}}, "'q' is none of the fields k, u"),
-        ({"transform": "sqrt"}, "there are identity and log"),
+        ({"transform": "sqrt"}, "there are identity, log and asinh"),
         ({"units": {"q": "m"}}, "'q' is none of the fields k, u"),
         ({"points": {"k": T}}, "do not fit"),
         ({"run": "time"}, "names a dimension of NetCDF"),

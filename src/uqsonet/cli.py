@@ -44,7 +44,10 @@ Input = Annotated[str, Option(help="Name of the input field, or of several: k,f.
 Output = Annotated[str, Option(help="Name of the output field, or of several: u,v.")]
 Transforms = Annotated[
     list[str] | None,
-    Option(help="Transform of one field: k=log or k=identity.", show_default="what scores better"),
+    Option(
+        help="Transform of one field: k=log, asinh or identity.",
+        show_default="what scores better",
+    ),
 ]
 Missing = Annotated[
     str,

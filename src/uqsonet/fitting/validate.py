@@ -373,7 +373,9 @@ class _Tally:
         rows, mean = self._rows, posterior.mean(x)
         equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
         for k, true in enumerate(truth):
-            rows["error"].append(float(relative_error(mean[k], true)))
+            # Dry runs have no relative error.
+            error = float(relative_error(mean[k], true)) if bool(true.any()) else math.nan
+            rows["error"].append(error)
             one = posterior.given(replace(posterior.sensors[k : k + 1], single=True))
             try:
                 samples = one.sample(SCORE_SAMPLES, x, seed=1)
@@ -406,8 +408,8 @@ class _Tally:
         return Score(
             *self._what,
             runs=size,
-            err_mean=float(errors.mean()),
-            err_mean_se=float(errors.std(ddof=1)) / math.sqrt(size) if size > 1 else 0.0,
+            err_mean=float(np.nanmean(errors)),
+            err_mean_se=float(np.nanstd(errors, ddof=1)) / math.sqrt(size) if size > 1 else 0.0,
             crps=mean("crps"),
             energy=mean("energy"),
             plain=bands("plain") or {},

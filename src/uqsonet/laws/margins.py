@@ -61,7 +61,7 @@ class Margins:
         """Return values (S, n) of the field, float32, for latent values (S, n)."""
         knots, values = self.knots.float(), self.values.float()
         low, high = self.cuts.float().unbind(-1)
-        piece = torch.bucketize(latent, knots[1:-1])
+        piece = torch.bucketize(latent.contiguous(), knots[1:-1])
         rows = len(knots) * torch.arange(latent.shape[1])
         start, end = (values.flatten()[rows + piece + k] for k in (0, 1))
         share = (latent - knots[piece]) / knots.diff()[piece]

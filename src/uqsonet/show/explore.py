@@ -23,7 +23,7 @@ from torch import Tensor
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
 from uqsonet.fields.cloud import PointCloud
-from uqsonet.fields.field import part_locations
+from uqsonet.fields.field import Transform, part_locations
 from uqsonet.fields.stacked import JointDomain, domain_as_dict
 from uqsonet.files import write_text
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
@@ -160,6 +160,11 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
         if one.domain.dim > 2:
             raise ConfigError(
                 f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
+            )
+        if not one.transform.linear and one.transform != Transform("log"):
+            raise ConfigError(
+                f"{one.name} cannot be explored under {one.transform.name}, or where it has ends: "
+                "pages know the logarithm alone"
             )
     straight, offset = model.straight()
     network: dict[str, Any] | None = None

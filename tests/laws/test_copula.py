@@ -1,0 +1,160 @@
+"""A Gaussian field behind values of any law: margins, atoms, and the posterior against sampling."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import uqsonet
+from tests.laws.conftest import (
+    SMALL,
+    functions_of,
+    gaussian_fields,
+    kernel,
+    model_of,
+    rain_fields,
+    runs_of,
+    seeded,
+)
+from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.grid import Grid
+from uqsonet.fitting.choose_law import input_sample
+from uqsonet.laws import censored
+from uqsonet.laws.copula import CopulaLaw
+from uqsonet.laws.margins import fit_margins
+from uqsonet.operator.model import KarhunenLoeveModel
+
+X = SMALL.points()
+
+
+def capped(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Draw fields (size, 24) with an atom at both ends, and exponential values between."""
+    return np.exp(np.clip(gaussian_fields(rng, size, kernel(0.3)), -0.5, 1.0))
+
+
+KINDS = {"rain": rain_fields, "capped": capped}
+
+
+def fitted(kappa: np.ndarray) -> KarhunenLoeveModel:
+    model = model_of(kappa, 12)
+    law = CopulaLaw.fit(input_sample(model, functions_of(kappa)))
+    assert law is not None
+    model.use_law(law)
+    return model
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, KarhunenLoeveModel]:
+    return {name: fitted(kind(np.random.default_rng(0), 2000)) for name, kind in KINDS.items()}
+
+
+def posterior_fields(
+    model: KarhunenLoeveModel, places: list[int], values: list[float], noise: float, size: int
+) -> Tensor:
+    y = torch.tensor(values, dtype=torch.float64)
+    given = model.input_posterior(X[places], y, None, noise)
+    return next(given.fields(model.bases, size, seeded())).double()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "noise"),
+    [
+        ("rain", [0.4, 0.0, 0.0], 0.0),
+        ("rain", [0.3, 0.1, 0.0], 0.15),
+        ("capped", [2.0, 2.7182818, 1.2], 0.0),
+        ("capped", [1.2, 2.5, 0.7], 0.2),
+    ],
+)
+def test_posterior_is_that_of_draws_that_agree_with_the_sensors(kind, values, noise, models):
+    places, rng = [3, 10, 18], np.random.default_rng(1)
+    every = torch.from_numpy(KINDS[kind](rng, 400_000))
+    off = every[:, places] - torch.tensor(values, dtype=torch.float64)
+    if noise:
+        weight = torch.exp(-off.square().sum(1) / (2 * noise**2))
+        near = torch.rand(len(weight), generator=seeded(), dtype=torch.float64) < weight
+    else:
+        at_end = [min(abs(v - end) for end in (every.min(), every.max())) < 1e-4 for v in values]
+        near = (off.abs() < torch.where(torch.tensor(at_end), 1e-4, 0.07)).all(1)
+    truth, size = every[near], 20_000
+    assert len(truth) > 60
+    found = posterior_fields(models[kind], places, values, noise, size)
+    # Margins and correlations are known from 2,000 inputs only.
+    error = (truth.var(0) / len(truth)).sqrt()
+    assert bool(((found.mean(0) - truth.mean(0)).abs() < 4 * error + 0.04).all())
+    for end in (float(every.min()), float(every.max())):
+        share, there = ((one - end).abs() < 1e-5 for one in (found, truth))
+        apart = share.double().mean(0) - there.double().mean(0)
+        assert float(apart.abs().max()) < 4 * 0.5 / len(truth) ** 0.5 + 0.03
+    assert float(found.min()) >= float(every.min()) - 1e-6
+
+
+def test_margins_are_pooled_where_points_agree_and_else_are_their_own():
+    rng = np.random.default_rng(2)
+    latent = gaussian_fields(rng, 3000, kernel(0.3))
+    moved = np.linspace(1, 3, SMALL.size)
+    shapes = np.linspace(0.2, 1, SMALL.size)
+    for kappa, rows in (
+        (np.exp(latent), 1),
+        (moved * np.exp(latent / 2), 2),
+        (np.exp(shapes * latent), SMALL.size),
+    ):
+        margins = fit_margins(torch.from_numpy(kappa).float())
+        assert not bool(margins.atoms.any())
+        standard = margins.values / margins.values.diff().sum(1, keepdim=True)
+        if rows < SMALL.size:  # the same map, but for its scale
+            assert float((standard - standard[0]).std(1).max()) < 1e-6
+        scores, _ = margins.latent(torch.from_numpy(kappa.T.copy()))
+        assert float((scores.T - torch.from_numpy(latent)).abs().mean()) < 0.03
+        again = margins.field(scores.T.float())
+        assert float((again - torch.from_numpy(kappa)).abs().max()) < 1e-4 * kappa.max()
+
+
+def test_the_hidden_part_of_censored_fields_does_not_bend_their_correlations():
+    truth = kernel(0.3)
+    latent = torch.from_numpy(gaussian_fields(np.random.default_rng(3), 3000, truth))
+    cuts = torch.tensor([[0.0, 9.0]]).double().expand(SMALL.size, 2)
+    seen = latent.clamp_min(0.0)
+    factor, left = censored.censored_factor(SMALL, seen, cuts)
+    found = (factor @ factor.T).numpy()
+    plain = np.corrcoef(seen.T)
+    assert float(left) == 0
+    assert np.abs(found - truth).max() < 0.08 < np.abs(plain - truth).max()
+    values = np.linalg.eigvalsh(truth)[-7:]
+    assert np.abs(np.linalg.eigvalsh(found)[-7:] / values - 1).max() < 0.3
+
+
+def test_fields_on_many_points_are_completed_on_fewer():
+    grid = Grid((0.0,), (1.0,), (641,))
+    rows = torch.from_numpy(gaussian_fields(np.random.default_rng(4), 300, kernel(0.3)))
+    fields = SMALL.interpolate(rows.T.contiguous(), grid.points()).T.clamp_min(0.0)
+    cuts = torch.tensor([[0.0, 9.0]]).double().expand(grid.size, 2)
+    factor, left = censored.censored_factor(grid, fields, cuts)
+    assert factor.shape[0] == 641 and factor.shape[1] <= censored.MAX_POINTS and left < 0.02
+    cloud = PointCloud.of(grid.points().numpy())
+    coarse, index = censored._coarse(cloud, fields)
+    assert coarse.size == censored.MAX_POINTS == len(index)
+
+
+def test_what_the_law_cannot_have_is_improbable(models):
+    model = models["rain"]
+    for value, least, most in ((0.4, 0.05, 1), (0.0, 0.05, 1), (-3.0, 0, 1e-6), (80.0, 0, 1e-4)):
+        given = model.input_posterior(X[[5]], torch.tensor([value]), None, 0.0)
+        assert given.tail is not None
+        assert least <= float(given.tail[0]) <= most
+    few = rain_fields(np.random.default_rng(0), 30)
+    assert CopulaLaw.fit(input_sample(model_of(few, 5), functions_of(few))) is None
+
+
+def test_answers_about_the_input_stay_in_its_range_and_read_what_sensors_read():
+    kappa = rain_fields(np.random.default_rng(5), 150)
+    model = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="copula")
+    posterior = model.condition(X[[3, 12]], [0.5, 0.0])["k"]
+    samples = np.asarray(posterior.sample(400))
+    assert samples.min() == 0 and np.abs(samples[:, 3] - 0.5).max() < 0.02
+    assert (samples[:, 12] == 0).all()
+    lower, upper = map(np.asarray, posterior.band(0.9))
+    assert lower.min() >= 0 and upper[12] == 0
+    mean = np.asarray(posterior.mean())
+    assert np.abs(mean - samples.mean(0)).max() < 0.15
+    between = posterior.sample(50, [[0.31], [0.333]])
+    assert between.min() >= 0
