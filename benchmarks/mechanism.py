@@ -42,12 +42,12 @@ import torch
 import typer
 from torch import Tensor
 
-from uqsonet.fitting.baselines import Cokriging
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import Modes, empirical_modes
 from uqsonet.gauss.quasi_random import even_normals
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.networks.attention import ACTIVE_NATS, AttentionModel, gaussian_kl
+from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.file import load_trials
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import checked_sensors

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from uqsonet.errors import ConfigError
-from uqsonet.fitting import regression
-from uqsonet.fitting.baselines import Cokriging, SensorFree, build_baseline
+from uqsonet.operator import regression
+from uqsonet.operator.baselines import Cokriging, SensorFree, build_baseline
 from uqsonet.operator.closed_form import targets as coefficients_of
 from uqsonet.runs.functions import Functions
 from uqsonet_study.problems import get_problem

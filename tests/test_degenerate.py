@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.fitting.baselines import build_baseline
 from uqsonet.networks.ensemble import DeepEnsemble
 from uqsonet.operator.base import build_model
+from uqsonet.operator.baselines import build_baseline
 from uqsonet_study.config import BASELINES, AttentionNetwork, KarhunenLoeveNetwork
 from uqsonet_study.problems import get_problem
 from uqsonet_study.storage import load_functions

@@ -25,9 +25,9 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.fitting.baselines import Cokriging
 from uqsonet.networks.config import KarhunenLoeveFieldNetwork
 from uqsonet.networks.field_operator import KarhunenLoeveFieldModel
+from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.perceptrons import ACTIVATIONS
 from uqsonet.show.explore import page, write_page
 

@@ -18,9 +18,9 @@ from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
-from uqsonet.fitting.baselines import build_baseline
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws.mixture import MixtureLaw
+from uqsonet.operator.baselines import build_baseline
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions

@@ -27,9 +27,9 @@ from tests.test_joint import (
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import DataError, ObservationError
 from uqsonet.fields.grid import Grid
-from uqsonet.fitting.regression import Regression
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet_study.problems.poisson2d import Poisson2D, source_field
 from uqsonet_study.reference.linear import (

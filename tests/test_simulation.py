@@ -13,8 +13,8 @@ import torch
 
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest, provenance
-from uqsonet.fitting.baselines import Cokriging
 from uqsonet.gauss import blocks
+from uqsonet.operator.baselines import Cokriging
 from uqsonet.runs.functions import Functions
 from uqsonet_study import parts, simulation, storage
 from uqsonet_study.check import check_path

@@ -67,7 +67,7 @@ _MOVED = {
     "uqsonet.problems": "uqsonet_study.problems",
     "uqsonet.reading": "uqsonet.runs.files",
     "uqsonet.reference": "uqsonet_study.reference",
-    "uqsonet.regression": "uqsonet.fitting.regression",
+    "uqsonet.regression": "uqsonet.operator.regression",
     "uqsonet.scores": "uqsonet.fitting.validate",
     "uqsonet.seeds": "uqsonet.gauss.seeds",
     "uqsonet.solvers": "uqsonet_study.solvers",

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.fitting.regression import Regression
 from uqsonet.gauss.metrics import relative_error
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
@@ -30,6 +29,7 @@ from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_model
 from uqsonet.operator.joint import JointPosterior, Readings
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import BenchmarkConfig
 from uqsonet_study.correction import fit_correction

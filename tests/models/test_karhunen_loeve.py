@@ -12,10 +12,10 @@ import torch
 
 from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
-from uqsonet.fitting.baselines import Cokriging
 from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.operator import closed_form as random_operator
 from uqsonet.operator.base import build_model
+from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.closed_form import (
     KEPT,
     residual_covariance,

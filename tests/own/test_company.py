@@ -10,10 +10,10 @@ from tests.test_joint import FIELDS, Bent, integral
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fitting import choose_law as choice
-from uqsonet.fitting.baselines import build_baseline
 from uqsonet.laws import NAMES
 from uqsonet.networks.ensemble import DeepEnsemble
 from uqsonet.operator.base import build_model
+from uqsonet.operator.baselines import build_baseline
 from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel

@@ -17,9 +17,9 @@ import torch
 from tests.own.test_answers import LAW, PLACES, VALUES
 from tests.test_joint import curved_model, mixture_model
 from uqsonet import Emulator, FieldPosterior
-from uqsonet.fitting.regression import Regression
 from uqsonet.networks.attention import AttentionModel
 from uqsonet.networks.config import AttentionNetwork
+from uqsonet.operator.regression import Regression
 
 AT = [[0.2], [0.6]], [0.3, 0.4], 0.1
 OF_BOTH = {"k": AT, "u": ([[0.5]], [0.1], 0.1)}

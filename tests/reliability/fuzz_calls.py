@@ -20,8 +20,8 @@ import torch
 import uqsonet
 from tests.reliability import fuzz
 from uqsonet.errors import UQSONetError
-from uqsonet.fitting.baselines import Cokriging
-from uqsonet.fitting.regression import Regression
+from uqsonet.operator.baselines import Cokriging
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet_study.problems import get_problem
 

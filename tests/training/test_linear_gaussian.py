@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet.fitting import baselines
-from uqsonet.fitting.baselines import Cokriging, SensorFree
 from uqsonet.gauss.posterior import spread
 from uqsonet.networks.training.gradients import BlockOptimiser
 from uqsonet.networks.training.sampler import BatchSampler
+from uqsonet.operator import baselines
 from uqsonet.operator.base import build_model
+from uqsonet.operator.baselines import Cokriging, SensorFree
 from uqsonet.operator.train import set_weights
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, TrainingConfig

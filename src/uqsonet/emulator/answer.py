@@ -55,7 +55,11 @@ class FieldPosterior:
 
     def __getitem__(self, name: str) -> FieldPosterior:
         """Return the law of one field."""
-        number = field_number(self._operator.named_fields, name)
+        names, number = [one.name for one in self._operator.outputs], 0
+        if name in names:  # a field that is answered from sensors of itself is an input, too
+            number = len(self.inputs) + names.index(name)
+        else:
+            number = field_number(self._operator.named_fields, name)
         return FieldPosterior(self._conditioned, self._factors, number)
 
     def __repr__(self) -> str:
@@ -240,11 +244,11 @@ class FieldPosterior:
         if kind not in (None, "conformal", "plain"):
             raise ObservationError(f"kind {kind!r} is unknown; there are conformal and plain")
         calibrated = self._factors is not None
-        if self._conditioned.jointly or self._which() < len(self.inputs):
+        if self._conditioned.jointly:
             if kind == "conformal" or whole:
                 raise ObservationError(
-                    "calibration runs are for outputs given sensors of inputs: sensors of outputs, "
-                    "and bands of inputs, have kind='plain' alone"
+                    "calibration runs are observed with sensors of inputs: given sensors of "
+                    "outputs, there are bands of kind='plain' alone"
                 )
             return "plain"
         if (kind == "conformal" or whole) and not calibrated:

@@ -24,6 +24,7 @@ from torch import Tensor
 from uqsonet.emulator.field_law import BAND_SAMPLES, Conditioned, FieldLaw
 from uqsonet.emulator.named_operator import Calibration, NamedOperator, sensor_locations
 from uqsonet.errors import ObservationError
+from uqsonet.fields.field import part_columns
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
 
@@ -59,7 +60,7 @@ class ConformalFactors:
         self._kept: dict[object, Tensor] = {}
 
     def of(self, sets: Sensors, number: int, level: float, whole: bool) -> Tensor:
-        """Return the factor (B,) of each set's band for an output, inputs counted first.
+        """Return the factor (B,) of each set's band for a field, inputs counted first.
 
         Raises
         ------
@@ -81,10 +82,8 @@ class ConformalFactors:
         if (key, level) in kept:
             return kept[key, level]
         field = operator.named_fields[number]
-        columns = operator.output_columns(number - len(operator.inputs))
-        here = (runs.columns >= columns.start) & (runs.columns < columns.stop)
-        x = field.domain.points()[runs.columns[here] - columns.start]
-        truth = runs.outputs[:, here].double() * field.scale  # transformed
+        x, encoded = _kept_values(operator, runs, number)
+        truth = encoded.double() * field.scale  # transformed
         if not field.transform.linear:  # values beyond an end of the range are at it
             truth = field.transform.forward(field.transform.inverse(truth))
         levels = sorted({level, *LEVELS})
@@ -99,6 +98,19 @@ class ConformalFactors:
         for k, q in enumerate(levels):
             kept[key, q] = ratios(median, bands[2 * k], bands[2 * k + 1], truth)
         return kept[key, level]
+
+
+def _kept_values(operator: NamedOperator, runs: Calibration, number: int) -> tuple[Tensor, Tensor]:
+    """Return the points (k, d) at which calibration runs are kept, and encoded values (n, k)."""
+    points, inputs = operator.named_fields[number].domain.points(), operator.inputs
+    if number < len(inputs):
+        columns = part_columns(inputs, number)
+        drawn = numpy_generator(0, "calibration", "inputs").permutation(len(points))[:MAX_POINTS]
+        here = torch.from_numpy(np.sort(drawn))
+        return points[here], runs.inputs[:, columns][:, here]
+    columns = operator.output_columns(number - len(inputs))
+    kept = (runs.columns >= columns.start) & (runs.columns < columns.stop)
+    return points[runs.columns[kept] - columns.start], runs.outputs[:, kept]
 
 
 def observed(operator: NamedOperator, runs: Calibration, one: Sensors) -> Sensors:

@@ -36,13 +36,13 @@ class Emulator(NamedOperator):
 
     Attributes
     ----------
-    operator, inputs, outputs, encoded, noise_std, remainder, calibration
+    operator, inputs, outputs, encoded, noise_std, remainder, calibration, floor
         Those of `NamedOperator`.
     card : dict
         What it was made from, how, how good it is, and its limits.
     unexplained : Tensor, shape (p, p), or None
         Root of the covariance that the best linear predictor leaves of the outputs: cokriging, to
-        compare with (`uqsonet.fitting.baselines.Cokriging.on`).
+        compare with (`uqsonet.operator.baselines.Cokriging.on`).
     """
 
     card: dict[str, Any] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class Emulator(NamedOperator):
 
     def with_operator(self, operator: Operator) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""
-        return replace(self, operator=operator, remainder=None, unexplained=None)
+        return replace(self, operator=operator, remainder=None, unexplained=None, floor=None)
 
     def save(self, path: Path | str) -> None:
         """Write the model to a file that `uqsonet.load` reads: weights, fields, card, calibration.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,8 +17,14 @@ from uqsonet.fields.numbers import require_noise
 from uqsonet.fields.stacked import join
 from uqsonet.operator.file import write_weights
 
+if TYPE_CHECKING:
+    from uqsonet.operator.floor import Floor
+
 CALIBRATION = ("inputs", "outputs", "columns")
 """Tensors of the calibration runs, as files name them."""
+
+PAIRS = ("inputs", "outputs")
+"""Tensors of the training pairs that a file keeps to regress on."""
 
 
 def save_model(
@@ -47,6 +53,11 @@ def save_model(
     if emulator.calibration is not None:
         for name in CALIBRATION:
             tensors[f"emulator/calibration/{name}"] = getattr(emulator.calibration, name)
+    if emulator.floor is not None:
+        extra["floor"] = emulator.floor.choice
+        pairs = emulator.floor.operators.get("kernel_regression")
+        for name, tensor in zip(PAIRS, pairs.pairs if pairs else (), strict=False):
+            tensors[f"emulator/pairs/{name}"] = tensor
     if unexplained is not None:
         tensors["emulator/cokriging"] = unexplained
     meta = {
@@ -84,6 +95,7 @@ def read_fitted(
         names = CALIBRATION if calibrated else ()
         runs = [tensors[f"emulator/calibration/{name}"] for name in names]
         _require_fitting(operator, inputs, outputs, runs, tensors)
+        floor = _floor(operator, extra.get("floor"), tensors)
     except (AttributeError, KeyError, TypeError, ValueError, UQSONetError) as error:
         raise DataError(f"{path}: header cannot be read ({error})") from None
     return {
@@ -93,7 +105,19 @@ def read_fitted(
         "remainder": tensors.get("emulator/remainder"),
         "calibration": Calibration(*runs) if runs else None,
         "unexplained": tensors.get("emulator/cokriging"),
+        "floor": floor,
     }
+
+
+def _floor(operator: Any, stored: Any, tensors: Mapping[str, Tensor]) -> Floor | None:
+    """Return what answers which number of sensors."""
+    if not stored:
+        return None
+    from uqsonet.operator.floor import Floor
+
+    named = [tensors.get(f"emulator/pairs/{name}") for name in PAIRS]
+    choice = {side: {int(m): str(name) for m, name in of.items()} for side, of in stored.items()}
+    return Floor.of(operator, tensors["emulator/cokriging"], named, choice)
 
 
 def _require_fitting(
@@ -110,6 +134,10 @@ def _require_fitting(
             raise DataError(f"its fields {[one.name for one in named]} have other points")
     last = fields.output.grid.size - 1
     shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (last + 1,)}
+    grid = fields.training_grid()[0]
+    for name, points in zip(PAIRS, (fields.input.grid.size, grid.size), strict=True):
+        if (key := f"emulator/pairs/{name}") in tensors:
+            shapes[key] = len(tensors["emulator/pairs/inputs"]), points
     if "emulator/cokriging" in tensors:
         shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
     if runs:

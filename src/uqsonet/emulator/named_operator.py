@@ -18,6 +18,7 @@ from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
     from uqsonet.laws.bases import KarhunenLoeveBases
+    from uqsonet.operator.floor import Floor
     from uqsonet.operator.joint import JointPosterior
 
 
@@ -73,6 +74,8 @@ class NamedOperator:
     remainder : Tensor, shape (n,), or None
         Standard deviation of what the operator's output modes leave out, at the output's points.
     calibration : Calibration or None
+    floor : Floor or None
+        What answers which number of sensors, where that is not always the operator.
     """
 
     operator: Operator
@@ -82,6 +85,12 @@ class NamedOperator:
     noise_std: float | None = 0.0
     remainder: Tensor | None = None
     calibration: Calibration | None = None
+    floor: Floor | None = None
+
+    @property
+    def answering(self) -> Operator | Floor:
+        """What answers: the operator, or one of several."""
+        return self.floor or self.operator
 
     @property
     def fields(self) -> OperatorFields:
@@ -137,7 +146,7 @@ class NamedOperator:
 
     def law(self, sets: Sensors) -> Posterior:
         """Return the law of the output given sensors of inputs."""
-        return self.operator.condition_on(self.encode(sets))
+        return self.answering.condition_on(self.encode(sets))
 
     def joint_law(self, sets: Sensors) -> JointPosterior:
         """Return the law of both sides given sensors of either.
@@ -147,7 +156,7 @@ class NamedOperator:
         ObservationError
             If the operator knows no law of its input.
         """
-        condition: Any = getattr(self.operator, "condition_both", None)
+        condition: Any = getattr(self.answering, "condition_both", None)
         if condition is None:
             raise ObservationError(
                 f"{self.method} has no law of its input, so it takes no sensors of its output and "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,9 @@ SCORED_RUNS = 100
 
 SIZED_RUNS = 500
 """Maximum number of training runs behind the standard deviation of an output's own values."""
+
+MIN_VALIDATION = 20
+"""Fewer validation runs are too few to choose by: all runs then validate, some at a time."""
 
 SCORED_TOGETHER = 32
 """Number of held-out runs that are conditioned together."""
@@ -118,6 +121,19 @@ class EncodedRuns:
         """Return the runs of these parts, ``training`` for example, as pairs to fit or to score."""
         return self.functions(np.concatenate([getattr(self.split, name) for name in names]))
 
+    def folds(self) -> list[EncodedRuns]:
+        """Return the same runs in other splits, where validation runs are few: each validates once.
+
+        The first split is this one. With `MIN_VALIDATION` runs it is the only one.
+        """
+        size, last = len(self.split.validation), self.split.calibration
+        if size >= MIN_VALIDATION:
+            return [self]
+        order = np.concatenate([self.split.validation, self.split.training])
+        held = np.split(order, range(size, len(order) - size // 2, size))
+        splits = [Split(order[~np.isin(order, one)], one, last) for one in held]
+        return [replace(self, split=split) for split in splits]
+
     def functions(self, index: np.ndarray) -> Functions:
         """Return some of the runs as pairs."""
         return Functions(self.fields, "training", self.kappa.take(index), self.u.take(index))
@@ -179,20 +195,27 @@ class Candidate:
         CRPS of each scored run at each number of sensors.
     method : MethodConfig or None
         How it was trained; None for a linear model.
+    models : sequence of KarhunenLoeveModel
+        Those of all splits of the runs; `model` is the first.
     """
 
     model: KarhunenLoeveModel
     scores: Tensor
     method: MethodConfig | None = None
+    models: Sequence[KarhunenLoeveModel] = ()
 
     @classmethod
     def of(
-        cls, model: KarhunenLoeveModel, held: Functions, held_out: HeldOut,
+        cls, models: Sequence[KarhunenLoeveModel], held: Sequence[tuple[Functions, HeldOut]],
         method: MethodConfig | None = None,
     ) -> Candidate:  # fmt: skip
-        """Widen a model's band by what it leaves unexplained of held-out runs, and score it."""
-        widen_band(model, held)
-        return cls(model, held_out.scores(model), method)
+        """Widen models by what they leave unexplained of the held-out runs of all splits; score."""
+        left = [(pairs, one) for one, (pairs, _) in zip(models, held, strict=True)]
+        scores = []
+        for one, (_, held_out) in zip(models, held, strict=True):
+            widen_band(one, left)
+            scores.append(held_out.scores(one))
+        return cls(models[0], torch.cat(scores, 1), method, models)
 
 
 def linear_model(functions: Functions, input_modes: int, output_modes: int) -> KarhunenLoeveModel:
@@ -239,20 +262,24 @@ def _best_of_sizes(
     data: EncodedRuns, transforms: Mapping[str, str], tried: list[dict[str, Any]]
 ) -> Candidate:
     """Return the largest linear model that is as good as the best; note in `tried` all scores."""
-    held_out = data.held_out()
-    functions, held = data.part("training"), data.part("validation")
-    most = min(functions.size - 1, data.kappa.shape[1], TRIED_INPUT_MODES[-1])
-    full = linear_model(functions, most, _output_modes(functions))
-    sizes, scores = _sizes(full), []
+    folds = data.folds()
+    held = [(one.part("validation"), one.held_out()) for one in folds]
+    training = [one.part("training") for one in folds]
+    most = min(min(one.size for one in training) - 1, data.kappa.shape[1], TRIED_INPUT_MODES[-1])
+    outputs = min(_output_modes(one) for one in training)
+    full = [linear_model(one, most, outputs) for one in training]
+    if len(folds) > 1:
+        LOG.info("few runs: scores are of %d splits", len(folds))
+    sizes, scores = _sizes(full[0]), []
     for count in sizes:
-        candidate = Candidate.of(_truncated(full, count), held, held_out)
+        candidate = Candidate.of([_truncated(one, count) for one in full], held)
         scores.append(float(candidate.scores.mean()))
-        modes = {"input_modes": count, "output_modes": full.config.output_modes}
+        modes = {"input_modes": count, "output_modes": outputs}
         tried.append({"branch": "linear", **transforms, **modes, "crps": round(scores[-1], 6)})
         LOG.info("linear, %d input modes: CRPS %.4g", count, scores[-1])
     limit = (1 + TOLERATED_LOSS) * min(scores)
     best = [size for size, score in zip(sizes, scores, strict=True) if score <= limit][-1]
-    return Candidate.of(_truncated(full, best), held, held_out)
+    return Candidate.of([_truncated(one, best) for one in full], held)
 
 
 def choose_linear(

@@ -67,7 +67,8 @@ def _text(emulator: Model) -> str:
     for key in ("data", "recipe"):
         value = card.get(key)
         if isinstance(value, Mapping):
-            shown = {k: v for k, v in _ordered(value).items() if k not in ("tried", "laws")}
+            kept = {k: v for k, v in value.items() if k not in ("tried", "laws", "answers")}
+            shown = _ordered(kept)
             value = ", ".join(f"{k} {_plain(v)}" for k, v in shown.items())
         if value:
             lines.append(f"{key:9}{value}")
@@ -137,6 +138,33 @@ def _law_text(card: Mapping[str, Any]) -> str:
     return text + "."
 
 
+ANSWERS = {
+    "kernel_regression": "regression on the pairs with a kernel",
+    "cokriging": "cokriging",
+    "mean": "the law of the runs, as sensors tell nothing that could be learned",
+}
+"""What answers, in words."""
+
+
+def _answer_texts(card: Mapping[str, Any]) -> list[str]:
+    """Return in words what answers which number of sensors, and by how much that is better."""
+    texts = []
+    for row in card.get("recipe", {}).get("answers", []):
+        best, sensors = row["best"], f"{row['sensors']} sensors of {row['read']}"
+        sure = f"{100 * row['less']:.1f} ± {100 * row['standard_error']:.1f} % lower"
+        sure = f"the CRPS of held-out runs is {sure}"
+        if row["why"] == "bands":
+            shares = ("/".join(f"{100 * share:.0f}" for share in row[f"bands_{name}"])
+                      for name in (best, "uqsonet"))  # fmt: skip
+            sure += ", bands of 50/90 % hold {} % instead of {}".format(*shares)
+        if best != row["taken"]:
+            text = f"{sensors}: {ANSWERS[best]} would be better ({sure}); law='auto' takes it."
+            texts.append(text)
+        elif best != "uqsonet":
+            texts.append(f"{sensors} are answered by {ANSWERS[best]}: {sure}.")
+    return texts
+
+
 def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
     """Return in words what a fitted model cannot be asked."""
     description = runs.describe()
@@ -156,13 +184,19 @@ def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
             )
     if not flagged and card.get("recipe", {}).get("law", "gaussian") != "gaussian":
         texts.append(_law_text(card))
+    texts += _answer_texts(card)
     rows = {(r["method"], r["field"], r["sensors"]): r for r in card.get("scores", [])}
     for (method, field, count), row in rows.items():
         free = rows.get(("sensor_free", field, count))
         if method == "uqsonet" and free and row["crps"] > 0.98 * free["crps"]:
             texts.append(f"{count} sensors tell almost nothing about {field}.")
     calibration = card.get("data", {}).get("calibration", 0)
-    if calibration < 50:
+    if not calibration:
+        texts.append(
+            "It has no calibration runs, as runs were few: there are no conformal bands, and plain "
+            "ones rest on the errors of runs that were left out in turn."
+        )
+    elif calibration < 50:
         texts.append(
             f"It has {calibration} calibration runs: conformal bands go up to a level of "
             f"{calibration / (calibration + 1):.2f} and are rough."

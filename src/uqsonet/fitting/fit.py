@@ -30,7 +30,6 @@ from uqsonet.emulator.emulator import Emulator
 from uqsonet.emulator.named_operator import Operator
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.files import array_digest
-from uqsonet.fitting.baselines import Cokriging, SensorFree, unexplained_root
 from uqsonet.fitting.candidates import (
     SCORED_RUNS,
     Candidate,
@@ -39,14 +38,18 @@ from uqsonet.fitting.candidates import (
     linear_model,
 )
 from uqsonet.fitting.card import limits
+from uqsonet.fitting.choose_answer import choose_answer
 from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.held_out import HeldOut
 from uqsonet.fitting.validate import score_rows
 from uqsonet.operator.base import OperatorModel
+from uqsonet.operator.baselines import Cokriging, SensorFree, unexplained_root
 from uqsonet.operator.closed_form import widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.floor import Choice, Floor
+from uqsonet.operator.kernel_regression import kept_pairs
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
@@ -82,7 +85,7 @@ def fit(
     Parameters
     ----------
     runs : Runs
-        At least 20.
+        At least 8; with fewer than 20 there are no conformal bands.
     minutes : float
         About how long training may take on one core; closed forms come on top, seconds for a
         thousand runs on a thousand points. It fixes the number of iterations, not a clock: the same
@@ -140,8 +143,12 @@ def _fitted(
         run = _Trainings(seed, folder, device, bar)
         best = _choose_perceptron(data, best, minutes, run, tried)
         LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")
+        named = law
+        if law == "auto" and len(best.models) > 1:
+            named = "gaussian"
+            LOG.info("the law is gaussian: too few runs to compare laws on")
         laws = equip(
-            best.model, law, data.part("training"), data.scored(),
+            best.model, named, data.part("training"), data.scored(),
             noise_std=data.noise_levels(), layouts=data.layouts(), seed=seed,
         )  # fmt: skip
         every = data.part("training", "validation")
@@ -151,9 +158,12 @@ def _fitted(
         else:
             # No skill is measured: this fit sees the validation runs, too.
             final = run.trained(every, best.method, lambda model: {}, "final")
+    splits = list(zip(data.folds(), best.models, strict=True))
+    choice, answers = choose_answer(splits, law == "auto")
     refit(final, best.model.law, every, seed)
-    recipe = _recipe(data, final.config, best.method) | {"laws": laws, "tried": tried}
-    return _emulator(runs, data, best, final, every, recipe)
+    recipe = _recipe(data, final.config, best.method)
+    recipe |= {"laws": laws, "tried": tried, "answers": answers}
+    return _emulator(runs, data, best, final, every, recipe, choice)
 
 
 def _require_arguments(runs: object, minutes: object, noise_std: object) -> None:
@@ -171,7 +181,7 @@ def _choose_perceptron(
 ) -> Candidate:
     """Return the linear model, or a perceptron on top of it whose score is better."""
     methods = _trainings(best.model.config, len(data.split.training), minutes)
-    if not methods:
+    if not methods or len(best.models) > 1:
         return best
     held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
@@ -179,7 +189,7 @@ def _choose_perceptron(
     skills = HeldOutValidator(held_out, SensorFree(functions, 0.0), cokriging).columns
     for number, method in enumerate(methods):
         model = run.trained(functions, method, skills, f"choice-{number}")
-        candidate = Candidate.of(model, held, held_out, method)
+        candidate = Candidate.of([model], [(held, held_out)], method)
         score = round(float(candidate.scores.mean()), 6)
         tried.append({"branch": "perceptron", **_size(model.config, method), "crps": score})
         gain = best.scores.mean(0) - candidate.scores.mean(0)
@@ -213,10 +223,11 @@ def _recipe(
 
 def _emulator(
     runs: Runs, data: EncodedRuns, best: Candidate, final: KarhunenLoeveModel, every: Functions,
-    recipe: dict[str, Any],
+    recipe: dict[str, Any], choice: Choice,
 ) -> Emulator:  # fmt: skip
     """Return the final model with its band, baselines, calibration runs and card."""
-    remainder = widen_band(final, data.part("validation"), best.model)
+    splits = zip(data.folds(), best.models, strict=True)
+    remainder = widen_band(final, [(one.part("validation"), model) for one, model in splits])
     kept, seed = data.split.calibration, data.seed
     parts = ("training", "validation", "calibration")
     sizes = {part: len(getattr(data.split, part)) for part in parts}
@@ -225,16 +236,22 @@ def _emulator(
         "data": {"runs": len(runs), **sizes},
         "recipe": recipe,
     }
+    root, floor = unexplained_root(final.bases, every), None
+    if any(name != "uqsonet" for of_side in choice.values() for name in of_side.values()):
+        floor = Floor.of(final, root, kept_pairs(every), choice)
     emulator = Emulator(
         final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
-        unexplained=unexplained_root(final.bases, every),
-        calibration=calibration_runs(data.kappa.take(kept), data.u.take(kept), seed),
+        unexplained=root, floor=floor,
+        calibration=(
+            calibration_runs(data.kappa.take(kept), data.u.take(kept), seed) if len(kept) else None
+        ),
     )  # fmt: skip
-    card["scores"] = score_rows(
-        emulator, runs[kept[:SCORED_RUNS]], data.sensors(),
-        noise_std=data.noise_std, seed=seed, pairs=every,
-        bases=final.bases if every.kappa_rows.wide else None,
-    )  # fmt: skip
+    if len(kept):
+        card["scores"] = score_rows(
+            emulator, runs[kept[:SCORED_RUNS]], data.sensors(),
+            noise_std=data.noise_std, seed=seed, pairs=every,
+            bases=final.bases if every.kappa_rows.wide else None,
+        )  # fmt: skip
     card["limits"] = limits(emulator, runs, card)
     return emulator
 

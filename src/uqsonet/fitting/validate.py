@@ -19,10 +19,8 @@ from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.errors import DataError, DataWarning, NoUncertaintyError, ObservationError
 from uqsonet.fields.numbers import require_noise
 from uqsonet.files import write_text
-from uqsonet.fitting.baselines import Cokriging
 from uqsonet.fitting.card import Model, table_lines
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
-from uqsonet.fitting.regression import Regression
 from uqsonet.gauss.metrics import (
     ascending,
     coverage,
@@ -32,6 +30,8 @@ from uqsonet.gauss.metrics import (
     relative_error,
 )
 from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.operator.baselines import Cokriging
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, rows_of
 from uqsonet.runs.soundness import sound_split

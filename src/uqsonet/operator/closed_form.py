@@ -17,7 +17,7 @@ random, the covariance that the observations ask for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -117,24 +117,48 @@ def fit_constants(model: Model, functions: Functions) -> None:
         model.residuals.copy_(standardised_residuals(*pairs))
 
 
+Splits = Sequence[tuple[Functions, Model]]
+"""Held-out pairs, and an operator that has not seen them."""
+
+
 @torch.no_grad()
-def widen_band(model: Model, held: Functions, source: Model = None) -> Tensor:
-    """Make what an operator leaves unexplained of held-out pairs part of a model's law.
+def widen_band(model: Model, splits: Splits) -> Tensor:
+    """Make what operators leave unexplained of held-out pairs part of a model's law.
 
     Parameters
     ----------
     model : Model
-    held : Functions
+    splits : sequence of (Functions, Model)
         Outputs on the training grid.
-    source : Model, optional
-        The operator, where it is not the model's own: one that has not seen these pairs.
 
     Returns
     -------
     Tensor, shape (M,)
         Root mean square, at each point, of the residuals outside the span of the output modes.
     """
-    source = source or model
+    parts = [_left_over(model, held, source) for held, source in splits]
+    c = torch.cat([one for one, _, _ in parts])
+    shares = [len(one) / len(c) for one, _, _ in parts]
+    outside = sum(share * one for share, (_, one, _) in zip(shares, parts, strict=True))
+    beyond = sum(share * one for share, (_, _, one) in zip(shares, parts, strict=True))
+    assert isinstance(outside, Tensor)
+    scaled = (c / model.bases.output_scale.double()).float()
+    set_residuals(model, scaled, beyond**0.5, float(outside.mean().sqrt()))
+    return outside.sqrt()
+
+
+def _left_over(model: Model, held: Functions, source: Model) -> tuple[Tensor, Tensor, float]:
+    """Return what an operator leaves of held-out pairs, in a model's output modes and beyond.
+
+    Returns
+    -------
+    c : Tensor, shape (V, p)
+        Coefficients of the residuals.
+    outside : Tensor, shape (M,)
+        Mean square, at each point, of what is outside the span of the modes.
+    beyond : float
+        Mean square of what the input modes leave out.
+    """
     bases, modes, inputs = source.bases, model.bases.output_modes, held.transformed_inputs()
     a = projected(inputs, bases.input_mean, bases.to_coefficients)
     answers = source.answers_to(held, a).double()
@@ -154,10 +178,7 @@ def widen_band(model: Model, held: Functions, source: Model = None) -> Tensor:
     outside = torch.empty(len(modes), dtype=torch.float64)
     for part, left in residuals():
         outside[part] = (left - c @ modes[part].double().T).square().mean(0)
-    scaled = (c / model.bases.output_scale.double()).float()
-    remainder = (beyond / (len(a) * inputs.shape[1])) ** 0.5
-    set_residuals(model, scaled, remainder, float(outside.mean().sqrt()))
-    return outside.sqrt()
+    return c, outside, beyond / (len(a) * inputs.shape[1])
 
 
 @torch.no_grad()

@@ -195,7 +195,7 @@ def condition_both(
     separate = read.values.shape[1] > 0 or (model.law is not None and model.law.separate)
     if len(seen) > 1 and separate:
         pairs = ((seen.alone(b), read.alone(b)) for b in range(len(seen)))
-        return _together([condition_both(model, *pair, size) for pair in pairs], seen.single)
+        return together([condition_both(model, *pair, size) for pair in pairs], seen.single)
     if len(seen) == 1:
         seen, read = seen.alone(0), read.alone(0)
     seen, single = replace(seen, noise_std=seen.noise(model.noise_std)), seen.single
@@ -223,7 +223,7 @@ def condition_both(
     return JointPosterior(input_posterior(model, single, source), output, effective, tail)
 
 
-def _together(alone: Sequence[JointPosterior], single: bool) -> JointPosterior:
+def together(alone: Sequence[JointPosterior], single: bool) -> JointPosterior:
     """Return the laws of sets that were conditioned one by one."""
     inputs = SeparatePosterior(single, [one.input for one in alone])
     outputs = SeparatePosterior(single, [one.output for one in alone])

@@ -284,7 +284,7 @@ class KarhunenLoeveModel(OperatorModel):
         """Take in what is left over of held-out pairs; return the buffers that depend on that."""
         from uqsonet.operator.closed_form import BUFFERS, widen_band
 
-        widen_band(self, held)
+        widen_band(self, [(held, self)])
         return BUFFERS
 
     def targets(self, functions: Functions) -> dict[str, Tensor]:

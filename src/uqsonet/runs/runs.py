@@ -28,8 +28,11 @@ from uqsonet.runs.stored import row_blocks, taken
 
 LOG = logging.getLogger("uqsonet")
 
-MIN_RUNS = 20
-"""Fewer runs are too few to learn an operator, choose its size and calibrate its bands."""
+MIN_RUNS = 8
+"""Fewer runs are too few to learn an operator from."""
+
+MIN_CALIBRATED = 20
+"""Fewer runs are too few to leave some out that calibrate bands."""
 
 FAR = 8192
 """Standard deviations from zero beyond which float32 is coarser than a thousandth of one."""
@@ -59,7 +62,8 @@ class Runs:
     Parameters
     ----------
     inputs, outputs : mapping of str to FieldRuns, or array, or (array, points)
-        Arrays are taken by `FieldRuns.of`.
+        Arrays are taken by `FieldRuns.of`. Without outputs the inputs are answered from sensors of
+        themselves.
     name : str
         Of the data set.
     groups : sequence of N labels, optional
@@ -75,10 +79,11 @@ class Runs:
     def __init__(
         self,
         inputs: Mapping[str, object],
-        outputs: Mapping[str, object],
+        outputs: Mapping[str, object] | None = None,
         name: str = "runs",
         groups: object = None,
     ) -> None:
+        outputs = inputs if outputs is None else outputs
         if not (isinstance(inputs, Mapping) and isinstance(outputs, Mapping)):
             raise DataError(
                 "inputs and outputs must be mappings of field names to arrays, as in "
@@ -87,11 +92,18 @@ class Runs:
             )
         if not inputs or not outputs:
             raise DataError("runs need at least one input field and one output field")
-        if both := sorted(set(inputs) & set(outputs)):
-            raise DataError(f"{', '.join(both)}: an input and an output; name them differently")
         self.name = name
         self.inputs = {key: _field_runs(key, value) for key, value in inputs.items()}
-        self.outputs = {key: _field_runs(key, value) for key, value in outputs.items()}
+        itself = outputs is inputs
+        self.outputs = (
+            {key: replace(one, transform=None) for key, one in self.inputs.items()}
+            if itself
+            else {key: _field_runs(key, value) for key, value in outputs.items()}
+        )
+        for key in sorted(set(self.inputs) & set(self.outputs)):
+            given, wanted = self.inputs[key], self.outputs[key]
+            if given.domain != wanted.domain or not np.array_equal(given.values, wanted.values):
+                raise DataError(f"{key}: an input and another output; name them differently")
         fields = {**self.inputs, **self.outputs}
         sizes = {key: len(field) for key, field in fields.items()}
         if len(set(sizes.values())) > 1:
@@ -144,8 +156,8 @@ class Runs:
         if len(self) < MIN_RUNS:
             raise DataError(
                 f"{self.name}: {len(self)} runs; at least {MIN_RUNS} are needed to learn an "
-                "operator, choose its size and calibrate its bands. uqsonet.Regression answers "
-                "from so few"
+                "operator, and to choose its size by those that it has not seen. Make more runs, "
+                "or split them into regions that are alike"
             )
 
     def split(self, seed: int) -> Split:
@@ -261,10 +273,12 @@ class Split:
 def split_runs(size: int, seed: int, groups: np.ndarray | None = None) -> Split:
     """Split runs at random: 15 % calibrate (10 to 200), a fifth of the rest validates (to 500).
 
+    Of fewer than `MIN_CALIBRATED` none calibrates.
+
     Parameters
     ----------
     size : int
-        Number of runs, at least 20.
+        Number of runs, at least 8.
     seed : int
     groups : ndarray of int, shape (size,), optional
         Number of each run's group. Groups are split in place of runs, and of a group that
@@ -273,6 +287,7 @@ def split_runs(size: int, seed: int, groups: np.ndarray | None = None) -> Split:
     count = size if groups is None else int(groups.max()) + 1
     order = numpy_generator(seed, "fit", "split").permutation(count)
     calibration = min(max(round(0.15 * count), min(10, count // 4)), 200)
+    calibration = calibration if count >= MIN_CALIBRATED else 0
     validation = min(max(round(0.2 * (count - calibration)), min(4, count // 4)), 500)
     ends = calibration, calibration + validation
     parts = order[ends[1] :], order[ends[0] : ends[1]], order[: ends[0]]

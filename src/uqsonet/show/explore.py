@@ -106,8 +106,8 @@ def page(emulator: Any, name: str, exact: dict[str, Any] | None = None) -> str:
     Raises
     ------
     ConfigError
-        If the model is no Karhunen-Loeve model with a Gaussian law, or has a field of three
-        dimensions.
+        If the model is no Karhunen-Loeve model with a Gaussian law, has a field of three
+        dimensions, or does not answer all numbers of sensors itself.
     """
     style, script = (
         (resources.files("uqsonet.show") / "web" / file).read_text(encoding="utf-8")
@@ -150,6 +150,12 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
         raise ConfigError(
             f"the architecture {model.config.architecture!r} cannot be explored: pages compute "
             "with a perceptron ('karhunen_loeve')"
+        )
+    if emulator.floor is not None:
+        named = sorted(emulator.floor.operators.keys() - {"uqsonet"})
+        raise ConfigError(
+            f"{emulator.fields.name} cannot be explored: some numbers of sensors are answered by "
+            f"{', '.join(named)}, which a page does not compute (uqsonet fit --law gaussian)"
         )
     if model.law is not None:
         raise ConfigError(

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.files import write_text
-from uqsonet.fitting.baselines import SensorFree, build_baseline
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.networks.ensemble import load_ensemble
+from uqsonet.operator.baselines import SensorFree, build_baseline
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet.operator.file import load_trials
 from uqsonet.operator.model import KarhunenLoeveModel

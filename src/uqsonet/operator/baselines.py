@@ -2,7 +2,7 @@
 
 `SensorFree` ignores the sensors: prior mean and spread of u. `Cokriging` is the best linear
 predictor: sensor values of the transformed input and u as one Gaussian, moments from the training
-pairs. `Regression` keeps these (`uqsonet.fitting.regression`). All answer `condition` as a model
+pairs. `Regression` keeps these (`uqsonet.operator.regression`). All answer `condition` as a model
 does.
 """
 
@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError
-from uqsonet.fitting.regression import Regression
 from uqsonet.gauss.gaussian import condition, covariance_root, sensor_noise
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.closed_form import fit_bases, residual_covariance, targets
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 

@@ -30,7 +30,7 @@ from uqsonet.sensors.sensors import Sensors, checked_sensors
 if TYPE_CHECKING:
     from uqsonet.operator.joint import JointPosterior, Readings
 
-_Set = tuple[Tensor, Tensor, Tensor]
+Set = tuple[Tensor, Tensor, Tensor]
 """What a set's sensors read of all pairs (N, m), their values (m,) and their noise (m,)."""
 
 RIDGES = tuple(10.0**-k for k in range(12, 0, -1))
@@ -78,14 +78,18 @@ class Regression:
         )
         if bases is None:
             fit_bases(self.bases, functions, linear=False)
-        coefficients = targets(self.bases, functions)
+        coefficients = self._coefficients(functions)
         # Ridges are compared by errors of fields: coefficients of the input are standardised.
         sizes = self.bases.input_factor.norm(dim=0).float(), torch.ones(coefficients["c"].shape[1])
         self._targets = {
-            side: _Targets.of(coefficients[name], size)
+            side: Targets.of(coefficients[name], size)
             for side, name, size in zip(("input", "output"), "ac", sizes, strict=True)
         }
         self._inputs, self._u_rows = _by_point(functions.transformed_inputs()), functions.u_rows
+
+    def _coefficients(self, functions: Functions) -> dict[str, Tensor]:
+        """Return the coefficients of the pairs: `a` (N, r) and `c` (N, p), float32."""
+        return targets(self.bases, functions)
 
     @cached_property
     def _outputs(self) -> Tensor | ByPoint:
@@ -116,10 +120,14 @@ class Regression:
 
         sets = self._readings(seen, read)
         input, output = (self._posterior(side, sets, seen.single) for side in ("input", "output"))
-        every = torch.full((len(sets),), float(self._inputs.shape[1]), dtype=torch.float64)
+        every = torch.full((len(sets),), self.effective_size(), dtype=torch.float64)
         return JointPosterior(input, output, every, torch.ones_like(every))
 
-    def _readings(self, seen: Sensors, read: Sensors | None) -> list[_Set]:
+    def effective_size(self) -> float:
+        """Return the number of pairs: samples are errors of theirs."""
+        return float(self._inputs.shape[1])
+
+    def _readings(self, seen: Sensors, read: Sensors | None) -> list[Set]:
         """Return each set's readings, and what its sensors would have read of every pair."""
         grids = self.fields.input.grid, self.fields.training_grid()[0]
         forward = self.fields.input.transform.forward
@@ -138,7 +146,7 @@ class Regression:
             sets.append((joined, torch.cat(values), torch.cat(stds)))
         return sets
 
-    def _posterior(self, side: str, sets: list[_Set], single: bool) -> Posterior:
+    def _posterior(self, side: str, sets: list[Set], single: bool) -> Posterior:
         """Return the law of the fields of one side."""
         grid, basis = getattr(self.fields, side).grid, getattr(self.bases, f"{side}_basis")
         fitted = [_LeastSquares(*one, self._targets[side]) for one in sets]
@@ -162,7 +170,7 @@ def _by_point(rows: RowBlocks) -> Tensor | ByPoint:
 
 
 @dataclass(frozen=True)
-class _Targets:
+class Targets:
     """Coefficients (N, q) that are predicted: their mean, and what is left without it (float32).
 
     `combined` (N, COMBINATIONS) are random combinations of the latter, in the size of fields.
@@ -173,7 +181,7 @@ class _Targets:
     combined: Tensor
 
     @classmethod
-    def of(cls, coefficients: Tensor, sizes: Tensor) -> _Targets:
+    def of(cls, coefficients: Tensor, sizes: Tensor) -> Targets:
         """Take in coefficients (N, q) whose fields have sizes (q,)."""
         mean = coefficients.double().mean(0)
         left = coefficients - mean.float()
@@ -190,7 +198,7 @@ class _LeastSquares:
     pairs : Tensor, shape (N, m)
         What the sensors would have read of each training pair, without noise.
     values, noise_std : Tensor, shape (m,)
-    targets : _Targets
+    targets : Targets
 
     Attributes
     ----------
@@ -202,7 +210,7 @@ class _LeastSquares:
         What a standard normal error of each reading adds to the prediction.
     """
 
-    def __init__(self, pairs: Tensor, values: Tensor, noise_std: Tensor, targets: _Targets) -> None:
+    def __init__(self, pairs: Tensor, values: Tensor, noise_std: Tensor, targets: Targets) -> None:
         self.size = len(pairs)
         rows = pairs - pairs.mean(0)
         penalty = torch.diag(self.size * noise_std.square())

@@ -1,0 +1,200 @@
+"""What answers which number of sensors: held-out runs compare a model with plainer answers.
+
+A model is never worse, as far as held-out runs can tell, than regression on the pairs with a kernel
+(least squares and a Gaussian process on readings are its ends), than cokriging, or than the mean of
+the runs (`uqsonet.operator.floor`). The one with the lowest CRPS answers, if the model's is higher
+by more than the standard error of the paired difference, and by 2 %; or one whose CRPS is as good,
+if its bands hold what they promise and the model's do not. Sensors of outputs are compared where the
+model has a closed form for them: without one, an answer takes seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.errors import ObservationError
+from uqsonet.fitting.candidates import EncodedRuns
+from uqsonet.fitting.held_out import SensorPlan
+from uqsonet.gauss.metrics import ascending, coverage, crps
+from uqsonet.gauss.posterior import Posterior
+from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.operator.baselines import unexplained_root
+from uqsonet.operator.floor import SIDES, candidates
+from uqsonet.operator.kernel_regression import kept_pairs
+from uqsonet.sensors.sensors import Sensors
+
+if TYPE_CHECKING:
+    from uqsonet.operator.model import KarhunenLoeveModel
+
+LOG = logging.getLogger("uqsonet")
+
+DRAWS = 128
+"""Number of functions behind the CRPS of one answer."""
+
+POINTS = 200
+"""Maximum number of points of a field that scores are averaged over."""
+
+LAYOUTS = 3
+"""Number of layouts for each number of sensors; runs share them."""
+
+NO_ANSWER = 10.0
+"""CRPS of a model that has no answer to a run, relative to that of the mean of the runs."""
+
+LEVELS = (0.5, 0.9)
+"""Levels of the bands that are looked at."""
+
+MIN_GAIN = 0.02
+"""Share by which a CRPS must be lower to count: what closed forms of the model gain at other noise
+and other numbers of sensors is not scored."""
+
+MAX_MISS = 0.1
+"""Sum, over both levels, of what a model's bands may hold too much or too little beyond those of a
+candidate whose CRPS is as good."""
+
+Scores = Mapping[tuple[str, int], Mapping[str, Tensor]]
+"""For a side and a number of sensors, run by run, the CRPS of each candidate and the shares of the
+output that its bands of `LEVELS` hold (3, S)."""
+
+
+def choose_answer(
+    parts: list[tuple[EncodedRuns, KarhunenLoeveModel]], may_choose: bool
+) -> tuple[dict[str, dict[int, str]], list[dict[str, Any]]]:
+    """Return what answers which number of sensors, and a row of the comparison for each.
+
+    Parameters
+    ----------
+    parts : list of (EncodedRuns, KarhunenLoeveModel)
+        Splits of the runs, and the model that was fitted to the training runs of each.
+    may_choose : bool
+        Without it the model answers always, and rows say what would be better.
+    """
+    found: dict[tuple[str, int], dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
+    for data, model in parts:
+        for key, by_name in _scores(data, model).items():
+            for name, scores in by_name.items():
+                found[key][name].append(scores)
+    choice: dict[str, dict[int, str]] = {side: {} for side in SIDES}
+    rows = []
+    for (side, count), by_name in found.items():
+        scores = {name: torch.cat(many, 1) for name, many in by_name.items()}
+        means = {name: float(one[0].mean()) for name, one in scores.items()}
+        best, why = _better(scores, means)
+        taken = best if may_choose else "uqsonet"
+        choice[side][count] = taken
+        less = (scores["uqsonet"][0] - scores[best][0]) / means["uqsonet"]
+        gain = {"less": float(less.mean()), "standard_error": float(less.std()) / len(less) ** 0.5}
+        row = {"read": side, "sensors": count, "taken": taken, "best": best, "why": why, **gain}
+        for name, one in scores.items():
+            held = [round(float(share.mean()), 3) for share in one[1:]]
+            row |= {f"crps_{name}": float(f"{means[name]:.4g}"), f"bands_{name}": held}
+        rows.append(row)
+        shown = ", ".join(f"{name} {one:.4g}" for name, one in means.items())
+        LOG.info("%d sensors of %s, CRPS: %s; taken: %s", count, side, shown, taken)
+    return choice, rows
+
+
+def _better(scores: Mapping[str, Tensor], means: Mapping[str, float]) -> tuple[str, str]:
+    """Return what should answer, and why: ``crps``, ``bands``, or nothing for the model itself."""
+
+    def above(name: str, other: str) -> bool:
+        """Return whether a CRPS is higher than another, by more than chance and `MIN_GAIN`."""
+        gap = scores[name][0] - scores[other][0]
+        return float(gap.mean()) > max(float(gap.std()) / len(gap) ** 0.5, MIN_GAIN * means[name])
+
+    def miss(name: str) -> float:
+        held = scores[name][1:].mean(1)
+        return float((held - torch.tensor(LEVELS)).abs().sum())
+
+    order = sorted(means, key=lambda name: means[name])
+    if above("uqsonet", order[0]):
+        return order[0], "crps"
+    limit = miss("uqsonet") - MAX_MISS
+    honest = [name for name in order if not above(name, "uqsonet") and miss(name) < limit]
+    return (honest[0], "bands") if honest else ("uqsonet", "")
+
+
+@torch.no_grad()
+def _scores(data: EncodedRuns, model: KarhunenLoeveModel) -> Scores:
+    """Return the scores of a model and of its candidates on the validation runs."""
+    training, held = data.part("training"), data.scored()
+    root = unexplained_root(model.bases, training)
+    named = candidates(model, root, kept_pairs(training))
+    itself = [one.name for one in data.inputs] == [one.name for one in data.outputs]
+    slow = model.network is not None or model.law is not None
+    if slow and not itself:
+        LOG.info("sensors of outputs: not compared, as the model has no closed form for them")
+    return {
+        (side, count): scores
+        for side in (SIDES[:1] if itself or slow else SIDES)
+        for count, scores in _of_side(data, named, side, held.kappa.double(), held.u.double())
+    }
+
+
+def _of_side(
+    data: EncodedRuns, named: Mapping[str, Any], side: str, kappa: Tensor, u: Tensor
+) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    """Yield scores for each number of sensors of one side."""
+    counts = data.plan.counts
+    sides = [(data.fields.output.grid, u), (data.fields.input.grid, kappa)]
+    grid, functions = sides[side == "inputs"]
+    levels = torch.zeros(grid.size, dtype=torch.float64)
+    plan = SensorPlan(tuple(sorted({min(count, grid.size) for count in counts})))
+    if side == "inputs":
+        levels, plan, sides = data.noise_levels(), data.plan, sides[:1]
+    scored = [(one, _some(one.size, data.seed), truth) for one, truth in sides]
+    # About the CRPS of the mean of the runs: that of several fields is then one number.
+    stds = [truth.std(0).mean() for _, truth in sides]
+    usual = 0.56 * torch.stack(stds)[:, None].clamp_min(1e-300)
+    layouts = plan.layouts(LAYOUTS, grid.size, data.seed, "fit", "answers", side)
+    for count, places in layouts.items():
+        generator = numpy_generator(data.seed, "fit", "answers", side, "noise", count)
+        found: dict[str, list[Tensor]] = defaultdict(list)
+        parts = torch.arange(len(u)).tensor_split(len(places))
+        for part, layout in zip(parts, places, strict=True):
+            noise = levels[layout].expand(len(part), -1)
+            values = functions[part][:, layout]
+            values = values + noise * torch.from_numpy(generator.standard_normal(noise.shape))
+            x = grid.points()[layout].expand(len(part), -1, -1)
+            read = Sensors(x, values, torch.ones_like(values, dtype=torch.bool), noise_std=noise)
+            other = read.each(lambda t: t[:, :0])
+            sets = (read, other) if side == "inputs" else (other, read)
+            for name, one in named.items() if len(part) else ():
+                try:
+                    joint = one.condition_both(*sets)
+                    laws = (joint.output, joint.input)[: len(scored)]
+                    of_law = [
+                        _score(law, domain.points()[some], truth[part][:, some], data.seed)
+                        for law, (domain, some, truth) in zip(laws, scored, strict=True)
+                    ]
+                except (ObservationError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+                    none = torch.tensor([[NO_ANSWER], [0], [0]]).expand(3, len(part))
+                    of_law = [none] * len(scored)
+                found[name].append(torch.stack(of_law))
+        whole = {name: torch.cat(many, 2) for name, many in found.items()}  # (fields, 3, S)
+        for one in whole.values():
+            one[:, 0] /= usual
+        yield count, {n: torch.cat([t[:, 0].mean(0)[None], t[0, 1:]]) for n, t in whole.items()}
+
+
+def _some(size: int, seed: int) -> Tensor:
+    """Return the numbers of some of a field's points."""
+    drawn = numpy_generator(seed, "fit", "answers", "points").permutation(size)[:POINTS]
+    return torch.from_numpy(np.sort(drawn))
+
+
+def _score(law: Posterior, points: Tensor, truth: Tensor, seed: int) -> Tensor:
+    """Return CRPS, and shares inside bands, (3, B) of a law against truths (B, k) at points."""
+    offset, basis = law.basis(points)
+    drawn = law.coefficient_samples(DRAWS, torch_generator(seed, "fit", "answers", "draws"))
+    rows = []
+    for c, true in zip(drawn.double(), truth, strict=True):
+        ordered = ascending(offset + c @ basis.T)
+        rows.append([crps(ordered, true), *coverage(ordered, true, LEVELS)])
+    return torch.tensor(rows, dtype=torch.float64).T

@@ -1,0 +1,222 @@
+"""The floor: what answers which number of sensors, few runs, and a field from sensors of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import uqsonet
+from tests.own.conftest import quiet
+from uqsonet.errors import ConfigError, DataError, ObservationError
+from uqsonet.operator import kernel_regression
+from uqsonet.operator.baselines import unexplained_root
+from uqsonet.operator.floor import Floor
+from uqsonet.operator.kernel_regression import KernelRegression
+from uqsonet.runs.functions import Functions
+from uqsonet.runs.runs import rows_of, split_runs
+
+LINE = np.linspace(0, 1, 25)
+
+
+def smooth(size: int, seed: int = 0) -> np.ndarray:
+    """Return Gaussian functions (size, 25) of four modes."""
+    rng = np.random.default_rng(seed)
+    modes = np.cos(np.pi * np.arange(1, 5)[:, None] * LINE) / np.arange(1, 5)[:, None]
+    return rng.standard_normal((size, 4)) @ modes
+
+
+def bent(a: np.ndarray) -> np.ndarray:
+    """Return what no linear operator explains."""
+    return np.tanh(2 * np.cumsum(a, 1) / 25) + 0.3 * a**2
+
+
+@pytest.fixture(scope="module")
+def model() -> uqsonet.Emulator:
+    """A model of two fields that is far behind a kernel at five sensors of its input."""
+    a = smooth(200)
+    runs = uqsonet.Runs({"a": a}, {"u": bent(a)})
+    return uqsonet.fit(runs, 0, sensors=[1, 5], bar=False)
+
+
+def read(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    index = np.linspace(2, 22, count).astype(int)
+    return np.broadcast_to(LINE[index, None], (len(values), count, 1)), values[:, index]
+
+
+def error(model: uqsonet.Emulator, a: np.ndarray, count: int) -> float:
+    answer = quiet(model, *read(a, count)).mean()
+    truth = bent(a)
+    return float(np.linalg.norm(answer - truth) / np.linalg.norm(truth))
+
+
+def test_a_better_plain_answer_is_taken_and_the_card_says_so(model: uqsonet.Emulator) -> None:
+    assert model.floor is not None and model.floor.choice["inputs"][5] == "kernel_regression"
+    row = next(
+        row
+        for row in model.card["recipe"]["answers"]
+        if (row["read"], row["sensors"]) == ("inputs", 5)
+    )
+    assert row["taken"] == "kernel_regression" and row["less"] > 3 * row["standard_error"] > 0
+    assert "5 sensors of inputs are answered by regression" in str(model).replace("\n  ", " ")
+    fresh = smooth(50, 1)
+    own = error(model.with_operator(model.operator), fresh, 5)
+    assert error(model, fresh, 5) < 0.3 * own
+    assert error(model, fresh, 6) < 0.5 * error(model.with_operator(model.operator), fresh, 6)
+
+
+def test_a_named_law_keeps_the_model_and_says_what_would_be_better() -> None:
+    a = smooth(150)
+    runs = uqsonet.Runs({"a": a}, {"u": bent(a)})
+    found = uqsonet.fit(runs, 0, sensors=5, bar=False, law="gaussian")
+    assert found.floor is None
+    assert "would be better" in str(found)
+
+
+def test_a_file_answers_the_same(model: uqsonet.Emulator, tmp_path: Path) -> None:
+    model.save(tmp_path / "one.safetensors")
+    loaded = uqsonet.load(tmp_path / "one.safetensors")
+    loaded.save(tmp_path / "two.safetensors")
+    files = [tmp_path / f"{name}.safetensors" for name in ("one", "two")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    sensors = tuple(part[0] for part in read(smooth(1, 2), 5))
+    one, two = quiet(model, *sensors), quiet(loaded, *sensors)
+    for name in ("a", "u"):
+        np.testing.assert_array_equal(one[name].sample(5), two[name].sample(5))
+        np.testing.assert_array_equal(one[name].band(0.9), two[name].band(0.9))
+    with pytest.raises(ConfigError, match="kernel_regression, which a page does not compute"):
+        from uqsonet.show.explore import page
+
+        page(loaded, "bent")
+
+
+def test_sets_of_different_counts_and_any_order_have_the_answers_that_they_have_alone(
+    model: uqsonet.Emulator,
+) -> None:
+    a = smooth(1, 3)
+    ones = [tuple(part[0] for part in read(a, count)) for count in (1, 5, 0)]
+    together = quiet(model, [*ones[:2], (LINE[:0], LINE[:0])])
+    for row, one in enumerate(ones[:2]):
+        np.testing.assert_allclose(together.mean()[row], quiet(model, *one).mean(), atol=1e-12)
+        np.testing.assert_allclose(
+            together["a"].std()[row], quiet(model, *one)["a"].std(), atol=1e-12
+        )
+    x, y = ones[1]
+    for noise in (0.0, 0.1):
+        np.testing.assert_allclose(
+            quiet(model, x[::-1], y[::-1], noise_std=noise).sample(3),
+            quiet(model, x, y, noise_std=noise).sample(3),
+            atol=1e-12,
+        )
+
+
+def test_sensors_of_outputs_and_places(model: uqsonet.Emulator) -> None:
+    a = smooth(1, 4)
+    u = bent(a)[0]
+    answer = quiet(model, u=(LINE[[4, 9, 14, 19, 24]], u[[4, 9, 14, 19, 24]]))
+    assert np.abs(answer.mean() - u).max() < 0.5 * np.abs(u).max()
+    given = tuple(part[0] for part in read(a, 5))
+    found = model.place(2, given=given)
+    assert np.all(found.after < found.before)
+
+
+def test_bands_of_inputs_are_conformal_and_hold_what_they_promise(model: uqsonet.Emulator) -> None:
+    a = smooth(300, 5)
+    answer = quiet(model, *read(a, 5))["a"]
+    lower, upper = answer.band(0.8)
+    assert not np.array_equal(lower, answer.band(0.8, kind="plain")[0])
+    held = (a >= lower) & (a <= upper)
+    assert abs(float(held.mean()) - 0.8) < 0.08
+    with pytest.raises(ObservationError, match="sensors of outputs"):
+        quiet(model, u=(LINE[:2], LINE[:2])).band(0.8, kind="conformal")
+
+
+def test_leaving_a_pair_out_is_what_the_closed_form_says() -> None:
+    rng = np.random.default_rng(0)
+    rows = torch.from_numpy(rng.standard_normal((30, 3)))
+    target = torch.sin(rows[:, :1]) + 0.1 * torch.from_numpy(rng.standard_normal((30, 1)))
+    kernel = kernel_regression._Kernel(2.0, 0.1)
+    square = kernel.between(rows, rows) + 0.01 * torch.eye(30, dtype=torch.float64)
+    inverse = torch.linalg.inv(square)
+    left = (inverse @ target) / inverse.diagonal()[:, None]
+    for out in (0, 7):
+        kept = torch.arange(30) != out
+        weights = torch.linalg.solve(square[kept][:, kept], target[kept])
+        predicted = kernel.between(rows[[out]], rows[kept]) @ weights
+        assert float(left[out]) == pytest.approx(float(target[out] - predicted), rel=1e-9)
+
+
+def test_least_squares_and_no_information_are_ends_of_the_kernel() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((120, 4)) @ np.cos(np.outer(np.arange(1, 5), np.pi * LINE))
+    runs = uqsonet.Runs({"a": a}, {"u": np.cumsum(a, 1) / 25})
+    linear = uqsonet.fit(runs, 0, sensors=[4], bar=False, law="gaussian")
+    rows = (rows_of(side, fields) for side, fields in (
+        (runs.inputs, linear.inputs), (runs.outputs, linear.outputs)))  # fmt: skip
+    inputs, outputs = rows
+    pairs = KernelRegression(linear.bases, inputs, outputs)
+    x, y = (part[0] for part in read(a[:1], 4))
+    found = linear.with_operator(pairs)
+    np.testing.assert_allclose(
+        quiet(found, x, y).mean(), np.cumsum(a[0]) / 25, atol=0.02 * np.abs(a).max()
+    )
+    shuffled = KernelRegression(linear.bases, inputs[torch.randperm(120)], outputs)
+    answer = quiet(linear.with_operator(shuffled), x, y)
+    spread = (np.cumsum(a, 1) / 25).std(0).mean()
+    assert 0.8 * spread < answer.std().mean() < 1.3 * spread
+    root = unexplained_root(linear.bases, Functions(linear.fields, "training", inputs, outputs))
+    with pytest.raises(DataError, match="no answer by nobody"):
+        Floor.of(linear.operator, root, (inputs, outputs), {"inputs": {3: "nobody"}})
+
+
+@pytest.mark.parametrize("size", [8, 13, 30])
+def test_few_runs_have_an_answer(size: int) -> None:
+    a = smooth(size)
+    runs = uqsonet.Runs({"a": a}, {"u": bent(a)})
+    few = uqsonet.fit(runs, 0.1, sensors=[5], bar=False)
+    assert few.card["recipe"]["law"] == "gaussian" and few.card["recipe"]["branch"] == "linear"
+    fresh = smooth(100, 6)
+    answer, truth = quiet(few, *read(fresh, 5)), bent(fresh)
+    lower, upper = answer.band(0.8, kind="plain")
+    assert 0.55 < float(((truth >= lower) & (truth <= upper)).mean()) < 0.98
+    assert (few.calibration is None) == (size < 20)
+    if few.calibration is None:
+        assert "no calibration runs, as runs were few" in str(few)
+        with pytest.raises(ObservationError, match="kind='plain'"):
+            answer.band(0.8, kind="conformal")
+
+
+def test_too_few_runs_are_refused() -> None:
+    with pytest.raises(DataError, match="7 runs; at least 8"):
+        uqsonet.fit(uqsonet.Runs({"a": smooth(7)}), 0)
+
+
+def test_few_runs_all_validate_once() -> None:
+    from uqsonet.fitting.candidates import EncodedRuns
+
+    runs = uqsonet.Runs({"a": smooth(33)})
+    split = split_runs(33, 0)
+    data = EncodedRuns.of(runs, {"a": "identity"}, split, [3], 0.0, 0)
+    folds = data.folds()
+    np.testing.assert_array_equal(folds[0].split.validation, split.validation)
+    held = np.concatenate([one.split.validation for one in folds])
+    assert sorted(held) == sorted([*split.training, *split.validation])
+    for one in folds:
+        assert not set(one.split.validation) & set(one.split.training)
+        np.testing.assert_array_equal(one.split.calibration, split.calibration)
+
+
+def test_a_field_from_sensors_of_itself() -> None:
+    a = smooth(150)
+    alone = uqsonet.fit(uqsonet.Runs({"a": a}), 0, sensors=[5], bar=False)
+    twice = uqsonet.fit(uqsonet.Runs({"a": a}, {"a": a}), 0, sensors=[5], bar=False)
+    fresh = smooth(40, 7)
+    one, two = (quiet(found, *read(fresh, 5)) for found in (alone, twice))
+    np.testing.assert_array_equal(one.mean(), two["a"].mean())
+    assert np.linalg.norm(one.mean() - fresh) < 0.05 * np.linalg.norm(fresh)
+    lower, upper = one.band(0.8)
+    assert 0.65 < float(((fresh >= lower) & (fresh <= upper)).mean()) < 0.95
+    with pytest.raises(DataError, match="an input and another output"):
+        uqsonet.Runs({"a": a}, {"a": a + 1})
