@@ -6,9 +6,10 @@ import torch
 
 from uqsonet.errors import ConfigError
 from uqsonet.operator import regression
-from uqsonet.operator.baselines import Cokriging, SensorFree, build_baseline
+from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.closed_form import targets as coefficients_of
 from uqsonet.runs.functions import Functions
+from uqsonet_study.baselines import SensorFree, build_baseline
 from uqsonet_study.problems import get_problem
 from uqsonet_study.storage import load_functions
 

@@ -12,7 +12,7 @@ import torch
 from uqsonet.errors import NoUncertaintyError, ObservationError
 from uqsonet.networks.ensemble import DeepEnsemble
 from uqsonet.operator.base import build_model
-from uqsonet.operator.baselines import build_baseline
+from uqsonet_study.baselines import build_baseline
 from uqsonet_study.config import BASELINES, AttentionNetwork, KarhunenLoeveNetwork
 from uqsonet_study.problems import get_problem
 from uqsonet_study.storage import load_functions

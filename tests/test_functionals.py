@@ -31,7 +31,7 @@ from uqsonet import WeightedPoints
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ObservationError
 from uqsonet.fields.grid import Grid
-from uqsonet.operator.baselines import build_baseline
+from uqsonet_study.baselines import build_baseline
 
 
 @pytest.fixture(scope="module")

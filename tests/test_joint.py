@@ -20,10 +20,10 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws.mixture import MixtureLaw
-from uqsonet.operator.baselines import build_baseline
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
+from uqsonet_study.baselines import build_baseline
 
 FIELDS = OperatorFields("toy", Field("k", SMALL), Field("u", SMALL))
 X = SMALL.points()

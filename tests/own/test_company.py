@@ -13,12 +13,12 @@ from uqsonet.fitting import choose_law as choice
 from uqsonet.laws import NAMES
 from uqsonet.networks.ensemble import DeepEnsemble
 from uqsonet.operator.base import build_model
-from uqsonet.operator.baselines import build_baseline
 from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
+from uqsonet_study.baselines import build_baseline
 
 NETWORKS = "attention", "ensemble", "prior"
 ALL = *NETWORKS, "cokriging", "regression", *NAMES, *(f"bent {law}" for law in NAMES)

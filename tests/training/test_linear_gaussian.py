@@ -13,9 +13,10 @@ from uqsonet.networks.training.gradients import BlockOptimiser
 from uqsonet.networks.training.sampler import BatchSampler
 from uqsonet.operator import baselines
 from uqsonet.operator.base import build_model
-from uqsonet.operator.baselines import Cokriging, SensorFree
+from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.train import set_weights
 from uqsonet.runs.functions import Functions
+from uqsonet_study.baselines import SensorFree
 from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, TrainingConfig
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
@@ -138,6 +139,7 @@ def kriging(functions):
 def test_kriging_and_cokriging_recover_the_exact_posterior(
     functions, kriging, monkeypatch, m, noise_std
 ):
+    monkeypatch.setattr("uqsonet_study.baselines.OUTPUT_MODES", 2)
     monkeypatch.setattr(baselines, "INPUT_MODES", 2)  # the toy's functions span two dimensions
     monkeypatch.setattr(baselines, "OUTPUT_MODES", 2)
     for model in (kriging, Cokriging(functions, noise_std)):

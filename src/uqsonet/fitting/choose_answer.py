@@ -4,8 +4,8 @@ A model is never worse, as far as held-out runs can tell, than regression on the
 (least squares and a Gaussian process on readings are its ends), than cokriging, or than the mean of
 the runs (`uqsonet.operator.floor`). The one with the lowest CRPS answers, if the model's is higher
 by more than the standard error of the paired difference, and by 2 %; or one whose CRPS is as good,
-if its bands hold what they promise and the model's do not. Sensors of outputs are compared where the
-model has a closed form for them: without one, an answer takes seconds.
+if its bands hold what they promise and the model's do not. Sensors of outputs are compared where
+the model has a closed form for them: without one, an answer takes seconds.
 """
 
 from __future__ import annotations

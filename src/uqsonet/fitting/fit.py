@@ -43,7 +43,7 @@ from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.held_out import HeldOut
 from uqsonet.fitting.validate import score_rows
 from uqsonet.operator.base import OperatorModel
-from uqsonet.operator.baselines import Cokriging, SensorFree, unexplained_root
+from uqsonet.operator.baselines import Cokriging, Unread, unexplained_root
 from uqsonet.operator.closed_form import widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
@@ -185,8 +185,9 @@ def _choose_perceptron(
         return best
     held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
-    cokriging = Cokriging.on(best.model.bases, unexplained_root(best.model.bases, functions))
-    skills = HeldOutValidator(held_out, SensorFree(functions, 0.0), cokriging).columns
+    root = unexplained_root(best.model.bases, functions)
+    free, cokriging = (kind.on(best.model.bases, root) for kind in (Unread, Cokriging))
+    skills = HeldOutValidator(held_out, free, cokriging).columns
     for number, method in enumerate(methods):
         model = run.trained(functions, method, skills, f"choice-{number}")
         candidate = Candidate.of([model], [(held, held_out)], method)

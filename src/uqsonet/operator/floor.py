@@ -1,23 +1,19 @@
 """What answers each number of sensors: a model, or what it must not be worse than.
 
-Held-out runs say for which numbers of sensors regression on the pairs, cokriging, or the law of the
-runs without any sensor has the better score (`uqsonet.fitting.choose_answer`). A set of sensors is
-answered by whatever is best for its number of sensors or, where that was not tried, for the nearest
-number that was.
+Held-out runs say what is best for some numbers of sensors (`uqsonet.fitting.choose_answer`). Others
+are answered by what is best for the nearest of these.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from uqsonet.errors import DataError
 from uqsonet.gauss.posterior import Posterior, SeparatePosterior
-from uqsonet.operator.baselines import Cokriging
+from uqsonet.operator.baselines import Cokriging, Unread
 from uqsonet.operator.joint import together
 from uqsonet.operator.kernel_regression import KernelRegression
 
@@ -33,24 +29,6 @@ SIDES = ("inputs", "outputs")
 
 Choice = Mapping[str, Mapping[int, str]]
 """For each of `SIDES` and each number of sensors that was tried the name of what answers."""
-
-
-class Unread(Cokriging):
-    """The Gaussian law of the training pairs, whatever sensors read."""
-
-    method = "mean"
-
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the law of u without any sensor, once for each set."""
-        return super().condition_on(_blind(sensors))
-
-    def condition_both(self, seen: Sensors, read: Sensors) -> JointPosterior:
-        """Return the law of both sides without any sensor, once for each set."""
-        return super().condition_both(_blind(seen), _blind(read))
-
-
-def _blind(sensors: Sensors) -> Sensors:
-    return replace(sensors, mask=torch.zeros_like(sensors.mask))
 
 
 def candidates(model: Any, unexplained: Tensor, pairs: Sequence[Tensor | None]) -> dict[str, Any]:
@@ -126,18 +104,14 @@ class Floor:
         by_set = [self.answers("inputs", int(count)) for count in sensors.counts]
         if all(one is by_set[0] for one in by_set):
             return by_set[0].condition_on(sensors)
-        pairs = enumerate(by_set)
-        alone = [one.condition_on(sensors.alone(b)) for b, one in pairs]
+        alone = [one.condition_on(sensors.alone(b)) for b, one in enumerate(by_set)]
         return SeparatePosterior(sensors.single, alone)
 
     def condition_both(self, seen: Sensors, read: Sensors) -> JointPosterior:
         """Return the law of both sides given checked sensors of both."""
-        by_set = [
-            self.answers(SIDES[bool(reads)], int(sees + reads))
-            for sees, reads in zip(seen.counts, read.counts, strict=True)
-        ]
+        counts = zip(seen.counts.tolist(), read.counts.tolist(), strict=True)
+        by_set = [self.answers(SIDES[reads > 0], sees + reads) for sees, reads in counts]
         if all(one is by_set[0] for one in by_set):
             return by_set[0].condition_both(seen, read)
-        pairs = enumerate(by_set)
-        alone = [one.condition_both(seen.alone(b), read.alone(b)) for b, one in pairs]
+        alone = [one.condition_both(seen.alone(b), read.alone(b)) for b, one in enumerate(by_set)]
         return together(alone, seen.single)

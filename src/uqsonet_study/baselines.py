@@ -1,0 +1,86 @@
+"""The baselines of the tables: without sensors, cokriging, and regression on the pairs."""
+
+from __future__ import annotations
+
+import torch
+
+from uqsonet.errors import ConfigError
+from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.posterior import GaussianPosterior, Posterior
+from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.operator.baselines import INPUT_MODES, OUTPUT_MODES, Cokriging
+from uqsonet.operator.regression import Regression
+from uqsonet.runs.functions import Functions
+from uqsonet.sensors.sensors import Sensors, checked_sensors
+
+
+class SensorFree:
+    """The law of u without any observation, as a Gaussian on the leading modes of u.
+
+    Parameters
+    ----------
+    functions : Functions
+        Training pairs.
+    noise_std : float
+        It has no influence.
+    of_input : bool
+        Return the law of the (transformed) input instead.
+    """
+
+    def __init__(self, functions: Functions, noise_std: float, of_input: bool = False) -> None:
+        self.fields = functions.fields
+        self._grid = (self.fields.input if of_input else self.fields.output).grid
+        if of_input:
+            self._training_grid = self._grid
+            rows, most, what = functions.transformed_inputs(), INPUT_MODES, "input modes"
+        else:
+            self._training_grid, _ = self.fields.training_grid()
+            rows, most, what = functions.u_rows, OUTPUT_MODES, "output modes"
+        count = min(most, functions.size - 1, self._training_grid.size)
+        modes = empirical_modes(rows, count, what)
+        self._stacked = torch.cat([modes.mean[:, None], modes.vectors], dim=1)
+        self._root = torch.diag(modes.std)
+
+    def _basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean (M,) and modes (M, p) at queries (M, d)."""
+        values = self._training_grid.interpolate(self._stacked, queries)
+        return values[:, 0], values[:, 1:]
+
+    def condition(
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
+    ) -> Posterior:
+        """Return the prior law, once per observation set."""
+        return self.condition_on(
+            checked_sensors(self.fields.input, locations, values, mask, noise_std)
+        )
+
+    def condition_on(self, sensors: Sensors) -> Posterior:
+        """Return the prior law, once per set of checked sensors."""
+        size, single = len(sensors), sensors.single
+        mean = torch.zeros(size, len(self._root), dtype=torch.float64)
+        root = self._root.expand(size, -1, -1)
+        return GaussianPosterior(self._grid, self._basis, single, mean, root)
+
+
+def build_baseline(
+    name: str, functions: Functions, noise_std: float, bases: KarhunenLoeveBases | None = None
+) -> SensorFree | Cokriging | Regression:
+    """Return the baseline `sensor_free`, `cokriging` or `regression`, fitted to training pairs.
+
+    Parameters
+    ----------
+    name : str
+    functions : Functions
+    noise_std : float
+        Default noise of sensors of the input.
+    bases : KarhunenLoeveBases, optional
+        Bases of `Cokriging` on the same pairs: regression need not fit them again.
+    """
+    if name == "sensor_free":
+        return SensorFree(functions, noise_std)
+    if name == "cokriging":
+        return Cokriging(functions, noise_std)
+    if name == "regression":
+        return Regression(functions, noise_std, INPUT_MODES, OUTPUT_MODES, bases)
+    known = "sensor_free, cokriging and regression"
+    raise ConfigError(f"baseline {name!r} is unknown; there are {known}")
