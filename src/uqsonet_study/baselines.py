@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from uqsonet.errors import ConfigError
 from uqsonet.gauss.modes import empirical_modes

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from uqsonet.fields.field import Field, part_columns
 from uqsonet.gauss.blocks import RowBlocks
