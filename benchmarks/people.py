@@ -9,9 +9,11 @@ places in advance; each is fitted to all the runs that `fit` has. Scores are of 
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,12 @@ TESTS = 60
 
 POINTS = 400
 """Maximum number of points that scores are averaged over."""
+
+COLUMNS = [
+    *("data", "sensors", "method", "runs", "err_mean", "crps", "crps_se"),
+    *("plain_50", "plain_90", "conformal_50", "conformal_90"),
+]
+"""Columns of the file; the printed table has the paired difference from `uqsonet`, too."""
 
 Answer = tuple[np.ndarray, np.ndarray]
 """Mean and standard deviation (B, M) of normal laws."""
@@ -164,7 +172,7 @@ def score_rows(
     rng = np.random.default_rng(5)
     columns = np.sort(rng.permutation(targets.shape[1])[:POINTS])
     sets = layouts(places, y.shape[1], [7, y.shape[1]])
-    parts = np.array_split(np.arange(size, len(targets)), len(sets))
+    parts = np.array_split(np.arange(len(targets) - TESTS, len(targets)), len(sets))
     found: dict[str, list[dict[str, np.ndarray]]] = {m: [] for m in ("uqsonet", *BASELINES)}
     for index, runs in zip(sets, parts, strict=True):
         truth = targets[runs]
@@ -240,20 +248,45 @@ def fitted(data: Data, read: str, outputs: list[str], rows: list[Row], minutes: 
     return uqsonet.fit(runs, minutes, sensors=sorted(set(counts)), bar=False)
 
 
+def draw(table: Any, path: Path) -> None:
+    """Draw CRPS and what plain bands of 90 % hold by number of runs, a column for each row."""
+    import matplotlib.pyplot as plt
+
+    groups = list(table.groupby(["data", "sensors"]))
+    figure, axes = plt.subplots(2, len(groups), figsize=(3.4 * len(groups), 5), squeeze=False)
+    for column, ((what, sensors), part) in enumerate(groups):
+        for method, one in part.groupby("method", sort=False):
+            style: dict[str, Any] = {"marker": ".", "linewidth": 2.2 if method == "uqsonet" else 1}
+            error = {"yerr": one["crps_se"], "capsize": 2} if method == "uqsonet" else {}
+            axes[0, column].errorbar(one["runs"], one["crps"], label=method, **style, **error)
+            axes[1, column].plot(one["runs"], 100 * one["plain_90"], **style)
+        axes[0, column].set(xscale="log", yscale="log", title=f"{what}, {sensors} sensors")
+        axes[1, column].set(xscale="log", xlabel="runs", ylim=(50, 102))
+        axes[1, column].axhline(90, color="0.6", linewidth=0.8, zorder=0)
+    axes[0, 0].set_ylabel("CRPS")
+    axes[1, 0].set_ylabel("held by bands of 90 % (%)")
+    axes[0, 0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
 def main() -> None:
     """Make, fit, score and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="*", default=list(KINDS), help="Some of the data sets.")
     parser.add_argument("--minutes", type=float, default=1.0, help="Of each fit.")
     parser.add_argument("--bare", action="store_true", help="Baselines alone.")
+    parser.add_argument("--sizes", type=int, nargs="*", help="Numbers of runs to learn from.")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--figure", type=Path, help="CRPS and coverage by number of runs.")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     found: list[dict[str, Any]] = []
     for name in options.only:
-        data = KINDS[name](TESTS, np.random.default_rng([2026, list(KINDS).index(name)]))
-        for read, outputs, rows in data.models:
+        whole = KINDS[name](TESTS, np.random.default_rng([2026, list(KINDS).index(name)]))
+        asked = [replace(whole, size=size) for size in options.sizes or [whole.size]]
+        for data, (read, outputs, rows) in itertools.product(asked, whole.models):
             model = None
             if not options.bare:
                 model = fitted(data, read, outputs, rows, options.minutes)
@@ -261,11 +294,13 @@ def main() -> None:
                 what = f"{name} {row[0]} -> {row[1]}"
                 scores = score_rows(data, *row, model, log=name == "permeability")
                 found += [{"data": what, **one} for one in scores]
-                print(pd.DataFrame(found[-len(BASELINES) - 1 :]).to_string(), flush=True)
-    table: Any = pd.DataFrame(found)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(options.out, index=False, lineterminator="\n")
+                table: Any = pd.DataFrame(found)
+                print(table.tail(len(BASELINES) + 1).to_string(), flush=True)
+                if options.out:
+                    options.out.parent.mkdir(parents=True, exist_ok=True)
+                    table[COLUMNS].to_csv(options.out, index=False, lineterminator="\n")
+    if options.figure:
+        draw(pd.DataFrame(found), options.figure)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fitting.candidates import EncodedRuns
+from uqsonet.fitting.candidates import SCORED_RUNS, EncodedRuns
 from uqsonet.fitting.held_out import SensorPlan
 from uqsonet.gauss.metrics import ascending, coverage, crps
 from uqsonet.gauss.posterior import Posterior
@@ -43,6 +43,10 @@ POINTS = 200
 
 LAYOUTS = 3
 """Number of layouts for each number of sensors; runs share them."""
+
+MIN_RUNS, MAX_VALUES = 8, 1 << 24
+"""Number of held-out runs that are scored whatever their size, and maximum number of values of all
+of them together."""
 
 NO_ANSWER = 10.0
 """CRPS of a model that has no answer to a run, relative to that of the mean of the runs."""
@@ -123,7 +127,9 @@ def _better(scores: Mapping[str, Tensor], means: Mapping[str, float]) -> tuple[s
 @torch.no_grad()
 def _scores(data: EncodedRuns, model: KarhunenLoeveModel) -> Scores:
     """Return the scores of a model and of its candidates on the validation runs."""
-    training, held = data.part("training"), data.scored()
+    training = data.part("training")
+    most = max(MIN_RUNS, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
+    held = data.functions(data.split.validation[: min(SCORED_RUNS, most)])
     root = unexplained_root(model.bases, training)
     named = candidates(model, root, kept_pairs(training))
     itself = [one.name for one in data.inputs] == [one.name for one in data.outputs]
