@@ -39,7 +39,9 @@ def _options(
     """UQ-SONet: operators from sparse sensors, with the whole conditional distribution."""
 
 
-FileOfRuns = Annotated[Path, Argument(help="Pairs of functions: .npz, .h5 or .nc.")]
+FileOfRuns = Annotated[
+    str, Argument(help="Pairs of functions: .npz, .h5, .nc, or a file for each run: run_*.vtu.")
+]
 Input = Annotated[str, Option(help="Name of the input field, or of several: k,f.")]
 Output = Annotated[str, Option(help="Name of the output field, or of several: u,v.")]
 Transforms = Annotated[
@@ -57,6 +59,7 @@ RunDimension = Annotated[str | None, Option(help="NetCDF dimension that counts t
 Periodic = Annotated[
     str | None, Option(help="Axes along which fields repeat beyond their grids: lon, or all.")
 ]
+Merge = Annotated[bool, Option("--merge", help="Points that repeat become one.")]
 Groups = Annotated[
     str | None, Option(help="Array of the file with a label for each run: labels go together.")
 ]
@@ -77,13 +80,15 @@ def describe(
     run: RunDimension = None,
     periodic: Periodic = None,
     groups: Groups = None,
+    merge: Merge = False,
 ) -> None:
     """Say what is in a file of runs: shapes, ranges, modes, distance from a Gaussian law.
 
     Example: uqsonet describe runs.nc --input k --output u
     """
     with clear_errors(), never_silent("describe"):
-        print(_runs(file, input, output, transform, missing, run, periodic, groups).describe())
+        runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
+        print(runs.describe())
 
 
 @app.command()
@@ -107,6 +112,7 @@ def fit(
     run: RunDimension = None,
     periodic: Periodic = None,
     groups: Groups = None,
+    merge: Merge = False,
     device: Annotated[str, Option(help="Device to train on: cpu or cuda.")] = "cpu",
     law: Annotated[
         str, Option(help="Law of the inputs; auto chooses by scores on held-out runs.")
@@ -123,7 +129,7 @@ def fit(
         if out.suffix != ".safetensors":
             raise ConfigError(f"{out}: models are saved as .safetensors")
         require_writable(out)
-        runs = _runs(file, input, output, transform, missing, run, periodic, groups)
+        runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
         state = out.with_name(f"{out.name}.state")
         model = learn(
             runs, minutes, sensors=_counts(sensors), noise_std=noise_std, seed=seed,
@@ -141,7 +147,7 @@ def predict(
     sensors: Annotated[Path, Argument(help="CSV: x[,y[,z]],value[,field][,noise_std][,set].")],
     out: Annotated[
         Path | None,
-        Option("-o", "--out", help="File for the answer: .csv, .npz or .nc.", show_default="print"),
+        Option("-o", "--out", help="For the answer: .csv, .npz, .nc, .vtu.", show_default="print"),
     ] = None,
     plot: Annotated[Path | None, Option(help="File for a picture: .png, .pdf or .svg.")] = None,
     points: Annotated[
@@ -274,7 +280,7 @@ def validate(
     ] = None,
     seed: Annotated[int, Option(help="Seed of the layouts and of the noise.")] = 0,
     pairs: Annotated[
-        Path | None,
+        str | None,
         Option(help="The runs that the model was fitted to: regression on them is scored, too."),
     ] = None,
     missing: Missing = "error",
@@ -293,7 +299,7 @@ def validate(
         emulator = load(model)
         ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
         runs, fitted = (
-            None if one is None else _runs(one, ins, outs, None, missing, run, None, None)
+            None if one is None else _runs(one, ins, outs, None, missing, run)
             for one in (file, pairs)
         )
         assert runs is not None
@@ -344,8 +350,8 @@ def info(model: Model) -> None:
 
 
 def _runs(
-    file: Path, input: str, output: str, transform: list[str] | None, missing: Any,
-    run: str | None, periodic: str | None, groups: str | None,
+    file: str, input: str, output: str, transform: list[str] | None, missing: Any,
+    run: str | None, periodic: str | None = None, groups: str | None = None, merge: bool = False,
 ) -> Runs:  # fmt: skip
     from uqsonet.runs.files import open_runs
 
@@ -359,7 +365,7 @@ def _runs(
         transforms[name] = kind
     return open_runs(
         file, input, output, transform=transforms, missing=missing, run=run, groups=groups,
-        periodic=True if periodic == "all" else periodic or False,
+        periodic=True if periodic == "all" else periodic or False, merge=merge,
     )  # fmt: skip
 
 

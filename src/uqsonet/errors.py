@@ -53,8 +53,8 @@ def nearest(name: object, known: Iterable[object], likeness: float = 0.6) -> str
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def library(name: str) -> Any:
-    """Return a library that only the extra ``runs`` brings along.
+def library(name: str, extra: str = "runs") -> Any:
+    """Return a library that only an extra brings along.
 
     Raises
     ------
@@ -66,5 +66,5 @@ def library(name: str) -> Any:
     except ImportError:
         package = name.partition(".")[0]
         raise MissingLibraryError(
-            f"this needs {package}: pip install 'uqsonet[runs]', or {package} alone"
+            f"this needs {package}: pip install 'uqsonet[{extra}]', or {package} alone"
         ) from None

@@ -171,8 +171,7 @@ class PointCloud(Scattered):
         Each point has its share of the triangles that meet in it (Delaunay), so that a mean over
         the domain does not follow the refinement of a mesh.
         """
-        points = self._unit_points()
-        volumes = _shares(points)
+        volumes = _shares_of(self)
         extent = np.prod(np.subtract(self.upper, self.lower))
         return torch.from_numpy(volumes * (extent / volumes.sum()))
 
@@ -222,6 +221,11 @@ def _tree_of(cloud: PointCloud) -> Any:
     from scipy.spatial import KDTree
 
     return KDTree(cloud._unit_points())
+
+
+@lru_cache(maxsize=16)
+def _shares_of(cloud: PointCloud) -> np.ndarray:
+    return _shares(cloud._unit_points())
 
 
 def _shares(points: np.ndarray) -> np.ndarray:

@@ -60,6 +60,8 @@ class Layout:
     coordinates : tuple of Coordinate
     absent : ndarray of bool or None
         Entries without a value in any run, shape as in the domain's order; None where all have one.
+    places : ndarray of int or None
+        The domain's point that each entry with a value is; None where all are points of their own.
     origins : dict of str to (str, str)
         For each time axis the instant of zero (ISO 8601) and the unit of its numbers.
     """
@@ -72,6 +74,7 @@ class Layout:
     coordinates: tuple[Coordinate, ...] = ()
     absent: np.ndarray | None = None
     origins: Mapping[str, tuple[str, str]] | None = None
+    places: np.ndarray | None = None
 
     @property
     def longitudes(self) -> list[int]:
@@ -97,6 +100,7 @@ class Layout:
         """
         lead = values.shape[:-1]
         own = tuple(self.shape[k] for k in self.order)
+        values = values if self.places is None else values[..., self.places]
         if self.absent is not None:
             whole = np.full((*lead, self.absent.size), np.nan)
             whole[..., ~self.absent.ravel()] = values
@@ -135,6 +139,7 @@ class Layout:
         ]
         plain = {key: list(getattr(self, key)) for key in ("dims", "shape", "axes", "order")}
         absent = None if self.absent is None else _packed(np.packbits(self.absent.ravel()))
+        places = None if self.places is None else _packed(self.places.astype(np.int64))
         origins = {axis: list(origin) for axis, origin in (self.origins or {}).items()}
         return {
             **plain,
@@ -142,6 +147,7 @@ class Layout:
             "coordinates": coordinates,
             "absent": absent,
             "origins": origins,
+            **({} if places is None else {"places": places}),
         }
 
     @classmethod
@@ -177,6 +183,9 @@ class Layout:
             falling=tuple(map(bool, stored["falling"])),
             coordinates=tuple(coordinates),
             absent=absent,
+            places=None
+            if "places" not in stored
+            else _unpacked(stored["places"], np.dtype(np.int64)),
             origins={str(k): (str(a), str(b)) for k, (a, b) in stored["origins"].items()},
         )
 

@@ -96,6 +96,23 @@ def join(parts: Sequence[Domain]) -> Domain:
     return parts[0] if len(parts) == 1 else JointDomain(tuple(parts))
 
 
+def point_weights(domain: Domain) -> Tensor | None:
+    """Return weights (size,), 1 on average, of points whose shares of a domain differ.
+
+    None for the points of grids, which count alike.
+    """
+    if isinstance(domain, PointCloud):
+        shares = domain.quadrature()
+        return shares / shares.mean()
+    if not isinstance(domain, JointDomain):
+        return None
+    parts = [point_weights(part) for part in domain.parts]
+    if all(part is None for part in parts):
+        return None
+    ones = [torch.ones(part.size, dtype=torch.float64) for part in domain.parts]
+    return torch.cat([one if part is None else part for part, one in zip(parts, ones, strict=True)])
+
+
 def domain_as_dict(domain: Domain) -> dict[str, Any]:
     """Return a domain as it is stored in the header of a file."""
     if isinstance(domain, JointDomain):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from uqsonet.fields.field import Field, part_columns
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.fields.stacked import join
+from uqsonet.fields.stacked import join, point_weights
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
 from uqsonet.fitting.hidden import with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
@@ -244,7 +244,7 @@ def _output_modes(functions: Functions) -> int:
     """Return how many output modes keep `OUTPUT_VARIANCE`; at most a third of the runs."""
     size, points = functions.u_rows.shape
     most = min(max(2, min(MAX_OUTPUT_MODES, size // 3)), points)
-    found = spectrum(functions.u_rows)
+    found = spectrum(functions.u_rows, point_weights(functions.fields.training_grid()[0]))
     kept = found.variance[: min(most, size - 1)].cumsum(0) / found.total
     return min(most, int((kept < OUTPUT_VARIANCE).sum()) + 1)
 

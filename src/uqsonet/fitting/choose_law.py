@@ -260,7 +260,7 @@ def refit(
 def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
     """Return training inputs as laws are fitted to them."""
     bases, inputs = model.bases, training.transformed_inputs()
-    a = projected(inputs, bases.input_mean, bases.input_factor) / bases.squared_norms()
+    a = projected(inputs, bases.input_mean, bases.from_fields())
     fields = torch.empty(inputs.shape, dtype=torch.float32)
     left = torch.zeros(len(a), dtype=torch.float64)
     for part, values in inputs.column_blocks():

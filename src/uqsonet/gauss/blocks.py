@@ -107,6 +107,12 @@ class RowBlocks:
         read = self._read_columns and (lambda columns: function(self.columns(columns)))
         return RowBlocks(self.shape, lambda rows: map(function, self.blocks(rows)), read)
 
+    def times(self, factors: Tensor) -> RowBlocks:
+        """Return the matrix, float64, with its columns multiplied by numbers (n,)."""
+        read = self._read_columns and (lambda k: self.columns(k).double() * factors[k])
+        rows = lambda size: (block.double() * factors for block in self.blocks(size))  # noqa: E731
+        return RowBlocks(self.shape, rows, read)
+
     def take(self, index: np.ndarray) -> RowBlocks:
         """Return some rows, by their numbers."""
         return RowBlocks.of(self.whole()[index])

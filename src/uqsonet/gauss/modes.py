@@ -12,7 +12,8 @@ one. `std` and `remainder` belong to the vectors returned and have no such error
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError
 from uqsonet.gauss.blocks import RowBlocks, RunningMoments, projected
+
+LOG = logging.getLogger("uqsonet")
 
 EXACT_POINTS = 2000
 """Largest number of points, or of functions, whose products are formed (32 MB, seconds)."""
@@ -59,14 +62,23 @@ class Modes:
         return (functions.double() - self.mean) @ self.vectors
 
 
-def empirical_modes(functions: RowBlocks, count: int, key: str) -> Modes:
+def empirical_modes(
+    functions: RowBlocks, count: int, key: str, weights: Tensor | None = None
+) -> Modes:
     """Return the leading `count` principal components of functions (N, n).
+
+    With weights (n,) of the points, one on average, products of functions are weighted sums:
+    vectors are orthonormal in that sense, and do not follow the refinement of a mesh.
 
     Raises
     ------
     ConfigError
         If more modes are asked for than samples or points can give; `key` names the setting.
     """
+    if weights is not None:
+        root = weights.sqrt()
+        found = empirical_modes(functions.times(root), count, key)
+        return replace(found, mean=found.mean / root, vectors=found.vectors / root[:, None])
     size, points = functions.shape
     most = min(size - 1, points)
     if count > most:
@@ -105,6 +117,7 @@ class Snapshots:
         if "snapshots" in functions.kept:
             return functions.kept["snapshots"]
         size, points = functions.shape
+        LOG.log(15, "products of %d functions on %d points", size, points)
         mean = torch.empty(points, dtype=torch.float64)
         products = torch.zeros(size, size, dtype=torch.float64)
         for part, values in functions.column_blocks():
@@ -124,6 +137,7 @@ class Snapshots:
         seen = std > ROUNDING * std[0]
         scale = torch.where(seen, std, torch.inf) * (len(self.coefficients) - 1)
         combined = self.coefficients[:, :count] / scale
+        LOG.log(15, "%d modes on %d points", count, points)
         vectors = torch.empty(points, count, dtype=torch.float64)
         for part, values in self.functions.column_blocks():
             vectors[part] = (values.double() - self.mean[part]).T @ combined
@@ -151,8 +165,12 @@ class Spectrum:
     coefficients: Tensor
 
 
-def spectrum(functions: RowBlocks) -> Spectrum:
-    """Return the variances of functions (N, n) along their principal components."""
+def spectrum(functions: RowBlocks, weights: Tensor | None = None) -> Spectrum:
+    """Return the variances of functions (N, n) along their principal components.
+
+    Weights (n,) are those of `empirical_modes`.
+    """
+    functions = functions if weights is None else functions.times(weights.sqrt())
     size, points = functions.shape
     if _as_snapshots(functions):
         found = Snapshots.of(functions)

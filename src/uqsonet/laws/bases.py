@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor, nn
 
 from uqsonet.fields.grid import ByPoint
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fields.stacked import point_weights
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.sensors.sensors import Sensors
 
@@ -65,6 +68,16 @@ class KarhunenLoeveBases(nn.Module):
         self.register_buffer("output_scale", torch.ones(()))
         self.register_buffer("linear_weight", torch.zeros(p, r))
 
+    @cached_property
+    def input_weights(self) -> Tensor | None:
+        """Weights (n,) of the input's points (`point_weights`)."""
+        return point_weights(self.fields.input.grid)
+
+    @cached_property
+    def output_weights(self) -> Tensor | None:
+        """Weights (M,) of the output's points (`point_weights`)."""
+        return point_weights(self._training_grid)
+
     def output_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return output mean (M,) and scaled modes (M, p) at queries (M, d), float64."""
         tensors = self.output_mean, self.output_modes, self.output_scale
@@ -114,14 +127,20 @@ class KarhunenLoeveBases(nn.Module):
         level = float(level) if not level.ndim else level.to(residual)
         return condition(rows, residual, level, sensors.mask.to(rows.device))
 
+    def output_projection(self) -> Tensor:
+        """Return the map (M, p) from outputs less their mean to unscaled coefficients."""
+        weights = self.output_weights
+        return self.output_modes if weights is None else self.output_modes * weights[:, None]
+
     def from_fields(self) -> Tensor:
         """Return the map (n, r), float64, from inputs less their mean to coefficients."""
-        return self.input_factor.double() / self.squared_norms()
-
-    def squared_norms(self) -> Tensor:
-        """Return the sum of squares (r,) of each column of the input's factor, float64."""
-        parts = self.input_factor.split(POINTS)
-        return sum(part.double().square().sum(0) for part in parts).clamp_min(1e-300)  # type: ignore
+        factor = self.input_factor.double()
+        if self.input_weights is None:
+            norms = sum(part.square().sum(0) for part in factor.split(POINTS))
+            return factor.div_(torch.as_tensor(norms).clamp_min(1e-300))
+        weighted = factor * self.input_weights[:, None]
+        # Not the diagonal alone: modes of older files are orthogonal in sums without weights.
+        return weighted @ torch.linalg.pinv(factor.T @ weighted, rtol=1e-14, hermitian=True)
 
     def coefficients_of(self, fields: Tensor) -> Tensor:
         """Return standardised coefficients (..., r), float32, of transformed inputs (..., n)."""

@@ -55,15 +55,18 @@ def fit_bases(bases: KarhunenLoeveBases, functions: Functions, linear: bool = Tr
 def fit_anew(bases: KarhunenLoeveBases, functions: Functions, linear: bool) -> None:
     """Set both bases, and the operator, without looking whether they are kept in a file."""
     r, p = bases.input_factor.shape[1], bases.output_modes.shape[1]
-    modes = empirical_modes(functions.transformed_inputs(), r, "network.input_modes")
+    inputs, weights = functions.transformed_inputs(), bases.input_weights
+    modes = empirical_modes(inputs, r, "network.input_modes", weights)
     bases.input_mean.copy_(modes.mean)
     # Modes below the rounding of stored data carry nothing and must not be divided by.
     seen = modes.std > 1e-6 * modes.std[0]
     bases.to_coefficients.copy_(modes.vectors).div_(modes.std.clamp_min(1e-300)).mul_(seen)
+    if weights is not None:
+        bases.to_coefficients.mul_(weights[:, None])
     bases.input_factor.copy_(modes.vectors.mul_(modes.std).mul_(seen))
     bases.input_remainder.fill_(modes.remainder)
     del modes  # as large as the bases
-    modes = empirical_modes(functions.u_rows, p, "network.output_modes")
+    modes = empirical_modes(functions.u_rows, p, "network.output_modes", bases.output_weights)
     bases.output_mean.copy_(modes.mean)
     bases.output_modes.copy_(modes.vectors)
     bases.output_scale.fill_(float(modes.std.norm()))
@@ -78,10 +81,10 @@ def coefficients(
     """Yield standardised coefficients of inputs (B, r) and outputs (B, p), float64."""
     if functions.u_rows.wide:
         a = projected(functions.transformed_inputs(), bases.input_mean, bases.to_coefficients)
-        c = projected(functions.u_rows, bases.output_mean, bases.output_modes)
+        c = projected(functions.u_rows, bases.output_mean, bases.output_projection())
         yield a, c / bases.output_scale
         return
-    modes, forward = bases.output_modes.double(), bases.fields.input.transform.forward
+    modes, forward = bases.output_projection().double(), bases.fields.input.transform.forward
     for kappa, u in functions.blocks():
         a = (forward(kappa.double()) - bases.input_mean) @ bases.to_coefficients
         yield a, (u.double() - bases.output_mean) @ modes / bases.output_scale
@@ -173,8 +176,9 @@ def _left_over(model: Model, held: Functions, source: Model) -> tuple[Tensor, Te
             yield part, u.double() - (bases.output_mean[part] + answers @ known.T)
 
     c = torch.zeros(held.size, modes.shape[1], dtype=torch.float64)
+    onto = model.bases.output_projection()
     for part, left in residuals():
-        c += left @ modes[part].double()
+        c += left @ onto[part].double()
     outside = torch.empty(len(modes), dtype=torch.float64)
     for part, left in residuals():
         outside[part] = (left - c @ modes[part].double().T).square().mean(0)

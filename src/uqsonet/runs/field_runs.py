@@ -81,6 +81,7 @@ class FieldRuns:
         missing: Missing = "error",
         name: str = "the field",
         layout: Layout | None = None,
+        merge: bool = False,
     ) -> FieldRuns:
         """Return the runs of a field from arrays.
 
@@ -108,6 +109,8 @@ class FieldRuns:
             For messages.
         layout : Layout, optional
             How the field stands in its file.
+        merge : bool
+            Points that repeat become one, with the mean of their values; else they are refused.
 
         Raises
         ------
@@ -124,6 +127,8 @@ class FieldRuns:
         if missing not in ("error", "drop", "fill"):
             raise DataError(f"{name}: missing={missing!r}; there are error, drop and fill")
         repeats = _repeats(periodic, layout, array.ndim - 1, name)
+        if merge:
+            points, array, layout = _merged(points, array, layout, name)
         domain, array = _domain(points, array, repeats, name)
         if points is None:
             _notice_runs_last(array, name)
@@ -354,6 +359,31 @@ def _cleared(rows: np.ndarray, fill: np.ndarray) -> np.ndarray:
     return np.where(rows == fill, np.asarray(np.nan, rows.dtype), rows)
 
 
+def _merged(
+    points: object, values: np.ndarray, layout: Layout | None, name: str
+) -> tuple[object, np.ndarray, Layout | None]:
+    """Return points (n, d) without repetitions, and the means of runs (N, ...) at each of them."""
+    if points is None or isinstance(points, tuple | list | Grid | MaskedGrid):
+        return points, values, layout
+    array = real_numbers(points, f"{name}: points", error=DataError).numpy()
+    array = array[:, None] if array.ndim == 1 else array
+    _, first, place = np.unique(array, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)  # points stay in the order of the file
+    place = np.argsort(order)[place.reshape(-1)]
+    if len(first) == len(array) or math.prod(values.shape[1:]) != len(array):
+        return points, values, layout
+    counts = np.bincount(place)
+    grouped = np.argsort(place, kind="stable")
+    starts = np.cumsum([0, *counts[:-1]])
+
+    def means(rows: np.ndarray) -> np.ndarray:
+        flat = rows.reshape(len(rows), -1)[:, grouped]
+        return (np.add.reduceat(flat, starts, axis=1, dtype=np.float64) / counts).astype(rows.dtype)
+
+    layout = None if layout is None else replace(layout, places=place)
+    return array[first[order]], changed(values, means, name), layout
+
+
 def _without_absent(
     domain: Domain, absent: np.ndarray, layout: Layout | None, name: str
 ) -> tuple[Domain, Layout | None]:
@@ -371,7 +401,11 @@ def _without_absent(
         raise DataError(f"{name}, points that have a value in some run: {error}") from None
     if layout is not None:
         own = tuple(layout.shape[k] for k in layout.order)
-        layout = replace(layout, absent=absent.reshape(own))
+        places = layout.places
+        if places is not None:
+            absent, numbers = absent[places], np.cumsum(present) - 1
+            places = numbers[places[~absent]]
+        layout = replace(layout, absent=absent.reshape(own), places=places)
     return part, layout
 
 

@@ -46,11 +46,12 @@ from uqsonet.runs.labelled import (
     run_dimension,
     without_invalid,
 )  # fmt: skip
+from uqsonet.runs.meshes import FORMATS, read_mesh
 from uqsonet.runs.runs import Runs
 from uqsonet.runs.stored import Pile, changed, stored_values
 
 NPZ, HDF5, NETCDF = (".npz",), (".h5", ".hdf5", ".hdf"), (".nc", ".nc4", ".netcdf")
-ZARR = (".zarr",)
+ZARR, MESHES = (".zarr",), tuple(FORMATS)
 """Suffixes of files that can be read."""
 
 SHOWN = 30
@@ -75,6 +76,7 @@ def open_runs(
     periodic: bool | str | Sequence[str] = False,
     run: str | None = None,
     groups: object = None,
+    merge: bool = False,
 ) -> Runs:
     """Return the runs that a file holds: one array for each field, a run in each row.
 
@@ -82,7 +84,8 @@ def open_runs(
     ----------
     path : path, glob, or sequence of paths
         ``.npz``, ``.h5`` / ``.hdf5`` / ``.hdf``, NetCDF (``.nc`` / ``.nc4`` / ``.netcdf``) or Zarr
-        (``.zarr``, needs the package zarr). Several files of one kind, ``"run_*.nc"`` or a list,
+        (``.zarr``, needs the package zarr), or meshes (``.vtu``, ``.vtk``, ``.msh``, one run each;
+        need the package meshio). Several files of one kind, ``"run_*.nc"`` or a list,
         hold one run each, or some of the runs.
     input, output : str or sequence of str
         Names of the fields: one, several in a list, or ``"k,f"``.
@@ -100,6 +103,8 @@ def open_runs(
         NetCDF: the dimension that counts runs.
     groups : sequence of labels, or str, optional
         Runs that belong together (`Runs`): their labels, or the name of an array of the file.
+    merge : bool
+        Points of a cloud that repeat become one (`FieldRuns.of`).
 
     Returns
     -------
@@ -158,7 +163,7 @@ def open_runs(
         stated = where is not one.points
         fields[key] = FieldRuns.of(
             one.values, where, given["transform"].get(key), given["units"].get(key, one.units),
-            periodic, missing, f"{paths[0]}, {name}", None if stated else one.layout,
+            periodic, missing, f"{paths[0]}, {name}", None if stated else one.layout, merge,
         )  # fmt: skip
     if isinstance(groups, str):
         groups = _labels(paths, groups)
@@ -259,7 +264,7 @@ def _unknown(path: Path, kinds: Iterable[str]) -> DataError:
     if len(set(kinds)) > 1:
         found = ", ".join(sorted(kinds))
         return DataError(f"{path}: several files must be of one kind; found {found}")
-    suffix, known = path.suffix.lower(), ", ".join((*NPZ, *HDF5, *NETCDF, *ZARR))
+    suffix, known = path.suffix.lower(), ", ".join((*NPZ, *HDF5, *NETCDF, *ZARR, *MESHES))
     hint = {
         ".npy": "; one array has no name: use numpy.savez",
         ".mat": "; version 7.3 is HDF5 with all dimensions reversed: read it by h5py, transpose "
@@ -565,6 +570,16 @@ def _require_whole(array: Any, where: str) -> None:
             raise DataError(f"{where}: integers beyond 2^53 would be rounded")
 
 
-_READERS = {NPZ: _npz, HDF5: _hdf5, (*NETCDF, *ZARR): _labelled}
+def _mesh(
+    path: Path, wanted: Sequence[str], run: str | None, alone: bool
+) -> dict[str, LabelledField]:
+    """Return fields of a mesh, which is one run."""
+    found = read_mesh(path)
+    for name in wanted:
+        _require(name, {n: one.values.shape[1:] for n, one in found.items()}, path)
+    return {name: found[name] for name in wanted}
+
+
+_READERS = {NPZ: _npz, HDF5: _hdf5, (*NETCDF, *ZARR): _labelled, MESHES: _mesh}
 """Readers of one file, by suffix: of a path, names, the dimension of runs, and whether the file is
 one of several, which may hold a single run."""

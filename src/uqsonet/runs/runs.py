@@ -20,6 +20,7 @@ from torch import Tensor
 from uqsonet.errors import DataError
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.numbers import without_mask
+from uqsonet.fields.stacked import point_weights
 from uqsonet.gauss.blocks import MAX_KEPT, ArrayRows, RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
@@ -485,7 +486,8 @@ def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldD
     LOG.info("describing %s %s", side, name)
     unit = _typical(field.values) if transform == "asinh" else 1.0
     forward = Transform(transform, unit).forward
-    found = spectrum(ArrayRows([(field.values, forward)], torch.float64))
+    rows = ArrayRows([(field.values, forward)], torch.float64)
+    found = spectrum(rows, point_weights(field.domain))
     kept = found.variance.cumsum(0) / found.total
     real = found.variance[:10] > 1e-12 * found.variance[0]  # others are rounding of stored values
     known = Field(name, field.domain, layout=field.layout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 
 import numpy as np
@@ -10,6 +11,8 @@ from uqsonet.errors import DataWarning
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.runs import Runs, Split
 from uqsonet.runs.stored import column_blocks, row_blocks
+
+LOG = logging.getLogger("uqsonet")
 
 CRASHED = 100.0
 """A run has crashed if its distance from the median run is this many times the usual one."""
@@ -40,6 +43,7 @@ def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split
     crashed = np.zeros(len(runs), dtype=bool)
     names = []
     for name, field in {**runs.inputs, **runs.outputs}.items():
+        LOG.log(15, "looking for crashed runs in %s", name)
         here = crashed_runs(field)
         crashed |= here
         names += [name] if here.any() else []

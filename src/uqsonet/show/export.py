@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
 from uqsonet.errors import DataError, library
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import TIME_KEY, Coordinate
+from uqsonet.fields.masked import MaskedGrid
 from uqsonet.files import atomic_path, write_text
 from uqsonet.sensors.sensors import AXES
 
-FORMATS = (".csv", ".npz", ".nc")
+FORMATS = (".csv", ".npz", ".nc", ".vtu")
+
+LINE, QUAD, HEXAHEDRON, VERTEX = 3, 9, 12, 1
+"""Kinds of cells of VTK."""
 
 
 def answer_arrays(
@@ -138,7 +144,7 @@ def write_answer(
     samples: int = 0,
     **band: Any,
 ) -> None:
-    """Write an answer: ``.csv``, ``.npz`` or ``.nc`` by the path's suffix.
+    """Write an answer: ``.csv``, ``.npz``, ``.nc`` or ``.vtu`` by the path's suffix.
 
     Raises
     ------
@@ -157,11 +163,67 @@ def write_answer(
             dataset.to_netcdf(part, engine="h5netcdf")
         return
     arrays = answer_arrays(posterior, level, points, samples, **band)
+    if suffix == ".vtu":
+        cells, kind = _cells(posterior.field.domain if points is None else None)
+        flat = {f"{posterior.field.name}_{name}": array for name, array in arrays.items()}
+        write_text(path, "".join(_vtu_lines(_places(posterior, points), cells, kind, flat)))
+        return
     arrays |= {"points": _places(posterior, points), "level": np.array(level)}
     if not posterior.single:
         arrays["set"] = np.array(posterior.sensors.labels)
     with atomic_path(path) as part, part.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def _cells(domain: object) -> tuple[np.ndarray | None, int]:
+    """Return the cells (k, q) between the points of a grid, and their kind; None for others.
+
+    Cells with a corner that has no value are left out.
+    """
+    grid = domain.grid if isinstance(domain, MaskedGrid) else domain
+    if not isinstance(grid, Grid):
+        return None, VERTEX
+    square = ((0, 0), (1, 0), (1, 1), (0, 1))
+    corners = {
+        1: ((0,), (1,)),
+        2: square,
+        3: (*((*c, 0) for c in square), *((*c, 1) for c in square)),
+    }
+    number = np.arange(grid.size).reshape(grid.shape)
+    parts = [number[tuple(slice(c, n - 1 + c) for c, n in zip(corner, grid.shape, strict=True))]
+             for corner in corners[grid.dim]]  # fmt: skip
+    cells = np.stack([part.ravel() for part in parts], -1)
+    if isinstance(domain, MaskedGrid):
+        cells = (np.cumsum(domain.present) - 1)[cells[domain.present[cells].all(1)]]
+    return cells, (LINE, QUAD, HEXAHEDRON)[grid.dim - 1]
+
+
+def _vtu_lines(
+    places: np.ndarray, cells: np.ndarray | None, kind: int, arrays: dict[str, np.ndarray]
+) -> Iterator[str]:
+    """Yield an unstructured grid as VTK's XML files have it: points (M, d), arrays (..., M)."""
+    cells = np.arange(len(places))[:, None] if cells is None else cells
+
+    def data(name: str, array: np.ndarray) -> str:
+        array = np.ascontiguousarray(array)
+        kinds = {"f": "Float64", "i": "Int64", "u": "UInt8"}
+        text = base64.b64encode(np.uint64(array.nbytes).tobytes() + array.tobytes()).decode()
+        shape = f' NumberOfComponents="{array.shape[1]}"' if array.ndim > 1 else ""
+        stated = f"type={quoteattr(kinds[array.dtype.kind])} Name={quoteattr(name)}{shape}"
+        return f'<DataArray {stated} format="binary">{text}</DataArray>\n'
+
+    yield '<?xml version="1.0"?>\n<VTKFile type="UnstructuredGrid" version="1.0" '
+    yield 'byte_order="LittleEndian" header_type="UInt64">\n<UnstructuredGrid>\n'
+    yield f'<Piece NumberOfPoints="{len(places)}" NumberOfCells="{len(cells)}">\n<Points>\n'
+    yield data("Points", np.pad(places, ((0, 0), (0, 3 - places.shape[1]))))
+    yield "</Points>\n<Cells>\n" + data("connectivity", cells.ravel().astype(np.int64))
+    yield data("offsets", np.arange(1, len(cells) + 1) * cells.shape[1])
+    yield data("types", np.full(len(cells), kind, np.uint8)) + "</Cells>\n<PointData>\n"
+    for name, array in arrays.items():
+        for index in np.ndindex(array.shape[:-1]):
+            number = "".join(f"_{k + 1}" for k in index)
+            yield data(name + number, array[index].astype(np.float64))
+    yield "</PointData>\n</Piece>\n</UnstructuredGrid>\n</VTKFile>\n"
 
 
 def require_format(path: Path) -> None:

@@ -1,0 +1,161 @@
+"""Meshes: files of meshio in, .vtu out, nodes that repeat, and no influence of refinement."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+
+import uqsonet
+from uqsonet.errors import DataError
+from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.stacked import JointDomain, point_weights
+from uqsonet.runs.field_runs import FieldRuns
+
+N = 40
+
+
+def smooth(points: np.ndarray, count: int = N) -> np.ndarray:
+    """Return random functions (count, n) of points (n, d) of the unit square or cube."""
+    rng = np.random.default_rng(0)
+    shapes = [
+        np.cos(np.pi * (j * points[:, 0] + k * points[:, 1])) for j in range(3) for k in (0, 1)
+    ]
+    return rng.standard_normal((count, 6)) @ np.array(shapes)
+
+
+def nodes(size: int, refined: bool) -> np.ndarray:
+    """Return points of the unit square with its corners; half of them in one of these corners."""
+    points = np.random.default_rng(1).random((size, 2))
+    if refined:
+        points[: size // 2] *= 0.2
+    return np.concatenate([points, [[0, 0], [0, 1], [1, 0], [1, 1]]])
+
+
+def read_vtu(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a .vtu file, read by the description of the format alone."""
+    kinds = {"Float64": np.float64, "Int64": np.int64, "UInt8": np.uint8}
+    found = {}
+    for one in ElementTree.parse(path).getroot().iter("DataArray"):
+        data = base64.b64decode(str(one.text))
+        assert int(np.frombuffer(data[:8], np.uint64)[0]) == len(data) - 8
+        array = np.frombuffer(data[8:], kinds[one.attrib["type"]])
+        width = int(one.attrib.get("NumberOfComponents", 1))
+        found[one.attrib["Name"]] = array.reshape(-1, width) if width > 1 else array
+    return found
+
+
+def test_modes_and_scores_do_not_follow_the_refinement_of_a_mesh() -> None:
+    places = np.random.default_rng(2).random((30, 2))
+    leading, unweighted = [], []
+    for refined in (False, True):
+        points = nodes(900, refined)
+        k = smooth(points)
+        model = uqsonet.fit(uqsonet.Runs({"k": (k, points)}, {"u": (k**2, points)}), 0,
+                            sensors=[4], bar=False)  # fmt: skip
+        bases = model.operator.bases  # type: ignore[attr-defined]
+        _, rows = bases.input_basis(torch.from_numpy(places))
+        leading.append((rows[:, :3] ** 2) * model.inputs[0].scale ** 2)
+        own = torch.from_numpy(k - k.mean(0))
+        vectors = torch.linalg.svd(own, full_matrices=False)[2][:3]
+        values = vectors.T * len(points) ** 0.5
+        here = PointCloud.of(points).interpolate(values, torch.from_numpy(places))
+        unweighted.append(here**2)
+        identity = bases.to_coefficients.T @ bases.input_factor.double()
+        torch.testing.assert_close(identity, torch.eye(len(identity)).double(), rtol=0, atol=1e-5)
+
+    def off(pair: list[torch.Tensor]) -> float:
+        return float((pair[0].mean(0) - pair[1].mean(0)).norm() / pair[0].mean(0).norm())
+
+    assert off(leading) < 0.02 and off(unweighted) > 0.15
+
+
+def test_weights_are_one_on_average_and_none_for_grids() -> None:
+    cloud, grid = PointCloud.of(nodes(200, True)), Grid((0.0, 0.0), (1.0, 1.0), (4, 5))
+    weights = point_weights(cloud)
+    assert weights is not None and float(weights.mean()) == pytest.approx(1)
+    assert float(weights[:100].mean()) < 0.2 < 1.2 < float(weights[100:].mean())
+    assert point_weights(grid) is None and point_weights(JointDomain((grid, grid))) is None
+    both = point_weights(JointDomain((grid, cloud)))
+    assert both is not None and torch.equal(both[20:], weights) and bool((both[:20] == 1).all())
+
+
+def test_nodes_that_repeat_become_one_and_come_back_as_they_were() -> None:
+    points = nodes(60, False)
+    twice = np.concatenate([points, points[[3, 7]]])
+    k = smooth(twice)
+    k[:, 5] = np.nan  # no value in any run
+    k[:, 64] += 0.5  # repeats node 3
+    with pytest.raises(DataError, match="points 3 and 64 are the same"):
+        FieldRuns.of(k, twice)
+    import xarray as xr
+
+    data = xr.DataArray(k, dims=("run", "node"), coords={
+        "x": ("node", twice[:, 0]), "y": ("node", twice[:, 1])})  # fmt: skip
+    field = FieldRuns.of(data, merge=True)
+    assert field.domain.size == 63 and field.layout is not None
+    np.testing.assert_allclose(field.values[:, 3], k[:, 3] + 0.25)
+    back = field.layout.in_file_order(field.values)
+    again = type(field.layout).from_dict(field.layout.as_dict()).in_file_order(field.values)
+    np.testing.assert_array_equal(back, again)
+    assert back.shape == k.shape and np.isnan(back[:, 5]).all()
+    np.testing.assert_array_equal(back[:, 3], back[:, 64])
+    np.testing.assert_array_equal(back[:, 65], k[:, 7])
+
+
+def test_answers_as_vtu(tmp_path: Path) -> None:
+    x, y = np.linspace(0, 1, 6), np.linspace(0, 2, 5)
+    mesh = np.stack(np.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
+    k = smooth(mesh).reshape(N, 6, 5)
+    u = np.where(np.add.outer(x, y) > 2.6, np.nan, 2 * k)  # no value in one corner
+    data = uqsonet.Runs({"k": (k, (x, y))}, {"u<1>": (u, (x, y))})
+    answer = uqsonet.fit(data, 0, sensors=[3], bar=False).condition(mesh[[0, 9]], [0.5, -0.1])
+    from uqsonet.show.export import write_answer
+
+    write_answer(answer, tmp_path / "a.vtu", samples=2)
+    found = read_vtu(tmp_path / "a.vtu")
+    present = np.isfinite(u[0]).ravel()
+    np.testing.assert_allclose(found["Points"][:, :2], mesh[present])
+    np.testing.assert_array_equal(found["u<1>_mean"], answer.mean())
+    np.testing.assert_array_equal(found["u<1>_samples_2"], answer.sample(2)[1])
+    cells = found["connectivity"].reshape(-1, 4)
+    corners = mesh[present][cells]
+    area = 0.2 * 0.5
+    x0, y0 = corners[..., 0], corners[..., 1]
+    shoelace = 0.5 * (x0 * np.roll(y0, -1, 1) - y0 * np.roll(x0, -1, 1)).sum(1)
+    np.testing.assert_allclose(shoelace, area)
+    whole = np.isfinite(u[0])
+    assert len(cells) == (whole[1:, 1:] & whole[:-1, 1:] & whole[1:, :-1] & whole[:-1, :-1]).sum()
+    assert set(found["types"]) == {9} and found["offsets"][-1] == cells.size
+    write_answer(answer, tmp_path / "b.vtu", points=mesh[:3])
+    assert set(read_vtu(tmp_path / "b.vtu")["types"]) == {1}
+
+
+@pytest.mark.parametrize("suffix", ["vtu", "vtk", "msh"])
+def test_meshes_of_simulators_are_runs(suffix: str, tmp_path: Path) -> None:
+    meshio = pytest.importorskip("meshio")
+    points = nodes(50, True)
+    flat = np.insert(points, 1, 7.0, axis=1)  # a mesh in the plane of x and z
+    k = smooth(points, 25)
+    triangles = [("triangle", np.array([[0, 1, 2], [3, 4, 5]]))]
+    for number, row in enumerate(k):
+        values = {"k": row, "v": np.stack([2 * row, row, 0 * row], -1)}
+        mesh = meshio.Mesh(flat, triangles, point_data=values)
+        path = tmp_path / f"run_{number:02d}.{suffix}"
+        mesh.write(path, **({"file_format": "gmsh"} if suffix == "msh" else {}))
+    found = uqsonet.open_runs(tmp_path / f"run_*.{suffix}", "k", "v_x")
+    np.testing.assert_allclose(found.inputs["k"].values, k)
+    np.testing.assert_allclose(found.outputs["v_x"].values, 2 * k)
+    np.testing.assert_allclose(found.inputs["k"].domain.points().numpy(), points)
+    assert "x 0 to 1, z 0 to 1" in str(found.describe())
+    first = tmp_path / f"run_00.{suffix}"
+    with pytest.raises(DataError, match=r"no array 'w'; there are k \(54\), v_x"):
+        uqsonet.open_runs([first], "w", "k")
+    first.write_bytes(first.read_bytes()[:300])
+    with pytest.raises(DataError, match=r"not a readable mesh|holds more"):
+        uqsonet.open_runs(tmp_path / f"run_*.{suffix}", "k", "v_x")
