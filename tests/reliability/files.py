@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,35 @@ def make_files(folder: Path) -> None:
         file["k"], file["u"] = k, u
     data = xarray.Dataset({"k": (("run", "x"), k), "u": (("run", "y"), u)})
     data.to_netcdf(folder / "runs.nc", engine="h5netcdf")
+    make_runs(folder, k, u)
     model = uqsonet.fit(uqsonet.Runs({"k": k}, {"u": u}), 0, sensors=[3], bar=False)
     model.save(folder / "m.safetensors")
     (folder / "sensors.csv").write_text("x,value\n0.1,1.2\n0.5,0.9\n")
+
+
+def make_runs(folder: Path, k: np.ndarray, u: np.ndarray) -> None:
+    """Write runs (N, n) in each way that is read: packed, in pieces, as meshes."""
+    np.savez_compressed(folder / "packed.npz", k=np.asfortranarray(k), u=u)
+    with h5py.File(folder / "packed.hdf5", "w") as file:
+        for name, values in (("k", k), ("u", u)):
+            whole = np.round(values / 1e-3).astype(np.int16)
+            file.create_dataset(name, data=whole, chunks=(4, 5), compression="gzip", shuffle=True)
+            file[name].attrs.update(scale_factor=1e-3, valid_max=np.int16(32000), units="m")
+        file["x"] = np.linspace(0, 1, k.shape[1])
+    axis = np.linspace(1, 0, k.shape[1])
+    data = xarray.Dataset({"k": (("x", "run"), k.T), "u": (("run", "y"), u)}, {"x": axis})
+    data.to_netcdf(folder / "classic.nc", engine="scipy")
+    packing = {"k": {"dtype": "i2", "scale_factor": 1e-3, "_FillValue": -9999, "zlib": True}}
+    data.to_netcdf(folder / "packed.nc", engine="h5netcdf", encoding=packing)
+    if find_spec("meshio"):
+        import meshio
+
+        points = np.random.default_rng(0).random((k.shape[1], 3))
+        cells = [("tetra", np.arange(8).reshape(2, 4))]
+        mesh = meshio.Mesh(points, cells, point_data={"k": k[0], "u": np.resize(u[0], len(points))})
+        for name, kind in (("mesh.vtu", "vtu"), ("mesh.vtk", "vtk"), ("mesh.msh", "gmsh")):
+            mesh.write(folder / name, file_format=kind)
+        mesh.write(folder / "text.vtk", file_format="vtk", binary=False)
 
 
 def make_weights(folder: Path) -> None:

@@ -18,11 +18,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import uqsonet
 from tests.reliability import fuzz
 from tests.reliability.files import content, make_files
 from tests.workflow.conftest import ROOT
 from uqsonet.errors import UQSONetError
+from uqsonet.runs import field_runs, guard, labelled, stored
 from uqsonet_study.check import check_path
 
 FINE = ("refused", "equal", "read")
@@ -51,8 +54,8 @@ def bare(path: Path) -> object:
     return kind, meta, {n: (a.dtype.str, a.shape, a.tobytes()) for n, a in arrays.items()}
 
 
-def outcome(good: Path, bad: Path) -> str:
-    """Return what comes of reading a damaged file."""
+def outcome(good: Path, bad: Path, large: bool = False) -> str:
+    """Return what comes of reading a damaged file, with `large` as if its arrays were large."""
     try:
         if bad.suffix in (".h5", ".safetensors"):
             if next(check_path(bad))[1] is not None:
@@ -61,7 +64,11 @@ def outcome(good: Path, bad: Path) -> str:
         if bad.suffix == ".csv":
             uqsonet.load(good.with_name("m.safetensors")).condition(bad).mean()
         else:
-            uqsonet.open_runs(bad, "k", "u")
+            with pytest.MonkeyPatch.context() as patch:
+                if large:
+                    for module in (field_runs, guard, labelled, stored):
+                        patch.setattr(module, "LARGE", 1 << 10)
+                uqsonet.open_runs(bad, "k", "u")
     except UQSONetError as error:
         return "refused" if bad.name in str(error) else f"refused without a name: {error}"
     except Exception as error:  # what a user would see as a traceback
@@ -81,7 +88,7 @@ def work(folder: Path, first: int, count: int) -> None:
             bad.write_bytes(data)
             signal.alarm(SECONDS)  # ends the process
             print(f"{good.name}: {kind}", flush=True)
-            print(outcome(good, bad), flush=True)
+            print(outcome(good, bad, number // len(files) % 2 == 1), flush=True)
 
 
 def judged(count: int) -> Iterator[fuzz.Case]:

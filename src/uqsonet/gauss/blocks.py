@@ -5,6 +5,7 @@ Their moments and least-squares fits are computed block by block, too.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Self
@@ -172,10 +173,10 @@ class ArrayRows(RowBlocks):
     def take(self, index: np.ndarray) -> RowBlocks:
         """Return some rows, by their numbers; few are read at once."""
         key = np.asarray(index).tobytes().hex()
-        if key not in self.kept:
-            found = ArrayRows(self._parts, self._dtype, self._index[index])
-            self.kept[key] = found if found.large else RowBlocks.of(found.whole())
-        return self.kept[key]
+        found = self.kept.get(key) or ArrayRows(self._parts, self._dtype, self._index[index])
+        if not found.large:
+            return RowBlocks.of(found.whole())
+        return self.kept.setdefault(key, found)
 
     def _row_blocks(self, rows: int) -> Iterator[Tensor]:
         for first in range(0, len(self), rows):
@@ -200,6 +201,7 @@ class ArrayRows(RowBlocks):
                 here = (columns >= low) & (columns < high)
                 values = array[rows[:, None], (columns[here] - low).numpy()[None]]
                 found[:, here] = change(torch.from_numpy(values).double()).to(self._dtype)
+            release(array)
         return found
 
 
@@ -209,6 +211,13 @@ def _some_columns(matrix: Tensor, columns: Columns) -> Tensor:
 
 def _split(matrix: Tensor, rows: int) -> Iterator[Tensor]:
     return iter(matrix.split(rows))
+
+
+def release(array: np.ndarray) -> None:
+    """Let go of the memory through which a mapped file was read; its values stay on disk."""
+    mapped, kept = getattr(array, "_mmap", None), getattr(array, "mode", "c") == "c"
+    if mapped is not None and not kept and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 class RunningMoments:

@@ -32,6 +32,7 @@ from uqsonet.runs.guard import (
     NpzArray,
     data_sets,
     npz_arrays,
+    require_ending_heaps,
     require_own_zarr,
     require_stored,
     text_of,
@@ -319,6 +320,7 @@ def _hdf5(
     path: Path, wanted: Sequence[str], run: str | None, alone: bool
 ) -> dict[str, LabelledField]:
     try:
+        require_ending_heaps(path)
         with h5py.File(path, "r") as file:
             attributes = [text_of(file.attrs.get(key)) for key in ("format", "kind")]
             if attributes == [FORMAT, "functions"]:
@@ -549,6 +551,7 @@ def _dataset(path: Path) -> Iterator[Any]:
 def _require_own_netcdf(path: Path) -> None:
     """Refuse a NetCDF file any part of which is elsewhere or was never written."""
     try:
+        require_ending_heaps(path)
         with h5py.File(path, "r") as file:
             for name, item in data_sets(file):
                 if isinstance(item, str):

@@ -7,6 +7,7 @@ stated multiple of its size.
 from __future__ import annotations
 
 import json
+import mmap
 import shutil
 import struct
 import tempfile
@@ -26,6 +27,9 @@ MAX_PACKED = 2000
 
 MAX_OBJECTS = 20_000
 """Maximum number of groups, data sets and variables in a file."""
+
+HEAP = b"GCOL\x01\0\0\0"
+"""How a heap of texts begins in an HDF5 file."""
 
 ZARR_CODECS = {
     "blosc", "bytes", "bz2", "crc32c", "delta", "fixedscaleoffset", "gzip", "lz4", "lzma",
@@ -63,6 +67,29 @@ def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
             elif isinstance(item, h5py.Group) and item not in entered:  # it may be within itself
                 entered.add(item)
                 waiting.append((f"{name}/", item))
+
+
+def require_ending_heaps(path: Path) -> None:
+    """Refuse an HDF5 file in whose heap of texts HDF5 would go round for ever.
+
+    A damaged heap has free space of no size, at which the library's loop stays (format
+    specification, III.E).
+
+    Raises
+    ------
+    ValueError
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        heap = data.find(HEAP)
+        while heap >= 0:
+            place, end = heap + 16, heap + int.from_bytes(data[heap + 8 : heap + 16], "little")
+            while place + 16 <= min(end, len(data)):
+                number = int.from_bytes(data[place : place + 2], "little")
+                size = int.from_bytes(data[place + 8 : place + 16], "little")
+                if number == size == 0:
+                    raise ValueError("a heap of texts without an end")
+                place += 16 + (size + 7) // 8 * 8 if number else size
+            heap = data.find(HEAP, heap + 1)
 
 
 def elsewhere(item: h5py.Dataset) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from uqsonet.errors import DataError
 from uqsonet.files import LARGE
+from uqsonet.gauss.blocks import release
 
 LOG = logging.getLogger("uqsonet")
 
@@ -31,6 +32,7 @@ def row_blocks(array: Any, aligned: int = 1) -> Iterator[np.ndarray]:
     rows = max(rows // aligned, 1) * aligned if aligned * each < LARGE else rows
     for first in range(0, len(array), rows):
         yield array[first : first + rows]
+        release(array)
 
 
 def column_blocks(values: np.ndarray) -> Iterator[np.ndarray]:
@@ -38,6 +40,7 @@ def column_blocks(values: np.ndarray) -> Iterator[np.ndarray]:
     step = max(1, BLOCK_BYTES // (8 * len(values)))
     for first in range(0, values.shape[1], step):
         yield values[:, first : first + step].astype(np.float64)
+        release(values)
 
 
 class Pile:
