@@ -120,10 +120,10 @@ def test_a_fit_of_large_runs_is_that_of_small_ones(request: pytest.FixtureReques
             request.getfixturevalue("all_is_large")
         data = uqsonet.Runs({"k": np.exp(k)}, {"u": u})
         texts.append(str(data.describe()))
-        model = uqsonet.fit(data, 0, sensors=[4, 9], bar=False)
+        model = uqsonet.fit(data, 0, sensors=[6], bar=False)
         assert model.card["recipe"]["input_modes"] >= 8
         test = uqsonet.Runs({"k": np.exp(k_test)}, {"u": u_test})
-        rows.append(model.validate(test, sensors=[4, 9]).rows())
+        rows.append(model.validate(test, sensors=[6]).rows())
     assert texts[0] == texts[1]
     for small, large_row in zip(*rows, strict=True):
         assert large_row["method"] == small["method"]

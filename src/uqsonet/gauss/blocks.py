@@ -215,9 +215,11 @@ def _split(matrix: Tensor, rows: int) -> Iterator[Tensor]:
 
 def release(array: np.ndarray) -> None:
     """Let go of the memory through which a mapped file was read; its values stay on disk."""
-    mapped, kept = getattr(array, "_mmap", None), getattr(array, "mode", "c") == "c"
-    if mapped is not None and not kept and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+    root: Any = array
+    while isinstance(root, np.ndarray) and not isinstance(root, np.memmap):
+        root = root.base
+    if isinstance(root, np.memmap) and root.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        root._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 class RunningMoments:
