@@ -27,13 +27,10 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.grid import Grid
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws import latent
+from uqsonet.laws.class_rules import bivariate_normal, chosen_rule, tetrachoric
+from uqsonet.laws.common import classes_of
 from uqsonet.laws.latent import LowRank, Spectrum, fit_latent
-from uqsonet.laws.thresholded import (
-    ThresholdedLaw,
-    bivariate_normal,
-    classes_of,
-    tetrachoric,
-)
+from uqsonet.laws.thresholded import ClassField, ThresholdedLaw
 from uqsonet.operator.model import KarhunenLoeveModel
 
 PLACES = (-2.5, -1.0, -0.3, 0.0, 0.2, 1.0, 2.0)
@@ -61,7 +58,7 @@ def test_bivariate_normal_is_that_of_scipy_and_tetrachoric_correlations_its_inve
 
 
 def hidden_covariance(law: ThresholdedLaw, grid: Grid = SMALL) -> np.ndarray:
-    factor = law.latent.rows(grid, grid.points())
+    factor = law.parts[0].latent.rows(grid, grid.points())
     return (factor @ factor.T).numpy()
 
 
@@ -83,18 +80,56 @@ def test_three_classes_whose_shares_differ_between_points(three):
     law = three.law
     assert law.values.tolist() == [1.0, 2.0, 5.0]
     wanted = np.stack([np.full(24, -0.5), 0.4 + 0.8 * np.linspace(0, 1, 24)], 1)
-    assert law.thresholds.numpy() == pytest.approx(wanted, abs=0.08)
+    assert law.parts[0].thresholds.numpy() == pytest.approx(wanted, abs=0.08)
     assert np.abs(hidden_covariance(law) - kernel(0.3)).max() < 0.07
 
 
+def unordered_classes(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Draw fields of one class where a field is high; where it is low, another field decides."""
+    first, second = (gaussian_fields(rng, size, kernel(length)) for length in (0.3, 0.2))
+    return np.where(first > 0.3, 2.0, np.where(second > 0, 1.0, 5.0))
+
+
+@pytest.fixture(scope="module")
+def unordered() -> KarhunenLoeveModel:
+    kappa = unordered_classes(np.random.default_rng(2), 10_000)
+    model = model_of(kappa, 24)
+    model.use_law(fit(model, kappa))
+    return model
+
+
+def test_classes_that_all_touch_have_two_latent_fields(unordered):
+    law = unordered.law
+    assert [part.places.tolist() for part in law.parts] == [[0, 1, 0], [0, -1, 1]]
+    assert [float(part.thresholds[0, 0]) for part in law.parts] == pytest.approx([0.3, 0], abs=0.1)
+    for part, length in zip(law.parts, (0.3, 0.2), strict=True):
+        assert np.abs(correlations(part.latent, SMALL).numpy() - kernel(length)).max() < 0.12
+    tensors = law.tensors()
+    ThresholdedLaw.require_layout(tensors, unordered.bases)
+    again = ThresholdedLaw.of(tensors, unordered.bases)
+    assert torch.equal(again.table, law.table)
+    tensors["places"] = torch.tensor([[0, 1, 0], [0, 0, 1]])  # two classes in one box
+    with pytest.raises(ValueError, match="without a class"):
+        ThresholdedLaw.of(tensors, unordered.bases)
+
+
 @pytest.mark.parametrize(
-    ("readings", "noise"),
-    [((), 0.0), ((2.0, 2.0, 5.0), 0.0), ((1.0, 5.0, 2.0), 0.0), ((1.4, 3.4, 2.8), 1.0)],
+    ("draw", "readings", "noise"),
+    [
+        (three_classes, (), 0.0),
+        (three_classes, (2.0, 2.0, 5.0), 0.0),
+        (three_classes, (1.0, 5.0, 2.0), 0.0),
+        (three_classes, (1.4, 3.4, 2.8), 1.0),
+        (unordered_classes, (1.0, 5.0, 2.0), 0.0),
+        (unordered_classes, (1.0, 5.0, 5.0), 0.0),
+        (unordered_classes, (1.4, 3.4, 2.8), 1.0),
+    ],
 )
-def test_posterior_is_that_of_rejection(three, readings, noise):
+def test_posterior_is_that_of_rejection(three, unordered, draw, readings, noise):
+    three = three if draw is three_classes else unordered
     at = [3, 12, 20][: len(readings)]
     rng = np.random.default_rng(3)
-    drawn = three_classes(rng, 100_000)
+    drawn = draw(rng, 100_000)
     off = (drawn[:, at] - np.array(readings)) / (noise or 1e-3)
     weight = np.exp(-(off**2).sum(1) / 2)
     assert weight.sum() ** 2 / (weight**2).sum() > 600
@@ -111,6 +146,18 @@ def test_posterior_is_that_of_rejection(three, readings, noise):
     # Of pairs of points: where the field changes from one class to another.
     changes = [(np.abs(np.diff(f, axis=1)) > 0.4).sum(1).mean() for f in (found, kept)]
     assert changes[0] == pytest.approx(changes[1], rel=0.06)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_the_order_of_classes_does_not_depend_on_their_names(count):
+    """Cuts of one field: the classes at its ends never touch, whatever they are called."""
+    hidden = gaussian_fields(np.random.default_rng(1), 2000, kernel(0.3))
+    ranks = torch.from_numpy(np.digitize(hidden, np.linspace(-0.6, 0.6, count - 1)))
+    for names in [[1, 0, 2, 3, 4], [2, 1, 0, 3, 4]][: 2 if count == 3 else 1]:
+        renamed = torch.tensor(names[:count])
+        rule = chosen_rule(SMALL.points(), renamed[ranks], count)
+        wanted = renamed.tolist()
+        assert rule in (wanted, wanted[::-1])
 
 
 def test_classes_that_contradict_one_another():
@@ -225,8 +272,9 @@ def test_a_stored_spectrum_is_checked():
 
 def test_a_law_on_a_grid_comes_back_from_its_tensors():
     """With its spectrum: a file holds that instead of a factor."""
-    halves = torch.tensor([0.0, 1.0]), torch.zeros(LINE.size, 1)
-    law = ThresholdedLaw(*halves, spectrum(LINE, 2.0, 0.3, 0.5, 0.4))
+    hidden, halves = spectrum(LINE, 2.0, 0.3, 0.5, 0.4), torch.zeros(LINE.size, 1)
+    part = ClassField(torch.arange(2), halves, hidden)
+    law = ThresholdedLaw(torch.tensor([0.0, 1.0]), [part])
     found = ThresholdedLaw.of(law.tensors(), model_of(np.zeros((3, LINE.size)), 2, LINE).bases)
     assert found.tensors().keys() == law.tensors().keys() == {"values", "thresholds", "spectrum"}
-    assert torch.equal(correlations(found.latent, LINE), correlations(law.latent, LINE))
+    assert torch.equal(correlations(found.parts[0].latent, LINE), correlations(hidden, LINE))

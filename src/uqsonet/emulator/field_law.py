@@ -289,6 +289,7 @@ class FieldLaw:
     def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: object) -> Tensor:
         """Return quantiles (B, Q, M) at points (M, d), estimated from `size` functions."""
         left, seed = self._remainder(x), _seed(generator_of(seed))
+        transform, unordered = self._field.transform, bool(self._field.transform.values)
         quantiles = torch.empty(self._batch, len(levels), len(x), dtype=torch.float64)
         place = levels * (size - 1)
         low = np.floor(place).astype(int)
@@ -297,7 +298,8 @@ class FieldLaw:
         for part, law, offset, basis in self._laws(x):
             own = torch.Generator().manual_seed(seed)
             if law.whole is not None:
-                ordered = self._functions(law, size, own, x).numpy()
+                drawn = self._functions(law, size, own, x)
+                ordered = (transform.inverse(drawn) if unordered else drawn).numpy()
                 ordered.sort(axis=0)
                 picked = ordered[low] * (1 - share)[:, None] + ordered[high] * share[:, None]
                 quantiles[part.start] = torch.from_numpy(picked)
@@ -310,11 +312,14 @@ class FieldLaw:
                     if left is not None:
                         noise = torch.randn(values.shape, generator=own, dtype=torch.float32)
                         values += noise * left[here, None].float()
+                    if unordered:  # by value, not by score
+                        values = transform.inverse(values + offset[here, None])
                     ordered = values.numpy()
                     ordered.sort(axis=1)
                     picked = ordered[:, low] * (1 - share) + ordered[:, high] * share
-                    quantiles[b, :, here] = torch.from_numpy(picked.T) + offset[here]
-        return self._field.transform.inverse(quantiles)
+                    quantiles[b, :, here] = torch.from_numpy(picked.T)
+                    quantiles[b, :, here] += 0 if unordered else offset[here]
+        return quantiles if unordered else transform.inverse(quantiles)
 
 
 def generator_of(seed: object) -> torch.Generator:

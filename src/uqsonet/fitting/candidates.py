@@ -6,28 +6,43 @@ import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.fields.field import Field, part_columns
+from uqsonet.fields.field import Field, Transform, part_columns
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join, point_weights
+from uqsonet.fitting.class_scores import class_transform
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
 from uqsonet.fitting.hidden import with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.laws.common import MAX_CLASSES
 from uqsonet.operator.closed_form import fit_bases, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import MethodConfig
+from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, Split, may_log, named_fields, output_transforms, rows_of
+from uqsonet.runs.runs import (
+    Runs,
+    Split,
+    distinct,
+    may_log,
+    named_fields,
+    output_transforms,
+    rows_of,
+)
 
 LOG = logging.getLogger("uqsonet")
+
+SCORED_CLASSES = 600
+"""Number of runs that scores of classes are estimated from."""
 
 SENSOR_COUNTS = (3, 10, 30)
 """Numbers of sensors that sizes are chosen for by default."""
@@ -95,7 +110,7 @@ class EncodedRuns:
 
     @classmethod
     def of(
-        cls, runs: Runs, transforms: Mapping[str, str], split: Split,
+        cls, runs: Runs, transforms: Mapping[str, str | Transform], split: Split,
         sensors: object, noise_std: float, seed: int, like: EncodedRuns | None = None,
     ) -> EncodedRuns:  # fmt: skip
         """Return runs with these transforms by name; `like` has the same outputs."""
@@ -259,7 +274,7 @@ def _sizes(model: KarhunenLoeveModel) -> list[int]:
 
 
 def _best_of_sizes(
-    data: EncodedRuns, transforms: Mapping[str, str], tried: list[dict[str, Any]]
+    data: EncodedRuns, transforms: Mapping[str, Transform], tried: list[dict[str, Any]]
 ) -> Candidate:
     """Return the largest linear model that is as good as the best; note in `tried` all scores."""
     folds = data.folds()
@@ -271,15 +286,35 @@ def _best_of_sizes(
     if len(folds) > 1:
         LOG.info("few runs: scores are of %d splits", len(folds))
     sizes, scores = _sizes(full[0]), []
+    names = {name: getattr(one, "name", one) for name, one in transforms.items()}
     for count in sizes:
         candidate = Candidate.of([_truncated(one, count) for one in full], held)
         scores.append(float(candidate.scores.mean()))
         modes = {"input_modes": count, "output_modes": outputs}
-        tried.append({"branch": "linear", **transforms, **modes, "crps": round(scores[-1], 6)})
+        tried.append({"branch": "linear", **names, **modes, "crps": round(scores[-1], 6)})
         LOG.info("linear, %d input modes: CRPS %.4g", count, scores[-1])
     limit = (1 + TOLERATED_LOSS) * min(scores)
     best = [size for size, score in zip(sizes, scores, strict=True) if score <= limit][-1]
     return Candidate.of([_truncated(one, best) for one in full], held)
+
+
+def _transforms(
+    runs: Runs, field: FieldRuns, split: Split, noise_std: float
+) -> list[str | Transform]:
+    """Return the transforms of an input to try.
+
+    Three classes or more have scores in place of their names; those with noise are numbers.
+    """
+    if field.transform:
+        return [field.transform]
+    if noise_std == 0 and 2 < distinct(field, MAX_CLASSES) <= MAX_CLASSES:
+        classes = torch.from_numpy(reduce(np.union1d, field.values))
+        if len(classes) <= MAX_CLASSES:
+            some = np.sort(split.training[:SCORED_CLASSES])
+            outputs = [torch.from_numpy(one.values[some]) for one in runs.outputs.values()]
+            scaled = torch.cat([y / y.std().clamp_min(1e-300) for y in outputs], 1)
+            return [class_transform(torch.from_numpy(field.values[some]), scaled, classes)]
+    return ["log", "identity"] if may_log(field) else ["identity"]
 
 
 def choose_linear(
@@ -288,9 +323,8 @@ def choose_linear(
     """Return the runs and the linear model whose transforms and size score best, and all scores."""
     options = []
     for name, field in runs.inputs.items():
-        wanted = [field.transform] if field.transform else ["log", "identity"]
-        possible = field.transform or may_log(field)
-        options.append([(name, t) for t in (wanted if possible else ["identity"])])
+        transforms = _transforms(runs, field, split, noise_std)
+        options.append([(name, transform) for transform in transforms])
     tried: list[dict[str, Any]] = []
     choices: list[tuple[EncodedRuns, Candidate]] = []
     data = None
@@ -300,7 +334,10 @@ def choose_linear(
         choices.append((data, _best_of_sizes(data, transforms, tried)))
         # Encoded runs are large: only the best so far are kept.
         choices = [min(choices, key=lambda one: float(one[1].scores.mean()))]
-    found = {one.name: one.transform.name for one in choices[0][0].inputs}
+    found: dict[str, str | Transform] = {
+        one.name: one.transform if one.transform.values else one.transform.name
+        for one in choices[0][0].inputs
+    }
     for name, field in runs.outputs.items():
         for other in output_transforms(field)[1:]:
             transforms = found | {name: other}

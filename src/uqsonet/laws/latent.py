@@ -25,6 +25,7 @@ from uqsonet.fields.cloud import Grid
 from uqsonet.fields.grid import Domain
 
 Correlation = Callable[[Tensor, Tensor, Tensor], Tensor]
+Part = tuple[Tensor, Tensor | None]
 
 LANDMARKS = 600
 """Maximum number of points whose correlations with all others are estimated."""
@@ -210,7 +211,10 @@ def unit(rows: Tensor) -> Tensor:
     return rows / rows.norm(dim=-1, keepdim=True).clamp_min(1e-12)
 
 
-def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlation) -> LatentField:
+def fit_latent(
+    domain: Domain, side: Tensor, cut: Tensor, correlation: Correlation,
+    inside: Tensor | None = None,
+) -> LatentField:  # fmt: skip
     """Estimate the correlations of the latent field.
 
     Parameters
@@ -222,15 +226,18 @@ def fit_latent(domain: Domain, side: Tensor, cut: Tensor, correlation: Correlati
         Cut of the latent field at each point.
     correlation : callable
         Returns the correlation for the share of inputs below both of two cuts, and these cuts.
+    inside : Tensor, shape (N, n), optional
+        One where an input shows the field, zero elsewhere; by default it does everywhere.
     """
     points = domain.points()
     marks = _landmarks(points, LANDMARKS)
     seen = _landmarks(points, 4 * LANDMARKS)  # points whose pairs with landmarks decide
-    parts = side.tensor_split(2)
+    shown = (None, None) if inside is None else inside.tensor_split(2)
+    parts = list(zip(side.tensor_split(2), shown, strict=True))
 
-    def correlations(part: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    def correlations(part: Part, rows: Tensor, columns: Tensor) -> Tensor:
         """Return latent correlations of some points with others, from some inputs."""
-        return _correlations(part, rows, columns, cut, correlation)
+        return _correlations(*part, rows, columns, cut, correlation)
 
     every = torch.arange(len(points))
     halves = [correlations(part, every, marks) for part in parts]
@@ -296,11 +303,18 @@ def _near(points: Tensor, marks: Tensor) -> Tensor:
 
 
 def _correlations(
-    side: Tensor, rows: Tensor, columns: Tensor, cut: Tensor, correlation: Correlation
-) -> Tensor:
+    side: Tensor, inside: Tensor | None, rows: Tensor, columns: Tensor, cut: Tensor,
+    correlation: Correlation,
+) -> Tensor:  # fmt: skip
     """Return latent correlations of points with other points."""
-    both = (side[:, rows].T @ side[:, columns]).double() / len(side)
+    both = (side[:, rows].T @ side[:, columns]).double()
     h, k = torch.broadcast_tensors(cut[rows][:, None], cut[columns])
+    if inside is None:
+        both = both / len(side)
+    else:  # where few inputs show both points, these are as if independent
+        alone = torch.special.ndtr(h) * torch.special.ndtr(k)
+        count = (inside[:, rows].T @ inside[:, columns]).double()
+        both = (both + alone) / (count + 1)
     return torch.where(rows[:, None] == columns, 1.0, correlation(both, h, k))
 
 

@@ -1,4 +1,4 @@
-"""Truncated Gaussian simulation: a latent Gaussian field cut into classes by thresholds.
+"""Truncated Gaussian simulation: latent Gaussian fields cut into classes by thresholds.
 
 For inputs that take few values (rock or sand, one phase or another). At each point the class is
 given by the thresholds between which a latent Gaussian field of variance one lies (Matheron et al.,
@@ -6,28 +6,34 @@ SPE 16753, 1987). Thresholds follow from how often each class occurs. Correlatio
 field follow from how often two points are on the same side: tetrachoric correlations (Pearson
 1900), for two classes of equal share ``rho = sin(pi/2 tau)``. Given the classes at the sensors the
 latent values there are a Gaussian truncated to a box; given those, the rest is kriging.
+Where one field does not explain which classes touch, several independent ones do, each of which
+decides within a part of the classes (`uqsonet.laws.class_rules`). A class is then a box of all
+latent values, and classes at sensors leave the fields independent of each other.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.class_rules import chosen_rule, fields_of, tetrachoric
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
 from uqsonet.laws.latent import LatentField, LowRank, Spectrum, fit_latent
 from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
+    from uqsonet.fields.grid import Domain
     from uqsonet.laws.bases import KarhunenLoeveBases
 
 MOVES = 3
@@ -42,72 +48,104 @@ DOUBT = 1e-4
 SWEEPS = 10
 """Number of sweeps of Gibbs sampling over uncertain sensors."""
 
+LETTERS = "qst"
+"""Axes of the latent fields' tensors, one field after another."""
+
 MIN_WIDTH = 0.01
 """Minimum width of a class between two others, in standard deviations of the latent field: a sensor
 may read it where no training input had it."""
 
-NODES = 24
-"""Number of nodes of the quadrature of the bivariate normal distribution."""
 
+@dataclass(frozen=True)
+class ClassField:
+    """A latent field that decides between some classes, or groups of them.
 
-def bivariate_normal(h: Tensor, k: Tensor, rho: Tensor) -> Tensor:
-    """Return P(X <= h, Y <= k) of standard normals with correlation rho (Drezner & Wesolowsky)."""
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    top = torch.asin(rho)
-    total = torch.zeros_like(rho)
-    for x, w in zip(nodes, weights, strict=True):
-        theta = top * ((x + 1) / 2)
-        sine, cosine = theta.sin(), theta.cos().square().clamp_min(1e-300)
-        total += w * torch.exp(-(h * h + k * k - 2 * h * k * sine) / (2 * cosine))
-    ndtr = torch.special.ndtr
-    return ndtr(h) * ndtr(k) + total * top / (4 * math.pi)
+    Attributes
+    ----------
+    places : Tensor of int, shape (K,)
+        The interval of the field, from 0, that each class lies in; -1 where it lies in any.
+    thresholds : Tensor, shape (n, T)
+        Thresholds of the field at each point, ascending.
+    latent : LatentField
+    """
 
+    places: Tensor
+    thresholds: Tensor
+    latent: LatentField
 
-def tetrachoric(both: Tensor, h: Tensor, k: Tensor) -> Tensor:
-    """Return the correlation for which P(X <= h, Y <= k) is `both`, by Newton's method."""
-    ndtr = torch.special.ndtr
-    p, q = ndtr(h), ndtr(k)
-    spread = (p * (1 - p) * q * (1 - q)).sqrt().clamp_min(1e-12)
-    rho = torch.sin(math.pi / 2 * ((both - p * q) / spread).clamp(-0.9999, 0.9999))
-    if not bool(h.any()) and not bool(k.any()):
-        return torch.sin(2 * math.pi * (both - 0.25))
-    for _ in range(12):
-        off = bivariate_normal(h, k, rho) - both
-        left = 1 - rho.square()
-        density = torch.exp(-(h * h + k * k - 2 * rho * h * k) / (2 * left))
-        step = off * 2 * math.pi * left.sqrt() / density.clamp_min(1e-12)
-        rho = (rho - step.clamp(-0.2, 0.2)).clamp(-0.9999, 0.9999)
-    return rho
+    @classmethod
+    def fit(cls, domain: Domain, labels: Tensor, groups: list[list[int]], count: int) -> ClassField:
+        """Estimate thresholds and the latent covariance where inputs have one of these classes.
+
+        Parameters
+        ----------
+        domain : Domain
+        labels : Tensor of int, shape (N, n)
+            Numbers of the classes.
+        groups : list of list of int
+            Classes in each interval.
+        count : int
+            Number K of all classes.
+        """
+        places = torch.full((count,), -1)
+        for place, group in enumerate(groups):
+            places[group] = place
+        place = places[labels]
+        inside = None if bool((places >= 0).all()) else (place >= 0).float()
+        size = torch.tensor(len(labels)) if inside is None else inside.sum(0).double()
+        below = torch.stack(
+            [
+                ((place >= 0) & (place <= cut)).float().sum(0).double() / size.clamp_min(1)
+                for cut in range(len(groups) - 1)
+            ],
+            1,
+        )
+        mean_size = size.double().mean()
+        pooled = (below * size[..., None]).mean(0) / mean_size
+        # Shares that differ between points by no more than chance are one share.
+        chance = pooled * (1 - pooled)
+        if bool((((below - pooled).square() * size[..., None]).mean(0) < 2 * chance).all()):
+            below = pooled.expand_as(below)
+        least = 0.5 / float(mean_size)
+        thresholds = torch.special.ndtri(below.clamp(least, 1 - least)).contiguous()
+        for k in range(1, thresholds.shape[1]):
+            thresholds[:, k] = thresholds[:, k].maximum(thresholds[:, k - 1] + MIN_WIDTH)
+        # The threshold whose share is nearest to one half; fields side by side each have their own.
+        middle = (below - 0.5).abs().argmin(1)
+        side = ((place >= 0) & (place <= middle)).float()
+        cut = thresholds.gather(1, middle[:, None])[:, 0]
+        if bool((cut == cut[0]).all()) and abs(float(cut[0])) < 3 / math.sqrt(float(mean_size)):
+            cut = torch.zeros_like(cut)
+        return cls(places, thresholds, fit_latent(domain, side, cut, tetrachoric, inside))
+
+    def tensors(self, number: int) -> dict[str, Tensor]:
+        """Return the latent field's tensors, those of all fields but the first with a number."""
+        return {
+            name + (f"_{number}" if number else ""): t for name, t in self.latent.tensors().items()
+        }
 
 
 class ThresholdedLaw(InputLaw):
-    """A latent Gaussian field cut into classes (this module's text).
+    """Latent Gaussian fields cut into classes (this module's text).
 
     Parameters
     ----------
     values : Tensor, shape (K,)
         Values of the classes, ascending.
-    thresholds : Tensor, shape (n, K - 1)
-        Thresholds of the latent field at each point, ascending.
-    latent : LatentField
+    parts : list of ClassField
     """
 
     name = "thresholded"
     separate = True
     whole = True
-    layout: ClassVar = {
-        "values": ("K", torch.float64),
-        "thresholds": ("nT", torch.float64),
-        "factor": ("nq", torch.float32),
-        "spectrum": ("s", torch.float64),
-    }
+    layout: ClassVar = {"values": ("K", torch.float64), "thresholds": ("nT", torch.float64)}
 
-    def __init__(self, values: Tensor, thresholds: Tensor, latent: LatentField) -> None:
-        self.values, self.thresholds, self.latent = values, thresholds, latent
+    def __init__(self, values: Tensor, parts: list[ClassField]) -> None:
+        self.values, self.parts = values, parts
 
     @classmethod
     def fit(cls, sample: InputSample) -> ThresholdedLaw | None:
-        """Estimate thresholds and the latent covariance from training inputs.
+        """Choose a rule, and estimate thresholds and latent covariances from training inputs.
 
         Returns
         -------
@@ -117,50 +155,88 @@ class ThresholdedLaw(InputLaw):
         values = classes_of(sample.fields)
         if values is None:
             return None
-        edges = ((values[1:] + values[:-1]) / 2).float()
-        size = len(sample.fields)
-        below = torch.stack([(sample.fields <= e).float().mean(0) for e in edges], 1).double()
-        if not bool(((below > 0) & (below < 1)).any(1).all()):
+        labels = torch.bucketize(sample.fields, ((values[1:] + values[:-1]) / 2).float())
+        return cls.of_labels(sample.bases.fields.input.grid, labels, values)
+
+    @classmethod
+    def of_labels(cls, domain: Domain, labels: Tensor, values: Tensor) -> ThresholdedLaw | None:
+        """Return the law of inputs whose points have these numbers (N, n) of classes."""
+        if bool((labels == labels[0]).all(0).any()):
             return None
-        pooled = below.mean(0)
-        # Shares that differ between points by no more than chance are one share.
-        chance = pooled * (1 - pooled) / size
-        if bool(((below - pooled).square().mean(0) < 2 * chance).all()):
-            below = pooled.expand_as(below)
-        least = 0.5 / size
-        thresholds = torch.special.ndtri(below.clamp(least, 1 - least)).contiguous()
-        for k in range(1, len(edges)):
-            thresholds[:, k] = thresholds[:, k].maximum(thresholds[:, k - 1] + MIN_WIDTH)
-        # The edge whose share is nearest to one half; two fields side by side each have their own.
-        middle = (below - 0.5).abs().argmin(1)
-        side = (sample.fields <= edges[middle]).float()
-        cut = thresholds.gather(1, middle[:, None])[:, 0]
-        if bool((cut == cut[0]).all()) and abs(float(cut[0])) < 3 / math.sqrt(size):
-            cut = torch.zeros_like(cut)
-        grid = sample.bases.fields.input.grid
-        return cls(values, thresholds, fit_latent(grid, side, cut, tetrachoric))
+        rule = chosen_rule(domain.points(), labels, len(values))
+        return cls(
+            values, [ClassField.fit(domain, labels, g, len(values)) for g in fields_of(rule)]
+        )
 
     @classmethod
     def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
-        """Return the layout with the latent field's own tensor: a spectrum, or else a factor."""
-        other = "factor" if "spectrum" in names else "spectrum"
-        return {name: axes for name, axes in cls.layout.items() if name != other}
+        """Return the layout with the latent fields' own tensors: a spectrum, or else a factor."""
+        found = dict(cls.layout)
+        if "places" in names:
+            found["places"] = "FK", torch.int64
+        for number, letter in enumerate(LETTERS):
+            tail = f"_{number}" if number else ""
+            if "spectrum" + tail in names:
+                found["spectrum" + tail] = letter, torch.float64
+            elif not number or "factor" + tail in names:
+                found["factor" + tail] = "n" + letter, torch.float32
+        return found
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return values, thresholds and the latent field."""
-        return {"values": self.values, "thresholds": self.thresholds, **self.latent.tensors()}
+        """Return values, places, thresholds and the latent fields."""
+        found = {"values": self.values}
+        found["thresholds"] = torch.cat([part.thresholds for part in self.parts], 1)
+        ordered = torch.arange(len(self.values))
+        if len(self.parts) > 1 or not torch.equal(self.parts[0].places, ordered):
+            found["places"] = torch.stack([part.places for part in self.parts])
+        for number, part in enumerate(self.parts):
+            found |= part.tensors(number)
+        return found
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> ThresholdedLaw:
         """Return the law that `tensors` were taken of."""
         values, thresholds = tensors["values"], tensors["thresholds"]
-        if thresholds.shape[1] != len(values) - 1:
+        places = tensors.get("places", torch.arange(len(values))[None])
+        counts = places.amax(1).tolist()
+        if thresholds.shape[1] != sum(counts) or min(counts) < 1:
             raise ValueError(f"{len(values)} values have {thresholds.shape[1]} thresholds")
-        if not bool((values.diff() > 0).all() & (thresholds.diff() > 0).all()):
+        cuts = thresholds.split(counts, 1)
+        if not bool((values.diff() > 0).all()) or any(bool((c.diff() <= 0).any()) for c in cuts):
             raise ValueError("values and thresholds must rise")
-        if "factor" in tensors:
-            return cls(values, thresholds, LowRank(tensors["factor"]))
-        return cls(values, thresholds, Spectrum.of(bases.fields.input.grid, tensors["spectrum"]))
+        parts = []
+        for number, (place, cut) in enumerate(zip(places, cuts, strict=True)):
+            tail, grid = f"_{number}" if number else "", bases.fields.input.grid
+            latent: LatentField
+            if "factor" + tail in tensors:
+                latent = LowRank(tensors["factor" + tail])
+            else:
+                latent = Spectrum.of(grid, tensors["spectrum" + tail])
+            parts.append(ClassField(place, cut, latent))
+        law = cls(values, parts)
+        if bool((law.table < 0).any()):
+            raise ValueError("places leave latent values without a class")
+        return law
+
+    @cached_property
+    def table(self) -> Tensor:
+        """Number of the class in each box: of an interval of each latent field."""
+        places = torch.stack([part.places for part in self.parts])
+        shape = [int(place.amax()) + 1 for place in places]
+        table = torch.full(shape, -1)
+        for box in itertools.product(*map(range, shape)):
+            here = (places == torch.tensor(box)[:, None]) | (places < 0)
+            fits = here.all(0).nonzero()[:, 0]
+            table[box] = int(fits[0]) if len(fits) == 1 else -1
+        return table
+
+    def numbers(self, latent: list[Tensor]) -> Tensor:
+        """Return numbers (size, n) of the classes of latent fields (size, n), one for each part."""
+        box = []
+        for part, field in zip(self.parts, latent, strict=True):
+            above = [(field > cut).byte() for cut in part.thresholds.T.float()]
+            box.append(torch.stack(above).sum(0))
+        return self.table[tuple(box)]
 
     def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the law of whole fields given the classes at the sensors."""
@@ -174,25 +250,24 @@ class ThresholdedPosterior(InputPosterior):
         self._law, self._bases, o = law, bases, sensors
         grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
         locations = o.locations.double()
-        rows, cuts = law.latent.rows(grid, locations), grid.interpolate(law.thresholds, locations)
-        self._rows, self._mask = rows, o.mask
+        self._rows, self._walls, self._mask = [], [], o.mask
+        for part in law.parts:
+            self._rows.append(part.latent.rows(grid, locations))
+            cuts = grid.interpolate(part.thresholds, locations)
+            ends = torch.full_like(cuts[..., :1], torch.inf)
+            self._walls.append(torch.cat([-ends, cuts, ends], -1))
         edges = (law.values[1:] + law.values[:-1]) / 2
         values = forward(o.values.double())
-        which = torch.bucketize(values, edges)
+        which = self._which = torch.bucketize(values, edges)
         # A value between the classes is wrong or noisy; without noise the gap is its scale.
         gap = (law.values[1:] - law.values[:-1]).amin()
         level = o.noise().clamp_min(MIN_TAIL_NOISE * float(gap))
         self.tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
-        ends = torch.full_like(cuts[..., :1], torch.inf)
-        walls = self._walls = torch.cat([-ends, cuts, ends], -1)
         # Log likelihood of each class given each reading, (B, m, K); constant on padding.
         z = (values[..., None] - law.values) / level[..., None]
         self._likelihood = torch.where(o.mask[..., None], -z.square() / 2, 0.0).log_softmax(-1)
         second = self._likelihood.exp().topk(2).values[..., 1]
         self._uncertain = (second * o.mask > DOUBT).any(-1)
-        lower = walls.gather(-1, which[..., None])[..., 0]
-        upper = walls.gather(-1, which[..., None] + 1)[..., 0]
-        self._lower, self._upper = lower, upper
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""
@@ -203,84 +278,146 @@ class ThresholdedPosterior(InputPosterior):
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
     ) -> Iterator[Tensor]:
         """Yield thresholded fields (size, n) of each set, float32."""
-        normal = partial(torch.randn, generator=generator, dtype=torch.float64)
-        for s in restarted(generator, range(len(self._rows))):  # fields on fine grids are large
-            rows = self._rows[s, self._mask[s]]
-            covariance = rows @ rows.T + NUGGET * torch.eye(len(rows), dtype=rows.dtype)
-            latent = self._latent(s, covariance, size, generator) if len(rows) else None
-            xi = normal(size, rows.shape[1])
-            if latent is not None:
-                off = latent - xi @ rows.T - normal(size, len(rows)) * NUGGET**0.5
-                xi = xi + torch.linalg.solve(covariance, off.T).T @ rows
-            yield self._classes(self._law.latent.fields(xi))
+        for s in restarted(generator, range(len(self._mask))):  # fields on fine grids are large
+            values = self._latent(s, size, generator)
+            latent = []
+            for f, part in enumerate(self._law.parts):
+                rows = self._rows[f][s, self._mask[s]]
+                latent.append(kriged(part.latent, rows, values[f], size, generator))
+            yield self._law.values.float()[self._law.numbers(latent)]
 
-    def _latent(self, s: int, covariance: Tensor, size: int, generator: torch.Generator) -> Tensor:
-        """Return latent values (size, m) at the sensors of a set."""
+    def _latent(
+        self, s: int, size: int, generator: torch.Generator
+    ) -> list[tuple[Tensor, Tensor] | None]:
+        """Return values (size, k) of each latent field at a set's sensors, and which sensors (k,).
+
+        None where no sensor's class depends on the field.
+        """
         used = self._mask[s]
+        if not bool(used.any()):
+            return [None] * len(self._law.parts)
+        covariances = [_covariance(rows[s, used]) for rows in self._rows]
+        places = torch.stack([part.places for part in self._law.parts])
         if bool(self._uncertain[s]):
-            law = self._walls[s, used], self._likelihood[s, used]
-            return _uncertain_values(covariance, *law, size, generator)
-        lower, upper = self._lower[s, used], self._upper[s, used]
-        law = torch.zeros_like(lower), covariance, lower, upper
-        try:
-            return truncated_samples(*law, size, generator, MOVES)
-        except ObservationError:
-            raise ObservationError(
-                "the classes at these sensors contradict one another under the model's law of "
-                "the input ('thresholded'): no latent field is known that has them"
-            ) from None
+            walls = [walls[s, used] for walls in self._walls]
+            law = covariances, walls, places, self._likelihood[s, used]
+            every = torch.arange(int(used.sum()))
+            return [(values, every) for values in _uncertain_values(*law, size, generator)]
+        found: list[tuple[Tensor, Tensor] | None] = []
+        for covariance, walls, place in zip(covariances, self._walls, places, strict=True):
+            interval = place[self._which[s, used]]
+            inside = (interval >= 0).nonzero()[:, 0]
+            if not len(inside):
+                found.append(None)
+                continue
+            here = walls[s, used][inside]
+            lower, upper = (here.gather(1, interval[inside, None] + k)[:, 0] for k in (0, 1))
+            law = torch.zeros_like(lower), covariance[inside][:, inside], lower, upper
+            try:
+                found.append((truncated_samples(*law, size, generator, MOVES), inside))
+            except ObservationError:
+                raise ObservationError(
+                    "the classes at these sensors contradict one another under the model's law of "
+                    "the input ('thresholded'): no latent field is known that has them"
+                ) from None
+        return found
 
-    def _classes(self, latent: Tensor) -> Tensor:
-        """Return the values of the classes of latent fields (size, n), float32."""
-        values = self._law.values.float()
-        fields = torch.full_like(latent, float(values[0]))
-        for cut, low, high in zip(
-            self._law.thresholds.T.float(), values[:-1], values[1:], strict=True
-        ):
-            fields += (latent > cut) * (high - low)
-        return fields
+
+def kriged(
+    latent: LatentField, rows: Tensor, known: tuple[Tensor, Tensor] | None, size: int,
+    generator: torch.Generator,
+) -> Tensor:  # fmt: skip
+    """Return fields (size, n), float32, of a latent field given values at some of its sensors.
+
+    Parameters
+    ----------
+    latent : LatentField
+    rows : Tensor, shape (m, rank)
+        Its factor at the sensors.
+    known : tuple of Tensor, shapes (size, k) and (k,), or None
+        Values, and the sensors that have them.
+    size : int
+    generator : torch.Generator
+    """
+    normal = partial(torch.randn, generator=generator, dtype=torch.float64)
+    xi = normal(size, rows.shape[1])
+    if known is not None:
+        values, where = known
+        rows = rows[where]
+        off = values - xi @ rows.T - normal(size, len(rows)) * NUGGET**0.5
+        xi = xi + torch.linalg.solve(_covariance(rows), off.T).T @ rows
+    return latent.fields(xi)
+
+
+def _covariance(rows: Tensor) -> Tensor:
+    """Return the covariance of latent values at sensors, with the nugget."""
+    return rows @ rows.T + NUGGET * torch.eye(len(rows), dtype=rows.dtype)
 
 
 def _uncertain_values(
-    covariance: Tensor, walls: Tensor, likelihood: Tensor, size: int, generator: torch.Generator
-) -> Tensor:
-    """Return latent values (size, m) at sensors some of whose classes are uncertain.
+    covariances: list[Tensor], walls: list[Tensor], places: Tensor, likelihood: Tensor, size: int,
+    generator: torch.Generator,
+) -> list[Tensor]:  # fmt: skip
+    """Return latent values (size, m) of each field at sensors some of whose classes are uncertain.
 
-    Particles draw class and value of one sensor after another, given those before, and are
+    Particles draw class and values of one sensor after another, given those before, and are
     resampled; Gibbs sampling then moves them. Both use the likelihood of each class.
 
     Parameters
     ----------
-    covariance : Tensor, shape (m, m)
-    walls : Tensor, shape (m, K + 1)
-        Ends of the classes, from minus to plus infinity.
+    covariances : list of Tensor, shape (m, m)
+    walls : list of Tensor, shape (m, T + 2)
+        Ends of the intervals, from minus to plus infinity.
+    places : Tensor of int, shape (F, K)
     likelihood : Tensor, shape (m, K)
         Log likelihood of each class.
     """
-    m = len(covariance)
-    root, precision = torch.linalg.cholesky(covariance), torch.linalg.inv(covariance)
-    xi = torch.zeros(size, m, dtype=torch.float64)
+    m, every = len(likelihood), range(len(covariances))
+    roots = [torch.linalg.cholesky(covariance) for covariance in covariances]
+    precisions = [torch.linalg.inv(covariance) for covariance in covariances]
+    xi = [torch.zeros(size, m, dtype=torch.float64) for _ in every]
 
-    def drawn(i: int, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+    def drawn(i: int, means: list[Tensor], stds: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         """Return standardised values of a sensor, and the log probability of its reading."""
-        uniform = torch.rand(2, size, generator=generator, dtype=torch.float64)
-        ends = (walls[i] - mean[:, None]) / std
-        share = torch.special.log_ndtr(ends)
-        share = share[:, 1:] + torch.log1p(-torch.exp(share[:, :-1] - share[:, 1:]).clamp_max(1))
-        share = share.nan_to_num(nan=-torch.inf) + likelihood[i]
-        total = share.logsumexp(1)
-        below = (share - total[:, None]).exp().cumsum(1)
-        which = (below < uniform[0][:, None]).sum(1).clamp_max(share.shape[1] - 1)
-        low, high = (ends.gather(1, (which + k)[:, None])[:, 0] for k in (0, 1))
-        return truncated_normal(low, high, uniform[1])[0], total
+        uniform = torch.rand(1 + len(means), size, generator=generator, dtype=torch.float64)
+        total, every_end = likelihood[i].expand(size, -1), []
+        for f, (mean, std) in enumerate(zip(means, stds, strict=True)):
+            ends = (walls[f][i] - mean[:, None]) / std
+            share = torch.special.log_ndtr(ends)
+            below = torch.exp(share[:, :-1] - share[:, 1:]).clamp_max(1)
+            share = (share[:, 1:] + torch.log1p(-below)).nan_to_num(nan=-torch.inf)
+            total = total + torch.where(places[f] >= 0, share[:, places[f]], 0.0)
+            every_end.append(ends)
+        weight = total.logsumexp(1)
+        below = (total - weight[:, None]).exp().cumsum(1)
+        which = (below < uniform[0][:, None]).sum(1).clamp_max(total.shape[1] - 1)
+        values = []
+        for f, ends in enumerate(every_end):
+            place = places[f][which]
+            low, high = (
+                torch.where(
+                    place >= 0, ends.gather(1, (place.clamp_min(0) + k)[:, None])[:, 0], end
+                )
+                for k, end in ((0, -torch.inf), (1, torch.inf))
+            )
+            values.append(truncated_normal(low, high, uniform[1 + f])[0])
+        return values, weight
 
     for i in range(m):
-        xi[:, i], weight = drawn(i, xi[:, :i] @ root[i, :i], root[i, i])
-        xi = xi[resampled(weight[None], generator)[0]]
-    values = xi @ root.T
+        means = [xi[f][:, :i] @ roots[f][i, :i] for f in every]
+        news, weight = drawn(i, means, [root[i, i] for root in roots])
+        kept = resampled(weight[None], generator)[0]
+        for f in every:
+            xi[f][:, i] = news[f]
+            xi[f] = xi[f][kept]
+    values = [xi[f] @ roots[f].T for f in every]
     for _ in range(SWEEPS):
         for i in range(m):
-            std = precision[i, i].rsqrt()
-            mean = values[:, i] - (values @ precision[i]) / precision[i, i]
-            values[:, i] = mean + std * drawn(i, mean, std)[0]
+            stds = [precision[i, i].rsqrt() for precision in precisions]
+            means = [
+                values[f][:, i] - (values[f] @ precisions[f][i]) / precisions[f][i, i]
+                for f in every
+            ]
+            for f, new in enumerate(drawn(i, means, stds)[0]):
+                values[f][:, i] = means[f] + stds[f] * new
     return values

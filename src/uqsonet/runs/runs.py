@@ -223,7 +223,7 @@ def _field_runs(name: str, value: object) -> FieldRuns:
 
 def named_fields(
     fields: Mapping[str, FieldRuns],
-    transforms: Mapping[str, str] | None = None,
+    transforms: Mapping[str, str | Transform] | None = None,
     ends: bool = False,
 ) -> list[Field]:
     """Return what a model has to know of fields, with the transforms named or proposed.
@@ -233,8 +233,10 @@ def named_fields(
     found = []
     for name, field in fields.items():
         kind = (transforms or {}).get(name) or field.transform or "identity"
-        unit = _typical(field.values) if kind == "asinh" else 1.0
-        transform = Transform(kind, unit, *(_ends_of(field.values) if ends else ()))
+        if isinstance(kind, str):
+            unit = _typical(field.values) if kind == "asinh" else 1.0
+            kind = Transform(kind, unit, *(_ends_of(field.values) if ends else ()))
+        transform = kind
         mean, std = column_moments(ArrayRows([(field.values, transform.forward)], torch.float64))
         scale = float(std.square().mean().sqrt())
         if not scale > 1e-7 * float(mean.abs().max()):  # the rounding of stored values

@@ -81,7 +81,7 @@ def require_readable(
     Raises
     ------
     ObservationError
-        If weights are all zero or not finite, the field is under a logarithm, or the model or its
+        If weights are all zero or not finite, the field is under a transform, or the model or its
         law of the input knows no functionals.
     """
     assert sets.weights is not None
