@@ -88,6 +88,12 @@ def bounded_fields(rng: np.random.Generator, size: int, bound: float = 1.2) -> n
     return np.concatenate(kept)[:size]
 
 
+def facies_fields(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Draw fields (size, 24) of two classes, each with a Gaussian field in it."""
+    inner = [gaussian_fields(rng, size, kernel(0.4, 0.2), mean) for mean in (-0.8, 0.8)]
+    return np.where(gaussian_fields(rng, size, kernel(0.3)) > 0, *inner[::-1])
+
+
 def student_fields(rng: np.random.Generator, size: int) -> np.ndarray:
     """Draw fields (size, 24) of a Student-t process of three degrees, its scale cut at 3."""
     scale = np.sqrt(3 / rng.chisquare(3, (4 * size, 1)))
@@ -111,6 +117,7 @@ LAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "mixture": two_fields,
     "family": length_fields,
     "thresholded": two_values,
+    "facies": facies_fields,
     "bounded": bounded_fields,
     "copula": rain_fields,
 }

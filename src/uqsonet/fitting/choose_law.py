@@ -94,7 +94,7 @@ def equip(
     Parameters
     ----------
     model : KarhunenLoeveModel
-    law : {"auto", "gaussian", "mixture", "family", "thresholded", "bounded", "copula", "analogue"}
+    law : {"auto", "gaussian", "mixture", "family", "thresholded", "facies", "bounded", "copula", "analogue"}
     training : Functions
         The pairs that the model was trained on.
     held : Functions
@@ -217,6 +217,7 @@ _NO_ANSWER = "it has no answer to a held-out pair"
 _WHY = {
     "thresholded": "they take more than a few values, or only one at some point, or have classes "
     "that no cut Gaussian field has",
+    "facies": "they do not jump between classes on a grid, or take only a few values",
     "copula": "they are too few, or take only a few values",
     "family": "they take only a few values, or are several fields",
     "bounded": "a Gaussian law of theirs leaves their range hardly ever, or almost always",
@@ -233,6 +234,9 @@ def _fitted(name: str, sample: InputSample, seed: int) -> list[Any]:
         return [laws.MixtureLaw.fit(sample, numpy_generator(seed, "law", name))]
     if name == "analogue":
         return [laws.AnalogueLaw.fit(sample, share) for share in laws.NEAR_SHARES]
+    if name == "facies":
+        fitted = [laws.FaciesLaw.fit(sample, count) for count in laws.COUNTS]
+        return [law for law in fitted if law is not None]
     if name in ("thresholded", "copula"):
         law = (laws.ThresholdedLaw if name == "thresholded" else laws.CopulaLaw).fit(sample)
     elif name == "family":

@@ -4,6 +4,7 @@
 - `mixture`: clusters of Gaussian fields, each of random size;
 - `family`: a Gaussian field whose kernel (length, variance, smoothness) is random;
 - `thresholded`: a latent Gaussian field, cut into classes by thresholds;
+- `facies`: such classes, with a Gaussian field within each;
 - `bounded`: a Gaussian field that is kept within bounds;
 - `copula`: a Gaussian field behind values of any law, at each point a rising map;
 - `analogue`: training inputs near the sensors, moved onto them.
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputLaw
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NAMES = ("gaussian", "mixture", "family", "thresholded", "bounded", "copula", "analogue")
+NAMES = ("gaussian", "mixture", "family", "thresholded", "facies", "bounded", "copula", "analogue")
 """Names of the laws, from the simplest to the one that assumes least."""
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,8 +71,8 @@ class LatentField(ABC):
         """Return fields (S, n), float32, on the grid for xi (S, rank)."""
 
     @abstractmethod
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that the field is stored as."""
+    def tensors(self, tail: str = "") -> dict[str, Tensor]:
+        """Return the tensors that the field is stored as; names end with `tail`."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ class LowRank(LatentField):
         """Return the fields of xi."""
         return xi.float() @ self.factor.T
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self, tail: str = "") -> dict[str, Tensor]:
         """Return the factor."""
-        return {"factor": self.factor}
+        return {"factor" + tail: self.factor}
 
 
 @dataclass(frozen=True)
@@ -194,9 +195,23 @@ class Spectrum(LatentField):
         weighted = (xi * self.std.flatten()).float().reshape(-1, *self.count)
         return _through(weighted, along).flatten(1) / std
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self, tail: str = "") -> dict[str, Tensor]:
         """Return the parameters."""
-        return {"spectrum": self.values}
+        return {"spectrum" + tail: self.values}
+
+
+def latent_layout(names: Collection[str], tail: str, letter: str) -> dict[str, tuple[str, Any]]:
+    """Return the layout of a latent field among tensors of these names: a spectrum, or a factor."""
+    if "spectrum" + tail in names:
+        return {"spectrum" + tail: (letter, torch.float64)}
+    return {"factor" + tail: ("n" + letter, torch.float32)}
+
+
+def latent_of(domain: Domain, tensors: Mapping[str, Tensor], tail: str) -> LatentField:
+    """Return the latent field that tensors whose names end like this hold."""
+    if "factor" + tail in tensors:
+        return LowRank(tensors["factor" + tail])
+    return Spectrum.of(domain, tensors["spectrum" + tail])
 
 
 def _through(weights: Tensor, along: list[Tensor]) -> Tensor:

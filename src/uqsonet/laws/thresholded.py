@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
@@ -28,13 +28,15 @@ from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.class_rules import chosen_rule, fields_of, tetrachoric
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
-from uqsonet.laws.latent import LatentField, LowRank, Spectrum, fit_latent
+from uqsonet.laws.latent import LatentField, fit_latent, latent_layout, latent_of
 from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.fields.grid import Domain
     from uqsonet.laws.bases import KarhunenLoeveBases
+
+Reading = Callable[[int, Tensor], Tensor]
 
 MOVES = 3
 """Number of Hamiltonian trajectories of the latent values at the sensors."""
@@ -118,12 +120,6 @@ class ClassField:
             cut = torch.zeros_like(cut)
         return cls(places, thresholds, fit_latent(domain, side, cut, tetrachoric, inside))
 
-    def tensors(self, number: int) -> dict[str, Tensor]:
-        """Return the latent field's tensors, those of all fields but the first with a number."""
-        return {
-            name + (f"_{number}" if number else ""): t for name, t in self.latent.tensors().items()
-        }
-
 
 class ThresholdedLaw(InputLaw):
     """Latent Gaussian fields cut into classes (this module's text).
@@ -175,11 +171,8 @@ class ThresholdedLaw(InputLaw):
         if "places" in names:
             found["places"] = "FK", torch.int64
         for number, letter in enumerate(LETTERS):
-            tail = f"_{number}" if number else ""
-            if "spectrum" + tail in names:
-                found["spectrum" + tail] = letter, torch.float64
-            elif not number or "factor" + tail in names:
-                found["factor" + tail] = "n" + letter, torch.float32
+            if not number or {f"factor_{number}", f"spectrum_{number}"} & set(names):
+                found |= latent_layout(names, f"_{number}" if number else "", letter)
         return found
 
     def tensors(self) -> dict[str, Tensor]:
@@ -190,7 +183,7 @@ class ThresholdedLaw(InputLaw):
         if len(self.parts) > 1 or not torch.equal(self.parts[0].places, ordered):
             found["places"] = torch.stack([part.places for part in self.parts])
         for number, part in enumerate(self.parts):
-            found |= part.tensors(number)
+            found |= part.latent.tensors(f"_{number}" if number else "")
         return found
 
     @classmethod
@@ -207,12 +200,7 @@ class ThresholdedLaw(InputLaw):
         parts = []
         for number, (place, cut) in enumerate(zip(places, cuts, strict=True)):
             tail, grid = f"_{number}" if number else "", bases.fields.input.grid
-            latent: LatentField
-            if "factor" + tail in tensors:
-                latent = LowRank(tensors["factor" + tail])
-            else:
-                latent = Spectrum.of(grid, tensors["spectrum" + tail])
-            parts.append(ClassField(place, cut, latent))
+            parts.append(ClassField(place, cut, latent_of(grid, tensors, tail)))
         law = cls(values, parts)
         if bool((law.table < 0).any()):
             raise ValueError("places leave latent values without a class")
@@ -263,11 +251,20 @@ class ThresholdedPosterior(InputPosterior):
         gap = (law.values[1:] - law.values[:-1]).amin()
         level = o.noise().clamp_min(MIN_TAIL_NOISE * float(gap))
         self.tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
-        # Log likelihood of each class given each reading, (B, m, K); constant on padding.
         z = (values[..., None] - law.values) / level[..., None]
-        self._likelihood = torch.where(o.mask[..., None], -z.square() / 2, 0.0).log_softmax(-1)
+        self._judge(-z.square() / 2)
+
+    def _judge(self, likelihood: Tensor) -> None:
+        """Take the log likelihood (B, m, K) of each class given each reading."""
+        mask = self._mask[..., None]
+        self._likelihood = torch.where(mask, likelihood, 0.0).log_softmax(-1)
         second = self._likelihood.exp().topk(2).values[..., 1]
-        self._uncertain = (second * o.mask > DOUBT).any(-1)
+        self._uncertain = (second * self._mask > DOUBT).any(-1)
+
+    def _reading(self, s: int) -> Reading:
+        """Return the log likelihood of the reading of a set's sensor, whatever the others are."""
+        likelihood = self._likelihood[s, self._mask[s]]
+        return lambda i, classes: likelihood[i].expand(len(classes), -1)
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of thresholded fields."""
@@ -279,30 +276,36 @@ class ThresholdedPosterior(InputPosterior):
     ) -> Iterator[Tensor]:
         """Yield thresholded fields (size, n) of each set, float32."""
         for s in restarted(generator, range(len(self._mask))):  # fields on fine grids are large
-            values = self._latent(s, size, generator)
-            latent = []
-            for f, part in enumerate(self._law.parts):
-                rows = self._rows[f][s, self._mask[s]]
-                latent.append(kriged(part.latent, rows, values[f], size, generator))
-            yield self._law.values.float()[self._law.numbers(latent)]
+            yield self._law.values.float()[self._numbers(s, size, generator)[0]]
+
+    def _numbers(self, s: int, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return numbers (size, n) of a set's classes, and those (size, m) at its sensors."""
+        values, classes = self._latent(s, size, generator)
+        latent = []
+        for f, part in enumerate(self._law.parts):
+            rows = self._rows[f][s, self._mask[s]]
+            latent.append(kriged(part.latent, rows, values[f], size, generator))
+        return self._law.numbers(latent), classes
 
     def _latent(
         self, s: int, size: int, generator: torch.Generator
-    ) -> list[tuple[Tensor, Tensor] | None]:
-        """Return values (size, k) of each latent field at a set's sensors, and which sensors (k,).
+    ) -> tuple[list[tuple[Tensor, Tensor] | None], Tensor]:
+        """Return latent values and classes (size, m) at a set's sensors.
 
-        None where no sensor's class depends on the field.
+        Of each latent field these are values (size, k), and the sensors (k,) that have them; None
+        where no sensor's class depends on the field.
         """
         used = self._mask[s]
+        which = self._which[s, used].expand(size, -1)
         if not bool(used.any()):
-            return [None] * len(self._law.parts)
+            return [None] * len(self._law.parts), which
         covariances = [_covariance(rows[s, used]) for rows in self._rows]
         places = torch.stack([part.places for part in self._law.parts])
         if bool(self._uncertain[s]):
             walls = [walls[s, used] for walls in self._walls]
-            law = covariances, walls, places, self._likelihood[s, used]
-            every = torch.arange(int(used.sum()))
-            return [(values, every) for values in _uncertain_values(*law, size, generator)]
+            law, every = (covariances, walls, places, self._reading(s)), torch.arange(len(which[0]))
+            latent, which = _uncertain_values(*law, size, generator)
+            return [(values, every) for values in latent], which
         found: list[tuple[Tensor, Tensor] | None] = []
         for covariance, walls, place in zip(covariances, self._walls, places, strict=True):
             interval = place[self._which[s, used]]
@@ -320,7 +323,7 @@ class ThresholdedPosterior(InputPosterior):
                     "the classes at these sensors contradict one another under the model's law of "
                     "the input ('thresholded'): no latent field is known that has them"
                 ) from None
-        return found
+        return found, which
 
 
 def kriged(
@@ -355,10 +358,10 @@ def _covariance(rows: Tensor) -> Tensor:
 
 
 def _uncertain_values(
-    covariances: list[Tensor], walls: list[Tensor], places: Tensor, likelihood: Tensor, size: int,
+    covariances: list[Tensor], walls: list[Tensor], places: Tensor, reading: Reading, size: int,
     generator: torch.Generator,
-) -> list[Tensor]:  # fmt: skip
-    """Return latent values (size, m) of each field at sensors some of whose classes are uncertain.
+) -> tuple[list[Tensor], Tensor]:  # fmt: skip
+    """Return latent values (size, m) of each field, and classes, at sensors of uncertain class.
 
     Particles draw class and values of one sensor after another, given those before, and are
     resampled; Gibbs sampling then moves them. Both use the likelihood of each class.
@@ -369,36 +372,35 @@ def _uncertain_values(
     walls : list of Tensor, shape (m, T + 2)
         Ends of the intervals, from minus to plus infinity.
     places : Tensor of int, shape (F, K)
-    likelihood : Tensor, shape (m, K)
-        Log likelihood of each class.
+    reading : callable
+        Returns the log likelihood (size, K) of the reading of a sensor for each of its classes,
+        given the classes (size, m) of all others, -1 where they are not drawn yet.
     """
-    m, every = len(likelihood), range(len(covariances))
+    m, every = len(covariances[0]), range(len(covariances))
     roots = [torch.linalg.cholesky(covariance) for covariance in covariances]
     precisions = [torch.linalg.inv(covariance) for covariance in covariances]
+    classes = torch.full((size, m), -1)
     xi = [torch.zeros(size, m, dtype=torch.float64) for _ in every]
 
     def drawn(i: int, means: list[Tensor], stds: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         """Return standardised values of a sensor, and the log probability of its reading."""
         uniform = torch.rand(1 + len(means), size, generator=generator, dtype=torch.float64)
-        total, every_end = likelihood[i].expand(size, -1), []
+        classes[:, i] = -1
+        total, ends = reading(i, classes), []
         for f, (mean, std) in enumerate(zip(means, stds, strict=True)):
-            ends = (walls[f][i] - mean[:, None]) / std
-            share = torch.special.log_ndtr(ends)
+            ends.append((walls[f][i] - mean[:, None]) / std)
+            share = torch.special.log_ndtr(ends[f])
             below = torch.exp(share[:, :-1] - share[:, 1:]).clamp_max(1)
             share = (share[:, 1:] + torch.log1p(-below)).nan_to_num(nan=-torch.inf)
             total = total + torch.where(places[f] >= 0, share[:, places[f]], 0.0)
-            every_end.append(ends)
         weight = total.logsumexp(1)
         below = (total - weight[:, None]).exp().cumsum(1)
         which = (below < uniform[0][:, None]).sum(1).clamp_max(total.shape[1] - 1)
-        values = []
-        for f, ends in enumerate(every_end):
-            place = places[f][which]
+        classes[:, i], values = which, []
+        for f, place in enumerate(places[:, which]):
             low, high = (
-                torch.where(
-                    place >= 0, ends.gather(1, (place.clamp_min(0) + k)[:, None])[:, 0], end
-                )
-                for k, end in ((0, -torch.inf), (1, torch.inf))
+                ends[f].gather(1, (place.clamp_min(0) + k)[:, None])[:, 0].where(place >= 0, end)
+                for k, end in ((0, total.new_tensor(-torch.inf)), (1, total.new_tensor(torch.inf)))
             )
             values.append(truncated_normal(low, high, uniform[1 + f])[0])
         return values, weight
@@ -407,6 +409,7 @@ def _uncertain_values(
         means = [xi[f][:, :i] @ roots[f][i, :i] for f in every]
         news, weight = drawn(i, means, [root[i, i] for root in roots])
         kept = resampled(weight[None], generator)[0]
+        classes = classes[kept]
         for f in every:
             xi[f][:, i] = news[f]
             xi[f] = xi[f][kept]
@@ -420,4 +423,4 @@ def _uncertain_values(
             ]
             for f, new in enumerate(drawn(i, means, stds)[0]):
                 values[f][:, i] = means[f] + stds[f] * new
-    return values
+    return values, classes

@@ -75,7 +75,7 @@ class KarhunenLoeveNetwork(NetworkConfig):
         "(`uqsonet.fit` sets it).",
     )
     law: Literal[
-        "gaussian", "mixture", "family", "thresholded", "bounded", "copula", "analogue"
+        "gaussian", "mixture", "family", "thresholded", "facies", "bounded", "copula", "analogue"
     ] = Field(
         default="gaussian",
         description="Law of the input's coefficients (docs/model.md). The operator is trained "

@@ -26,7 +26,16 @@ class EnsembleConfig(Section):
 
 
 Law = Literal[
-    "auto", "gaussian", "mixture", "family", "thresholded", "bounded", "copula", "analogue", "exact"
+    "auto",
+    "gaussian",
+    "mixture",
+    "family",
+    "thresholded",
+    "facies",
+    "bounded",
+    "copula",
+    "analogue",
+    "exact",
 ]
 
 

@@ -15,6 +15,7 @@ METHODS = {
     "gaussian": "Gaussian",
     "mixture": "Mixture",
     "thresholded": "Thresholded",
+    "facies": "Facies",
     "bounded": "Bounded",
     "copula": "Copula",
     "family": "Family of kernels",

@@ -1,0 +1,255 @@
+"""Classes with variation inside: rock types, each with a Gaussian field of its own.
+
+Classes are those of a `ThresholdedLaw`; within each the transformed input is a Gaussian field,
+independent of the classes and of the fields of the others. The classes of training inputs are found
+by their jumps (`uqsonet.laws.segments`), and each field's mean, variance and correlations from the
+points where it is seen. A sensor's class is uncertain: its reading is judged under each class's
+field, given the readings nearby that have the same class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from uqsonet.fields.grid import Grid
+from uqsonet.gauss.seeds import restarted
+from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.bases import rounding_noise
+from uqsonet.laws.common import InputSample, classes_of, farthest_tail
+from uqsonet.laws.latent import LatentField, fit_latent, latent_layout, latent_of
+from uqsonet.laws.segments import segmented
+from uqsonet.laws.thresholded import Reading, ThresholdedLaw, ThresholdedPosterior
+from uqsonet.sensors.sensors import Sensors
+
+if TYPE_CHECKING:
+    from uqsonet.laws.bases import KarhunenLoeveBases
+
+COUNTS = (2, 3)
+"""Numbers of classes to try."""
+
+FAR = 4.0
+"""Values farther from the mean of their class, in standard deviations, do not count."""
+
+NEAR = 10
+"""Number of other sensors given which a reading is judged."""
+
+LETTERS = "uvwxyz"
+"""Axes of the tensors of the classes' fields."""
+
+
+@dataclass(frozen=True)
+class Inner:
+    """The Gaussian field of a class.
+
+    Attributes
+    ----------
+    mean, std : Tensor, shape (n,), float64
+    latent : LatentField
+        The field less its mean, over its standard deviation.
+    """
+
+    mean: Tensor
+    std: Tensor
+    latent: LatentField
+
+    @classmethod
+    def fit(cls, grid: Grid, fields: Tensor, inside: Tensor) -> Inner:
+        """Estimate the field from inputs (N, n), where they are of its class."""
+        mean = std = torch.zeros((), dtype=torch.float64)
+        for far in (math.inf, FAR, FAR):  # points of another class by mistake are far off
+            if std.any():
+                inside = inside & ((fields - mean).abs() <= far * std)
+            mean = _average(fields, inside)
+            std = _average((fields - mean).square(), inside).sqrt()
+        weight = inside.float()
+        std = std.clamp_min(1e-6 * float(fields.std()))
+        scaled = ((fields - mean) / std).float() * weight
+        nowhere = torch.full_like(mean, -torch.inf)  # no cut: moments are correlations
+        moments = lambda both, h, k: both.clamp(-0.9999, 0.9999)  # noqa: E731
+        return cls(mean, std, fit_latent(grid, scaled, nowhere, moments, weight))
+
+
+def _average(values: Tensor, inside: Tensor) -> Tensor:
+    """Return the mean (n,) of some values (N, n), over all points if these differ by chance."""
+    weight = inside.float()
+    count, total = weight.sum(0).double(), (values * weight).sum(0).double()
+    mean = total.sum() / count.sum()
+    size = ((values - mean).square() * weight).sum().double() / count.sum()
+    here = torch.where(count > 0, total / count.clamp_min(1), mean)
+    alike = (count * (here - mean).square()).mean() < 2 * size
+    return mean.expand_as(here) if bool(alike) else here
+
+
+class FaciesLaw(InputLaw):
+    """Classes with a Gaussian field in each (this module's text).
+
+    Parameters
+    ----------
+    classes : ThresholdedLaw
+        Its values are the mean of each class.
+    inner : list of Inner
+    """
+
+    name = "facies"
+    separate = True
+    whole = True
+    layout: ClassVar = {
+        **ThresholdedLaw.layout,
+        "inner_mean": ("nK", torch.float64),
+        "inner_std": ("nK", torch.float64),
+    }
+
+    def __init__(self, classes: ThresholdedLaw, inner: list[Inner]) -> None:
+        self.classes, self.inner = classes, inner
+
+    @property
+    def share(self) -> int:
+        """Number of classes: what its variants differ in."""
+        return len(self.inner)
+
+    @classmethod
+    def fit(cls, sample: InputSample, count: int) -> FaciesLaw | None:
+        """Return the law of so many classes; None where inputs do not jump between them."""
+        grid, fields = sample.bases.fields.input.grid, sample.fields
+        if not isinstance(grid, Grid) or classes_of(fields) is not None:
+            return None
+        labels = segmented(grid, fields, count)
+        if labels is None:
+            return None
+        means = torch.stack([fields[labels == k].double().mean() for k in range(count)])
+        classes = ThresholdedLaw.of_labels(grid, labels, means)
+        if classes is None or not bool((means.diff() > 0).all()):
+            return None
+        return cls(classes, [Inner.fit(grid, fields, labels == k) for k in range(count)])
+
+    @classmethod
+    def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
+        """Return the layout with the tensors of the latent fields."""
+        found = {**cls.layout, **ThresholdedLaw.layout_of(names)}
+        for number, letter in enumerate(LETTERS):
+            tail = f"_in_{number}"
+            if not number or {f"factor{tail}", f"spectrum{tail}"} & set(names):
+                found |= latent_layout(names, tail, letter)
+        return found
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of the classes and of the fields within them."""
+        found = self.classes.tensors()
+        found["inner_mean"] = torch.stack([one.mean for one in self.inner], 1)
+        found["inner_std"] = torch.stack([one.std for one in self.inner], 1)
+        for number, one in enumerate(self.inner):
+            found |= one.latent.tensors(f"_in_{number}")
+        return found
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> FaciesLaw:
+        """Return the law that `tensors` were taken of."""
+        grid, std = bases.fields.input.grid, tensors["inner_std"]
+        for number in range(std.shape[1]):
+            if not {f"factor_in_{number}", f"spectrum_in_{number}"} & set(tensors):
+                raise ValueError(f"there is no factor_in_{number}: each class has a field")
+        if not bool((std > 0).all()):
+            raise ValueError("inner_std must be positive")
+        columns = zip(tensors["inner_mean"].T, std.T, strict=True)
+        inner = [
+            Inner(mean, std, latent_of(grid, tensors, f"_in_{number}"))
+            for number, (mean, std) in enumerate(columns)
+        ]
+        return cls(ThresholdedLaw.of(tensors, bases), inner)
+
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+        """Return the law of whole fields given the sensors."""
+        return FaciesPosterior(self, bases, sensors)
+
+
+class FaciesPosterior(ThresholdedPosterior):
+    """Classes at the sensors, the latent fields, and the field within each class by kriging."""
+
+    def __init__(self, law: FaciesLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
+        super().__init__(law.classes, bases, sensors)
+        grid, locations = bases.fields.input.grid, sensors.locations.double()
+        self._inner, self._near = law.inner, torch.cdist(locations, locations)
+        means, stds = (
+            grid.interpolate(torch.stack([getattr(one, of) for one in law.inner], 1), locations)
+            for of in ("mean", "std")
+        )
+        values = bases.fields.input.transform.forward(sensors.values.double())
+        noise = sensors.noise().clamp_min(rounding_noise(bases))
+        self._noise, self._off = noise, values[..., None] - means  # (B, m, K)
+        # Responses (B, m, rank) of the sensors to each class's field.
+        self._inner_rows = [
+            one.latent.rows(grid, locations) * stds[..., k, None] for k, one in enumerate(law.inner)
+        ]
+        level = (stds.square() + noise[..., None].square()).sqrt()
+        self.tail = farthest_tail((self._off / level).abs().amin(-1), sensors.mask)
+        self._judge(-(self._off / level).square() / 2 - level.log())
+
+    def _reading(self, s: int) -> Reading:
+        """Return the log likelihood of a reading given those of the same class nearby."""
+        used = self._mask[s]
+        off, noise, apart = self._off[s, used], self._noise[s, used], self._near[s, used][:, used]
+        rows = [rows[s, used] for rows in self._inner_rows]
+        nearest = apart.argsort(1)[:, 1 : NEAR + 1]
+        bits = 1 << torch.arange(nearest.shape[1])
+        kept = torch.full((*off.shape, 1 << nearest.shape[1]), torch.nan, dtype=torch.float64)
+
+        def log_density(i: int, k: int, others: Tensor) -> Tensor:
+            """Return the log density of reading i under class k, given those of these sensors."""
+            places = torch.cat([others, torch.tensor([i])])
+            seen = rows[k][places]
+            covariance = seen @ seen.T + noise[places].square().diag()
+            inner = torch.linalg.solve(covariance[:-1, :-1], covariance[:-1, -1])
+            variance = (covariance[-1, -1] - inner @ covariance[:-1, -1]).clamp_min(noise[i] ** 2)
+            mean = inner @ off[others, k]
+            return -0.5 * ((off[i, k] - mean).square() / variance + variance.log())
+
+        def reading(i: int, classes: Tensor) -> Tensor:
+            near, found = classes[:, nearest[i]], []
+            for k, table in enumerate(kept[i]):
+                same = ((near == k) * bits).sum(1)  # which of the others have this class
+                for code in same.unique().tolist():
+                    if bool(table[code].isnan()):
+                        table[code] = log_density(i, k, nearest[i][(bits & code) > 0])
+                found.append(table[same])
+            return torch.stack(found, 1)
+
+        return reading
+
+    def fields(
+        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
+    ) -> Iterator[Tensor]:
+        """Yield fields (size, n) of each set, float32."""
+        for s in restarted(generator, range(len(self._mask))):
+            numbers, classes = self._numbers(s, size, generator)
+            used = self._mask[s]
+            patterns, of = _patterns(classes)
+            field = torch.zeros(numbers.shape)
+            for k, one in enumerate(self._inner):
+                rows, noise = self._inner_rows[k][s, used], self._noise[s, used]
+                xi = torch.randn(size, one.latent.rank, generator=generator, dtype=torch.float64)
+                error = torch.randn(size, len(rows), generator=generator, dtype=torch.float64)
+                for number, pattern in enumerate(patterns):
+                    here, mine = (of == number).nonzero()[:, 0], pattern == k
+                    if not bool(mine.any()):
+                        continue
+                    seen = rows[mine]
+                    left = self._off[s, used, k][mine] - xi[here] @ seen.T
+                    left = left - error[here][:, mine] * noise[mine]
+                    covariance = seen @ seen.T + noise[mine].square().diag()
+                    xi[here] += torch.linalg.solve(covariance, left.T).T @ seen
+                inside = one.mean.float() + one.std.float() * one.latent.fields(xi)
+                field = torch.where(numbers == k, inside, field)
+            yield field
+
+
+def _patterns(classes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows (P, m) that differ, and the number of each row among them."""
+    if not classes.shape[1]:
+        return classes[:1], torch.zeros(len(classes), dtype=torch.int64)
+    return classes.unique(dim=0, return_inverse=True)
