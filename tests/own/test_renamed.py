@@ -37,7 +37,7 @@ def test_scores_make_the_operator_linear():
 
 
 def test_a_transform_of_classes_goes_forth_and_back():
-    one = Transform("classes", (0.0, 1.0, 5.0), (0.3, -1.2, 0.8))
+    one = Transform("classes", values=(0.0, 1.0, 5.0), scores=(0.3, -1.2, 0.8))
     values = torch.tensor([0.0, 5.0, 1.0, 1.2, 4.0, 90.0])
     forward = one.forward(values)
     assert forward[:3].tolist() == pytest.approx([0.3, 0.8, -1.2])
@@ -47,7 +47,7 @@ def test_a_transform_of_classes_goes_forth_and_back():
     assert Field.from_dict(field.as_dict()) == field
     for tables in (((0.0, 1.0), (1.0, 1.0)), ((1.0, 0.0), (1.0, 2.0)), ((), ())):
         with pytest.raises(ValueError, match="class"):
-            Transform("classes", *tables)
+            Transform("classes", values=tables[0], scores=tables[1])
 
 
 @pytest.mark.parametrize("law", ["thresholded", "gaussian"])

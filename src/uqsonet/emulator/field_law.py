@@ -173,7 +173,10 @@ class FieldLaw:
         self._of_output = number >= len(operator.inputs)
         self._batch = len(conditioned.sets)
         law: Any = getattr(operator.operator, "law", None)
-        whole = law is not None and law.whole and not self._of_output
+        whole = law is not None and law.whole
+        if self._of_output:
+            config = getattr(operator.operator, "config", None)
+            whole = getattr(config, "nearest", 0) and not conditioned.jointly
         self._sampled = whole or not self._field.transform.linear
 
     def _laws(self, x: Tensor) -> Iterator[tuple[slice, Posterior, Tensor, Tensor]]:
@@ -195,14 +198,15 @@ class FieldLaw:
 
     def _functions(
         self, law: Posterior, size: int, generator: torch.Generator, x: Tensor
-    ) -> Tensor:
-        """Return functions (size, M), float64, at points (M, d) for the one set of a law."""
+    ) -> Iterator[Tensor]:
+        """Yield functions (size, M), float64, at points (M, d) for each set of a law."""
         assert law.whole is not None
-        fields = next(iter(law.whole(size, generator)))
-        ends = (fields.amin(1, keepdim=True), fields.amax(1, keepdim=True))
-        grid, at = self._operator.fields.input.grid, self._operator.locations(self._number, x)
-        found = grid.interpolate(fields.T.contiguous(), at).T  # splines overshoot
-        return found.clamp(*ends).double() * self._field.scale
+        fields, at = self._operator.fields, self._operator.locations(self._number, x)
+        grid = fields.training_grid()[0] if self._of_output else fields.input.grid
+        for drawn in law.whole(size, generator):
+            ends = drawn.amin(1, keepdim=True), drawn.amax(1, keepdim=True)
+            found = grid.interpolate(drawn.T.contiguous(), at).T  # splines overshoot
+            yield found.clamp(*ends).double() * self._field.scale
 
     def _remainder(self, x: Tensor) -> Tensor | None:
         return self._operator.remainder_at(self._number, x)
@@ -266,7 +270,8 @@ class FieldLaw:
             for first, seed in zip(range(0, size, SAMPLES), seeds, strict=True):
                 some, own = min(SAMPLES, size - first), torch.Generator().manual_seed(seed)
                 if law.whole is not None:
-                    samples[part.start, first : first + some] = self._functions(law, some, own, x)
+                    for row, drawn in enumerate(self._functions(law, some, own, x), part.start):
+                        samples[row, first : first + some] = drawn
                     continue
                 drawn = law.coefficient_samples(some, own).double()
                 here = samples[part, first : first + some]
@@ -298,11 +303,11 @@ class FieldLaw:
         for part, law, offset, basis in self._laws(x):
             own = torch.Generator().manual_seed(seed)
             if law.whole is not None:
-                drawn = self._functions(law, size, own, x)
-                ordered = (transform.inverse(drawn) if unordered else drawn).numpy()
-                ordered.sort(axis=0)
-                picked = ordered[low] * (1 - share)[:, None] + ordered[high] * share[:, None]
-                quantiles[part.start] = torch.from_numpy(picked)
+                for row, drawn in enumerate(self._functions(law, size, own, x), part.start):
+                    ordered = (transform.inverse(drawn) if unordered else drawn).numpy()
+                    ordered.sort(axis=0)
+                    picked = ordered[low] * (1 - share)[:, None] + ordered[high] * share[:, None]
+                    quantiles[row] = torch.from_numpy(picked)
                 continue
             c = law.coefficient_samples(size, own).float()
             for k, b in restarted(own, enumerate(range(part.start, part.stop))):

@@ -227,10 +227,11 @@ class Field:
         try:
             numbers = [float(stored[k]) for k in ("scale", "lowest", "highest")]
             domain = domain_from_dict(stored["grid"])
-            more = stored.get("transform_numbers", {})
-            tables = {k: tuple(map(float, more[k])) for k in ("values", "scores") if k in more}
-            numbers_of = {k: float(v) for k, v in more.items() if k not in tables}
-            transform = Transform(stored["transform"], **numbers_of, **tables)
+            more: dict[str, Any] = {
+                k: tuple(map(float, v)) if k in ("values", "scores") else float(v)
+                for k, v in stored.get("transform_numbers", {}).items()
+            }
+            transform = Transform(stored["transform"], **more)
             name, units = str(stored["name"]), str(stored["units"])
             layout = Layout.from_dict(stored["layout"]) if "layout" in stored else None
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -274,7 +274,7 @@ def _sizes(model: KarhunenLoeveModel) -> list[int]:
 
 
 def _best_of_sizes(
-    data: EncodedRuns, transforms: Mapping[str, Transform], tried: list[dict[str, Any]]
+    data: EncodedRuns, transforms: Mapping[str, str | Transform], tried: list[dict[str, Any]]
 ) -> Candidate:
     """Return the largest linear model that is as good as the best; note in `tried` all scores."""
     folds = data.folds()

@@ -94,7 +94,8 @@ def equip(
     Parameters
     ----------
     model : KarhunenLoeveModel
-    law : {"auto", "gaussian", "mixture", "family", "thresholded", "facies", "bounded", "copula", "analogue"}
+    law : str
+        ``auto``, or one of `uqsonet.laws.NAMES`.
     training : Functions
         The pairs that the model was trained on.
     held : Functions
@@ -119,7 +120,7 @@ def equip(
         If there is no such law, or it does not fit these inputs.
     """
     require_law(law)
-    held_out = _held_out(held, noise_std, layouts, seed)
+    held_out = held_pairs(held, noise_std, layouts, seed)
     sample = input_sample(model, training)
     distance = distance_from_gaussian(sample.coefficients)
     chance = CHANCE / math.sqrt(training.size)
@@ -157,7 +158,7 @@ def equip(
     return rows
 
 
-def _held_out(
+def held_pairs(
     held: Functions, noise_std: float | Tensor, layouts: Mapping[int, Tensor], seed: int
 ) -> HeldOut:
     """Return held-out pairs as sensors read them; fewer of them where there are many sensors."""
@@ -185,12 +186,12 @@ def _best_variant(
     best = variants[0]
     if len(variants) > 1:
         few = len(held_out) // 4
-        best = min(variants, key=lambda v: float(_scores(model, v, held_out, seed, few).mean()))
-    return best, _scores(model, best, held_out, seed)
+        best = min(variants, key=lambda v: float(law_scores(model, v, held_out, seed, few).mean()))
+    return best, law_scores(model, best, held_out, seed)
 
 
 @torch.no_grad()
-def _scores(
+def law_scores(
     model: KarhunenLoeveModel,
     law: InputLaw | None,
     held_out: HeldOut,

@@ -62,4 +62,4 @@ def class_transform(fields: Tensor, outputs: Tensor, classes: Tensor) -> Transfo
     # The sign is that of the third moment.
     scores = scores * (1.0 if float(share @ scores**3) >= 0 else -1.0)
     scores = (scores / DIGITS).round() * DIGITS
-    return Transform("classes", tuple(classes.tolist()), tuple(scores.tolist()))
+    return Transform("classes", values=tuple(classes.tolist()), scores=tuple(scores.tolist()))

@@ -41,6 +41,7 @@ from uqsonet.fitting.card import limits
 from uqsonet.fitting.choose_answer import choose_answer
 from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.held_out import HeldOut
+from uqsonet.fitting.nearest import choose_nearest, take_nearest
 from uqsonet.fitting.validate import score_rows
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.baselines import Cokriging, Unread, unexplained_root
@@ -107,8 +108,7 @@ def fit(
     law : str
         Law of the inputs: `gaussian`, `mixture`, `family`, `thresholded`, `facies`, `bounded`,
         `copula`, `analogue`, or `auto`: the simplest whose score on the validation runs is no
-        worse than the
-        best.
+        worse than the best.
 
     Returns
     -------
@@ -152,6 +152,7 @@ def _fitted(
             best.model, named, data.part("training"), data.scored(),
             noise_std=data.noise_levels(), layouts=data.layouts(), seed=seed,
         )  # fmt: skip
+        left_over = choose_nearest(data, best)
         every = data.part("training", "validation")
         if best.method is None:
             config = best.model.config
@@ -164,6 +165,7 @@ def _fitted(
     refit(final, best.model.law, every, seed)
     recipe = _recipe(data, final.config, best.method)
     recipe |= {"laws": laws, "tried": tried, "answers": answers}
+    recipe |= {"left_over": left_over} if left_over else {}
     return _emulator(runs, data, best, final, every, recipe, choice)
 
 
@@ -230,6 +232,9 @@ def _emulator(
     """Return the final model with its band, baselines, calibration runs and card."""
     splits = zip(data.folds(), best.models, strict=True)
     remainder = widen_band(final, [(one.part("validation"), model) for one, model in splits])
+    if best.model.config.nearest:
+        held = data.part("validation")
+        take_nearest(final, held, range(held.size), best.model.config.nearest, best.model)
     kept, seed = data.split.calibration, data.seed
     parts = ("training", "validation", "calibration")
     sizes = {part: len(getattr(data.split, part)) for part in parts}

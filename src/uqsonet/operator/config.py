@@ -24,6 +24,10 @@ KEPT = 8192
 """Number of standardised residuals in a model; fewer pairs are repeated."""
 
 
+LOCAL = 512
+"""Number of held-out pairs in a model that answers with outputs of the nearest of them."""
+
+
 class Section(BaseModel):
     """A block of the configuration: immutable, and closed to unknown keys."""
 
@@ -52,7 +56,7 @@ class NetworkConfig(Section):
 class KarhunenLoeveNetwork(NetworkConfig):
     """UQ-SONet on a Karhunen-Loeve latent space (docs/model.md)."""
 
-    later = ("held_out_residuals", "law")
+    later = ("held_out_residuals", "law", "nearest")
     per_sensors: ClassVar[bool] = False
     """Sensors and noise enter when the model is conditioned: one training serves them all."""
     architecture: Literal["karhunen_loeve"] = "karhunen_loeve"
@@ -80,6 +84,13 @@ class KarhunenLoeveNetwork(NetworkConfig):
         default="gaussian",
         description="Law of the input's coefficients (docs/model.md). The operator is trained "
         "without it; `uqsonet.fit` and methods with `law_of` set it.",
+    )
+    nearest: int = Field(
+        default=0,
+        ge=0,
+        le=LOCAL,
+        description="Outputs are those of so many held-out pairs with the nearest answers; 0: they "
+        "are the answers, and what is left over of all pairs (`uqsonet.fit` sets it).",
     )
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ transformed input is assumed to be Gaussian: docs/model.md says where that matte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ from uqsonet.gauss.posterior import (
 from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
 from uqsonet.laws.bases import ROWS, KarhunenLoeveBases
 from uqsonet.operator.base import Batch, OperatorModel, register
-from uqsonet.operator.config import KEPT, KarhunenLoeveNetwork
+from uqsonet.operator.config import KEPT, LOCAL, KarhunenLoeveNetwork
 from uqsonet.operator.perceptrons import MLP
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 
@@ -80,6 +80,8 @@ class KarhunenLoeveModel(OperatorModel):
     residual_slopes: Tensor
     residuals: Tensor
     output_remainder: Tensor
+    local_answers: Tensor
+    local_outputs: Tensor
 
     def __init__(
         self, fields: OperatorFields, config: KarhunenLoeveNetwork, noise_std: float
@@ -93,6 +95,9 @@ class KarhunenLoeveModel(OperatorModel):
             self.register_buffer("residuals", torch.zeros(KEPT, p))
         if config.held_out_residuals:
             self.register_buffer("output_remainder", torch.zeros((), dtype=torch.float64))
+        if config.nearest:
+            points = len(self.bases.output_mean)
+            self.use_nearest(torch.zeros(1, p), torch.zeros(1, points), config.nearest)
         if fields.random_operator:
             self.register_buffer("residual_slopes", torch.zeros(r, p, p))
         self.law: InputLaw | None = None
@@ -170,7 +175,10 @@ class KarhunenLoeveModel(OperatorModel):
         law = _OutputLaw(self, given, root, readings)
         grid = self.fields.output.grid
         basis = self.bases.output_basis
-        return LatentPosterior(grid, basis, single, law.draw, law.estimate, law.narrowing)
+        found = LatentPosterior(grid, basis, single, law.draw, law.estimate, law.narrowing)
+        if law.local:
+            found.whole = law.whole
+        return found
 
     def input_law_given(self, sensors: Sensors) -> InputPosterior:
         """Return the law of the input's coefficients given checked sensors."""
@@ -193,6 +201,23 @@ class KarhunenLoeveModel(OperatorModel):
         self.law = law
         name = "gaussian" if law is None else law.name
         self.config = self.config.model_copy(update={"law": name})
+
+    def use_nearest(self, answers: Tensor, outputs: Tensor, nearest: int) -> None:
+        """Answer with outputs of the held-out pairs whose answers are nearest.
+
+        Parameters
+        ----------
+        answers : Tensor, shape (V, p)
+            Scaled coefficients of the branch's answers to held-out inputs.
+        outputs : Tensor, shape (V, M)
+            Their outputs on the training grid.
+        nearest : int
+            How many are near; 0 keeps the answer itself.
+        """
+        rows = torch.arange(LOCAL) % len(answers)
+        self.register_buffer("local_answers", answers[rows].float())
+        self.register_buffer("local_outputs", outputs[rows].float())
+        self.config = self.config.model_copy(update={"nearest": nearest})
 
     def law_tensors(self) -> dict[str, Tensor]:
         """Return what the law of the input is made of, as it is stored (``law/...``)."""
@@ -311,6 +336,10 @@ class _OutputLaw:
     @torch.no_grad()
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients (B, size, p)."""
+        if self.local:
+            bases, pairs = self.model.bases, self._pairs(size, generator)
+            outputs = self.model.local_outputs.double() - bases.output_mean
+            return (outputs @ bases.output_modes.double() / bases.output_scale)[pairs]
         straight, added = self.model.drawn(self.given, size, generator)
         c = (straight + added).double()
         if self.root is None:
@@ -327,6 +356,10 @@ class _OutputLaw:
         Where the linear part has exact moments, it is the control variate of the sampled ones, so
         that only the perceptron's part keeps the error of sampling.
         """
+        if self.local:
+            return moments_of(
+                self.draw(size, generator or torch.Generator().manual_seed(MOMENT_SEED))
+            )
         moments = self._linear_moments()
         if self.model.network is not None or moments is None:
             straight, added = self.model.drawn(self.given, size, generator)
@@ -351,7 +384,7 @@ class _OutputLaw:
         model, given = self.model, self.given
         if model.network is not None or model.fields.random_operator or self.readings is not None:
             return None
-        if not isinstance(given, ClosedForm):
+        if self.local or not isinstance(given, ClosedForm):
             return None
         weight = model.straight()[0].to(given.law.mean)
         prior = weight @ weight.T
@@ -359,6 +392,25 @@ class _OutputLaw:
             prior = prior + self.root[0] @ self.root[0].T
         lost = given.law.variance_reduction.sqrt()[..., None] * given.law.directions
         return Narrowing(prior, lost @ weight.T)
+
+    @property
+    def local(self) -> bool:
+        """Whether outputs are those of held-out pairs nearby; sensors of outputs ask all pairs."""
+        return self.model.config.nearest > 0 and self.readings is None
+
+    def whole(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Yield outputs (size, M) on the training grid for each set, of held-out pairs nearby."""
+        yield from self.model.local_outputs[self._pairs(size, generator)]
+
+    @torch.no_grad()
+    def _pairs(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return a pair (B, size) for each answer: one of those whose answers are nearest."""
+        straight, added = self.model.drawn(self.given, size, generator)
+        away = torch.cdist((straight + added).double(), self.model.local_answers.double())
+        nearest = away.topk(self.model.config.nearest, largest=False).indices
+        shape = 1, size, 1  # sets share random numbers
+        picked = torch.randint(nearest.shape[2], shape, generator=generator)
+        return nearest.gather(2, picked.expand(len(nearest), -1, -1).to(away.device))[..., 0]
 
     def _linear_moments(self) -> tuple[Tensor, Tensor] | None:
         """Return mean (B, p) and covariance (B, p, p) of the linear part, if exact."""

@@ -235,7 +235,8 @@ def named_fields(
         kind = (transforms or {}).get(name) or field.transform or "identity"
         if isinstance(kind, str):
             unit = _typical(field.values) if kind == "asinh" else 1.0
-            kind = Transform(kind, unit, *(_ends_of(field.values) if ends else ()))
+            lower, upper = _ends_of(field.values) if ends else (-math.inf, math.inf)
+            kind = Transform(kind, unit, lower, upper)
         transform = kind
         mean, std = column_moments(ArrayRows([(field.values, transform.forward)], torch.float64))
         scale = float(std.square().mean().sqrt())

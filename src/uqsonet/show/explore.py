@@ -162,6 +162,11 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
             f"the law {model.law.name!r} cannot be explored: only 'gaussian' has a closed form "
             "for a page (uqsonet fit --law gaussian)"
         )
+    if model.config.nearest:
+        raise ConfigError(
+            "a model whose rest depends on its answer (fronts, for example) cannot be explored: "
+            "pages compute with one law of what the operator leaves over"
+        )
     for one in emulator.inputs + emulator.outputs:
         if one.domain.dim > 2:
             raise ConfigError(

@@ -155,7 +155,7 @@ def log_box(covariance: Tensor, lower: Tensor, upper: Tensor) -> float:
         return 0.0
     eye = torch.eye(m, dtype=torch.float64)
     root = torch.linalg.cholesky(covariance + 1e-9 * eye)
-    points = torch.from_numpy(qmc.Sobol(m, seed=0).random_base2(INTEGRATION))
+    points = torch.from_numpy(qmc.Sobol(m, rng=np.random.default_rng(0)).random_base2(INTEGRATION))
     y = torch.zeros(len(points), m, dtype=torch.float64)
     total = torch.zeros(len(points), dtype=torch.float64)
     for i in range(m):
