@@ -153,7 +153,7 @@ def test_least_squares_and_no_information_are_ends_of_the_kernel() -> None:
     a = rng.standard_normal((120, 4)) @ np.cos(np.outer(np.arange(1, 5), np.pi * LINE))
     runs = uqsonet.Runs({"a": a}, {"u": np.cumsum(a, 1) / 25})
     linear = uqsonet.fit(runs, 0, sensors=[4], bar=False, law="gaussian")
-    rows = (rows_of(side, fields) for side, fields in (
+    rows = (rows_of(side, fields).whole() for side, fields in (
         (runs.inputs, linear.inputs), (runs.outputs, linear.outputs)))  # fmt: skip
     inputs, outputs = rows
     pairs = KernelRegression(linear.bases, inputs, outputs)
