@@ -17,6 +17,7 @@ from tests.laws.conftest import (
     kernel,
     model_of,
     runs_of,
+    student_fields,
     two_fields,
     two_values,
 )
@@ -26,6 +27,7 @@ from uqsonet.fitting import fit as fitting
 from uqsonet.fitting.card import _law_text
 from uqsonet.fitting.choose_law import equip, refit
 from uqsonet.laws import NAMES
+from uqsonet.laws.base import InputLaw
 from uqsonet.laws.thresholded import ThresholdedPosterior
 from uqsonet.operator.model import KarhunenLoeveModel
 
@@ -124,7 +126,24 @@ def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(monkeypatch):
         chosen(kappa, "thresholded", 8)
 
 
-@pytest.mark.parametrize("law", ["mixture", "bounded"])
+def test_a_mixture_whose_fields_leave_the_range_is_fitted_without_scales(monkeypatch):
+    """One scale for all modes is too much for fields that are smooth or rough."""
+    kappa = student_fields(np.random.default_rng(3), HELD + 1200)
+    model, _ = chosen(kappa, "mixture", 8)
+    assert len(model.law_tensors()["law/scales"]) > 1
+
+    def outside(_: object, law: InputLaw | None, *more: object) -> float:
+        return 0.0 if law is None else float(len(law.tensors()["scales"]) > 1)
+
+    monkeypatch.setattr(choice, "_outside", outside)
+    model, rows = chosen(kappa, "mixture", 8)
+    assert len(model.law_tensors()["law/scales"]) == 1 and rows[0]["outside"] == 0.0
+    law = model.law
+    refit(model, law, functions_of(kappa))
+    assert model.law is not law and len(model.law_tensors()["law/scales"]) == 1
+
+
+@pytest.mark.parametrize("law", ["mixture", "family", "bounded"])
 def test_the_same_seed_gives_the_same_law(law):
     kappa = bounded_fields(np.random.default_rng(6), HELD + 150)
     (one, first), (two, second) = (chosen(kappa, law, 6, seed=3) for _ in range(2))

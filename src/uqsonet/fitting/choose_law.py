@@ -4,9 +4,10 @@
 Gaussian than chance allows, inputs take more than a few values, and its fields stay within their
 range. Elsewhere it takes the simplest law that is not rejected: its CRPS on the held-out pairs,
 relative to the Gaussian law's at each number of sensors, is not higher than the best one's by more
-than two standard errors of the paired difference. A Gaussian law, and a mixture, is rejected as
-well if its fields leave the range of the training inputs far more often than new inputs would: they
-are not fields of this kind, even where the CRPS hardly differs.
+than two standard errors of the paired difference. A Gaussian law, a mixture or a family is rejected
+as well if its fields leave the range of the training inputs far more often than new inputs would:
+they are not fields of this kind, even where the CRPS hardly differs. A mixture with scales is then
+fitted without them.
 """
 
 from __future__ import annotations
@@ -123,13 +124,13 @@ def equip(
     held_out = held_pairs(held, noise_std, layouts, seed)
     sample = input_sample(model, training)
     distance = distance_from_gaussian(sample.coefficients)
-    chance = CHANCE / math.sqrt(training.size)
+    chance, limit = CHANCE / math.sqrt(training.size), _max_outside(training.size)
     names = NAMES if law == "auto" else (law,)
     if (
         law == "auto"
         and distance <= chance
         and classes_of(sample.fields) is None
-        and _outside(model, None, sample, seed) <= _max_outside(training.size)
+        and _outside(model, None, sample, seed) <= limit
     ):
         names = ("gaussian",)
     rows: list[dict[str, Any]] = []
@@ -138,6 +139,9 @@ def equip(
     for name in names:
         start = time.monotonic()
         variants = _fitted(name, sample, seed)
+        scaled = name == "mixture" and len(variants[0].clusters.scales) > 1
+        if scaled and _outside(model, variants[0], sample, seed) > limit:
+            variants = _fitted(name, sample, seed, scales=False)
         seconds = round(time.monotonic() - start, 1)
         try:
             best, of_best = _best_variant(model, variants, held_out, seed)
@@ -225,14 +229,17 @@ _WHY = {
 }
 
 
-def _fitted(name: str, sample: InputSample, seed: int) -> list[Any]:
-    """Return the law of that name in each variant; nothing where it does not fit the inputs."""
+def _fitted(name: str, sample: InputSample, seed: int, scales: bool = True) -> list[Any]:
+    """Return the law of that name in each variant; nothing where it does not fit the inputs.
+
+    A mixture has no scales unless they are allowed.
+    """
     if name == "gaussian":
         return [None]
     # Deferred: only laws that are tried are loaded.
     laws = import_module(f"uqsonet.laws.{name}")
     if name == "mixture":
-        return [laws.MixtureLaw.fit(sample, numpy_generator(seed, "law", name))]
+        return [laws.MixtureLaw.fit(sample, numpy_generator(seed, "law", name), scales)]
     if name == "analogue":
         return [laws.AnalogueLaw.fit(sample, share) for share in laws.NEAR_SHARES]
     if name == "facies":
@@ -257,7 +264,8 @@ def refit(
     if law is None:
         return
     share = getattr(law, "share", None)  # of the analogue law, whose variants differ in it
-    variants = _fitted(law.name, input_sample(model, training), seed)
+    scales = law.name != "mixture" or len(law.tensors()["scales"]) > 1
+    variants = _fitted(law.name, input_sample(model, training), seed, scales)
     alike = [one for one in variants if getattr(one, "share", None) == share]
     model.use_law(alike[0] if alike else None)
 

@@ -1,8 +1,8 @@
 """Laws of the input field: what the latent variable is given the sensors (docs/model.md).
 
 - `gaussian`: a Gaussian field, the model's own closed form;
-- `mixture`: clusters of Gaussian fields, each of random size;
 - `family`: a Gaussian field whose kernel (length, variance, smoothness) is random;
+- `mixture`: clusters of Gaussian fields, each of random size;
 - `thresholded`: a latent Gaussian field, cut into classes by thresholds;
 - `facies`: such classes, with a Gaussian field within each;
 - `bounded`: a Gaussian field that is kept within bounds;
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputLaw
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NAMES = ("gaussian", "mixture", "family", "thresholded", "facies", "bounded", "copula", "analogue")
+NAMES = ("gaussian", "family", "mixture", "thresholded", "facies", "bounded", "copula", "analogue")
 """Names of the laws, from the simplest to the one that assumes least."""
 
 

@@ -140,13 +140,24 @@ def _expectation_maximisation(
 
 
 def _start(
-    a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator
+    a: Tensor,
+    clusters: int,
+    scaled: bool,
+    shrinkage: float,
+    generator: np.random.Generator,
+    by_roughness: bool,
 ) -> Clusters:
-    """Return random clusters: each training input belongs to the nearest of some random ones."""
+    """Return random clusters, or those of the same roughness (mean log squared coefficient).
+
+    Each training input belongs to the nearest of some random ones.
+    """
     centre = a[torch.from_numpy(generator.choice(len(a), clusters, replace=False))]
     if clusters == 1:
         centre = a.mean(0, keepdim=True)
     nearest = torch.cdist(a, centre).argmin(1)
+    if by_roughness:
+        rank = a.square().clamp_min(1e-300).log().mean(1).argsort().argsort()
+        nearest = rank * clusters // len(a)
     scales = torch.ones(1, dtype=a.dtype)
     if scaled:
         sizes = (a - a.mean(0)).square().mean(1).sqrt()
@@ -183,18 +194,20 @@ class MixtureLaw(InputLaw):
         self.clusters, self.remainder = clusters, remainder
 
     @classmethod
-    def fit(cls, sample: InputSample, generator: np.random.Generator) -> MixtureLaw:
-        """Fit clusters and scales to training inputs."""
+    def fit(
+        cls, sample: InputSample, generator: np.random.Generator, scales: bool = True
+    ) -> MixtureLaw:
+        """Fit clusters to training inputs, with scales where they are likelier if they may be."""
         a = sample.coefficients
         order = torch.from_numpy(generator.permutation(len(a)))[:MAX_INPUTS]
         held, rest = a[order].tensor_split([round(HELD_OUT * len(order))])
         chosen, best, in_vain = (1, False, 1.0), None, 0
         for clusters in CLUSTERS:
             rises = False
-            for scaled in (False, True):
+            for scaled in (False, True) if scales else (False,):
                 before = -math.inf
                 for shrinkage in SHRINKAGE:
-                    tried = _fitted(rest, clusters, scaled, shrinkage, generator)
+                    tried = _fitted(rest, clusters, scaled, shrinkage, generator, not scales)
                     if tried is None:
                         continue
                     likelihood = tried.joint(held).flatten(1).logsumexp(1)
@@ -207,7 +220,7 @@ class MixtureLaw(InputLaw):
             if in_vain == 2:
                 break
         clusters, scaled, shrinkage = chosen
-        final = _fitted(a, clusters, scaled, shrinkage, generator)
+        final = _fitted(a, clusters, scaled, shrinkage, generator, not scales)
         assert final is not None
         shares = final.joint(a).flatten(2).logsumexp(2).softmax(1)
         left = (shares * sample.remainder.square()[:, None]).sum(0) / shares.sum(0)
@@ -240,17 +253,26 @@ class MixtureLaw(InputLaw):
 
 
 def _fitted(
-    a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator
+    a: Tensor,
+    clusters: int,
+    scaled: bool,
+    shrinkage: float,
+    generator: np.random.Generator,
+    rough: bool = False,
 ) -> Clusters | None:
-    """Return the clusters from the best of some random starts; None for too few inputs."""
+    """Return the clusters from the best of some random starts; None for too few inputs.
+
+    With `rough` the first start is no random one: its clusters differ in roughness.
+    """
     if len(a) < 4 * clusters or (shrinkage == 0 and len(a) < 3 * clusters * a.shape[1]):
         return None
     starts = STARTS if clusters > 1 else 1
     tried = []
-    for _ in range(starts):
+    for number in range(starts):
         # A cluster that shrinks to fewer inputs than it has directions ends the start.
         with contextlib.suppress(ArithmeticError):
-            start = _start(a, clusters, scaled, shrinkage, generator)
+            by_roughness = rough and number == 0
+            start = _start(a, clusters, scaled, shrinkage, generator, by_roughness)
             tried.append(_expectation_maximisation(a, start, FIRST_STEPS, shrinkage))
     for best, _ in sorted(tried, key=lambda pair: -pair[1]):
         with contextlib.suppress(ArithmeticError):
