@@ -158,3 +158,12 @@ def test_answers_about_the_input_stay_in_its_range_and_read_what_sensors_read():
     assert np.abs(mean - samples.mean(0)).max() < 0.15
     between = posterior.sample(50, [[0.31], [0.333]])
     assert between.min() >= 0
+
+
+def test_sensors_of_outputs_leave_the_input_in_its_range_and_places_can_be_asked_for():
+    kappa = rain_fields(np.random.default_rng(6), 150)
+    model = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="copula")
+    posterior = model.condition(k=(X[[3]], [0.0]), u=(X[[20]], [0.2], 0.05))["k"]
+    assert np.asarray(posterior.sample(50)).min() >= 0
+    assert np.asarray(posterior.band(0.5)[0]).min() >= 0
+    assert len(model.place(1, given=(X[[3]], [0.0])).places) == 1

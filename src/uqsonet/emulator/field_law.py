@@ -16,6 +16,7 @@ from torch import Tensor
 
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.fields.field import part_columns
 from uqsonet.gauss.posterior import (
     MOMENT_SAMPLES,
     MOMENT_SEED,
@@ -208,6 +209,14 @@ class FieldLaw:
             found = grid.interpolate(drawn.T.contiguous(), at).T  # splines overshoot
             yield found.clamp(*ends).double() * self._field.scale
 
+    def _within(self, values: Tensor) -> Tensor:
+        """Return values of the transformed field within the ends that the law of the input has."""
+        law: Any = getattr(self._operator.operator, "law", None)
+        if self._of_output or law is None or law.ends is None:
+            return values
+        ends = law.ends[part_columns(self._operator.inputs, self._number)] * self._field.scale
+        return values.clamp(float(ends[:, 0].min()), float(ends[:, 1].max()))
+
     def _remainder(self, x: Tensor) -> Tensor | None:
         return self._operator.remainder_at(self._number, x)
 
@@ -280,7 +289,7 @@ class FieldLaw:
                 if left is not None:
                     shape = here.shape[1:]  # sets share random numbers
                     here += torch.randn(shape, generator=own, dtype=torch.float32) * left
-        return self._field.transform.inverse(samples)
+        return self._field.transform.inverse(self._within(samples))
 
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and std (B, M) of a field from samples."""
@@ -324,7 +333,7 @@ class FieldLaw:
                     picked = ordered[:, low] * (1 - share) + ordered[:, high] * share
                     quantiles[b, :, here] = torch.from_numpy(picked.T)
                     quantiles[b, :, here] += 0 if unordered else offset[here]
-        return quantiles if unordered else transform.inverse(quantiles)
+        return quantiles if unordered else transform.inverse(self._within(quantiles))
 
 
 def generator_of(seed: object) -> torch.Generator:

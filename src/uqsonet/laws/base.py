@@ -130,6 +130,9 @@ class InputLaw(ABC):
     """Samples are fields beyond what the modes hold: answers about the input take them as they are
     (`InputPosterior.fields`), classes with their jumps and values within their range."""
 
+    ends: Tensor | None = None
+    """Ends (n, 2) that the transformed field does not leave at each point, where a law has some."""
+
     layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
     """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length;
     those of a model's bases are n (points of the grid) and r (input modes)."""

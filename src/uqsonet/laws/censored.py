@@ -37,7 +37,7 @@ MIN_QUARTER = 500
 TRAJECTORIES = 2
 """Number of moves of each field in a step."""
 
-MAX_WORK = 1e10
+MAX_WORK = 4e10
 """Maximum number of fields times points cubed: fewer fields are completed on many points."""
 
 TOGETHER = 1 << 21

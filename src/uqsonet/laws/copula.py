@@ -77,7 +77,7 @@ class CopulaLaw(InputLaw):
     }
 
     def __init__(self, margins: Margins, factor: Tensor, remainder: Tensor) -> None:
-        self.margins, self.remainder = margins, remainder
+        self.margins, self.remainder, self.ends = margins, remainder, margins.limits
         self.latent = LowRank(factor.float().contiguous())
 
     @classmethod
