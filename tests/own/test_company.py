@@ -57,7 +57,10 @@ def model_of(name: str) -> Emulator:
 
 
 @pytest.mark.filterwarnings("ignore::uqsonet.ObservationWarning")
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long) if "copula" in name else name for name in ALL],
+)
 def test_company_has_no_influence(name, monkeypatch):
     monkeypatch.setattr("uqsonet.emulator.field_law.SETS", 2)
     model, counts = model_of(name), torch.tensor([[3, 0], [1, 2], [5, 0], [0, 1], [2, 4]])
