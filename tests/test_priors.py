@@ -16,6 +16,7 @@ from uqsonet_study.priors.beyond import (
     StudentField,
     ThresholdedField,
 )
+from uqsonet_study.priors.classes import ClassField, log_box
 from uqsonet_study.priors.gaussian_process import GaussianField, matern, squared_exponential
 from uqsonet_study.problems import get_problem
 
@@ -39,6 +40,8 @@ MIXTURE_FIELDS = [gaussian(), gaussian(0.8, 0.6, -0.6)]
 MIXTURE = MixtureField(MIXTURE_FIELDS, [0.3, 0.7])
 STUDENT = StudentField(gaussian(0.4), degrees=3, largest=3)
 TWO_VALUED = ThresholdedField(zero_mean(), -0.8, 0.8)
+WITHIN = [zero_mean(kernel=squared_exponential(std, 0.4)) for std in (0.3, 0.2)]
+FACIES = ClassField(zero_mean(), [0.0], [-0.4, 0.4], WITHIN)
 BOUNDED = BoundedField(zero_mean(kernel=matern(1.0, 0.3)), -1.2, 1.2)
 
 
@@ -58,6 +61,7 @@ def assert_same_law(found, expected):
         (STUDENT, (0.5, 0.7)),
         (STUDENT, (2.2, 0.3)),  # far out: a large scale
         (BOUNDED, (1.0, -0.6)),
+        (FACIES, (0.1, -0.3)),  # the class of the first is in doubt
     ],
 )
 def test_a_posterior_is_what_rejection_leaves_of_the_prior(prior, values):
@@ -83,6 +87,23 @@ def test_the_posterior_of_two_values_is_what_rejection_leaves(classes):
         assert bool((found[:, SENSORS] == values).double().mean() > 0.9999)
         assert found.unique().tolist() == [-0.8, 0.8]
         assert_same_law(found, expected)
+
+
+def test_the_posterior_of_three_classes_is_what_rejection_leaves():
+    prior = ClassField(zero_mean(), [-0.5, 0.5], [-1.0, 0.0, 1.2])
+    values = torch.tensor([0.0, 1.2], dtype=torch.float64)
+    x = prior.draw(np.random.default_rng(7), 200_000)
+    law = prior.posterior(POINTS[SENSORS], values, 0.0)
+    assert_same_law(law.draw(np.random.default_rng(1), SIZE), x[(x[:, SENSORS] == values).all(1)])
+    doubtful = ClassField(zero_mean(), [0.0], [0.0, 1e-3])
+    with pytest.raises(ObservationError, match="too many classes"):
+        doubtful.posterior(POINTS[:13], torch.zeros(13).double(), 0.1)
+
+
+def test_the_probability_of_an_orthant():
+    covariance = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
+    ends = torch.zeros(2).double(), torch.full((2,), torch.inf).double()
+    assert math.exp(log_box(covariance, *ends)) == pytest.approx(1 / 3, abs=1e-4)
 
 
 def test_the_weight_of_a_component_is_its_evidence():

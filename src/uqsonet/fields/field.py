@@ -81,7 +81,7 @@ class Transform:
             return (values / self.unit).asinh()
         if self.name == "classes":
             known, scores = (values.new_tensor(one) for one in (self.values, self.scores))
-            nearest = torch.bucketize(values, (known[1:] + known[:-1]) / 2)
+            nearest = torch.bucketize(values.contiguous(), (known[1:] + known[:-1]) / 2)
             gap = scores.sort().values.diff().amin()
             off = (values - known[nearest]) / known.diff().amax()
             return scores[nearest] + 0.98 * gap * off.clamp(-0.5, 0.5)
@@ -93,7 +93,7 @@ class Transform:
             return transformed
         if self.name == "classes":
             scores, order = transformed.new_tensor(self.scores).sort()
-            nearest = torch.bucketize(transformed, (scores[1:] + scores[:-1]) / 2)
+            nearest = torch.bucketize(transformed.contiguous(), (scores[1:] + scores[:-1]) / 2)
             return transformed.new_tensor(self.values)[order][nearest]
         if self.name == "asinh":
             transformed = transformed.sinh() * self.unit
