@@ -153,16 +153,15 @@ def test_least_squares_and_no_information_are_ends_of_the_kernel() -> None:
     a = rng.standard_normal((120, 4)) @ np.cos(np.outer(np.arange(1, 5), np.pi * LINE))
     runs = uqsonet.Runs({"a": a}, {"u": np.cumsum(a, 1) / 25})
     linear = uqsonet.fit(runs, 0, sensors=[4], bar=False, law="gaussian")
-    rows = (rows_of(side, fields).whole() for side, fields in (
-        (runs.inputs, linear.inputs), (runs.outputs, linear.outputs)))  # fmt: skip
-    inputs, outputs = rows
+    inputs = rows_of(runs.inputs, linear.inputs).whole()
+    outputs = rows_of(runs.outputs, linear.outputs).whole()
     pairs = KernelRegression(linear.bases, inputs, outputs)
     x, y = (part[0] for part in read(a[:1], 4))
     found = linear.with_operator(pairs)
     np.testing.assert_allclose(
         quiet(found, x, y).mean(), np.cumsum(a[0]) / 25, atol=0.02 * np.abs(a).max()
     )
-    shuffled = KernelRegression(linear.bases, inputs[torch.randperm(120)], outputs)
+    shuffled = KernelRegression(linear.bases, inputs[rng.permutation(120)], outputs)
     answer = quiet(linear.with_operator(shuffled), x, y)
     spread = (np.cumsum(a, 1) / 25).std(0).mean()
     assert 0.8 * spread < answer.std().mean() < 1.3 * spread
