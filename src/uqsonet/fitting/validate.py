@@ -57,7 +57,7 @@ SCORE_SAMPLES = 1000
 ENERGY_SAMPLES = 250
 """Number of those functions that the energy score uses: its cost grows with their square."""
 
-MIN_TRUTH_POINTS, MAX_TRUTH_POINTS, MAX_TRUTHS = 200, 2000, 400_000
+MIN_TRUTH_POINTS, MAX_TRUTH_POINTS, MAX_TRUTHS = 200, 2000, 100_000
 """Numbers of output points that scores are averaged over, and of truths of all runs together: of
 many runs each says less, as their points go up and down together."""
 
