@@ -16,11 +16,15 @@ from tests.laws.conftest import (
     model_of,
     two_values,
 )
+from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
+from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import JointDomain
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws import family
+from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.laws.common import InputSample
 from uqsonet.laws.family import fit_family
 from uqsonet.operator.model import KarhunenLoeveModel
 
@@ -145,11 +149,7 @@ def test_classes_and_several_fields_have_no_family():
     kappa = two_values(np.random.default_rng(1), 100)
     assert fitted(kappa, 6).law is None
     joint = JointDomain((SMALL, SMALL))
-    both = np.concatenate([length_fields(np.random.default_rng(1), 60)] * 2, 1)
-    assert (
-        fit_family(
-            input_sample(model_of(both, 5, joint), functions_of(both, joint)),
-            np.random.default_rng(0),
-        )
-        is None
-    )
+    fields = OperatorFields("own", Field("k", joint), Field("u", joint))
+    bases, nothing = KarhunenLoeveBases(fields, 5, 5), torch.zeros(60, dtype=torch.float64)
+    sample = InputSample(bases, torch.rand(60, 48), nothing[:, None].expand(-1, 5), nothing)
+    assert fit_family(sample, np.random.default_rng(0)) is None
