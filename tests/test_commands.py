@@ -41,6 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     k = np.random.default_rng(3).normal(size=(120, 21)) @ root.T
     u = np.cumsum(k, 1) / 21
     np.savez(folder / "runs.npz", k=k[:90], u=u[:90], x=x)
+    np.savez(folder / "all.npz", k=k, u=u, x=x)
     np.savez(folder / "more.npz", k=k[90:], u=u[90:], x=x)
     np.savez(folder / "two.npz", k=k[:90], u=u[:90], v=u[:90, ::2] + 1, u_x=x, k_x=x, v_x=x[::2])
     (folder / "sensors.csv").write_text(SENSORS)
@@ -202,7 +203,7 @@ def test_what_a_user_can_mend_is_one_message(folder, model, monkeypatch, words, 
 
 
 def test_a_stopped_fit_goes_on_with_the_same_command(folder, tmp_path, monkeypatch):
-    words = ("fit", folder / "runs.npz", "--input", "k", "--output", "u", "--minutes", 0.004)
+    words = ("fit", folder / "all.npz", "--input", "k", "--output", "u", "--minutes", 0.004)
     words += ("--sensors", 3, "--law", "gaussian", "-o")
     invoke(*words, tmp_path / "whole.safetensors")
     validated = fitting.HeldOutValidator.columns

@@ -180,6 +180,7 @@ def test_chains_give_the_exact_law_of_either_field(files, scored):
 
 def test_scores_are_those_of_the_target(files, scored, monkeypatch):
     target, path = scored
+    monkeypatch.setattr(evaluation_job, "is_exact", lambda _: False)
     monkeypatch.setattr(evaluation_job, "load_trials", lambda _: [(0, Exact())])
     config = config_of(target)
     out = files / f"{target}.csv"
@@ -202,6 +203,7 @@ def test_scores_are_those_of_the_target(files, scored, monkeypatch):
 def test_what_has_no_joint_law_is_refused_by_name(files, scored, monkeypatch):
     target, path = scored
     other = SimpleNamespace(fields=TOY.fields)
+    monkeypatch.setattr(evaluation_job, "is_exact", lambda _: False)
     monkeypatch.setattr(evaluation_job, "load_trials", lambda _: [(0, other)])
     models, source = [Scored("vidon", [path])], (files / "functions.h5", path, files / "none.csv")
     with pytest.raises(ConfigError, match="method 'vidon' has no joint law"):

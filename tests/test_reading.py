@@ -257,7 +257,6 @@ def test_an_array_that_was_never_written_is_not_made(tmp_path: Path, suffix: str
     [
         ({"input": ""}, "give the name of a field"),
         ({"input": "k,k"}, "named twice"),
-        ({"input": "u"}, "an input and an output"),
         ({"transform": {"q": "log"}}, "'q' is none of the fields k, u"),
         ({"transform": "sqrt"}, "there are identity, log and asinh"),
         ({"units": {"q": "m"}}, "'q' is none of the fields k, u"),

@@ -105,7 +105,7 @@ def test_a_copy_shares_nothing(linear: Emulator) -> None:
 def test_an_answer_holds_no_emulator(linear: Emulator) -> None:
     written = pickle.dumps(fitted(linear))
     assert b"emulator.emulator" not in written and b"'card'" not in written
-    assert len(written) < 2 * sum(t.nbytes for t in linear.operator.state_dict().values()) + 1e6  # type: ignore[attr-defined]
+    assert len(written) < 2 * sum(t.nbytes for t in linear.operator.state_dict().values()) + 2e6  # type: ignore[attr-defined]
 
 
 ELSEWHERE = """

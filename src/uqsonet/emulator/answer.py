@@ -237,7 +237,7 @@ class FieldPosterior:
             transform = self.field.transform
             lower, median, upper = (transform.forward(one) for one in (lower, median, upper))
             lower, upper = (median + factors * (end - median) for end in (lower, upper))
-            lower, upper = transform.inverse(lower), transform.inverse(upper)
+            lower, upper = (transform.inverse(self._law.within(end)) for end in (lower, upper))
         return self._back(lower, points), self._back(upper, points)
 
     def _band_kind(self, kind: Kind | None, whole: bool) -> Kind:

@@ -209,7 +209,7 @@ class FieldLaw:
             found = grid.interpolate(drawn.T.contiguous(), at).T  # splines overshoot
             yield found.clamp(*ends).double() * self._field.scale
 
-    def _within(self, values: Tensor) -> Tensor:
+    def within(self, values: Tensor) -> Tensor:
         """Return values of the transformed field within the ends that the law of the input has."""
         law: Any = getattr(self._operator.operator, "law", None)
         if self._of_output or law is None or law.ends is None:
@@ -289,7 +289,7 @@ class FieldLaw:
                 if left is not None:
                     shape = here.shape[1:]  # sets share random numbers
                     here += torch.randn(shape, generator=own, dtype=torch.float32) * left
-        return self._field.transform.inverse(self._within(samples))
+        return self._field.transform.inverse(self.within(samples))
 
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and std (B, M) of a field from samples."""
@@ -333,7 +333,7 @@ class FieldLaw:
                     picked = ordered[:, low] * (1 - share) + ordered[:, high] * share
                     quantiles[b, :, here] = torch.from_numpy(picked.T)
                     quantiles[b, :, here] += 0 if unordered else offset[here]
-        return quantiles if unordered else transform.inverse(self._within(quantiles))
+        return quantiles if unordered else transform.inverse(self.within(quantiles))
 
 
 def generator_of(seed: object) -> torch.Generator:

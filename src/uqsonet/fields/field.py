@@ -266,8 +266,8 @@ class Field:
         values : Tensor, shape (B, m)
         """
         values = functions.gather(-1, index)
-        values = values if noise is None else values.to(noise)
         if noise is not None:
+            values = values.to(torch.promote_types(values.dtype, noise.dtype))
             values = self.transform.inverse(self.transform.forward(values) + noise)
         points = self.domain.points().to(functions) if points is None else points
         return points[index], values
