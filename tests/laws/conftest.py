@@ -15,7 +15,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fitting import choose_law as choice
 from uqsonet.fitting import fit as fitting
 from uqsonet.gauss.gaussian import covariance_root
-from uqsonet.laws import bounded, mixture
+from uqsonet.laws import bounded, facies, mixture
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -39,6 +39,7 @@ def quick_fits() -> Iterator[None]:
         patch.setattr(mixture, "CLUSTERS", (1, 2))
         patch.setattr(mixture, "SHRINKAGE", (0.0, 0.05))
         patch.setattr(bounded, "EM_DRAWS", 2048)
+        patch.setattr(facies, "COUNTS", (2,))
         patch.setattr(choice, "SCORE_DRAWS", 128)
         yield
 
