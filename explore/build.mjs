@@ -12,7 +12,7 @@ const { metafile } = await build({
   metafile: true,
   entryPoints: ["src/main.ts", "src/explore.css"],
   entryNames: "explore",
-  outdir: "../src/uqsonet/web",
+  outdir: "../src/uqsonet/show/web",
   bundle: true,
   minify: true,
   format: "iife",
@@ -28,4 +28,4 @@ const texts = [...new Set(parts.filter(Boolean))].sort().map((folder) => {
   const file = readdirSync(folder).find((name) => /^licen[cs]e/i.test(name));
   return `${folder.slice("node_modules/".length)}\n\n${readFileSync(`${folder}/${file}`, "utf8").trim()}\n`;
 });
-writeFileSync("../src/uqsonet/web/licenses.txt", texts.join("\n\n"));
+writeFileSync("../src/uqsonet/show/web/licenses.txt", texts.join("\n\n"));

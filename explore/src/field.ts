@@ -8,7 +8,7 @@ export interface StoredDomain {
   lower?: number[];
   upper?: number[];
   shape?: number[];
-  periodic?: boolean;
+  periodic?: boolean | boolean[];
   cloud?: Packed;
   spacing?: number;
 }
@@ -68,6 +68,13 @@ export class Field {
     this.remainder = stored.remainder && unpack(stored.remainder);
     this.target = stored.target && unpack(stored.target);
     this.cloud = domain.cloud ? unpack(domain.cloud) : null;
+    if (this.cloud) {
+      const { rows, columns, data } = this.cloud;
+      for (let i = 0; i < rows; i++) {
+        const to = i * columns;
+        data.set(this.unit(Array.from(data.subarray(to, to + columns))), to);
+      }
+    }
     const axes = this.lower.map((low, axis) => {
       const n = SHOWN[domain.dim];
       return Array.from({ length: n }, (_, i) => low + ((this.upper[axis] - low) * i) / (n - 1));
@@ -106,7 +113,7 @@ export class Field {
     };
     const { data } = this.factor, out = found.modes.data;
     points.forEach((x, row) => {
-      const [index, weight] = this.cloud ? spline(this.cloud, x) : lagrange(this.stored.domain, x);
+      const [index, weight] = this.cloud ? spline(this.cloud, this.unit(x)) : lagrange(this.stored.domain, x);
       let left = 0;
       index.forEach((node, j) => {
         const w = weight[j];
@@ -122,19 +129,25 @@ export class Field {
   private near(x: number[]): boolean {
     const { cloud } = this, spacing = this.stored.domain.spacing;
     if (!cloud || spacing === undefined) return true;
-    return nearest(cloud, x, 1)[0][1] <= 3 * spacing;
+    return nearest(cloud, this.unit(x), 1)[0][1] <= 3 * spacing;
+  }
+
+  /** Where a point of a cloud is in the unit box, in which distances are measured. */
+  private unit(x: number[]): number[] {
+    return x.map((value, axis) => (value - this.lower[axis]) / (this.upper[axis] - this.lower[axis]));
   }
 }
 
-/** Lagrange polynomials on the nearest nodes of each axis (`uqsonet.fields.Grid.interpolate`). */
+/** Lagrange polynomials on the nearest nodes of each axis (`uqsonet.fields.grid.Grid.interpolate`). */
 function lagrange(domain: StoredDomain, x: number[]): Weights {
   let index = [0], weights = [1];
   domain.shape!.forEach((n, axis) => {
     const low = domain.lower![axis], high = domain.upper![axis];
-    const position = ((x[axis] - low) / (high - low)) * (domain.periodic ? n : n - 1);
+    const repeats = Array.isArray(domain.periodic) ? domain.periodic[axis] : domain.periodic;
+    const position = ((x[axis] - low) / (high - low)) * (repeats ? n : n - 1);
     const points = Math.min(POINTS, n);
     let start = Math.floor(position) - (Math.floor(points / 2) - 1);
-    if (!domain.periodic) start = Math.min(Math.max(start, 0), n - points);
+    if (!repeats) start = Math.min(Math.max(start, 0), n - points);
     let offset = position - start;
     if (Math.abs(offset - Math.round(offset)) < 1e-7 * n) offset = Math.round(offset);
     const columns: number[] = [], factors: number[] = [];
@@ -166,7 +179,7 @@ function nearest(cloud: Rows, x: number[], count: number): [number, number][] {
   return found.map(([i, square]) => [i, Math.sqrt(square)]);
 }
 
-/** A local polyharmonic spline (`uqsonet.domains.PointCloud.interpolate`). */
+/** A local polyharmonic spline (`uqsonet.fields.cloud.PointCloud.interpolate`), in the unit box. */
 function spline(cloud: Rows, x: number[]): Weights {
   const dim = x.length as 1 | 2;
   const found = nearest(cloud, x, Math.min(NEIGHBOURS[dim], cloud.rows));

@@ -2,7 +2,7 @@
 
 The page computes in the browser what `Emulator.condition` computes here, from the same weights and
 for the same draws of z. Its program is written in TypeScript (folder ``explore`` of the sources)
-and lies built in ``uqsonet/web``.
+and lies built in ``uqsonet/show/web``.
 """
 
 from __future__ import annotations
