@@ -50,6 +50,7 @@ def read_vtu(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
+@pytest.mark.long
 def test_modes_and_scores_do_not_follow_the_refinement_of_a_mesh() -> None:
     places = np.random.default_rng(2).random((30, 2))
     leading, unweighted = [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -107,16 +108,18 @@ def _range_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
     doubts = []
     for number, one in enumerate(operator.named_fields):
         here = sets.mask & (sets.field == number)
-        margin = 0.1 * (one.highest - one.lowest)
+        # Less far beyond an end of the range where many values of training stand.
+        hard = math.isfinite(one.transform.lower), math.isfinite(one.transform.upper)
+        below, above = ((0.01 if end else 0.1) * (one.highest - one.lowest) for end in hard)
         values = sets.values
-        out = (values < one.lowest - margin) | (values > one.highest + margin)
+        out = (values < one.lowest - below) | (values > one.highest + above)
         out = out & here & sets.at_points
         if bool(out.any()):
             row, k = out.nonzero()[0].tolist()
             more = f" (and {int(out.sum()) - 1} more)" if int(out.sum()) > 1 else ""
             doubts.append(
-                f"sensor {k} of {one.name} reads {float(values[row, k]):g}{more}; training saw "
-                f"{one.lowest:g} to {one.highest:g}"
+                f"sensor {k} of {one.name} reads {float(values[row, k]):g}{more}, outside the "
+                f"range that training saw, {one.lowest:g} to {one.highest:g}"
             )
         if isinstance(one.domain, PointCloud) and bool(here.any()):
             x = sets.locations[here][..., : one.domain.dim].reshape(-1, one.domain.dim)

@@ -115,7 +115,7 @@ class EncodedRuns:
     ) -> EncodedRuns:  # fmt: skip
         """Return runs with these transforms by name; `like` has the same outputs."""
         outputs = like.outputs if like else named_fields(runs.outputs, transforms, ends=True)
-        sides = named_fields(runs.inputs, transforms), outputs
+        sides = named_fields(runs.inputs, transforms, ends=True), outputs
         input, output = (
             Field(",".join(f.name for f in side), join([f.domain for f in side])) for side in sides
         )
