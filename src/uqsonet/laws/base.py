@@ -77,6 +77,24 @@ class InputPosterior(ABC):
         return self.sample(a.shape[1], generator)
 
 
+class WholeFields(InputPosterior):
+    """A law that is sampled as fields on the grid, of which the modes hold a part."""
+
+    def __init__(self, bases: KarhunenLoeveBases) -> None:
+        self._bases = bases
+
+    @abstractmethod
+    def fields(
+        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
+    ) -> Iterator[Tensor]:
+        """Yield transformed inputs (size, n), float32, on the grid, one set after another."""
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return the coefficients of sampled fields."""
+        every = self.fields(self._bases, size, generator)
+        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
+
+
 class ClosedForm(InputPosterior):
     """The Gaussian law of the coefficients given sensors."""
 

@@ -21,7 +21,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.seeds import restarted
-from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.base import InputLaw, InputPosterior, WholeFields
 from uqsonet.laws.censored import censored_factor
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
 from uqsonet.laws.latent import LowRank
@@ -117,11 +117,12 @@ class CopulaLaw(InputLaw):
         return CopulaPosterior(self, bases, sensors)
 
 
-class CopulaPosterior(InputPosterior):
+class CopulaPosterior(WholeFields):
     """Latent values at the sensors in closed form, or by sampling; the rest by kriging."""
 
     def __init__(self, law: CopulaLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
-        self._law, self._bases = law, bases
+        super().__init__(bases)
+        self._law = law
         field, o = bases.fields.input, sensors
         margins, places = law.margins, o.locations.double()
         together = torch.cat([margins.values, margins.cuts, margins.limits], 1)
@@ -161,11 +162,6 @@ class CopulaPosterior(InputPosterior):
         chance = torch.special.gammaincc(half.clamp_min(0.5), distance / 2)
         chance = torch.where(half > 0, chance, 1.0)
         return (2 * torch.minimum(beyond, chance)).clamp_max(1)
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients of fields."""
-        every = self.fields(self._bases, size, generator)
-        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
 
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.gauss.seeds import restarted
-from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.base import InputLaw, InputPosterior, WholeFields
 from uqsonet.laws.class_rules import chosen_rule, fields_of, tetrachoric
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
 from uqsonet.laws.latent import LatentField, fit_latent, latent_layout, latent_of
@@ -231,11 +231,12 @@ class ThresholdedLaw(InputLaw):
         return ThresholdedPosterior(self, bases, sensors)
 
 
-class ThresholdedPosterior(InputPosterior):
+class ThresholdedPosterior(WholeFields):
     """Latent values at the sensors by exact Hamiltonian Monte Carlo, the rest by kriging."""
 
     def __init__(self, law: ThresholdedLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
-        self._law, self._bases, o = law, bases, sensors
+        super().__init__(bases)
+        self._law, o = law, sensors
         grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
         locations = o.locations.double()
         self._rows, self._walls, self._mask = [], [], o.mask
@@ -265,11 +266,6 @@ class ThresholdedPosterior(InputPosterior):
         """Return the log likelihood of the reading of a set's sensor, whatever the others are."""
         likelihood = self._likelihood[s, self._mask[s]]
         return lambda i, classes: likelihood[i].expand(len(classes), -1)
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients of thresholded fields."""
-        every = self.fields(self._bases, size, generator)
-        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
 
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator

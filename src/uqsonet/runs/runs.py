@@ -39,7 +39,7 @@ FAR = 8192
 """Standard deviations from zero beyond which float32 is coarser than a thousandth of one."""
 
 MAX_DISTINCT = 10
-"""Of a field with at most so many different values two runs may be equal by chance."""
+"""Number of different values of a field up to which two runs may be equal by chance."""
 
 SKEWED = 0.5
 """Skewness of positive values above which their logarithm is proposed."""
