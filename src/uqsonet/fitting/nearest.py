@@ -53,12 +53,11 @@ def choose_nearest(data: EncodedRuns, best: Candidate) -> dict[str, Any]:
         was tried.
     """
     model, held, scored = best.model, data.part("validation"), data.scored().size
-    if LOCAL * held.u_rows.shape[1] > MAX_VALUES:
+    if held.size - scored < MIN_PAIRS or LOCAL * held.u_rows.shape[1] > MAX_VALUES:
         return {}
     size = float(model.bases.output_scale)
-    total = torch.cat([model.residual_covariance.diagonal().sum()[None]]) * size**2
-    spread = float(held.u.double().var(0).sum())
-    if float(total) < MIN_LEFT_OVER**2 * spread or held.size - scored < MIN_PAIRS:
+    left_over = float(model.residual_covariance.diagonal().sum()) * size**2
+    if left_over < MIN_LEFT_OVER**2 * float(held.u.double().var(0).sum()):
         return {}
     sets = held_pairs(data.scored(), data.noise_levels(), data.layouts(), data.seed)
     base = law_scores(model, model.law, sets, data.seed).mean(0)
