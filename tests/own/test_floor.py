@@ -13,6 +13,7 @@ from tests.own.conftest import quiet
 from uqsonet.errors import ConfigError, DataError, ObservationError
 from uqsonet.operator import kernel_regression
 from uqsonet.operator.baselines import unexplained_root
+from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.floor import Floor
 from uqsonet.operator.kernel_regression import KernelRegression
 from uqsonet.runs.functions import Functions
@@ -219,3 +220,10 @@ def test_a_field_from_sensors_of_itself() -> None:
     assert 0.65 < float(((fresh >= lower) & (fresh <= upper)).mean()) < 0.95
     with pytest.raises(DataError, match="an input and another output"):
         uqsonet.Runs({"a": a}, {"a": a + 1})
+
+
+def test_a_header_with_numbers_as_keys_is_read_again(tmp_path: Path) -> None:
+    """As numbers 3, 10 and 30 have another order than as text; what is stored has one digest."""
+    path = tmp_path / "model.safetensors"
+    write_weights(path, {"a": torch.zeros(1)}, {"floor": {3: "mean", 10: "kriging", 30: "mean"}})
+    assert read_weights(path)[1] == {"floor": {"3": "mean", "10": "kriging", "30": "mean"}}

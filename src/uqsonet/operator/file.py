@@ -33,6 +33,8 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None
     from uqsonet.files import atomic_path
 
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # As it is read: numbers that are keys become text, and the order of sorted keys may change.
+    meta = json.loads(json.dumps(meta))
     content = {"schema": SCHEMA, "sha256": _tensors_digest(ready, meta), "meta": meta}
     # One key only: safetensors writes several in an order that differs from run to run.
     header = {FORMAT: json.dumps(content, sort_keys=True)}
