@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env docs tables test test-all coverage test-kill fuzz bench peers lint format lock explore pyemma published clean
+.PHONY: help env docs metadata tables test test-all coverage test-kill fuzz bench peers lint format lock explore pyemma published clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -27,8 +27,8 @@ help: ## list the targets
 env: .venv/.stamp ## create .venv with the exact versions of requirements.lock
 
 .venv/.stamp: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
-	  echo "uqsonet needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "uqsonet needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 	       "Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@# torch first: the CPU wheel unless there is an NVIDIA GPU. Its index is tried only briefly;
@@ -99,6 +99,9 @@ explore: env ## build the program of `uqsonet explore` (needs node), its pages i
 	$(BIN)/python -m uqsonet explore-exact diffusion1d -o docs/explore/diffusion1d.html
 	$(BIN)/python -m uqsonet explore navier_stokes -o docs/explore/navier_stokes.html
 	$(BIN)/python -m benchmarks.explore_pictures
+
+metadata: env ## codemeta.json and .zenodo.json from CITATION.cff
+	$(BIN)/python docs/metadata.py
 
 docs: env ## the documentation as a site with search: build/site/index.html
 	$(BIN)/python -m typer uqsonet.cli utils docs --name uqsonet --title 'The command uqsonet' \

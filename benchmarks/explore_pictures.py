@@ -6,6 +6,7 @@ Names of pictures after the command choose some of them.
 from __future__ import annotations
 
 import io
+import math
 import sys
 import tempfile
 from collections.abc import Callable
@@ -124,11 +125,36 @@ def shown(page: Page, address: str, state: State) -> bytes:
     return page.screenshot(full_page=state.whole)
 
 
+FRAMES = 24
+"""Pictures of the moving one, which ends where it begins."""
+
+
+def moving(page: Page, address: str) -> list[Image.Image]:
+    """Return pictures of a page while two of its sensors move to and fro."""
+    frames = []
+    for k in range(FRAMES):
+        turn = math.sin(2 * math.pi * k / FRAMES)
+        sensors = f"k=-0.62,{2.2 - 0.9 * turn:.4g},0;-0.1,0.6,0.1;{0.55 + 0.3 * turn:.4g},1.8,0"
+        state = State("diffusion1d", sensors, whole=False)
+        picture = Image.open(io.BytesIO(shown(page, address, state)))
+        panels = picture.convert("RGB").crop((0, 0, 1100, 490))
+        frames.append(panels.resize((820, 365), Image.Resampling.LANCZOS))
+    return frames
+
+
 def main(wanted: list[str]) -> None:
     """Write pictures, all of them if none is named."""
     with tempfile.TemporaryDirectory() as own, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
-        for name in wanted or STATES:
+        if not wanted or "moving" in wanted:
+            page = chromium.new_page(viewport={"width": 1100, "height": 640})
+            first, *rest = moving(page, (FOLDER / "diffusion1d.html").as_uri())
+            times: dict[str, Any] = {"duration": 90, "loop": 0}
+            first.save(
+                FOLDER / "moving.webp", save_all=True, append_images=rest, quality=80, **times
+            )
+            page.close()
+        for name in [name for name in wanted or STATES if name != "moving"]:
             state = STATES[name]
             path = FOLDER / f"{state.page}.html"
             if not path.exists():

@@ -12,7 +12,7 @@ from uqsonet import __version__
 project = "uqsonet"
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["explore/*"]
+exclude_patterns = ["explore/*", "metadata.py"]
 nitpicky = True
 default_role = "py:obj"  # single backticks in docstrings link where they name something public
 # They may name arguments and inner functions, too, and types are stated in words, with shapes.

@@ -1,6 +1,8 @@
 """pyproject.toml, requirements.lock and environment.yml name the same packages and versions."""
 
+import json
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -9,6 +11,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from uqsonet import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 CONDA_NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
@@ -72,3 +76,17 @@ def test_environment_has_the_versions_of_the_lock_and_nothing_else():
     assert {name for name in extra if not name.startswith("python")} == {"pip"}
     (line,) = [e for e in ENVIRONMENT["dependencies"] if str(e).startswith("python>")]
     assert SpecifierSet(line.removeprefix("python")) == SpecifierSet(PROJECT["requires-python"])
+
+
+def test_the_records_of_the_software_agree():
+    """CITATION.cff states version and addresses; all other files repeat them."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == __version__
+    for name, content in runpy.run_path(str(ROOT / "docs/metadata.py"))["metadata"](
+        citation
+    ).items():
+        assert json.loads((ROOT / name).read_text(encoding="utf-8")) == content, "make metadata"
+    urls = PROJECT["urls"]
+    assert urls["Repository"] == citation["repository-code"]
+    assert urls["Documentation"] == citation["url"]
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

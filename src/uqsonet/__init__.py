@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from uqsonet.runs.runs import Runs
     from uqsonet.sensors.sensors import WeightedPoints
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _HOMES = {
     "Emulator": "emulator.emulator",

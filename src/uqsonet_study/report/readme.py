@@ -64,6 +64,81 @@ def overview_table(card: pd.DataFrame) -> pd.DataFrame:
     return table.replace({"table": TITLES}).assign(method=table["method"].map(method_title))
 
 
+def highlights_table(
+    card: pd.DataFrame, benchmark: pd.DataFrame, people: pd.DataFrame
+) -> pd.DataFrame:
+    """Return one row for each task of the page of benchmarks: the best possible, ours, the others.
+
+    Parameters
+    ----------
+    card : DataFrame
+        Scorecard of the paper's cells.
+    benchmark : DataFrame
+        Errors with 500 sensors, ours and published.
+    people : DataFrame
+        Scores of data sets that people bring.
+    """
+    cells = card[card["precise"].notna()]
+    good = int((cells["precise"] <= cells["paper"]).sum())
+    of_mean = cells[(cells["metric"] == "err_mean") & (cells["method"] == "uqsonet")]
+    inverse = benchmark[(benchmark["problem"] == "poisson") & (benchmark["direction"] == "inverse")]
+    inverse = inverse.set_index("method")
+    published = inverse["err_sample"].drop(["exact", "ours", "regression"]).sort_values()
+
+    def both(method: str) -> str:
+        first = inverse.loc[[method]].iloc[0]
+        return f"{first['err_sample']:.1f} / {first['err_mean']:.1f}"
+
+    rows = people.set_index(["data", "sensors", "method"])["crps"].unstack()
+    spread = people[people["method"] == "uqsonet"].set_index(["data", "sensors"])["crps_se"]
+    others = rows.drop(columns="uqsonet").min(axis=1)
+    held = int((rows["uqsonet"] <= others + spread).sum())
+    return pd.DataFrame(
+        {
+            "task": [
+                "the paper's tables: error of the mean of u, in percent",
+                "Poisson inverse, 500 sensors: error of one sample / of the mean, in percent",
+                "data that people bring: CRPS within its error of the best method",
+            ],
+            "best possible": ["", both("exact"), ""],
+            "ours": [
+                f"{of_mean['precise'].mean():.1f}; {good} of {len(cells)} cells at or below",
+                both("ours"),
+                f"{held} of {len(rows)} rows",
+            ],
+            "others": [
+                f"{of_mean['paper'].mean():.1f} (the paper)",
+                f"{published.iloc[0]:.1f} / - ({published.index[0]}, 50,000 pairs)",
+                "each row's best of least squares, Gaussian process, cokriging, mean",
+            ],
+        }
+    )
+
+
+PEOPLE = {
+    "uqsonet": "uqsonet",
+    "least_squares": "least squares",
+    "gaussian_process": "Gaussian process",
+    "cokriging": "cokriging",
+    "mean": "mean of the runs",
+}
+"""Names of the methods that own data is compared with."""
+
+BANDS = ["plain_50", "plain_90", "conformal_50", "conformal_90"]
+
+
+def people_table(people: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each data set and number of sensors: CRPS of all methods, bands of ours."""
+    row = ["data", "sensors", "runs"]
+    ours = people[people["method"] == "uqsonet"].set_index(row)
+    wide = people.set_index([*row, "method"])["crps"].unstack().loc[ours.index, list(PEOPLE)]
+    scores = {f"CRPS: {PEOPLE[name]}": wide[name] for name in wide}
+    scores = {"± of CRPS": ours["crps_se"], **scores}
+    printed = {name: [f"{x:.3g}" for x in column] for name, column in scores.items()}
+    bands = {name.replace("_", " "): 100 * ours[name].to_numpy() for name in BANDS}
+    return pd.DataFrame({**printed, **bands}, index=ours.index).reset_index()
+
+
 def errors(summary: pd.DataFrame, method: str, evaluation: str = "precise") -> pd.DataFrame:
     """Return the averages of a method in percent: a row for each sensor count."""
     chosen = summary[(summary["method"] == method) & (summary["evaluation"] == evaluation)]
@@ -399,12 +474,10 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         return pd.read_csv(folder / f"{name}.csv")
 
     laws = law_tables(read("any_law/scores"))
-    benchmarks, card = read("benchmarks"), read("scorecard")
+    benchmarks, card, people = read("benchmarks"), read("scorecard"), read("own_data/people")
     found = {
-        "README.md": {
-            "overview": overview_table(card),
-            "results": first_table(read("summary/diffusion1d")),
-        },
+        "README.md": {"highlights": highlights_table(card, read("benchmark/table"), people)},
+        "docs/benchmarks.md": {"overview": overview_table(card)},
         "docs/inverse.md": {"either-side": either_side_table(folder / "either_side")},
         "docs/api.md": {"operators": operator_table()},
         "docs/own-data.md": {
@@ -429,6 +502,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
             "peers": peer_table(benchmarks),
         },
         "docs/reproduction.md": {
+            "results": first_table(read("summary/diffusion1d")),
             "worst": worst_table(folder / "summary"),
             "share": share_table(read("paper_share/summary/diffusion1d")),
             "readings": ablation_table(read("readings/tables/readings")),
@@ -443,7 +517,8 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         for document, tables in found.items()
     }
     printed["docs/data.md"]["references"] = markdown(reference_table(folder), 2)
-    printed["docs/inverse.md"]["benchmark"] = as_markdown(read("benchmark/table"))
+    printed["docs/benchmarks.md"]["benchmark"] = as_markdown(read("benchmark/table"))
+    printed["docs/benchmarks.md"]["people"] = markdown(people_table(people))
     return printed
 
 
