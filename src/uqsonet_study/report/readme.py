@@ -8,6 +8,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from uqsonet.errors import DataError
@@ -79,11 +80,10 @@ def highlights_table(
         Scores of data sets that people bring.
     """
     cells = card[card["precise"].notna()]
-    good = int((cells["precise"] <= cells["paper"]).sum())
+    good = np.count_nonzero(cells["precise"] <= cells["paper"])
     of_mean = cells[(cells["metric"] == "err_mean") & (cells["method"] == "uqsonet")]
-    inverse = benchmark[(benchmark["problem"] == "poisson") & (benchmark["direction"] == "inverse")]
-    inverse = inverse.set_index("method")
-    published = inverse["err_sample"].drop(["exact", "ours", "regression"]).sort_values()
+    inverse = benchmark.query("problem == 'poisson' and direction == 'inverse'").set_index("method")
+    published = inverse.drop(["exact", "ours", "regression"])["err_sample"]
 
     def both(method: str) -> str:
         first = inverse.loc[[method]].iloc[0]
@@ -92,7 +92,7 @@ def highlights_table(
     rows = people.set_index(["data", "sensors", "method"])["crps"].unstack()
     spread = people[people["method"] == "uqsonet"].set_index(["data", "sensors"])["crps_se"]
     others = rows.drop(columns="uqsonet").min(axis=1)
-    held = int((rows["uqsonet"] <= others + spread).sum())
+    held = np.count_nonzero(rows["uqsonet"] <= others + spread)
     return pd.DataFrame(
         {
             "task": [
@@ -108,7 +108,7 @@ def highlights_table(
             ],
             "others": [
                 f"{of_mean['paper'].mean():.1f} (the paper)",
-                f"{published.iloc[0]:.1f} / - ({published.index[0]}, 50,000 pairs)",
+                f"{published.min():.1f} / - ({published.idxmin()}, 50,000 pairs)",
                 "each row's best of least squares, Gaussian process, cokriging, mean",
             ],
         }
