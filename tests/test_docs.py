@@ -185,6 +185,7 @@ def run_block(kind: str, block: str, names: dict[str, Any], checkout: Path) -> N
 
 
 TUTORIAL = "docs/tutorial.md"
+ELSEWHERE = (TUTORIAL, "docs/simulators.md")  # tests/own/test_simulators.py
 FEWER = {
     r"\b550\b": "110",
     r"\b500\b": "90",
@@ -219,7 +220,9 @@ def test_the_tutorial_runs_and_writes_what_it_names(tutorial):
 
 
 @pytest.mark.docs
-@pytest.mark.parametrize("name", [name for name in FENCES if FENCES[name] and name != TUTORIAL])
+@pytest.mark.parametrize(
+    "name", [name for name in FENCES if FENCES[name] and name not in ELSEWHERE]
+)
 @pytest.mark.filterwarnings("ignore::uqsonet.ObservationWarning")
 def test_examples_run(name, tmp_path, checkout, monkeypatch):
     monkeypatch.chdir(tmp_path)

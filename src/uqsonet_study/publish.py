@@ -4,7 +4,8 @@ Kept are numbers, tables, logs and the pictures that a page shows. Of weights th
 the command that made them makes them again, to the rounding of the processor.
 
 A run may hold some of the experiments only (`select`). What it lacks stays as an earlier one left
-it, and every filled row of the scorecard names the run that it comes from.
+it: files of other experiments, rows of other problems in `scores.csv`, and tables that show an
+experiment that was not selected. Every filled row of the scorecard names the run that it is from.
 """
 
 from __future__ import annotations
@@ -71,7 +72,13 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     run = f"{commit[:10]}-{configuration[:6]}"
     card = _merged(results / "scorecard.csv", folder / "scorecard.csv", run)
     files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
-    files = [path for path in files if path.name not in WHOLE]
+    whole = {name for name, table in config.tables.items() if not _lacks(table.experiments, config)}
+    files = [
+        path
+        for path in files
+        if path.name not in WHOLE
+        and (path.parent.name != "tables" or path.stem in whole or path.stem not in config.tables)
+    ]
     pictures = shown(Path())
     for path in sorted(results.glob("figures/*.png")):
         if (folder / path.relative_to(results)).resolve() in pictures:
@@ -82,6 +89,9 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     files += _law_logs(results, config, asked)
     for source in files:
         target = folder / source.relative_to(results)
+        if source.name == "scores.csv" and target.is_file():
+            write_text(target, _with_other_problems(source, target))
+            continue
         with atomic_path(target) as temporary:
             shutil.copyfile(source, temporary)
     write_text(folder / "scorecard.csv", card.to_csv(index=False, lineterminator="\n"))
@@ -93,7 +103,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         "processor": f"{processor()}, {os.cpu_count()} cores",
         **provenance(),
         "stages": stage_costs(results, config),
-        "sha256": _digests(results, files),
+        "sha256": _digests(folder, [folder / path.relative_to(results) for path in files]),
         "weights_sha256": _digests(results, _trained(results, config, asked, "safetensors")),
     }
     for earlier in _earlier(folder / "provenance.json").values():
@@ -102,6 +112,20 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
                 (folder / name).unlink(missing_ok=True)
     runs = _remaining(folder, set(card["run"].dropna()), record) | {run: record}
     write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
+
+
+def _lacks(experiments: Iterable[str], config: Config) -> bool:
+    """Return whether one of these experiments is not selected."""
+    return bool(set(experiments) - set(config.selected))
+
+
+def _with_other_problems(new: Path, old: Path) -> str:
+    """Return scores as CSV: old rows of problems that the new ones lack, then the new rows."""
+    scores, earlier = (pd.read_csv(path, dtype=str, keep_default_na=False) for path in (new, old))
+    if "problem" not in scores or list(scores) != list(earlier):
+        return new.read_text(encoding="utf-8")
+    kept = earlier[~earlier["problem"].isin(scores["problem"])]
+    return pd.concat([kept, scores]).to_csv(index=False, lineterminator="\n")
 
 
 def shown(root: Path) -> set[Path]:

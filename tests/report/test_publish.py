@@ -142,3 +142,24 @@ def test_unfinished_runs_and_foreign_files_are_refused(
     refused(run, "not the provenance")
     (run / "config.json").unlink()
     refused(run, "not the configuration of a run")
+
+
+def test_a_run_of_some_problems_leaves_the_scores_and_tables_of_others(
+    card: pd.DataFrame, tmp_path: Path
+) -> None:
+    out = tmp_path / "published"
+    one = {"problem": "diffusion1d", "sensors": {"counts": [1, 2]}, "methods": ["uqsonet"]}
+    both = {"name": {"layout": "errors", "experiments": ["one", "other"]}}
+    config = make_config(experiments={"one": one, "other": one | {"training": 70}}, tables=both)
+    name, other = "name", "other"
+    first = finished(tmp_path / "first", card, config)
+    (first / "scores.csv").write_text("problem,law,crps\na,auto,1\nb,auto,2.50\n")
+    (first / f"tables/{name}.csv").write_text("of all\n")
+    publish(first, out, "a" * 40, "all")
+    some = config.model_copy(update={"select": [other]})
+    second = finished(tmp_path / "second", card, some)
+    (second / "scores.csv").write_text("problem,law,crps\na,auto,3\n")
+    (second / f"tables/{name}.csv").write_text("of some\n")
+    publish(second, out, "b" * 40, "some")
+    assert (out / "scores.csv").read_text() == "problem,law,crps\nb,auto,2.50\na,auto,3\n"
+    assert (out / f"tables/{name}.csv").read_text() == "of all\n"
