@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import glob
 import json
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, Literal
 
 import h5py
@@ -28,15 +25,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import FORMAT, readable
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import SPLITS
-from uqsonet.runs.guard import (
-    NpzArray,
-    data_sets,
-    npz_arrays,
-    require_ending_heaps,
-    require_own_zarr,
-    require_stored,
-    text_of,
-)  # fmt: skip
+from uqsonet.runs.guard import hdf5_arrays, npz_arrays, require_own_zarr, sound, text_of
 from uqsonet.runs.labelled import (
     RUN_NAMES,
     VALID,
@@ -51,19 +40,20 @@ from uqsonet.runs.meshes import FORMATS, read_mesh
 from uqsonet.runs.runs import Runs
 from uqsonet.runs.stored import Pile, changed, stored_values
 
-NPZ, HDF5, NETCDF = (".npz",), (".h5", ".hdf5", ".hdf"), (".nc", ".nc4", ".netcdf")
-ZARR, MESHES = (".zarr",), tuple(FORMATS)
-"""Suffixes of files that can be read."""
+KINDS = {
+    ".npz": "npz", ".h5": "HDF5", ".hdf5": "HDF5", ".hdf": "HDF5", ".nc": "NetCDF",
+    ".nc4": "NetCDF", ".netcdf": "NetCDF", ".zarr": "Zarr", **dict.fromkeys(FORMATS, "mesh"),
+}  # fmt: skip
+"""Kinds of files that can be read, by suffix."""
+
+PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
+"""Attributes of packed values."""
+
+TIME = 3
+"""Number of the time axis."""
 
 SHOWN = 30
 """Maximum number of names that a message lists."""
-
-_UNREADABLE = (
-    OSError, ValueError, KeyError, RuntimeError, TypeError, EOFError, OverflowError, MemoryError,
-    SyntaxError, TokenError, zipfile.BadZipFile, zlib.error, NotImplementedError, IndexError,
-    AttributeError,
-)  # fmt: skip
-"""Errors that libraries raise for a damaged file."""
 
 
 def open_runs(
@@ -143,8 +133,7 @@ def open_runs(
     """
     sides = _listed(input, "input"), _listed(output, "output")
     wanted = [name for side in sides for name in side]
-    paths = _paths(path)
-    keys = _keys(wanted)
+    paths, keys = _paths(path), _keys(wanted)
     if isinstance(transform, str):
         transform = {keys[name]: transform for name in sides[0]}
     place = points if isinstance(points, Mapping) else {}
@@ -183,7 +172,7 @@ def _paths(path: Path | str | Sequence[Path | str]) -> list[Path]:
     if not paths:
         raise DataError("path: an empty list of files")
     for one in paths:
-        folder = one.suffix.lower() in ZARR
+        folder = one.suffix.lower() == ".zarr"
         if not (one.is_dir() if folder else one.is_file()):
             raise DataError(f"{one}: {'is a folder' if one.is_dir() else 'no such file'}")
         if not folder and one.stat().st_size == 0:
@@ -195,26 +184,9 @@ def _labels(paths: Sequence[Path], name: str) -> np.ndarray:
     """Return what an array of one file, or of several, holds: a label for each run."""
     labels = []
     for path in paths:
-        suffix = path.suffix.lower()
-        if suffix in (*NETCDF, *ZARR):
-            with _dataset(path) as data:
-                _require(name, {str(n): v.shape for n, v in data.variables.items()}, path)
-                labels.append(np.atleast_1d(data[name].values))
-            continue
-        try:
-            if suffix in NPZ:
-                arrays: dict[str, Any] = {n: NpzArray(path, e) for n, e in npz_arrays(path).items()}
-                _require(name, {n: one.shape for n, one in arrays.items()}, path)
-                labels.append(np.atleast_1d(arrays[name][()]))
-                continue
-            with h5py.File(path, "r") as file:
-                there = {n: one for n, one in data_sets(file) if not isinstance(one, str)}
-                _require(name, {n: one.shape for n, one in there.items()}, path)
-                require_stored(there[name])
-                text = h5py.check_string_dtype(there[name].dtype)
-                labels.append(np.atleast_1d((there[name].asstr() if text else there[name])[()]))
-        except _UNREADABLE as error:
-            raise _damaged(path, suffix, error) from None
+        with _opened(path, _kind([path])) as (there, _):
+            _require(name, there, path)
+            labels.append(np.atleast_1d(np.asarray(there[name][()])))
     return np.concatenate(labels)
 
 
@@ -238,20 +210,17 @@ def _read(
     paths: Sequence[Path], wanted: Sequence[str], run: str | None, several: bool
 ) -> dict[str, LabelledField]:
     """Return the fields of one file, or of several that hold one run each, or some of the runs."""
-    kinds = {path.suffix.lower() for path in paths}
-    readers = [reader for known, reader in _READERS.items() if kinds <= set(known)]
-    if not readers:
-        raise _unknown(paths[0], kinds)
-    if run is not None and readers[0] is not _labelled:
+    kind = _kind(paths)
+    if run is not None and kind not in ("NetCDF", "Zarr"):
         raise DataError(
             f"{paths[0]}: run={run!r} names a dimension of NetCDF; here runs come first"
         )
-    first = readers[0](paths[0], wanted, run, several)
+    first = _fields(paths[0], kind, wanted, run, several)
     if len(paths) == 1:
         return first
     piles = {name: Pile(f"{paths[0]}, {name}") for name in wanted}
     for number, path in enumerate(paths):
-        read = readers[0](path, wanted, run, True) if number else first
+        read = _fields(path, kind, wanted, run, True) if number else first
         for name, one in read.items():
             same = one.values.shape[1:] == first[name].values.shape[1:]
             if not same or not _same_points(one.points, first[name].points):
@@ -260,18 +229,25 @@ def _read(
     return {name: replace(first[name], values=piles[name].array()) for name in wanted}
 
 
-def _unknown(path: Path, kinds: Iterable[str]) -> DataError:
-    """Return the error for files that are not read, with a hint where there is one."""
-    if len(set(kinds)) > 1:
-        found = ", ".join(sorted(kinds))
-        return DataError(f"{path}: several files must be of one kind; found {found}")
-    suffix, known = path.suffix.lower(), ", ".join((*NPZ, *HDF5, *NETCDF, *ZARR, *MESHES))
-    hint = {
-        ".npy": "; one array has no name: use numpy.savez",
-        ".mat": "; version 7.3 is HDF5 with all dimensions reversed: read it by h5py, transpose "
-        "the arrays so that runs come first, and write .npz or .h5",
-    }.get(suffix, "")
-    return DataError(f"{path}: files of runs end in {known}; found {suffix or 'no suffix'!r}{hint}")
+def _kind(paths: Sequence[Path]) -> str:
+    """Return the kind of files; refuse several, or one that is not read."""
+    suffixes = {path.suffix.lower() for path in paths}
+    kinds = {KINDS.get(suffix, "") for suffix in suffixes}
+    if len(kinds) > 1:
+        found = ", ".join(sorted(suffixes))
+        raise DataError(f"{paths[0]}: several files must be of one kind; found {found}")
+    if not (kind := kinds.pop()):
+        suffix = suffixes.pop()
+        hint = {
+            ".npy": "; one array has no name: use numpy.savez",
+            ".mat": "; version 7.3 is HDF5 with all dimensions reversed: read it by h5py, "
+            "transpose the arrays so that runs come first, and write .npz or .h5",
+        }.get(suffix, "")
+        raise DataError(
+            f"{paths[0]}: files of runs end in {', '.join(KINDS)}; found "
+            f"{suffix or 'no suffix'!r}{hint}"
+        )
+    return kind
 
 
 def _same_points(one: Any, other: Any) -> bool:
@@ -280,63 +256,112 @@ def _same_points(one: Any, other: Any) -> bool:
     return one is other or np.array_equal(np.asarray(one), np.asarray(other))
 
 
-def _damaged(path: Path, kind: str, error: BaseException) -> DataError:
-    return DataError(f"{path}: not a readable {kind} file ({_reason(error)})")
+def _require(name: str, there: Mapping[str, Any], path: Path) -> None:
+    """Refuse a name that is not there, listing those that are, with shapes, and the nearest.
 
-
-def _reason(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
-
-
-def _require(name: str, shapes: Mapping[str, tuple[int, ...]], path: Path, why: str = "") -> None:
-    """Refuse a name that is not there, listing those that are, with shapes, and the nearest."""
+    In place of an array that is not read there is a text that says why.
+    """
+    shapes = {str(n): one.shape for n, one in there.items() if not isinstance(one, str)}
     if name in shapes:
         return
     listed = [f"{key} ({' x '.join(map(str, shape))})" for key, shape in shapes.items()]
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    meant = f"; {name!r} is {why}, which is not read" if why else nearest(name, shapes, 0.5)
-    there = ", ".join(listed[:SHOWN]) or "none"
-    raise DataError(f"{path}: no array {name!r}; there are {there}{more}{meant}")
+    why = f"; {name!r} is not read: {there[name]}" if name in there else nearest(name, shapes, 0.5)
+    raise DataError(
+        f"{path}: no array {name!r}; there are {', '.join(listed[:SHOWN]) or 'none'}{more}{why}"
+    )
 
 
-def _npz(
-    path: Path, wanted: Sequence[str], run: str | None, alone: bool
-) -> dict[str, LabelledField]:
-    arrays: dict[str, NpzArray | str] = {}
+@contextmanager
+def _opened(path: Path, kind: str) -> Iterator[tuple[Any, dict[str, Domain]]]:
+    """Yield what a file holds by name, and the domains that a file of the study's pipeline states.
+
+    That is an xarray.Dataset of NetCDF or Zarr, whose values are decoded when they are read.
+    """
+    if kind == "mesh":
+        raise DataError(f"{path}: a mesh holds values at its nodes alone")
+    if kind == "Zarr":
+        require_own_zarr(path)
+        library("zarr")
+    with sound(path, f"not a readable {kind} file"):
+        if kind == "npz":
+            yield npz_arrays(path), {}
+        elif kind == "HDF5":
+            with hdf5_arrays(path) as (file, arrays):
+                yield _by_symbol(path, file, arrays)
+        else:
+            with _dataset(path, kind) as data:
+                yield data, {}
+
+
+def _by_symbol(
+    path: Path, file: h5py.File, arrays: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Domain]]:
+    """Return arrays and domains of a file of the study's pipeline (docs/data-format.md).
+
+    They are called by their symbols. Arrays of another file are returned as they are.
+    """
+    if [text_of(file.attrs.get(key)) for key in ("format", "kind")] != [FORMAT, "functions"]:
+        return arrays, {}
+    with readable(path, "header cannot be read"):
+        fields = OperatorFields.from_dict(json.loads(text_of(file.attrs["meta"])).get("fields"))
+    found: dict[str, Any] = {}
+    domains: dict[str, Domain] = {}
+    for split in SPLITS:
+        prefix = "" if split == "training" else f"{split}/"
+        output = fields.output.grid if prefix else fields.training_grid()[0]
+        for side, name, domain in (
+            (fields.input, "kappa", fields.input.grid), (fields.output, "u", output),
+        ):  # fmt: skip
+            if f"{split}/{name}" in arrays:
+                found[prefix + side.symbol] = arrays[f"{split}/{name}"]
+                domains[prefix + side.symbol] = domain
+    return found, domains
+
+
+def _dataset(path: Path, kind: str) -> Any:
+    """Open a NetCDF or Zarr file by xarray."""
+    import xarray
+
+    engine = "zarr"
+    if kind == "NetCDF":
+        with path.open("rb") as file:
+            engine = "scipy" if file.read(3) == b"CDF" else "h5netcdf"
+    if engine == "h5netcdf":
+        with hdf5_arrays(path) as (_, arrays):
+            for name, one in arrays.items():
+                if isinstance(one, str):
+                    raise DataError(f"{path}: {name!r} is not read: {one}")
     try:
-        for name, entry in npz_arrays(path).items():
-            try:
-                arrays[name] = NpzArray(path, entry)
-            except ValueError as error:
-                if "Python objects" not in str(error):
-                    raise
-                arrays[name] = str(error)  # a pickle, which may run any program
-    except _UNREADABLE as error:
-        raise _damaged(path, "npz", error) from None
-    return {name: _field(path, arrays, name, wanted, alone) for name in wanted}
+        return xarray.open_dataset(path, engine=engine, decode_timedelta=False)
+    except (ValueError, OverflowError, ImportError):  # times of a calendar of its own
+        return xarray.open_dataset(path, engine=engine, decode_times=False, decode_timedelta=False)
 
 
-def _hdf5(
-    path: Path, wanted: Sequence[str], run: str | None, alone: bool
+def _fields(
+    path: Path, kind: str, wanted: Sequence[str], run: str | None, alone: bool
 ) -> dict[str, LabelledField]:
-    try:
-        require_ending_heaps(path)
-        with h5py.File(path, "r") as file:
-            attributes = [text_of(file.attrs.get(key)) for key in ("format", "kind")]
-            if attributes == [FORMAT, "functions"]:
-                return _of_pipeline(path, file, dict(data_sets(file)), wanted)
-            arrays = {
-                name: item if isinstance(item, str) or item.dtype.kind in "fiub"
-                else f"an array of {item.dtype}"
-                for name, item in data_sets(file)
-            }  # fmt: skip
-            full = {name: _full_name(name, arrays) for name in wanted}
-            used = list(full.values())
-            return {name: _field(path, arrays, full[name], used, alone) for name in wanted}
-    except DataError:
-        raise
-    except _UNREADABLE as error:
-        raise _damaged(path, "HDF5", error) from None
+    """Return the fields of one file; with `alone` it may hold a single run."""
+    if kind == "mesh":
+        found = read_mesh(path)
+        for name in wanted:
+            _require(name, {n: one.values[0] for n, one in found.items()}, path)
+        return {name: found[name] for name in wanted}
+    with _opened(path, kind) as (there, domains):
+        if kind in ("NetCDF", "Zarr"):
+            for name in wanted:
+                _require(name, there.variables, path)
+            return _labelled(path, there, wanted, run, alone)
+        full = {name: _full_name(name, there) for name in wanted}
+        for one in full.values():
+            _require(one, there, path)
+        others = {n: one for n, one in there.items() if n not in full.values()}
+        return {
+            name: LabelledField(_decoded(path, one, there[one])[0], domains[one], None, "")
+            if one in domains
+            else _plain(path, one, there[one], others, alone)
+            for name, one in full.items()
+        }
 
 
 def _full_name(name: str, arrays: Mapping[str, object]) -> str:
@@ -347,69 +372,60 @@ def _full_name(name: str, arrays: Mapping[str, object]) -> str:
     return ends[0] if same and name not in arrays else name
 
 
-def _field(
-    path: Path, arrays: Mapping[str, Any], name: str, wanted: Sequence[str], alone: bool
+def _labelled(
+    path: Path, data: Any, wanted: Sequence[str], run: str | None, alone: bool
+) -> dict[str, LabelledField]:
+    """Return fields of an xarray.Dataset."""
+    arrays = [data[name] for name in wanted]
+    for one in arrays:
+        _require_whole(one, f"{path}, {one.name}")
+    if alone:
+        shared = [d for d in RUN_NAMES if all(d in one.dims for one in arrays)]
+        run = run or (shared[0] if shared else "run")
+        arrays = [one if run in one.dims else one.expand_dims(run) for one in arrays]
+    run = run_dimension(arrays, run, str(path))
+    return {str(one.name): read_labelled(one, run, f"{path}, {one.name}", data) for one in arrays}
+
+
+def _require_whole(array: Any, where: str) -> None:
+    """Refuse 64-bit integers that xarray would round, as it does where some are missing."""
+    known = array.encoding
+    stored = np.dtype(known.get("dtype"))
+    if array.dtype.kind == "f" and stored.kind in "iu" and stored.itemsize == 8:
+        raw = (array.values - known.get("add_offset", 0)) / known.get("scale_factor", 1)
+        if (np.abs(raw) > MAX_WHOLE).any():
+            raise DataError(f"{where}: integers beyond 2^53 would be rounded")
+
+
+def _plain(
+    path: Path, name: str, item: Any, others: Mapping[str, Any], alone: bool
 ) -> LabelledField:
-    """Return a field of an npz or HDF5 file with the points that its conventions give it.
+    """Return a field of an npz or HDF5 file with the points that names of other arrays give it.
 
     With `alone` the array is a single run.
     """
-    shapes = {key: one.shape for key, one in arrays.items() if not isinstance(one, str)}
-    _require(name, shapes, path, arrays.get(name, ""))
-    where = f"{path}, {name}"
-    values, units = _decoded(path, arrays, name)
+    values, units = _decoded(path, name, item)
     values = values[None] if alone else values
-    values = (
-        values.reshape(len(values), *_without_ones(values.shape[1:])) if values.ndim else values
-    )
-    there = arrays.keys() - set(wanted)
-    group = name.rpartition("/")[0]
-    plain = LabelledField(values, None, None, units)
-    for home in dict.fromkeys((f"{name}_", f"{group}/" if group else "", "")):
-        if f"{home}points" in there:
-            try:
-                return replace(plain, points=_coordinate(path, arrays, f"{home}points"))
-            except DataError as error:  # it counts only if no other points are stated
-                return replace(plain, points=error)
-        kinds: dict[int, str] = {}
-        for key in sorted(there):
-            rest = key[len(home) :]
-            if key.startswith(home) and "/" not in rest:
-                kind = axis_number(rest, {})
-                if kind is not None and (kind < TIME or values.ndim > len(kinds) + 1):
-                    kinds.setdefault(kind, key)
-        if not any(kind < TIME for kind in kinds):
-            continue
-        found = {}
-        for kind, key in sorted(kinds.items()):
-            try:
-                found[kind] = _coordinate(path, arrays, key)
-            except DataError as error:
-                return replace(plain, points=error)
-        return _with_axes(plain, found, where)
-    return plain
-
-
-TIME = 3
-"""Number of the time axis."""
-
-
-def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape without its axes of length one; one axis is kept."""
-    return tuple(n for n in shape if n > 1) or shape[:1]
-
-
-def _decoded(path: Path, arrays: Mapping[str, Any], name: str) -> tuple[np.ndarray, str]:
-    """Return an array and its units; packed values are decoded (CF, sections 2.5 and 8.1)."""
-    item = arrays[name]
-    stored = getattr(item, "attrs", {})
-    packing = {key: np.asarray(stored[key]) for key in PACKING if key in stored}
+    if values.ndim:
+        shape = tuple(n for n in values.shape[1:] if n > 1) or values.shape[1:2]
+        values = values.reshape(len(values), *shape)
     try:
-        require_stored(item)
+        points = _points(path, name, others, values.ndim - 1)
+        if isinstance(points, dict):
+            field = _with_axes(values, points, f"{path}, {name}")
+            return replace(field, units=units)
+    except DataError as error:  # it counts only if no other points are stated
+        points = error
+    return LabelledField(values, points, None, units)
+
+
+def _decoded(path: Path, name: str, item: Any) -> tuple[np.ndarray, str]:
+    """Return an array and its units; packed values are decoded (CF, sections 2.5 and 8.1)."""
+    stored = getattr(item, "attrs", {})
+    with readable(path, f"array {name!r} is damaged"):
+        packing = {key: np.asarray(stored[key]) for key in PACKING if key in stored}
         units = text_of(stored["units"]) if "units" in stored else ""
         raw = stored_values(item, f"{path}, {name}")
-    except _UNREADABLE as error:
-        raise DataError(f"{path}: array {name!r} is damaged ({_reason(error)})") from None
     if packing and raw.dtype.kind in "fiu":
         raw = changed(raw, partial(_unpacked, packing), f"{path}, {name}")
     return raw, units
@@ -425,164 +441,60 @@ def _unpacked(packing: Mapping[str, np.ndarray], raw: np.ndarray) -> np.ndarray:
     return without_invalid(values, {**packing, "dtype": raw.dtype})
 
 
-PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
-"""Attributes of packed values."""
+def _points(
+    path: Path, name: str, others: Mapping[str, Any], axes: int
+) -> np.ndarray | dict[int, np.ndarray] | None:
+    """Return what names give a field: points, coordinates x, y, z, time by number, or None."""
+    group = name.rpartition("/")[0]
+    for home in dict.fromkeys((f"{name}_", f"{group}/" if group else "", "")):
+        if f"{home}points" in others:
+            return _coordinate(path, f"{home}points", others)
+        kinds: dict[int, str] = {}
+        for key in sorted(others):
+            rest = key[len(home) :]
+            if key.startswith(home) and "/" not in rest:
+                kind = axis_number(rest, {})
+                if kind is not None and (kind < TIME or axes > len(kinds)):
+                    kinds.setdefault(kind, key)
+        if any(kind < TIME for kind in kinds):
+            return {kind: _coordinate(path, key, others) for kind, key in sorted(kinds.items())}
+    return None
 
 
-def _coordinate(path: Path, arrays: Mapping[str, Any], key: str) -> np.ndarray:
-    if isinstance(arrays[key], str):
-        raise no_coordinate(f"{path}, {key}", arrays[key])
-    values, _ = _decoded(path, arrays, key)
-    if values.dtype.kind not in "fiub":
-        raise DataError(f"{path}, {key}: coordinates must be numbers, found {values.dtype}")
+def _coordinate(path: Path, key: str, others: Mapping[str, Any]) -> np.ndarray:
+    item = others[key]
+    if isinstance(item, str) or item.dtype.kind not in "fiub":
+        raise no_coordinate(f"{path}, {key}", item if isinstance(item, str) else str(item.dtype))
+    values, _ = _decoded(path, key, item)
     require_exact(values, f"{path}, {key}", DataError)
     return values.astype(np.float64)
 
 
 def _with_axes(
-    field: LabelledField, coordinates: Mapping[int, np.ndarray], where: str
+    values: np.ndarray, coordinates: Mapping[int, np.ndarray], where: str
 ) -> LabelledField:
     """Return a field with coordinates x, y, z, time: its axes, or one entry for each value."""
     from xarray import DataArray
 
-    values, shape = field.values, field.values.shape[1:]
+    shape = values.shape[1:]
     names = [("x", "y", "z", "time")[kind] for kind in coordinates]
     arrays = [one.squeeze() if one.ndim > 1 else one for one in coordinates.values()]
     lengths = [len(one) if one.ndim == 1 else -1 for one in arrays]
-    dims = ["run", *(f"dim_{k}" for k in range(len(shape)))]
-    matches = [order for order in permutations(range(len(shape)))
-               if [shape[k] for k in order] == lengths]  # fmt: skip
-    if len(lengths) == len(shape) and matches:
-        order = matches[0]
-        for k, place in enumerate(order):
-            dims[1 + place] = names[k]
-        labelled = DataArray(values, dims=dims, coords=dict(zip(names, arrays, strict=True)))
+    dims = [f"dim_{k}" for k in range(len(shape))]
+    places = [order for order in permutations(range(len(shape)), len(lengths))
+              if [shape[k] for k in order] == lengths]  # fmt: skip
+    if places and len(lengths) == len(shape):
+        for name, place in zip(names, places[0], strict=True):
+            dims[place] = name
+        along: list[Any] = [(name,) for name in names]
     elif all(one.shape == shape for one in arrays):
-        own = {name: (dims[1:], one) for name, one in zip(names, arrays, strict=True)}
-        labelled = DataArray(values, dims=dims, coords=own)
+        along = [dims] * len(arrays)
     elif wrong := [one.shape for one in arrays if one.ndim != 1]:
         raise DataError(
             f"{where}: coordinates must be the axes of a grid, or one for each of {shape} values "
             f"of a run; found an array of {wrong[0]}"
         )
     else:
-        return replace(field, points=tuple(arrays))  # `FieldRuns.of` says what does not fit
-    return replace(read_labelled(labelled, "run", where), units=field.units)
-
-
-def _of_pipeline(
-    path: Path, file: h5py.File, arrays: Mapping[str, Any], wanted: Sequence[str]
-) -> dict[str, LabelledField]:
-    """Return fields of a file of the study's pipeline (docs/data-format.md) by their symbols."""
-    with readable(path, "header cannot be read"):
-        fields = OperatorFields.from_dict(json.loads(text_of(file.attrs["meta"])).get("fields"))
-    there: dict[str, tuple[Any, Domain]] = {}
-    for split in SPLITS:
-        prefix = "" if split == "training" else f"{split}/"
-        output = fields.output.grid if prefix else fields.training_grid()[0]
-        sides = ((fields.input, "kappa", fields.input.grid), (fields.output, "u", output))
-        for side, name, domain in sides:
-            item = arrays.get(f"{split}/{name}")
-            if isinstance(item, h5py.Dataset):
-                there[prefix + side.symbol] = item, domain
-    found: dict[str, LabelledField] = {}
-    for name in wanted:
-        _require(name, {key: item.shape for key, (item, _) in there.items()}, path)
-        item, domain = there[name]
-        require_stored(item)
-        found[name] = LabelledField(stored_values(item, f"{path}, {name}"), domain, None, "")
-    return found
-
-
-def _labelled(
-    path: Path, wanted: Sequence[str], run: str | None, alone: bool
-) -> dict[str, LabelledField]:
-    """Return the fields of a NetCDF or Zarr file; with `alone` it may be a single run."""
-    with _dataset(path) as data:
-        for name in wanted:
-            _require(name, {str(n): v.shape for n, v in data.variables.items()}, path)
-        try:
-            for name in wanted:
-                _require_whole(data[name], f"{path}, {name}")
-            arrays = [data[name] for name in wanted]
-            if alone:
-                shared = [d for d in RUN_NAMES if all(d in one.dims for one in arrays)]
-                run = run or (shared[0] if shared else "run")
-                arrays = [one if run in one.dims else one.expand_dims(run) for one in arrays]
-            run = run_dimension(arrays, run, str(path))
-            return {
-                name: read_labelled(one, run, f"{path}, {name}", data)
-                for name, one in zip(wanted, arrays, strict=True)
-            }
-        except DataError:
-            raise
-        except _UNREADABLE as error:
-            raise _damaged(path, "NetCDF", error) from None
-
-
-@contextmanager
-def _dataset(path: Path) -> Iterator[Any]:
-    """Open a NetCDF or Zarr file by xarray; values are decoded when they are read."""
-    import xarray
-
-    if path.suffix.lower() in ZARR:
-        require_own_zarr(path)
-        library("zarr")
-        kind, engine = "Zarr", "zarr"
-    else:
-        with path.open("rb") as file:
-            classic = file.read(3) == b"CDF"
-        kind, engine = "NetCDF", "scipy" if classic else "h5netcdf"
-        if not classic:
-            _require_own_netcdf(path)
-    try:
-        try:
-            data = xarray.open_dataset(path, engine=engine, decode_timedelta=False)
-        except (ValueError, OverflowError, ImportError):  # times of a calendar of its own
-            data = xarray.open_dataset(
-                path, engine=engine, decode_times=False, decode_timedelta=False
-            )
-    except _UNREADABLE as error:
-        raise _damaged(path, kind, error) from None
-    with data:
-        yield data
-
-
-def _require_own_netcdf(path: Path) -> None:
-    """Refuse a NetCDF file any part of which is elsewhere or was never written."""
-    try:
-        require_ending_heaps(path)
-        with h5py.File(path, "r") as file:
-            for name, item in data_sets(file):
-                if isinstance(item, str):
-                    raise DataError(f"{path}: {name!r} is {item}, which is not read")
-                require_stored(item)
-    except DataError:
-        raise
-    except _UNREADABLE as error:
-        raise _damaged(path, "NetCDF", error) from None
-
-
-def _require_whole(array: Any, where: str) -> None:
-    """Refuse 64-bit integers that xarray would round, as it does where some are missing."""
-    known = array.encoding
-    stored = np.dtype(known.get("dtype"))
-    if array.dtype.kind == "f" and stored.kind in "iu" and stored.itemsize == 8:
-        raw = (array.values - known.get("add_offset", 0)) / known.get("scale_factor", 1)
-        if (np.abs(raw) > MAX_WHOLE).any():
-            raise DataError(f"{where}: integers beyond 2^53 would be rounded")
-
-
-def _mesh(
-    path: Path, wanted: Sequence[str], run: str | None, alone: bool
-) -> dict[str, LabelledField]:
-    """Return fields of a mesh, which is one run."""
-    found = read_mesh(path)
-    for name in wanted:
-        _require(name, {n: one.values.shape[1:] for n, one in found.items()}, path)
-    return {name: found[name] for name in wanted}
-
-
-_READERS = {NPZ: _npz, HDF5: _hdf5, (*NETCDF, *ZARR): _labelled, MESHES: _mesh}
-"""Readers of one file, by suffix: of a path, names, the dimension of runs, and whether the file is
-one of several, which may hold a single run."""
+        return LabelledField(values, tuple(arrays), None, "")  # `FieldRuns.of` says what is wrong
+    own = {name: (d, one) for name, d, one in zip(names, along, arrays, strict=True)}
+    return read_labelled(DataArray(values, own, ("run", *dims)), "run", where)

@@ -13,6 +13,7 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import h5py
 import numpy as np
 
 from uqsonet.errors import DataError
-from uqsonet.files import LARGE
+from uqsonet.files import LARGE, readable
 
 MAX_PACKED = 2000
 """Largest accepted compression ratio (deflate reaches 1,032)."""
@@ -38,10 +39,39 @@ ZARR_CODECS = {
 """Codecs of Zarr that turn bytes into numbers and do nothing else."""
 
 
+@contextmanager
+def sound(path: Path, what: str) -> Iterator[None]:
+    """Turn whatever libraries do at a damaged file into a `DataError` (`uqsonet.files.readable`).
+
+    They may also ask for more memory than there is, or leave the program.
+    """
+    try:
+        with readable(path, what):
+            yield
+    except MemoryError:
+        raise DataError(f"{path}: {what} (it says that it holds more than memory does)") from None
+    except SystemExit as error:
+        raise DataError(f"{path}: {what} ({error})") from None
+
+
+@contextmanager
+def hdf5_arrays(path: Path) -> Iterator[tuple[h5py.File, dict[str, Any]]]:
+    """Open an HDF5 file, and yield it with its `data_sets`.
+
+    Raises
+    ------
+    ValueError
+        If HDF5 would not come to an end.
+    """
+    _require_ending_heaps(path)
+    with h5py.File(path, "r") as file:
+        yield file, dict(data_sets(file))
+
+
 def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
     """Yield path and data set of all that is in an HDF5 file; nothing that leads out is followed.
 
-    In place of a data set that is not in the file itself there is a text that says what it is.
+    In place of a data set that is not to be read there is a text that says why.
 
     Raises
     ------
@@ -63,21 +93,31 @@ def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
                 continue
             item = group[key]
             if isinstance(item, h5py.Dataset):
-                yield name, elsewhere(item) or item
+                yield name, _unread(item) or item
             elif isinstance(item, h5py.Group) and item not in entered:  # it may be within itself
                 entered.add(item)
                 waiting.append((f"{name}/", item))
 
 
-def require_ending_heaps(path: Path) -> None:
+def _unread(item: h5py.Dataset) -> str:
+    """Say why a data set is not read: it is elsewhere, or next to nothing of it was written."""
+    if item.is_virtual:
+        return "a virtual data set"
+    if item.external:
+        return "external storage"
+    if item.nbytes > LARGE and item.nbytes > MAX_PACKED * item.id.get_storage_size():
+        return f"it says it has {item.nbytes} bytes, which were never written"
+    chunk = int(np.prod(item.chunks or (1,), dtype=object)) * item.dtype.itemsize
+    if chunk > LARGE and chunk > 4 * item.nbytes:
+        return f"it is stored in pieces of {chunk} bytes, and has {item.nbytes}"
+    return ""
+
+
+def _require_ending_heaps(path: Path) -> None:
     """Refuse an HDF5 file in whose heap of texts HDF5 would go round for ever.
 
     A damaged heap has free space of no size, at which the library's loop stays (format
     specification, III.E).
-
-    Raises
-    ------
-    ValueError
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         heap = data.find(HEAP)
@@ -92,37 +132,16 @@ def require_ending_heaps(path: Path) -> None:
             heap = data.find(HEAP, heap + 1)
 
 
-def elsewhere(item: h5py.Dataset) -> str:
-    """Say where the values of a data set are, if not in its own file."""
-    if item.is_virtual:
-        return "a virtual data set"
-    return "external storage" if item.external else ""
-
-
 def text_of(value: object) -> str:
     """Return an attribute as text, whatever it is."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def require_stored(array: object) -> None:
-    """Refuse a large HDF5 array of which next to nothing was ever written.
+def npz_arrays(path: Path) -> dict[str, Any]:
+    """Return the arrays of an npz file (`NpzArray`) by name.
 
-    Raises
-    ------
-    ValueError
-    """
-    if not isinstance(array, h5py.Dataset):
-        return
-    stored = array.id.get_storage_size()
-    if array.nbytes > LARGE and array.nbytes > MAX_PACKED * stored:
-        raise ValueError(f"says it has {array.nbytes} bytes, which were never written")
-    chunk = int(np.prod(array.chunks or (1,), dtype=object)) * array.dtype.itemsize
-    if chunk > LARGE and chunk > 4 * array.nbytes:
-        raise ValueError(f"is stored in pieces of {chunk} bytes, and has {array.nbytes}")
-
-
-def npz_arrays(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """Return the entries of an npz file that may be read, by the names of their arrays.
+    In place of an array of Python objects, which is a pickle and may run any program, there is a
+    text that says so.
 
     Raises
     ------
@@ -137,12 +156,16 @@ def npz_arrays(path: Path) -> dict[str, zipfile.ZipInfo]:
     size = path.stat().st_size
     if len(entries) > MAX_OBJECTS or sum(one.compress_size for one in entries) > size:
         raise ValueError("its entries overlap")
+    found: dict[str, Any] = {}
     for one in entries:
         if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{one.filename} is packed as numpy.savez never does")
         if one.file_size > LARGE and one.file_size > MAX_PACKED * size:
             raise ValueError(f"{one.filename} unpacks to {one.file_size} bytes")
-    return {one.filename.removesuffix(".npy"): one for one in entries}
+        array = NpzArray(path, one)
+        objects = "an array of Python objects" if array.dtype.hasobject else ""
+        found[one.filename.removesuffix(".npy")] = objects or array
+    return found
 
 
 class NpzArray:
@@ -151,8 +174,7 @@ class NpzArray:
     Raises
     ------
     ValueError
-        If it holds Python objects, which are a pickle, or its header promises other bytes than
-        there are.
+        If its header promises other bytes than there are.
     """
 
     def __init__(self, path: Path, entry: zipfile.ZipInfo) -> None:
@@ -167,10 +189,8 @@ class NpzArray:
                 raise ValueError(f"a header of version {version}")
             self.shape, self._fortran, self.dtype = read(file)
             self._start = file.tell()
-        if self.dtype.hasobject:
-            raise ValueError("an array of Python objects")
         self.nbytes = int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
-        if self.dtype.itemsize == 0 or self.nbytes > entry.file_size:
+        if self.dtype.itemsize == 0 or (self.nbytes > entry.file_size and not self.dtype.hasobject):
             raise ValueError(f"promises {self.shape} entries of {self.dtype}, which are not there")
 
     def __getitem__(self, _: tuple[()]) -> np.ndarray:
@@ -204,22 +224,20 @@ def require_own_zarr(path: Path) -> None:
     ------
     DataError
     """
-    notes = [one for one in path.rglob("*") if one.name in (".zarray", "zarr.json")]
+    files = [path, *path.rglob("*")]
+    notes = [one for one in files if one.name in (".zarray", "zarr.json")]
     if not notes:
         raise DataError(f"{path}: no Zarr array in this folder")
     if len(notes) > MAX_OBJECTS:
         raise DataError(f"{path}: more than {MAX_OBJECTS} arrays")
-    for one in (path, *path.rglob("*")):
+    for one in files:
         if one.is_symlink():
             raise DataError(f"{path}: {one.name!r} is a link, which is not followed")
     for one in notes:
-        try:
+        with readable(one, "cannot be read"):
             stored = json.loads(one.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise DataError(f"{one}: cannot be read ({error})") from None
-        listed = [stored.get("compressor"), *(stored.get("filters") or ())]
-        listed += list(stored.get("codecs") or ())
-        _require_codecs(one, listed)
+        codecs = [stored.get("compressor"), *(stored.get("filters") or ())]
+        _require_codecs(one, [*codecs, *(stored.get("codecs") or ())])
         if "O" in str(stored.get("dtype", "")):
             raise DataError(f"{one}: an array of Python objects, which is not read")
 

@@ -12,6 +12,7 @@ import numpy as np
 from uqsonet.errors import DataError, library
 from uqsonet.fields.layout import Coordinate, Layout
 from uqsonet.files import LARGE
+from uqsonet.runs.guard import sound
 from uqsonet.runs.labelled import LabelledField
 
 AXES = ("x", "y", "z")
@@ -37,11 +38,11 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
     """
     meshio = library("meshio", "meshes")
     _require_sound(path)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            mesh = meshio.read(path, file_format=FORMATS[path.suffix.lower()])
+    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    values: dict[str, np.ndarray] = {}
+    with sound(path, "not a readable mesh"), quiet[0], quiet[1]:
+        mesh = meshio.read(path, file_format=FORMATS[path.suffix.lower()])
         points = np.asarray(mesh.points, dtype=np.float64)
-        values: dict[str, np.ndarray] = {}
         for name, array in mesh.point_data.items():
             array = np.asarray(array)
             if array.ndim == 2 and 1 < array.shape[1] <= len(AXES):
@@ -50,11 +51,6 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
                 values[str(name)] = array.reshape(-1)
         if points.ndim != 2 or not points.size:
             raise ValueError(f"points of shape {points.shape}")
-    except MemoryError:
-        raise DataError(f"{path}: says that it holds more than memory does") from None
-    except (Exception, SystemExit) as error:  # meshio may leave the program
-        text = " ".join(str(error).split())[:200] or type(error).__name__
-        raise DataError(f"{path}: not a readable mesh ({text})") from None
     kept = [k for k in range(points.shape[1]) if np.ptp(points[:, k]) > 0][: len(AXES)]
     axes = tuple(AXES[k] for k in kept)
     dims, size = ("node",), len(points)
