@@ -25,7 +25,7 @@ from tests.reliability import fuzz
 from tests.reliability.files import content, make_files
 from tests.workflow.conftest import ROOT
 from uqsonet.errors import UQSONetError
-from uqsonet.runs import field_runs, guard, labelled, stored
+from uqsonet.runs import field_runs, guard, stored
 from uqsonet_study.check import check_path
 
 FINE = ("refused", "equal", "read")
@@ -66,7 +66,7 @@ def outcome(good: Path, bad: Path, large: bool = False) -> str:
         else:
             with pytest.MonkeyPatch.context() as patch:
                 if large:
-                    for module in (field_runs, guard, labelled, stored):
+                    for module in (field_runs, guard, stored):
                         patch.setattr(module, "LARGE", 1 << 10)
                 uqsonet.open_runs(bad, "k", "u")
     except UQSONetError as error:

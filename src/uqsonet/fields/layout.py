@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,9 @@ MAX_CELLS = 100_000_000
 
 TIME_KEY = "counted in"
 """Attribute under which a coordinate keeps how its file counts times; no file gets it."""
+
+TIME_UNITS = {"d": "D", "h": "h", "m": "m", "s": "s"}
+"""Units of numpy for CF time units that begin with these letters."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,28 @@ class Coordinate:
     dims: tuple[str, ...]
     values: np.ndarray
     attributes: Mapping[str, str | float]
+
+    @property
+    def origin(self) -> tuple[np.datetime64, str] | None:
+        """Instant of zero and unit of the numbers that times become; None for numbers.
+
+        Times are counted as the file does ("hours since 2000-01-01"), else in days from the first.
+        """
+        if self.values.dtype.kind != "M":
+            return None
+        counted = re.match(r"(\w)\w*\s+since\s+(\S+)", str(self.attributes.get(TIME_KEY, "")))
+        if counted and counted[1].lower() in TIME_UNITS:
+            with contextlib.suppress(ValueError):
+                return np.datetime64(counted[2], "ns"), TIME_UNITS[counted[1].lower()]
+        return self.values.astype("M8[ns]").min(), "D"
+
+    def numbers(self, values: Any) -> np.ndarray:
+        """Return places along the coordinate as the domain counts them: times become numbers."""
+        array = np.asarray(values)
+        if self.origin is None or array.dtype.kind in "fiub":
+            return np.asarray(array, dtype=np.float64)
+        start, unit = self.origin
+        return (array.astype("M8[ns]") - start) / np.timedelta64(1, unit)
 
 
 @dataclass(frozen=True)
@@ -62,8 +89,6 @@ class Layout:
         Entries without a value in any run, shape as in the domain's order; None where all have one.
     places : ndarray of int or None
         The domain's point that each entry with a value is; None where all are points of their own.
-    origins : dict of str to (str, str)
-        For each time axis the instant of zero (ISO 8601) and the unit of its numbers.
     """
 
     dims: tuple[str, ...]
@@ -73,7 +98,6 @@ class Layout:
     falling: tuple[bool, ...]
     coordinates: tuple[Coordinate, ...] = ()
     absent: np.ndarray | None = None
-    origins: Mapping[str, tuple[str, str]] | None = None
     places: np.ndarray | None = None
 
     @property
@@ -83,13 +107,9 @@ class Layout:
         found = []
         for number, axis in enumerate(self.axes):
             stated = named.get(axis, {})
-            east = str(stated.get("units", "")).lower().startswith("degree")
+            east = str(stated.get("units", "degrees")).lower().startswith("degree")
             called = axis.lower() in ("lon", "long", "longitude")
-            if (
-                stated.get("standard_name") == "longitude"
-                or (called and east)
-                or (called and "units" not in stated)
-            ):
+            if stated.get("standard_name") == "longitude" or (called and east):
                 found.append(number)
         return found
 
@@ -111,44 +131,29 @@ class Layout:
         place = np.argsort(self.order) + len(lead)
         return values.transpose(*range(len(lead)), *place)
 
-    def numbers(self, axis: str, values: Any) -> np.ndarray:
-        """Return places on an axis as the domain counts them: times become numbers."""
-        origin = (self.origins or {}).get(axis)
-        array = np.asarray(values)
-        if origin is None or array.dtype.kind in "fiub":
-            return np.asarray(array, dtype=np.float64)
-        start, unit = origin
-        return (array.astype("M8[ns]") - np.datetime64(start, "ns")) / np.timedelta64(1, unit)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the layout as it is stored in a header."""
         coordinates = [
             {
                 "name": one.name,
                 "dims": list(one.dims),
-                "times": one.values.dtype.kind == "M",
+                "times": one.origin is not None,
                 "shape": list(one.values.shape),
                 "values": _packed(
                     one.values.astype("M8[ns]").astype(np.int64)
-                    if one.values.dtype.kind == "M"
+                    if one.origin
                     else one.values.astype(np.float64)
                 ),
                 "attributes": dict(one.attributes),
             }
             for one in self.coordinates
         ]
-        plain = {key: list(getattr(self, key)) for key in ("dims", "shape", "axes", "order")}
+        names = ("dims", "shape", "axes", "order", "falling")
+        found: dict[str, Any] = {key: list(getattr(self, key)) for key in names}
         absent = None if self.absent is None else _packed(np.packbits(self.absent.ravel()))
-        places = None if self.places is None else _packed(self.places.astype(np.int64))
-        origins = {axis: list(origin) for axis, origin in (self.origins or {}).items()}
-        return {
-            **plain,
-            "falling": list(self.falling),
-            "coordinates": coordinates,
-            "absent": absent,
-            "origins": origins,
-            **({} if places is None else {"places": places}),
-        }
+        if self.places is not None:
+            found["places"] = _packed(self.places.astype(np.int64))
+        return {**found, "coordinates": coordinates, "absent": absent}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Layout:
@@ -171,23 +176,15 @@ class Layout:
             values = values.astype("M8[ns]") if one["times"] else values
             dims = tuple(map(str, one["dims"]))
             coordinates.append(Coordinate(str(one["name"]), dims, values, dict(one["attributes"])))
-        absent = None
+        absent = places = None
         if stored["absent"] is not None:
             bits = np.unpackbits(_unpacked(stored["absent"], np.dtype(np.uint8)))
             absent = bits[:cells].astype(bool).reshape([shape[k] for k in order])
-        return cls(
-            dims=tuple(map(str, stored["dims"])),
-            shape=shape,
-            axes=tuple(map(str, stored["axes"])),
-            order=order,
-            falling=tuple(map(bool, stored["falling"])),
-            coordinates=tuple(coordinates),
-            absent=absent,
-            places=None
-            if "places" not in stored
-            else _unpacked(stored["places"], np.dtype(np.int64)),
-            origins={str(k): (str(a), str(b)) for k, (a, b) in stored["origins"].items()},
-        )
+        if "places" in stored:
+            places = _unpacked(stored["places"], np.dtype(np.int64))
+        dims, axes = (tuple(map(str, stored[key])) for key in ("dims", "axes"))
+        falling = tuple(map(bool, stored["falling"]))
+        return cls(dims, shape, axes, order, falling, tuple(coordinates), absent, places)
 
 
 def _packed(values: np.ndarray) -> str:

@@ -56,7 +56,7 @@ def sound(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def hdf5_arrays(path: Path) -> Iterator[tuple[h5py.File, dict[str, Any]]]:
-    """Open an HDF5 file, and yield it with its `data_sets`.
+    """Open an HDF5 file, and yield it with its `data_sets`, without those never written.
 
     Raises
     ------
@@ -65,7 +65,8 @@ def hdf5_arrays(path: Path) -> Iterator[tuple[h5py.File, dict[str, Any]]]:
     """
     _require_ending_heaps(path)
     with h5py.File(path, "r") as file:
-        yield file, dict(data_sets(file))
+        there = data_sets(file)
+        yield file, {k: one if isinstance(one, str) else _unwritten(one) or one for k, one in there}
 
 
 def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
@@ -93,18 +94,15 @@ def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
                 continue
             item = group[key]
             if isinstance(item, h5py.Dataset):
-                yield name, _unread(item) or item
+                outside = "external storage" if item.external else ""
+                yield name, "a virtual data set" if item.is_virtual else outside or item
             elif isinstance(item, h5py.Group) and item not in entered:  # it may be within itself
                 entered.add(item)
                 waiting.append((f"{name}/", item))
 
 
-def _unread(item: h5py.Dataset) -> str:
-    """Say why a data set is not read: it is elsewhere, or next to nothing of it was written."""
-    if item.is_virtual:
-        return "a virtual data set"
-    if item.external:
-        return "external storage"
+def _unwritten(item: h5py.Dataset) -> str:
+    """Say why a large data set is not read of which next to nothing was ever written."""
     if item.nbytes > LARGE and item.nbytes > MAX_PACKED * item.id.get_storage_size():
         return f"it says it has {item.nbytes} bytes, which were never written"
     chunk = int(np.prod(item.chunks or (1,), dtype=object)) * item.dtype.itemsize

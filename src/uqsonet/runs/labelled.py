@@ -6,7 +6,6 @@ Coordinates are recognised by the attributes of the CF conventions (``axis``, ``
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,7 @@ import numpy as np
 from uqsonet.errors import DataError
 from uqsonet.fields.layout import TIME_KEY, Coordinate, Layout
 from uqsonet.fields.numbers import require_exact
-from uqsonet.files import LARGE
-from uqsonet.runs.stored import BLOCK_BYTES, joined
+from uqsonet.runs.stored import changed
 
 RUN_NAMES = (
     "run", "runs", "sample", "samples", "realization", "realisation", "member", "ensemble", "case",
@@ -50,9 +48,6 @@ PACKED = {"scale_factor": 1.0, "add_offset": 0.0}
 
 DEGREES = ((r"degrees?_?(east|e)", "longitude"), (r"degrees?_?(north|n)", "latitude"))
 """CF units of longitude and latitude."""
-
-TIME_UNITS = {"d": "D", "h": "h", "m": "m", "s": "s"}
-"""Units of numpy for CF time units that begin with these letters."""
 
 
 @dataclass(frozen=True)
@@ -146,25 +141,59 @@ def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> Label
     if len(single) == array.ndim - 1:
         single = single[:-1]
     array = array.squeeze(single).transpose(run, ...)
-    dims = tuple(str(d) for d in array.dims[1:])
-    units = str(array.attrs.get("units", ""))
+    dims, shape = tuple(str(d) for d in array.dims[1:]), array.shape[1:]
     scalars = [_coordinate(array.coords[c], where) for c in array.coords if c in single]
+    order, own, points = _standing(array, dims, beside, where)
+    axes = points if isinstance(points, tuple) else ()
+    falling = tuple(len(axis) > 1 and bool((np.diff(axis) < 0).all()) for axis in axes)
+    falling = falling or (False,) * len(dims)
+    turned = slice(None, None, -1)
+    fallen = {dims[k]: turned for k, falls in zip(order, falling, strict=True) if falls}
+    array = array.transpose(run, *(dims[k] for k in order)).isel(fallen)
+    # Large values of a file go from there to a temporary file, some runs at a time.
+    values = _valid(array) if array.variable._in_memory else changed(array, _valid, where)
+    if axes:
+        points = tuple(a[turned] if falls else a for a, falls in zip(axes, falling, strict=True))
+    elif isinstance(points, np.ndarray):
+        values = values.reshape(len(values), -1)
+    names = tuple(one.name for one in own) or tuple(dims[k] for k in order)
+    layout = Layout(dims, shape, names, order, falling, (*own, *scalars))
+    return LabelledField(values, points, layout, str(array.attrs.get("units", "")))
+
+
+def _standing(
+    array: Any, dims: tuple[str, ...], beside: Any, where: str
+) -> tuple[tuple[int, ...], list[Coordinate], Any]:
+    """Return the order of dimensions as axes, their coordinates, and `LabelledField.points`."""
     if dims and all(d in array.coords for d in dims):
-        own = [_coordinate(array.coords[d], where) for d in dims]
-        return _on_axes(array, own, scalars, units, where)
-    found = _auxiliary(array, dims, beside, where)
-    if found:
-        return _at_points(array, dims, found, scalars, units, where)
-    if lacking := [d for d in dims if d in array.coords]:
-        without = next(d for d in dims if d not in array.coords)
-        raise DataError(f"{where}: has coordinates along {lacking[0]}, and none along {without}")
-    error = _unused(array, dims, beside, where)
-    order = _axis_order(dims, [axis_number(d, {}) for d in dims])
-    values = _loaded(array.transpose(run, *(dims[k] for k in order)), where)
-    layout = Layout(
-        dims, array.shape[1:], tuple(dims[k] for k in order), order, (False,) * len(dims)
-    )
-    return LabelledField(values, error, layout, units)
+        for d in dims:
+            if array.coords[d].ndim != 1:
+                raise no_coordinate(f"{where}, {d}", f"an array of {array.coords[d].shape}")
+        return _along(dims, [_coordinate(array.coords[d], where) for d in dims])
+    own = _auxiliary(array, dims, beside, where)
+    if not own:
+        if lacking := [d for d in dims if d in array.coords]:
+            bare = next(d for d in dims if d not in array.coords)
+            raise DataError(f"{where}: has coordinates along {lacking[0]}, and none along {bare}")
+        order = _axis_order(dims, [axis_number(d, {}) for d in dims])
+        return order, [], _unused(array, dims, beside, where)
+    if len(dims) > 1 and all(one.values.ndim == 1 for one in own):
+        return _along(dims, own)
+    numbers = [one.numbers(one.values) for one in own]
+    if meshed := _as_mesh(numbers):
+        return meshed[0], own, meshed[1]
+    return tuple(range(len(dims))), own, np.stack([one.reshape(-1) for one in numbers], -1)
+
+
+def _along(
+    dims: tuple[str, ...], own: list[Coordinate]
+) -> tuple[tuple[int, ...], list[Coordinate], tuple[np.ndarray, ...]]:
+    """Return order, coordinates and axes of a grid, which has a coordinate along each dimension."""
+    along = {one.dims[0]: one for one in own}
+    kinds = [axis_number(along[d].name, along[d].attributes) for d in dims]
+    order = _axis_order(dims, kinds)
+    own = [along[dims[k]] for k in order]
+    return order, own, tuple(one.numbers(one.values) for one in own)
 
 
 def _axis_order(dims: Sequence[str], kinds: Sequence[int | None]) -> tuple[int, ...]:
@@ -198,68 +227,6 @@ def no_coordinate(what: str, found: str) -> DataError:
         f"{what}: coordinates must be numbers in the file itself that fit the field, or be given "
         f"as points=...; found {found}"
     )
-
-
-def _as_numbers(one: Coordinate) -> tuple[np.ndarray, tuple[str, str] | None]:
-    """Return a coordinate as numbers; of times also the instant of zero and the unit.
-
-    Times are counted as the file does ("hours since 2000-01-01"), else in days from the first.
-    """
-    if one.values.dtype.kind != "M":
-        return one.values, None
-    times = one.values.astype("M8[ns]")
-    counted = re.match(r"(\w)\w*\s+since\s+(\S+)", str(one.attributes.get(TIME_KEY, "")))
-    start, unit = times.min(), "D"
-    if counted and counted[1].lower() in TIME_UNITS:
-        with contextlib.suppress(ValueError):
-            start, unit = np.datetime64(counted[2], "ns"), TIME_UNITS[counted[1].lower()]
-    return (times - start) / np.timedelta64(1, unit), (str(start), unit)
-
-
-def _on_axes(
-    array: Any, own: list[Coordinate], scalars: list[Coordinate], units: str, where: str
-) -> LabelledField:
-    """Return a field that has one coordinate along each of its dimensions: a grid."""
-    for one in own:
-        if one.values.ndim != 1:
-            raise no_coordinate(f"{where}, {one.name}", f"an array of {one.values.shape}")
-    dims = tuple(str(d) for d in array.dims[1:])
-    order = _axis_order(dims, [axis_number(one.name, one.attributes) for one in own])
-    numbers = [_as_numbers(own[k]) for k in order]
-    values, axes, falling = _rising(array, order, [axis for axis, _ in numbers], where)
-    names = tuple(own[k].name for k in order)
-    origins = {name: origin for name, (_, origin) in zip(names, numbers, strict=True) if origin}
-    layout = Layout(dims, array.shape[1:], names, order, falling, (*own, *scalars), None, origins)
-    return LabelledField(values, axes, layout, units)
-
-
-def _rising(
-    array: Any, order: Sequence[int], axes: Sequence[np.ndarray], where: str
-) -> tuple[np.ndarray, tuple[np.ndarray, ...], tuple[bool, ...]]:
-    """Return runs (N, ...) in the order of the axes, these as rising ones, and which fell."""
-    run, *dims = array.dims
-    array = array.transpose(run, *(dims[k] for k in order))
-    falling = tuple(len(axis) > 1 and bool((np.diff(axis) < 0).all()) for axis in axes)
-    turned = slice(None, None, -1)
-    fallen = {dims[k]: turned for k, falls in zip(order, falling, strict=True) if falls}
-    values = _loaded(array.isel(fallen), where)
-    rising = tuple(
-        axis[turned] if falls else axis for axis, falls in zip(axes, falling, strict=True)
-    )
-    return values, rising, falling
-
-
-def _loaded(array: Any, where: str) -> np.ndarray:
-    """Return the values of a labelled array, runs first, without invalid ones.
-
-    Large ones of a file go from there to a temporary file, some runs at a time.
-    """
-    if array.nbytes <= LARGE or array.variable._in_memory:
-        return _valid(array)
-    empty = np.empty(array.shape[1:], array.dtype)  # its size alone counts
-    rows = max(1, BLOCK_BYTES // empty.nbytes)
-    firsts = range(0, len(array), rows)
-    return joined((_valid(array[first : first + rows]) for first in firsts), where)
 
 
 def _valid(array: Any) -> np.ndarray:
@@ -316,35 +283,6 @@ def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> li
     if len(single) == len(dims) and covered == set(dims):
         return [single[kind] for kind in sorted(single)]
     return []
-
-
-def _at_points(
-    array: Any,
-    dims: tuple[str, ...],
-    found: list[Coordinate],
-    scalars: list[Coordinate],
-    units: str,
-    where: str,
-) -> LabelledField:
-    """Return a field whose coordinates are variables of their own: a grid or a cloud."""
-    if all(one.values.ndim == 1 for one in found) and len(dims) > 1:
-        along = {one.dims[0]: one for one in found}
-        return _on_axes(array, [along[d] for d in dims], scalars, units, where)
-    numbers = [_as_numbers(one) for one in found]
-    origins = {one.name: origin for one, (_, origin) in zip(found, numbers, strict=True) if origin}
-    axes = tuple(one.name for one in found)
-    own = (*found, *scalars)
-    meshed = _as_mesh([values for values, _ in numbers])
-    if meshed is not None:
-        order, ends = meshed
-        values, ends, falling = _rising(array, order, ends, where)
-        layout = Layout(dims, array.shape[1:], axes, order, falling, own, None, origins)
-        return LabelledField(values, ends, layout, units)
-    points = np.stack([values.reshape(-1) for values, _ in numbers], -1)
-    plain = tuple(range(len(dims)))
-    layout = Layout(dims, array.shape[1:], axes, plain, (False,) * len(dims), own, None, origins)
-    values = _loaded(array, where)
-    return LabelledField(values.reshape(len(values), -1), points, layout, units)
 
 
 def _as_mesh(

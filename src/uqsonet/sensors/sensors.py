@@ -283,11 +283,12 @@ def plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) 
         for k, axis in enumerate(one.axes):
             if axis in AXES or axis not in plain or AXES[k] in plain or k >= len(AXES):
                 continue
-            cells = plain.pop(axis)
+            cells, layout = plain.pop(axis), one.layout
+            times = [c for c in layout.coordinates if c.name == axis and c.origin] if layout else []
             try:
-                if one.layout is not None and axis in (one.layout.origins or {}):
-                    cells = one.layout.numbers(axis, cells).tolist()
-                elif one.layout is not None and k in one.layout.longitudes:
+                if times:
+                    cells = times[0].numbers(cells).tolist()
+                elif layout is not None and k in layout.longitudes:
                     rows = torch.zeros(len(cells), one.domain.dim, dtype=torch.float64)
                     rows[:, k] = torch.from_numpy(np.asarray(cells, dtype=np.float64))
                     cells = one.wrapped(rows)[:, k].tolist()
