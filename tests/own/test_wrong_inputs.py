@@ -198,7 +198,7 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("one run", lambda _: fit(runs(K[:1], U[:1]), 0), "runs: 1 runs; at least 8 are needed"),
     ("different numbers", lambda _: runs(K, U[:50]), "numbers of runs: k has 60, u has 50"),
     ("words as runs", lambda _: of([["a", "b"]]), "values must be real numbers, found <U1"),
-    ("ragged runs", lambda _: of([[1, 2], [3]]), "values are no numeric array"),
+    ("ragged runs", lambda _: of([[1, 2], [3]]), "values must be a numeric array"),
     ("NaN in runs", lambda _: of(some(K, NAN)),
      "1 values of 1 of 60 runs are NaN, the first in run 3"),
     ("infinite runs", lambda _: of(some(K, INF)), "run 3 is infinite at point 5"),

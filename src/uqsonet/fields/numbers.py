@@ -84,14 +84,17 @@ def plain_array(
     Raises
     ------
     UQSONetError
-        If values are masked and `missing` is False, or integers would be rounded.
-    TypeError, ValueError, OverflowError or RuntimeError
-        If it is no array.
+        If it is no array, values are masked and `missing` is False, or integers would be rounded.
     """
-    if not isinstance(value, list | tuple | Tensor):
-        value = np.asanyarray(value)  # with its mask, where it has one
-    array = np.asarray(without_mask(value, what, missing, error))
-    require_exact(array, what, error)
+    try:
+        if not isinstance(value, list | tuple | Tensor):
+            value = np.asanyarray(value)  # with its mask, where it has one
+        array = np.asarray(without_mask(value, what, missing, error))
+        require_exact(array, what, error)
+    except UQSONetError:
+        raise
+    except (TypeError, ValueError, OverflowError, RuntimeError) as cause:
+        raise error(f"{what} must be a numeric array ({cause})") from None
     return array
 
 
@@ -118,17 +121,15 @@ def real_numbers(
         if value.dtype in (torch.int64, torch.uint64):
             require_exact(value.cpu().numpy(), what, error)
         return value.to(device, torch.float64, copy=True)
-    try:
-        array = plain_array(value, what, missing, error)
-        if array.dtype.kind not in "cSUMm":
-            return torch.from_numpy(np.array(array, dtype=np.float64))
-    except UQSONetError:
-        raise
-    except (TypeError, ValueError, OverflowError, RuntimeError) as cause:
-        raise error(f"{what} must be a numeric array ({cause})") from None
+    array = plain_array(value, what, missing, error)
     if array.dtype.kind == "c":
         raise error(f"{what} must be real numbers, found complex ones")
-    raise error(f"{what} must be a numeric array, found {array.dtype}")
+    if array.dtype.kind in "SUMm":
+        raise error(f"{what} must be a numeric array, found {array.dtype}")
+    try:
+        return torch.from_numpy(np.array(array, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError) as cause:
+        raise error(f"{what} must be a numeric array ({cause})") from None
 
 
 def is_frame(value: object) -> bool:

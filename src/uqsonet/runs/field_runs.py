@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -183,36 +182,19 @@ class FieldRuns:
                 given, found = one
             except (TypeError, ValueError) as error:
                 raise DataError(f"{where}: no pair of points and values ({error})") from None
-            x = real_numbers(given, f"{where}: points", error=DataError).numpy()
+            x = _table(given, f"{where}: points")
             y = real_numbers(found, f"{where}: values", missing=True, error=DataError).numpy()
-            x = x[:, None] if x.ndim == 1 else x
             if y.shape != x.shape[:1]:
-                raise DataError(f"{name}, run {number}: {x.shape[0]} points, values {y.shape}")
-            if not np.isfinite(y).all():
-                x, y = x[np.isfinite(y)], y[np.isfinite(y)]
-            try:
-                clouds.append(PointCloud.of(x))
-            except DataError as error:
-                raise DataError(f"{name}, run {number}: {error}") from None
-            rows.append(torch.from_numpy(y)[:, None])
+                raise DataError(f"{where}: {x.shape[0]} points, values {y.shape}")
+            known = np.isfinite(y)
+            clouds.append(_cloud(x[known], where))
+            rows.append(torch.from_numpy(y[known])[:, None])
         if not clouds:
             raise DataError(f"{name}: no runs")
         common = clouds[0] if onto is None else _points_of(onto, name)
-        target = common.points()
         for number, cloud in enumerate(clouds):
-            if cloud.dim != common.dim:
-                raise DataError(
-                    f"{name}, run {number}: points have {cloud.dim} coordinates, the common ones "
-                    f"{common.dim}"
-                )
-            low, high = (torch.tensor(e, dtype=torch.float64) for e in (cloud.lower, cloud.upper))
-            outside = ((target - high).maximum(low - target) > 0.25 * (high - low)).any(1)
-            if bool(outside.any()):
-                raise DataError(
-                    f"{name}, run {number}: has no points near {target[outside][0].tolist()}, to "
-                    f"which it should be interpolated; its points go from {list(cloud.lower)} to "
-                    f"{list(cloud.upper)}"
-                )
+            _require_near(cloud, common, f"{name}, run {number}")
+        target = common.points()
         values = [cloud.interpolate(y, target)[:, 0] for cloud, y in zip(clouds, rows, strict=True)]
         errors = [_left_out_error(c, y) for c, y in zip(clouds[:20], rows[:20], strict=True)]
         found = cls.of(torch.stack(values).numpy(), common, transform, units, name=name)
@@ -233,12 +215,7 @@ class FieldRuns:
 
 def _numeric(values: object, name: str) -> np.ndarray:
     """Return values as an array (N, ...) of native floats, without axes of length one."""
-    try:
-        array = plain_array(values, f"{name}: values", True, DataError)
-    except DataError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name}: values are no numeric array ({error})") from None
+    array = plain_array(values, f"{name}: values", True, DataError)
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name}: values must be real numbers, found {array.dtype}")
     small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
@@ -262,17 +239,9 @@ def _numeric(values: object, name: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scan:
-    """What one pass over runs (N, n) finds.
+    """What one pass over runs (N, n) finds: of each run, and which points are NaN in all of them.
 
-    Attributes
-    ----------
-    lowest, highest : ndarray, shape (N,)
-        Of the finite values of each run; infinite without any.
-    missing : ndarray of int, shape (N,)
-        Number of NaN in each run.
-    absent : ndarray of bool, shape (n,)
-        Points that are NaN in every run.
-    infinite : ndarray of bool, shape (N,)
+    Ends are those of finite values, and infinite without any.
     """
 
     lowest: np.ndarray
@@ -309,7 +278,7 @@ def _notice_runs_last(values: np.ndarray, name: str) -> None:
     some = values[(slice(0, most),) * values.ndim].astype(np.float64)
     if not np.isfinite(some).all():
         return
-    first, last = (_roughness(some, axis) for axis in (0, -1))
+    first, last = (roughness(some - some.mean(), axis) for axis in (0, -1))
     if first < 0.5 and last > 0.8:
         shape = " x ".join(map(str, values.shape))
         warnings.warn(
@@ -321,22 +290,24 @@ def _notice_runs_last(values: np.ndarray, name: str) -> None:
         )
 
 
-def _roughness(values: np.ndarray, axis: int) -> float:
+def roughness(centred: np.ndarray, axis: int) -> float:
     """Return the mean squared step along an axis over twice the variance: 1 for independence."""
-    some = values - values.mean()
-    return float(np.square(np.diff(some, axis=axis)).mean() / (2 * np.square(some).mean() or 1))
+    return float(
+        np.square(np.diff(centred, axis=axis)).mean() / (2 * np.square(centred).mean() or 1)
+    )
 
 
 def _without_fill_values(
     values: np.ndarray, seen: Scan, missing: Missing, name: str
 ) -> tuple[np.ndarray, Scan]:
     """Return values with numbers that stand for missing ones replaced by NaN, and their scan."""
+    nan = np.asarray(np.nan, values.dtype)
     for number in FILL_VALUES:
         fill = np.asarray(number, values.dtype)
         if fill not in (seen.lowest.min(), seen.highest.max()):  # no number far from all others
             continue
         count = sum(int((rows == fill).sum()) for rows in row_blocks(values))
-        cleared = changed(values, partial(_cleared, fill=fill), name)
+        cleared = changed(values, lambda rows, fill=fill: np.where(rows == fill, nan, rows), name)
         rest = Scan.of(cleared)
         low, high = float(rest.lowest.min()), float(rest.highest.max())
         gap = max(low - number, number - high)
@@ -354,19 +325,13 @@ def _without_fill_values(
     return values, seen
 
 
-def _cleared(rows: np.ndarray, fill: np.ndarray) -> np.ndarray:
-    """Return values with NaN in place of one number."""
-    return np.where(rows == fill, np.asarray(np.nan, rows.dtype), rows)
-
-
 def _merged(
     points: object, values: np.ndarray, layout: Layout | None, name: str
 ) -> tuple[object, np.ndarray, Layout | None]:
     """Return points (n, d) without repetitions, and the means of runs (N, ...) at each of them."""
     if points is None or isinstance(points, tuple | list | Grid | MaskedGrid):
         return points, values, layout
-    array = real_numbers(points, f"{name}: points", error=DataError).numpy()
-    array = array[:, None] if array.ndim == 1 else array
+    array = _table(points, f"{name}: points")
     _, first, place = np.unique(array, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)  # points stay in the order of the file
     place = np.argsort(order)[place.reshape(-1)]
@@ -409,30 +374,54 @@ def _without_absent(
     return part, layout
 
 
+def _require_near(cloud: PointCloud, common: Domain, where: str) -> None:
+    """Refuse points of a run that are too far from those to which it is interpolated."""
+    if cloud.dim != common.dim:
+        raise DataError(
+            f"{where}: points have {cloud.dim} coordinates, the common ones {common.dim}"
+        )
+    target = common.points()
+    low, high = (torch.tensor(end, dtype=torch.float64) for end in (cloud.lower, cloud.upper))
+    outside = ((target - high).maximum(low - target) > 0.25 * (high - low)).any(1)
+    if bool(outside.any()):
+        raise DataError(
+            f"{where}: has no points near {target[outside][0].tolist()}, to which it should be "
+            f"interpolated; its points go from {list(cloud.lower)} to {list(cloud.upper)}"
+        )
+
+
 def _left_out_error(cloud: PointCloud, values: Tensor) -> float:
     """Return the mean squared error of every tenth value, interpolated from the others."""
-    out = torch.arange(cloud.size) % 10 == 5
     if cloud.size < 20:
         return 0.0
-    points = cloud.points()
+    out, points = torch.arange(cloud.size) % 10 == 5, cloud.points()
     rest = PointCloud.of(points[~out].numpy())
     error = rest.interpolate(values[~out], points[out]) - values[out]
     return float(error.square().mean())
 
 
+def _table(points: object, what: str) -> np.ndarray:
+    """Return points as an array (n, d)."""
+    array = real_numbers(points, what, error=DataError).numpy()
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _cloud(points: np.ndarray, name: str) -> PointCloud:
+    try:
+        return PointCloud.of(points)
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
+
+
 def _points_of(points: object, name: str) -> Domain:
     if isinstance(points, Grid | MaskedGrid | PointCloud):
         return points
-    array = real_numbers(points, f"{name}: points", error=DataError).numpy()
-    array = array[:, None] if array.ndim == 1 else array
+    array = _table(points, f"{name}: points")
     if array.shape[-1] == 1 and len(array) > 1 and _is_uniform(array[:, 0]):
         low, high = array[0, 0], array[-1, 0]
         if low < high:
             return Grid((float(low),), (float(high),), (len(array),))
-    try:
-        return PointCloud.of(array)
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
+    return _cloud(array, name)
 
 
 def _is_uniform(axis: np.ndarray) -> bool:
@@ -462,51 +451,51 @@ def _domain(
         return Point(), values
     if points is None:
         ends = zip(shape, repeats, strict=False)
-        points = tuple(np.linspace(0, 1, n + r)[: n or None] for n, r in ends)
+        points = tuple(np.linspace(0, 1, n + r)[:n] for n, r in ends)
     if isinstance(points, tuple | list) and len(points) and np.ndim(points[0]) == 1:
         axes = [
             real_numbers(axis, f"{name}: axis {k}", error=DataError).numpy()
             for k, axis in enumerate(points)
         ]
-        if len(axes) > 1 or axes[0].ndim == 1:
-            return _on_axes(axes, values, repeats, name)
+        return _on_axes(axes, values, repeats, name)
     domain = _points_of(points, name)
-    fits = domain.shape == shape or (len(shape) == 1 and domain.size == shape[0])
-    if not fits and domain.size == math.prod(shape) and isinstance(domain, PointCloud):
-        fits = True
-    if not fits:
-        turned = " (is it transposed?)" if len(values) == domain.size else ""
-        raise DataError(
-            f"{name}: values {values.shape} do not fit {domain.size} points: expected "
-            f"(runs, {domain.size}){turned}"
-        )
-    if any(repeats) and isinstance(domain, Grid):
-        repeats = repeats[: domain.dim]
-        ends = zip(domain.upper, domain.spacing(), repeats, strict=True)
-        upper = tuple(b + r * h for b, h, r in ends)
-        domain = Grid(domain.lower, upper, domain.shape, repeats)
-    return domain, values
+    flat = len(shape) == 1 or isinstance(domain, PointCloud)
+    if domain.shape != shape and not (flat and domain.size == math.prod(shape)):
+        raise _misfit(values, (domain.size,), name)
+    return _repeating(domain, repeats) if isinstance(domain, Grid) else domain, values
+
+
+def _misfit(values: np.ndarray, shape: tuple[int, ...], name: str) -> DataError:
+    """Return the error for values that do not fit their points, by the shape of these."""
+    turned = sorted(values.shape[1:]) == sorted(shape) or len(values) in shape
+    return DataError(
+        f"{name}: values {values.shape} do not fit {' x '.join(map(str, shape))} points: expected "
+        f"(runs, {', '.join(map(str, shape))}){' (is it transposed?)' if turned else ''}"
+    )
+
+
+def _repeating(grid: Grid, repeats: tuple[bool, ...]) -> Grid:
+    """Return a grid that repeats beyond its last points along some axes."""
+    if not any(repeats):
+        return grid
+    ends = zip(grid.upper, grid.spacing(), repeats, strict=False)
+    upper = tuple(high + step * repeat for high, step, repeat in ends)
+    return Grid(grid.lower, upper, grid.shape, repeats[: grid.dim])
 
 
 def _on_axes(
     axes: list[np.ndarray], values: np.ndarray, repeats: tuple[bool, ...], name: str
 ) -> tuple[Domain, np.ndarray]:
     shape = tuple(len(axis) for axis in axes)
-    if values.shape[1:] != shape and values.shape[1:] != (math.prod(shape),):
-        turned = ""
-        if sorted(values.shape[1:]) == sorted(shape) or len(values) in shape:
-            turned = " (is it transposed?)"
-        raise DataError(
-            f"{name}: values {values.shape} do not fit axes of {shape} points: expected "
-            f"(runs, {', '.join(map(str, shape))}){turned}"
-        )
+    if values.shape[1:] not in (shape, (math.prod(shape),)):
+        raise _misfit(values, shape, name)
     values = values.reshape(len(values), *shape)
     for k, axis in enumerate(axes):
         if not np.isfinite(axis).all():
             raise DataError(f"{name}: axis {k} has values that are not finite")
-        steps = np.diff(axis)
         if len(axis) < 2:
             raise DataError(f"{name}: axis {k} has 1 point, at least 2 are needed")
+        steps = np.diff(axis)
         turns = np.flatnonzero(steps * np.sign(steps.sum() or 1) <= 0)
         if len(turns):
             first, second = axis[turns[0] : turns[0] + 2]
@@ -519,10 +508,8 @@ def _on_axes(
     if not values.flags.c_contiguous:
         values = changed(values, np.ascontiguousarray, name)
     if all(map(_is_uniform, axes)):
-        lower = tuple(float(axis[0]) for axis in axes)
-        last = [axis[-1] + r * (axis[-1] - axis[0]) / (len(axis) - 1)
-                for axis, r in zip(axes, repeats, strict=False)]  # fmt: skip
-        return Grid(lower, tuple(map(float, last)), shape, repeats[: len(axes)]), values
+        low, high = (tuple(float(axis[k]) for axis in axes) for k in (0, -1))
+        return _repeating(Grid(low, high, shape), repeats), values
     if any(repeats):
         raise DataError(f"{name}: a periodic grid must be uniform")
     mesh = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))

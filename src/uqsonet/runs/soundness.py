@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 from uqsonet.errors import DataWarning
-from uqsonet.runs.field_runs import FieldRuns
+from uqsonet.runs.field_runs import FieldRuns, roughness
 from uqsonet.runs.runs import Runs, Split
 from uqsonet.runs.stored import column_blocks, row_blocks
 
@@ -107,7 +107,5 @@ def _neighbours_alike(runs: Runs) -> bool:
     for field in {**runs.inputs, **runs.outputs}.values():
         some = slice(None, None, max(1, field.values.shape[1] // MAX_POINTS))
         values = field.values[:2000, some].astype(np.float64)
-        centred = values - values.mean(0)
-        variance = np.square(centred).mean()
-        steps.append(np.square(np.diff(values, axis=0)).mean() / (2 * variance or 1.0))
+        steps.append(roughness(values - values.mean(0), 0))
     return max(steps) < ALIKE
