@@ -52,8 +52,11 @@ class AnalogueLaw(InputLaw):
         "share": ("", torch.float64),
     }
 
-    def __init__(self, fields: Tensor, coefficients: Tensor, share: float) -> None:
-        self.fields, self.coefficients, self.share = fields, coefficients, share
+    def __init__(self, fields: Tensor, coefficients: Tensor, share: float | Tensor) -> None:
+        if not 0 < share <= 1:
+            raise ValueError(f"the share must be above 0 and at most 1, found {float(share)}")
+        self.fields, self.coefficients = fields, coefficients
+        self.share = torch.as_tensor(share, dtype=torch.float64)
 
     @cached_property
     def by_point(self) -> Tensor:
@@ -65,19 +68,6 @@ class AnalogueLaw(InputLaw):
         """Return the law of the first training inputs, as many as `MAX_KEPT_VALUES` allows."""
         most = max(100, MAX_KEPT_VALUES // sample.fields.shape[1])
         return cls(sample.fields[:most], sample.coefficients[:most].float(), share)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the training inputs and the share."""
-        share = torch.tensor(self.share, dtype=torch.float64)
-        return {"fields": self.fields, "coefficients": self.coefficients, "share": share}
-
-    @classmethod
-    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> AnalogueLaw:
-        """Return the law that `tensors` were taken of."""
-        share = float(tensors["share"])
-        if not 0 < share <= 1:
-            raise ValueError(f"the share must be above 0 and at most 1, found {share}")
-        return cls(tensors["fields"], tensors["coefficients"], share)
 
     def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return weighted, moved training inputs for each set."""
@@ -95,7 +85,7 @@ class AnaloguePosterior(InputPosterior):
         """Weights (k,) and moved coefficients (k, r) for each set."""
         law, o, noise = self._law, self._sensors, self._sensors.noise()
         field = self._bases.fields.input
-        count = max(20, round(law.share * len(law.fields)))
+        count = max(20, round(float(law.share) * len(law.fields)))
         parts = []
         for s in range(len(o.values)):
             real = o.mask[s]

@@ -8,9 +8,9 @@ whose samples the branch maps to the output.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -152,13 +152,9 @@ class InputLaw(ABC):
     """Ends (n, 2) that the transformed field does not leave at each point, where a law has some."""
 
     layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
-    """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length;
-    those of a model's bases are n (points of the grid) and r (input modes)."""
-
-    @classmethod
-    def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
-        """Return the layout that tensors of these names should have."""
-        return cls.layout
+    """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length,
+    but for ``?``; those of a model's bases are n (points of the grid) and r (input modes). A name
+    with a star stands for all that begin so, of which there may be none."""
 
     @classmethod
     def require_layout(cls, tensors: Mapping[str, Tensor], bases: KarhunenLoeveBases) -> None:
@@ -169,7 +165,11 @@ class InputLaw(ABC):
         ValueError
             Naming the tensor, what was found and what is needed.
         """
-        layout = cls.layout_of(tensors)
+        layout = {}
+        for name, kind in cls.layout.items():
+            start = name.removesuffix("*")
+            same = [one for one in tensors if one.startswith(start)] if start != name else [name]
+            layout |= dict.fromkeys(same, kind)
         if tensors.keys() != layout.keys():
             raise ValueError(f"it needs {', '.join(layout)}; found {', '.join(tensors) or 'none'}")
         sizes = dict(zip("nr", bases.input_factor.shape, strict=True))
@@ -177,7 +177,7 @@ class InputLaw(ABC):
             shape, kind = tuple(tensors[name].shape), tensors[name].dtype
             fits = len(axes) == len(shape) and 0 not in shape and kind == dtype
             for axis, length in zip(axes, shape, strict=False):
-                fits = fits and sizes.setdefault(axis, length) == length
+                fits = fits and (axis == "?" or sizes.setdefault(axis, length) == length)
             if not fits:
                 needed = ", ".join(f"{axis} = {sizes.get(axis, 'any')}" for axis in axes)
                 raise ValueError(f"{name} is {kind} {shape}; allowed is {dtype} ({needed})")
@@ -210,6 +210,11 @@ class InputLaw(ABC):
         """
         return None
 
-    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """Return what the law is made of, to be stored."""
+        return {name: getattr(self, name) for name in self.layout}
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> Self:
+        """Return the law that `tensors` were taken of; ValueError if there is no such law."""
+        return cls(**tensors)

@@ -64,6 +64,8 @@ class BoundedLaw(InputLaw):
     }
 
     def __init__(self, lower: Tensor, upper: Tensor, mean: Tensor, root: Tensor) -> None:
+        if not bool(lower < upper):
+            raise ValueError("the lower bound must be below the upper one")
         self.lower, self.upper, self.mean, self.root = lower, upper, mean, root
 
     @classmethod
@@ -102,17 +104,6 @@ class BoundedLaw(InputLaw):
         """Return whether fields of coefficients (..., r) are within the bounds everywhere."""
         field = bases.input_mean.float().cpu() + a.float() @ bases.input_factor.cpu().T
         return (field.amin(-1) >= self.lower) & (field.amax(-1) <= self.upper)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return bounds, mean and root."""
-        return dict(vars(self))
-
-    @classmethod
-    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> BoundedLaw:
-        """Return the law that `tensors` were taken of."""
-        if not bool(tensors["lower"] < tensors["upper"]):
-            raise ValueError("the lower bound must be below the upper one")
-        return cls(**tensors)
 
     def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the Gaussian law given sensors, restricted to fields within the bounds."""

@@ -11,22 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ObservationError
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior, WholeFields
 from uqsonet.laws.censored import censored_factor
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
+from uqsonet.laws.constrained import NUGGET, Choices, among_choices, between, kriged
 from uqsonet.laws.latent import LowRank
 from uqsonet.laws.margins import Margins, fit_margins
-from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -38,14 +36,8 @@ MIN_INPUTS = 50
 MAX_MODES = 256
 """Maximum number of modes of a latent field without atoms."""
 
-NUGGET = 1e-6
-"""Least variance of what a reading adds to the latent field."""
-
 LINEAR = 0.05
 """Noise of a latent value up to which its map counts as linear, in its standard deviations."""
-
-SWEEPS = 10
-"""Number of sweeps of Gibbs sampling over sensors whose noise is larger."""
 
 REACH = 6.0
 """Distance of a reading from the values that it may stand for, in standard deviations of noise."""
@@ -118,7 +110,7 @@ class CopulaLaw(InputLaw):
 
 
 class CopulaPosterior(WholeFields):
-    """Latent values at the sensors in closed form, or by sampling; the rest by kriging."""
+    """Latent values at the sensors, and fields through them (`uqsonet.laws.constrained`)."""
 
     def __init__(self, law: CopulaLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
         super().__init__(bases)
@@ -168,18 +160,12 @@ class CopulaPosterior(WholeFields):
     ) -> Iterator[Tensor]:
         """Yield fields (size, n) of each set, float32."""
         law = self._law
-        normal = partial(torch.randn, generator=generator, dtype=torch.float64)
         variance = max(NUGGET, float(law.remainder) ** 2)
         for s in restarted(generator, range(len(self._rows))):
-            used = self._mask[s]
-            rows = self._rows[s, used]
-            among = rows @ rows.T
-            xi = normal(size, law.latent.rank)
-            if len(rows):
-                values, level = self._latent(s, among, variance, size, generator)
-                off = values - xi @ rows.T - normal(size, len(rows)) * level.sqrt()
-                xi = xi + torch.linalg.solve(among + torch.diag(level), off.T).T @ rows
-            latent = law.latent.fields(xi)
+            rows = self._rows[s, self._mask[s]]
+            values, level = self._latent(s, rows @ rows.T, variance, size, generator)
+            xi = torch.randn(size, law.latent.rank, generator=generator, dtype=torch.float64)
+            latent = law.latent.fields(kriged(xi, rows, values, level, generator))
             if variance > NUGGET:
                 left = torch.randn(latent.shape, generator=generator, dtype=torch.float32)
                 latent = (1 - variance) ** 0.5 * latent + variance**0.5 * left
@@ -188,78 +174,35 @@ class CopulaPosterior(WholeFields):
     def _latent(
         self, s: int, among: Tensor, variance: float, size: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Return latent readings (size, m) or (m,) of a set, and the variance (m,) of each."""
-        used, nugget = self._mask[s], torch.full((len(among),), variance, dtype=torch.float64)
-        values, beyond = self._readings[s, used], self._beyond[s, used]
+        """Return latent readings (size, m) of a set, and the variance (m,) of each."""
+        used, m = self._mask[s], self._margins
+        nugget = torch.full((len(among),), variance, dtype=torch.float64)
         if bool(self._uncertain[s].any()):
-            return self._by_gibbs(s, among + torch.diag(nugget), size, generator), nugget
-        level = self._levels[s, used].square() + nugget
-        inside = beyond.any(-1)
-        if not bool(inside.any()):
-            return values, level
-        level = torch.where(inside, nugget, level)
-        known = among[:, ~inside]
-        within = among[~inside][:, ~inside] + torch.diag(level[~inside])
-        weights = torch.linalg.solve(within, known[inside].T).T
-        covariance = among[inside][:, inside] + torch.diag(nugget[inside])
-        covariance = covariance - weights @ known[inside].T
-        ends = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
-        lower = torch.where(beyond[inside, 1], values[inside], ends[0])
-        upper = torch.where(beyond[inside, 0], values[inside], ends[1])
-        try:
-            drawn = truncated_samples(
-                weights @ values[~inside], covariance, lower, upper, size, generator
-            )
-        except ObservationError:
-            raise ObservationError(
-                "values at an end of the range, and the others, contradict one another under the "
-                "model's law of the input ('copula'): state their noise"
-            ) from None
-        values = values.repeat(size, 1)
-        values[:, inside] = drawn
-        return values, level
-
-    def _by_gibbs(
-        self, s: int, covariance: Tensor, size: int, generator: torch.Generator
-    ) -> Tensor:
-        """Return latent values (size, m) at the sensors of a set whose noise is not small.
-
-        On each piece of its map a value has a truncated normal law given the others. Particles
-        draw one sensor after another and are resampled; Gibbs sampling then moves them.
-        """
-        m = self._margins
-        at = (m.values, m.cuts, m.limits, self._values, self._noise)
-        parts = zip(*(one[s, self._mask[s]] for one in at), strict=True)
-        pieces = [_Pieces.of(m.knots, *one) for one in parts]
-        root, precision = torch.linalg.cholesky(covariance), torch.linalg.inv(covariance)
-        xi = torch.zeros(size, len(root), dtype=torch.float64)
-        for i, piece in enumerate(pieces):
-            mean, std = xi[:, :i] @ root[i, :i], root[i, i]
-            value, weight = piece.drawn(mean, std, generator)
-            xi[:, i] = (value - mean) / std
-            xi = xi[resampled(weight[None], generator)[0]]
-        values = xi @ root.T
-        for _ in range(SWEEPS):
-            for i, piece in enumerate(pieces):
-                std = precision[i, i].rsqrt()
-                mean = values[:, i] - (values @ precision[i]) / precision[i, i]
-                values[:, i] = piece.drawn(mean, std, generator)[0]
-        return values
+            at = (m.values, m.cuts, m.limits, self._values, self._noise)
+            parts = zip(*(one[s, used] for one in at), strict=True)
+            pieces = [_Pieces.of(m.knots, *one) for one in parts]
+            covariance = among + nugget.diag()
+            return among_choices([covariance], pieces, size, generator)[0][0], nugget
+        values, (below, above) = self._readings[s, used], self._beyond[s, used].unbind(-1)
+        level = torch.where(below | above, 0.0, self._levels[s, used].square()) + nugget
+        lower, upper = (
+            torch.where(at, end, values) for at, end in ((below, -math.inf), (above, math.inf))
+        )
+        covariance = among + level.diag()
+        return between(covariance, lower, upper, size, generator, self._law.name), level
 
 
 @dataclass(frozen=True)
-class _Pieces:
+class _Pieces(Choices):
     """The pieces of a map that a noisy reading may come from, as ``start + slope * latent``.
 
     Attributes
     ----------
-    low, high, start, slope : Tensor, shape (P,)
+    start, slope : Tensor, shape (P,)
     value, variance : Tensor, scalar
         The reading and its noise.
     """
 
-    low: Tensor
-    high: Tensor
     start: Tensor
     slope: Tensor
     value: Tensor
@@ -283,19 +226,13 @@ class _Pieces:
         off = torch.maximum(value - ends[1], ends[0] - value).clamp_min(0)
         off = torch.where(low < high, off, math.inf)
         kept = off <= torch.maximum(REACH * noise, off.min())
-        return cls(low[kept], high[kept], start[kept], slope[kept], value, noise.square())
+        ends = low[None, kept], high[None, kept]
+        return cls(*ends, start[kept], slope[kept], value, noise.square())
 
-    def drawn(self, mean: Tensor, std: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return latent values (size,) of normal laws given the reading, and its log density."""
+    def given(self, mean: Tensor, std: Tensor, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the normal law on each piece, and the log density of the reading there."""
         spread = self.variance + (self.slope * std).square()
-        off = self.value - self.start - self.slope * mean[:, None]
-        centre = mean[:, None] + std.square() * self.slope / spread * off
-        narrow = std * (self.variance / spread).sqrt()
-        uniform = torch.rand(2, len(mean), 1, generator=generator, dtype=torch.float64)
-        low, high = ((end - centre) / narrow for end in (self.low, self.high))
-        score, share = truncated_normal(low, high, uniform[0])
-        weight = share - off.square() / (2 * spread) - spread.log() / 2
-        total = weight.logsumexp(1, keepdim=True)
-        below = (weight - total).exp().cumsum(1)
-        which = (below < uniform[1]).sum(1, keepdim=True).clamp_max(below.shape[1] - 1)
-        return (centre + narrow * score).gather(1, which)[:, 0], total[:, 0]
+        off = self.value - self.start - self.slope * mean
+        centre = mean + std.square() * self.slope / spread * off
+        density = -off.square() / (2 * spread) - spread.log() / 2
+        return centre, std * (self.variance / spread).sqrt(), density[0]

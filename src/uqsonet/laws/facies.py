@@ -10,7 +10,7 @@ field, given the readings nearby that have the same class.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,7 +22,8 @@ from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.bases import rounding_noise
 from uqsonet.laws.common import InputSample, classes_of, farthest_tail
-from uqsonet.laws.latent import LatentField, fit_latent, latent_layout, latent_of
+from uqsonet.laws.constrained import kriged
+from uqsonet.laws.latent import LatentField, fit_latent, latent_of
 from uqsonet.laws.segments import segmented
 from uqsonet.laws.thresholded import Reading, ThresholdedLaw, ThresholdedPosterior
 from uqsonet.sensors.sensors import Sensors
@@ -38,9 +39,6 @@ FAR = 4.0
 
 NEAR = 10
 """Number of other sensors given which a reading is judged."""
-
-LETTERS = "uvwxyz"
-"""Axes of the tensors of the classes' fields."""
 
 
 @dataclass(frozen=True)
@@ -128,16 +126,6 @@ class FaciesLaw(InputLaw):
             return None
         return cls(classes, [Inner.fit(grid, fields, labels == k) for k in range(count)])
 
-    @classmethod
-    def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
-        """Return the layout with the tensors of the latent fields."""
-        found = {**cls.layout, **ThresholdedLaw.layout_of(names)}
-        for number, letter in enumerate(LETTERS):
-            tail = f"_in_{number}"
-            if not number or {f"factor{tail}", f"spectrum{tail}"} & set(names):
-                found |= latent_layout(names, tail, letter)
-        return found
-
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the classes and of the fields within them."""
         found = self.classes.tensors()
@@ -151,9 +139,6 @@ class FaciesLaw(InputLaw):
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> FaciesLaw:
         """Return the law that `tensors` were taken of."""
         grid, std = bases.fields.input.grid, tensors["inner_std"]
-        for number in range(std.shape[1]):
-            if not {f"factor_in_{number}", f"spectrum_in_{number}"} & set(tensors):
-                raise ValueError(f"there is no factor_in_{number}: each class has a field")
         if not bool((std > 0).all()):
             raise ValueError("inner_std must be positive")
         columns = zip(tensors["inner_mean"].T, std.T, strict=True)
@@ -231,18 +216,12 @@ class FaciesPosterior(ThresholdedPosterior):
             patterns, of = _patterns(classes)
             field = torch.zeros(numbers.shape)
             for k, one in enumerate(self._inner):
-                rows, noise = self._inner_rows[k][s, used], self._noise[s, used]
                 xi = torch.randn(size, one.latent.rank, generator=generator, dtype=torch.float64)
-                error = torch.randn(size, len(rows), generator=generator, dtype=torch.float64)
+                off, rows = self._off[s, used, k], self._inner_rows[k][s, used]
                 for number, pattern in enumerate(patterns):
-                    here, mine = (of == number).nonzero()[:, 0], pattern == k
-                    if not bool(mine.any()):
-                        continue
-                    seen = rows[mine]
-                    left = self._off[s, used, k][mine] - xi[here] @ seen.T
-                    left = left - error[here][:, mine] * noise[mine]
-                    covariance = seen @ seen.T + noise[mine].square().diag()
-                    xi[here] += torch.linalg.solve(covariance, left.T).T @ seen
+                    here, mine = of == number, pattern == k
+                    seen = rows[mine], off[mine], self._noise[s, used][mine].square()
+                    xi[here] = kriged(xi[here], *seen, generator)
                 inside = one.mean.float() + one.std.float() * one.latent.fields(xi)
                 field = torch.where(numbers == k, inside, field)
             yield field

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -200,18 +199,15 @@ class Spectrum(LatentField):
         return {"spectrum" + tail: self.values}
 
 
-def latent_layout(names: Collection[str], tail: str, letter: str) -> dict[str, tuple[str, Any]]:
-    """Return the layout of a latent field among tensors of these names: a spectrum, or a factor."""
-    if "spectrum" + tail in names:
-        return {"spectrum" + tail: (letter, torch.float64)}
-    return {"factor" + tail: ("n" + letter, torch.float32)}
+LATENT_LAYOUT = {"factor*": ("n?", torch.float32), "spectrum*": ("?", torch.float64)}
+"""Part of a law's `layout`: a factor or a spectrum for each latent field."""
 
 
 def latent_of(domain: Domain, tensors: Mapping[str, Tensor], tail: str) -> LatentField:
     """Return the latent field that tensors whose names end like this hold."""
-    if "factor" + tail in tensors:
-        return LowRank(tensors["factor" + tail])
-    return Spectrum.of(domain, tensors["spectrum" + tail])
+    if "spectrum" + tail in tensors:
+        return Spectrum.of(domain, tensors["spectrum" + tail])
+    return LowRank(tensors["factor" + tail])
 
 
 def _through(weights: Tensor, along: list[Tensor]) -> Tensor:

@@ -15,21 +15,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ObservationError
 from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior, WholeFields
 from uqsonet.laws.class_rules import chosen_rule, fields_of, tetrachoric
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
-from uqsonet.laws.latent import LatentField, fit_latent, latent_layout, latent_of
-from uqsonet.laws.truncated import resampled, truncated_normal, truncated_samples
+from uqsonet.laws.constrained import NUGGET, Choices, among_choices, between, kriged
+from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, fit_latent, latent_of
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -37,21 +36,11 @@ if TYPE_CHECKING:
     from uqsonet.laws.bases import KarhunenLoeveBases
 
 Reading = Callable[[int, Tensor], Tensor]
-
-MOVES = 3
-"""Number of Hamiltonian trajectories of the latent values at the sensors."""
-
-NUGGET = 1e-6
-"""Variance added to latent values at sensors."""
+"""Returns the log likelihood (S, K) of the reading of a sensor for each class, given the classes
+(S, m) of the others, -1 where they are not drawn yet."""
 
 DOUBT = 1e-4
 """A sensor's class is uncertain if another class has at least this probability."""
-
-SWEEPS = 10
-"""Number of sweeps of Gibbs sampling over uncertain sensors."""
-
-LETTERS = "qst"
-"""Axes of the latent fields' tensors, one field after another."""
 
 MIN_WIDTH = 0.01
 """Minimum width of a class between two others, in standard deviations of the latent field: a sensor
@@ -134,7 +123,12 @@ class ThresholdedLaw(InputLaw):
     name = "thresholded"
     separate = True
     whole = True
-    layout: ClassVar = {"values": ("K", torch.float64), "thresholds": ("nT", torch.float64)}
+    layout: ClassVar = {
+        "values": ("K", torch.float64),
+        "thresholds": ("nT", torch.float64),
+        "places*": ("FK", torch.int64),
+        **LATENT_LAYOUT,
+    }
 
     def __init__(self, values: Tensor, parts: list[ClassField]) -> None:
         self.values, self.parts = values, parts
@@ -163,17 +157,6 @@ class ThresholdedLaw(InputLaw):
         return cls(
             values, [ClassField.fit(domain, labels, g, len(values)) for g in fields_of(rule)]
         )
-
-    @classmethod
-    def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
-        """Return the layout with the latent fields' own tensors: a spectrum, or else a factor."""
-        found = dict(cls.layout)
-        if "places" in names:
-            found["places"] = "FK", torch.int64
-        for number, letter in enumerate(LETTERS):
-            if not number or {f"factor_{number}", f"spectrum_{number}"} & set(names):
-                found |= latent_layout(names, f"_{number}" if number else "", letter)
-        return found
 
     def tensors(self) -> dict[str, Tensor]:
         """Return values, places, thresholds and the latent fields."""
@@ -232,19 +215,25 @@ class ThresholdedLaw(InputLaw):
 
 
 class ThresholdedPosterior(WholeFields):
-    """Latent values at the sensors by exact Hamiltonian Monte Carlo, the rest by kriging."""
+    """Latent values at the sensors, and fields through them (`uqsonet.laws.constrained`)."""
 
     def __init__(self, law: ThresholdedLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
         super().__init__(bases)
         self._law, o = law, sensors
         grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
         locations = o.locations.double()
-        self._rows, self._walls, self._mask = [], [], o.mask
+        self._mask, self._rows, ends = o.mask, [], []
         for part in law.parts:
             self._rows.append(part.latent.rows(grid, locations))
-            cuts = grid.interpolate(part.thresholds, locations)
-            ends = torch.full_like(cuts[..., :1], torch.inf)
-            self._walls.append(torch.cat([-ends, cuts, ends], -1))
+            cuts = torch.nn.functional.pad(
+                grid.interpolate(part.thresholds, locations), [1, 1], value=torch.inf
+            )
+            cuts[..., 0] = -torch.inf
+            free = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64)
+            place = part.places.clamp_min(0)
+            of_class = torch.stack([cuts[..., place], cuts[..., place + 1]])  # (2, B, m, K)
+            ends.append(of_class.where(part.places >= 0, free[:, None, None, None]))
+        self._ends = torch.stack(ends, 1)
         edges = (law.values[1:] + law.values[:-1]) / 2
         values = forward(o.values.double())
         which = self._which = torch.bucketize(values, edges)
@@ -276,147 +265,34 @@ class ThresholdedPosterior(WholeFields):
 
     def _numbers(self, s: int, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return numbers (size, n) of a set's classes, and those (size, m) at its sensors."""
-        values, classes = self._latent(s, size, generator)
+        used = self._mask[s]
+        rows, which = [rows[s, used] for rows in self._rows], self._which[s, used]
+        nugget = torch.full((len(which),), NUGGET, dtype=torch.float64)
+        covariances = [one @ one.T + nugget.diag() for one in rows]
+        low, high = ends = self._ends[:, :, s, used]  # (2, F, m, K)
+        if bool(self._uncertain[s]):
+            reading = self._reading(s)
+            choices = [_Classes(low[:, i], high[:, i], i, reading) for i in range(len(which))]
+            values, classes = among_choices(covariances, choices, size, generator)
+        else:
+            classes = which.expand(size, -1)
+            low, high = ends.gather(3, which[:, None].expand(*ends.shape[:3], 1))[..., 0]
+            law = zip(covariances, low, high, strict=True)
+            values = [between(*one, size, generator, self._law.name) for one in law]
         latent = []
-        for f, part in enumerate(self._law.parts):
-            rows = self._rows[f][s, self._mask[s]]
-            latent.append(kriged(part.latent, rows, values[f], size, generator))
+        for part, row, at in zip(self._law.parts, rows, values, strict=True):
+            xi = torch.randn(size, row.shape[1], generator=generator, dtype=torch.float64)
+            latent.append(part.latent.fields(kriged(xi, row, at, nugget, generator)))
         return self._law.numbers(latent), classes
 
-    def _latent(
-        self, s: int, size: int, generator: torch.Generator
-    ) -> tuple[list[tuple[Tensor, Tensor] | None], Tensor]:
-        """Return latent values and classes (size, m) at a set's sensors.
 
-        Of each latent field these are values (size, k), and the sensors (k,) that have them; None
-        where no sensor's class depends on the field.
-        """
-        used = self._mask[s]
-        which = self._which[s, used].expand(size, -1)
-        if not bool(used.any()):
-            return [None] * len(self._law.parts), which
-        covariances = [_covariance(rows[s, used]) for rows in self._rows]
-        places = torch.stack([part.places for part in self._law.parts])
-        if bool(self._uncertain[s]):
-            walls = [walls[s, used] for walls in self._walls]
-            law, every = (covariances, walls, places, self._reading(s)), torch.arange(len(which[0]))
-            latent, which = _uncertain_values(*law, size, generator)
-            return [(values, every) for values in latent], which
-        found: list[tuple[Tensor, Tensor] | None] = []
-        for covariance, walls, place in zip(covariances, self._walls, places, strict=True):
-            interval = place[self._which[s, used]]
-            inside = (interval >= 0).nonzero()[:, 0]
-            if not len(inside):
-                found.append(None)
-                continue
-            here = walls[s, used][inside]
-            lower, upper = (here.gather(1, interval[inside, None] + k)[:, 0] for k in (0, 1))
-            law = torch.zeros_like(lower), covariance[inside][:, inside], lower, upper
-            try:
-                found.append((truncated_samples(*law, size, generator, MOVES), inside))
-            except ObservationError:
-                raise ObservationError(
-                    "the classes at these sensors contradict one another under the model's law of "
-                    "the input ('thresholded'): no latent field is known that has them"
-                ) from None
-        return found, which
+@dataclass(frozen=True)
+class _Classes(Choices):
+    """The classes that a sensor may see."""
 
+    sensor: int
+    reading: Reading
 
-def kriged(
-    latent: LatentField, rows: Tensor, known: tuple[Tensor, Tensor] | None, size: int,
-    generator: torch.Generator,
-) -> Tensor:  # fmt: skip
-    """Return fields (size, n), float32, of a latent field given values at some of its sensors.
-
-    Parameters
-    ----------
-    latent : LatentField
-    rows : Tensor, shape (m, rank)
-        Its factor at the sensors.
-    known : tuple of Tensor, shapes (size, k) and (k,), or None
-        Values, and the sensors that have them.
-    size : int
-    generator : torch.Generator
-    """
-    normal = partial(torch.randn, generator=generator, dtype=torch.float64)
-    xi = normal(size, rows.shape[1])
-    if known is not None:
-        values, where = known
-        rows = rows[where]
-        off = values - xi @ rows.T - normal(size, len(rows)) * NUGGET**0.5
-        xi = xi + torch.linalg.solve(_covariance(rows), off.T).T @ rows
-    return latent.fields(xi)
-
-
-def _covariance(rows: Tensor) -> Tensor:
-    """Return the covariance of latent values at sensors, with the nugget."""
-    return rows @ rows.T + NUGGET * torch.eye(len(rows), dtype=rows.dtype)
-
-
-def _uncertain_values(
-    covariances: list[Tensor], walls: list[Tensor], places: Tensor, reading: Reading, size: int,
-    generator: torch.Generator,
-) -> tuple[list[Tensor], Tensor]:  # fmt: skip
-    """Return latent values (size, m) of each field, and classes, at sensors of uncertain class.
-
-    Particles draw class and values of one sensor after another, given those before, and are
-    resampled; Gibbs sampling then moves them. Both use the likelihood of each class.
-
-    Parameters
-    ----------
-    covariances : list of Tensor, shape (m, m)
-    walls : list of Tensor, shape (m, T + 2)
-        Ends of the intervals, from minus to plus infinity.
-    places : Tensor of int, shape (F, K)
-    reading : callable
-        Returns the log likelihood (size, K) of the reading of a sensor for each of its classes,
-        given the classes (size, m) of all others, -1 where they are not drawn yet.
-    """
-    m, every = len(covariances[0]), range(len(covariances))
-    roots = [torch.linalg.cholesky(covariance) for covariance in covariances]
-    precisions = [torch.linalg.inv(covariance) for covariance in covariances]
-    classes = torch.full((size, m), -1)
-    xi = [torch.zeros(size, m, dtype=torch.float64) for _ in every]
-
-    def drawn(i: int, means: list[Tensor], stds: list[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Return standardised values of a sensor, and the log probability of its reading."""
-        uniform = torch.rand(1 + len(means), size, generator=generator, dtype=torch.float64)
-        classes[:, i] = -1
-        total, ends = reading(i, classes), []
-        for f, (mean, std) in enumerate(zip(means, stds, strict=True)):
-            ends.append((walls[f][i] - mean[:, None]) / std)
-            share = torch.special.log_ndtr(ends[f])
-            below = torch.exp(share[:, :-1] - share[:, 1:]).clamp_max(1)
-            share = (share[:, 1:] + torch.log1p(-below)).nan_to_num(nan=-torch.inf)
-            total = total + torch.where(places[f] >= 0, share[:, places[f]], 0.0)
-        weight = total.logsumexp(1)
-        below = (total - weight[:, None]).exp().cumsum(1)
-        which = (below < uniform[0][:, None]).sum(1).clamp_max(total.shape[1] - 1)
-        classes[:, i], values = which, []
-        for f, place in enumerate(places[:, which]):
-            low, high = (
-                ends[f].gather(1, (place.clamp_min(0) + k)[:, None])[:, 0].where(place >= 0, end)
-                for k, end in ((0, total.new_tensor(-torch.inf)), (1, total.new_tensor(torch.inf)))
-            )
-            values.append(truncated_normal(low, high, uniform[1 + f])[0])
-        return values, weight
-
-    for i in range(m):
-        means = [xi[f][:, :i] @ roots[f][i, :i] for f in every]
-        news, weight = drawn(i, means, [root[i, i] for root in roots])
-        kept = resampled(weight[None], generator)[0]
-        classes = classes[kept]
-        for f in every:
-            xi[f][:, i] = news[f]
-            xi[f] = xi[f][kept]
-    values = [xi[f] @ roots[f].T for f in every]
-    for _ in range(SWEEPS):
-        for i in range(m):
-            stds = [precision[i, i].rsqrt() for precision in precisions]
-            means = [
-                values[f][:, i] - (values[f] @ precisions[f][i]) / precisions[f][i, i]
-                for f in every
-            ]
-            for f, new in enumerate(drawn(i, means, stds)[0]):
-                values[f][:, i] = means[f] + stds[f] * new
-    return values, classes
+    def given(self, mean: Tensor, std: Tensor, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the law as it is before the reading, and the likelihood of each class."""
+        return mean, std, self.reading(self.sensor, which)

@@ -132,16 +132,30 @@ def truncated_normal(below: Tensor, above: Tensor, uniform: Tensor) -> tuple[Ten
 
     Beyond `TAIL` the density is taken as ``x exp(-x^2 / 2)``, whose quantiles have a formula.
     """
-    mirrored = below + above > 0  # work in the lower half, where probabilities are not near one
-    low = torch.where(mirrored, -above, below)
-    high = torch.where(mirrored, -below, above)
+    mirrored, low, high = _in_lower_half(below, above)
     log_low, log_high = torch.special.log_ndtr(low), torch.special.log_ndtr(high)
-    probability = log_high + torch.log1p(-torch.exp(log_low - log_high))
     inner = torch.special.ndtri(torch.lerp(log_low.exp(), log_high.exp(), uniform))
     span = 0.5 * (low**2 - high**2)
     outer = -torch.sqrt(high**2 - 2 * torch.log1p(uniform * torch.expm1(-span)))
     score = torch.where(high < -TAIL, outer, inner).clamp(low, high)
-    return torch.where(mirrored, -score, score), probability.nan_to_num(nan=-math.inf)
+    return torch.where(mirrored, -score, score), _log_difference(log_low, log_high)
+
+
+def log_share(below: Tensor, above: Tensor) -> Tensor:
+    """Return the log of the probability that a standard normal lies between bounds."""
+    _, low, high = _in_lower_half(below, above)
+    return _log_difference(torch.special.log_ndtr(low), torch.special.log_ndtr(high))
+
+
+def _in_lower_half(below: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which bounds are mirrored, and bounds of which the lower is the farther from zero."""
+    mirrored = below + above > 0  # probabilities near one lose digits
+    return mirrored, torch.where(mirrored, -above, below), torch.where(mirrored, -below, above)
+
+
+def _log_difference(log_low: Tensor, log_high: Tensor) -> Tensor:
+    share = log_high + torch.log1p(-torch.exp(log_low - log_high))
+    return share.nan_to_num(nan=-math.inf)
 
 
 def resampled(weight: Tensor, generator: torch.Generator) -> Tensor:
