@@ -9,7 +9,8 @@ from uqsonet.errors import ConfigError
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.operator.baselines import INPUT_MODES, OUTPUT_MODES, Cokriging
+from uqsonet.operator.baselines import Cokriging
+from uqsonet.operator.closed_form import INPUT_MODES, OUTPUT_MODES
 from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors, checked_sensors

@@ -23,41 +23,23 @@ from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:  # whoever uses a trained model needs no data
     from uqsonet.laws.base import InputLaw
+    from uqsonet.operator.joint import JointPosterior, Readings
     from uqsonet.runs.functions import Functions
 
 Batch = dict[str, Tensor]
 """Where the model reads sensors: `locations`, `values`, `mask` (none if nothing is padding) and, if
 they stand on the input's grid, `index` (B, m), their points. Besides, the rows of `targets`."""
+SAMPLES = 4096
+"""Number of samples of an answer that has no closed form."""
+
 Shared = dict[str, tuple[Tensor, ...]]
 """Tensors that all samples of a batch share, by name."""
 
 
-class OperatorModel(nn.Module, ABC):
-    """An operator from observation sets of the input to the law of the output.
+class Conditioned(ABC):
+    """An operator that answers sensors of its input."""
 
-    Parameters
-    ----------
-    fields : OperatorFields
-        Input and output of the operator.
-    config : NetworkConfig
-    noise_std : float
-        Standard deviation of the observation noise it is trained for.
-    """
-
-    method: str
-    config_type: ClassVar[type[NetworkConfig]]
-    """Class of the settings of its networks."""
-    reads_sensors: bool = True
-    """Whether the training loss needs observation sets: then it also fixes their noise."""
-    probabilistic: bool = True
-    latent_dim: int = 0
-    """Standard normals that one evaluation of the loss consumes per sample."""
-    group: int = 1
-    """Training functions in a row that are read by the same sensors."""
-
-    def __init__(self, fields: OperatorFields, config: NetworkConfig, noise_std: float) -> None:
-        super().__init__()
-        self.fields, self.config, self.noise_std = fields, config, noise_std
+    fields: OperatorFields
 
     def condition(
         self,
@@ -93,6 +75,56 @@ class OperatorModel(nn.Module, ABC):
     @abstractmethod
     def condition_on(self, sensors: Sensors) -> Posterior:
         """Return the law of u given sensors that have been checked, as `condition` does."""
+
+
+class EitherSide(Conditioned):
+    """An operator that answers sensors of its input, of its output, or of both."""
+
+    reads_functionals = True
+
+    def condition_jointly(
+        self, inputs: Readings, outputs: Readings, size: int = SAMPLES
+    ) -> JointPosterior:
+        """Return the law of input and output given sensors of both (`uqsonet.operator.joint`).
+
+        Either may have no sensors: arrays of shape (B, 0, d) and (B, 0), or (0, d) and (0,). An
+        answer that has no closed form is made of `size` samples.
+        """
+        from uqsonet.operator.joint import both_sides
+
+        return self.condition_both(*both_sides(self.fields, inputs, outputs), size)
+
+    @abstractmethod
+    def condition_both(self, seen: Sensors, read: Sensors, size: int = SAMPLES) -> JointPosterior:
+        """Return the law of input and output given checked sensors of both."""
+
+
+class OperatorModel(nn.Module, Conditioned):
+    """An operator from observation sets of the input to the law of the output.
+
+    Parameters
+    ----------
+    fields : OperatorFields
+        Input and output of the operator.
+    config : NetworkConfig
+    noise_std : float
+        Standard deviation of the observation noise it is trained for.
+    """
+
+    method: str
+    config_type: ClassVar[type[NetworkConfig]]
+    """Class of the settings of its networks."""
+    reads_sensors: bool = True
+    """Whether the training loss needs observation sets: then it also fixes their noise."""
+    probabilistic: bool = True
+    latent_dim: int = 0
+    """Standard normals that one evaluation of the loss consumes per sample."""
+    group: int = 1
+    """Training functions in a row that are read by the same sensors."""
+
+    def __init__(self, fields: OperatorFields, config: NetworkConfig, noise_std: float) -> None:
+        super().__init__()
+        self.fields, self.config, self.noise_std = fields, config, noise_std
 
     def use_law(self, law: InputLaw) -> None:
         """Answer with another law of the input (`uqsonet.laws`).

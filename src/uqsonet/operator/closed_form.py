@@ -36,11 +36,29 @@ Model = Any
 BUFFERS = "residual_covariance", "residuals", "bases.input_remainder", "output_remainder"
 """Buffers of a model that depend on its trained branch."""
 
+INPUT_MODES, OUTPUT_MODES = 256, 64
+"""Maximum numbers of modes of predictors without networks."""
+
 ROWS = 2048
 """Pairs in one batch of outer products."""
 
 NEGLIGIBLE = 1e-6
 """Directions with a smaller std, relative to the largest, are rounding."""
+
+
+def sized_bases(
+    functions: Functions, input_modes: int = INPUT_MODES, output_modes: int = OUTPUT_MODES
+) -> KarhunenLoeveBases:
+    """Return bases that are not fitted yet, of at most so many modes; of few pairs they are fewer.
+
+    Modes below the rounding of the data are always left out.
+    """
+    most = functions.size - 1
+    return KarhunenLoeveBases(
+        functions.fields,
+        min(input_modes, most, functions.kappa_rows.shape[1]),
+        min(output_modes, most, functions.u_rows.shape[1]),
+    )
 
 
 def fit_bases(bases: KarhunenLoeveBases, functions: Functions, linear: bool = True) -> None:

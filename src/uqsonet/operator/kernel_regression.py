@@ -23,12 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.gauss.posterior import Basis, Posterior, SeparatePosterior
-from uqsonet.operator.regression import Regression, Set, Targets
+from uqsonet.operator.regression import Prediction, Regression, Targets
 from uqsonet.runs.functions import Functions
 
 if TYPE_CHECKING:
-    from uqsonet.fields.grid import Domain
     from uqsonet.laws.bases import KarhunenLoeveBases
 
 LENGTHS = (0.5, 1.0, 2.0, 4.0, 10.0)
@@ -90,23 +88,24 @@ class KernelRegression(Regression):
         """Return infinity: errors are pairs', but their mean and size are in closed form."""
         return torch.inf
 
-    def _posterior(self, side: str, sets: list[Set], single: bool) -> Posterior:
-        """Return the law of the fields of one side."""
-        grid, basis = getattr(self.fields, side).grid, getattr(self.bases, f"{side}_basis")
-        alone = []
-        for rows, values, noise_std in sets:
-            mean, std = rows.mean(0), (rows.var(0) + noise_std**2).sqrt()
-            std = torch.where(std > 1e-9 * rows.abs().amax(0), std, 1.0)
-            rows, values, noise_std = (rows - mean) / std, (values - mean) / std, noise_std / std
-            # Order, units and sign of sensors have no influence, not even on their noise.
-            order = np.lexsort((values.abs().numpy(), *rows[:2].abs().numpy()))
-            rows, values, noise_std = rows[:, order], values[order], noise_std[order]
-            generator = torch.Generator().manual_seed(0)
-            noise = torch.randn(rows.shape, generator=generator, dtype=torch.float64)
-            rows = rows + noise * noise_std * rows[:1].sign()
-            process = self._process(side, rows)
-            alone.append(_ProcessPosterior(grid, basis, single, process, *process.at(values)))
-        return SeparatePosterior(single, alone)
+    def _predicted(self, side: str, pairs: Tensor, values: Tensor, noise_std: Tensor) -> Prediction:
+        """Return what is predicted for one set."""
+        mean, std = pairs.mean(0), (pairs.var(0) + noise_std**2).sqrt()
+        std = torch.where(std > 1e-9 * pairs.abs().amax(0), std, 1.0)
+        rows, values, noise_std = (pairs - mean) / std, (values - mean) / std, noise_std / std
+        # Order, units and sign of sensors have no influence, not even on their noise.
+        order = np.lexsort((values.abs().numpy(), *rows[:2].abs().numpy()))
+        rows, values, noise_std = rows[:, order], values[order], noise_std[order]
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(rows.shape, generator=generator, dtype=torch.float64)
+        process = self._process(side, rows + noise * noise_std * rows[:1].sign())
+        mean, std = process.at(values)
+
+        def errors(size: int, generator: torch.Generator) -> Tensor:
+            picked = torch.randint(len(process.errors), (size,), generator=generator)
+            return std * process.errors[picked]
+
+        return mean, lambda: std**2 * process.covariance, errors
 
     def _process(self, side: str, rows: Tensor) -> _Process:
         """Return the process of a layout; the last ones are remembered."""
@@ -199,25 +198,3 @@ class _Process:
     def covariance(self) -> Tensor:
         """Covariance (q, q) of the errors."""
         return self.errors.T @ self.errors / len(self.errors)
-
-
-class _ProcessPosterior(Posterior):
-    """The prediction for one set of sensors, plus errors of pairs that were left out."""
-
-    def __init__(
-        self, grid: Domain, basis: Basis, single: bool, process: _Process, mean: Tensor, std: Tensor
-    ) -> None:
-        super().__init__(grid, basis, single)
-        self._process, self._mean, self._std = process, mean, std
-
-    def coefficient_moments(
-        self, size: int = 0, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return the exact moments over all pairs; `size` and `generator` have no influence."""
-        return self._mean[None], self._std**2 * self._process.covariance[None]
-
-    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return predictions with the error of a random pair."""
-        errors = self._process.errors
-        picked = torch.randint(len(errors), (size,), generator=generator)
-        return (self._mean + self._std * errors[picked])[None]

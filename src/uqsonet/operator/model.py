@@ -40,13 +40,13 @@ from uqsonet.gauss.posterior import (
 )
 from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
 from uqsonet.laws.bases import ROWS, KarhunenLoeveBases
-from uqsonet.operator.base import Batch, OperatorModel, register
+from uqsonet.operator.base import SAMPLES, Batch, EitherSide, OperatorModel, register
 from uqsonet.operator.config import KEPT, LOCAL, KarhunenLoeveNetwork
 from uqsonet.operator.perceptrons import MLP
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:
-    from uqsonet.operator.joint import JointPosterior, OutputReadings, Readings
+    from uqsonet.operator.joint import JointPosterior, OutputReadings
     from uqsonet.runs.functions import Functions
 
 PRIOR_SAMPLES = 16_384
@@ -68,13 +68,12 @@ def correction(inputs: int, config: KarhunenLoeveNetwork) -> MLP:
 
 
 @register("karhunen_loeve")
-class KarhunenLoeveModel(OperatorModel):
+class KarhunenLoeveModel(OperatorModel, EitherSide):
     """Conditional sampling of the input's coefficients, then a learned operator on them."""
 
     method = "uqsonet"
     config_type = KarhunenLoeveNetwork
     reads_sensors = False
-    reads_functionals = True
 
     residual_covariance: Tensor
     residual_slopes: Tensor
@@ -134,23 +133,11 @@ class KarhunenLoeveModel(OperatorModel):
         given = self.input_law_given(sensors)
         return self.output_posterior(given, self.residual_root(given, len(sensors)), sensors.single)
 
-    def condition_jointly(
-        self, inputs: Readings, outputs: Readings, size: int = 4096
-    ) -> JointPosterior:
-        """Return the law of input and output given sensors of both (`uqsonet.operator.joint`).
-
-        Either may have no sensors: arrays of shape (B, 0, d) and (B, 0), or (0, d) and (0,). An
-        answer that has no closed form is made of `size` samples.
-        """
-        from uqsonet.operator.joint import both_sides, condition_both
-
-        return condition_both(self, *both_sides(self.fields, inputs, outputs), size)
-
-    def condition_both(self, inputs: Sensors, outputs: Sensors) -> JointPosterior:
+    def condition_both(self, seen: Sensors, read: Sensors, size: int = SAMPLES) -> JointPosterior:
         """Return the law of input and output given checked sensors of both."""
         from uqsonet.operator.joint import condition_both
 
-        return condition_both(self, inputs, outputs)
+        return condition_both(self, seen, read, size)
 
     def output_posterior(
         self,

@@ -12,6 +12,7 @@ It is what every trained method has to beat.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -23,15 +24,20 @@ from uqsonet.fields.grid import ByPoint, Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.posterior import Basis, Posterior, SeparatePosterior
 from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.operator.closed_form import fit_bases, targets
+from uqsonet.operator.base import SAMPLES, EitherSide
+from uqsonet.operator.closed_form import INPUT_MODES, OUTPUT_MODES, fit_bases, sized_bases, targets
 from uqsonet.runs.functions import Functions
-from uqsonet.sensors.sensors import Sensors, checked_sensors
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
-    from uqsonet.operator.joint import JointPosterior, Readings
+    from uqsonet.operator.joint import JointPosterior
 
 Set = tuple[Tensor, Tensor, Tensor]
 """What a set's sensors read of all pairs (N, m), their values (m,) and their noise (m,)."""
+
+Errors = Callable[[int, torch.Generator], Tensor]
+Prediction = tuple[Tensor, Callable[[], Tensor], Errors]
+"""Mean (q,) of what is predicted, covariance (q, q) of its errors, and random ones, (size, q)."""
 
 RIDGES = tuple(10.0**-k for k in range(12, 0, -1))
 """Ridges to try, relative to the largest eigenvalue of the readings' covariance."""
@@ -43,7 +49,7 @@ PAIRS_TOGETHER = 4096
 """Number of pairs in one batch, where all pairs would need too much memory."""
 
 
-class Regression:
+class Regression(EitherSide):
     """Least squares on training pairs at the sensors.
 
     Parameters
@@ -59,23 +65,17 @@ class Regression:
     """
 
     method = "regression"
-    reads_functionals = True
 
     def __init__(
         self,
         functions: Functions,
         noise_std: float,
-        input_modes: int = 256,
-        output_modes: int = 64,
+        input_modes: int = INPUT_MODES,
+        output_modes: int = OUTPUT_MODES,
         bases: KarhunenLoeveBases | None = None,
     ) -> None:
-        most = functions.size - 1
         self.fields, self.noise_std = functions.fields, noise_std
-        self.bases = bases or KarhunenLoeveBases(
-            functions.fields,
-            min(input_modes, most, functions.kappa_rows.shape[1]),
-            min(output_modes, most, functions.u_rows.shape[1]),
-        )
+        self.bases = bases or sized_bases(functions, input_modes, output_modes)
         if bases is None:
             fit_bases(self.bases, functions, linear=False)
         coefficients = self._coefficients(functions)
@@ -96,25 +96,11 @@ class Regression:
         """Training outputs (M, N)."""
         return _by_point(self._u_rows)
 
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Posterior:
-        """Return the law of the output given sensors of the input."""
-        return self.condition_on(
-            checked_sensors(self.fields.input, locations, values, mask, noise_std)
-        )
-
     def condition_on(self, sensors: Sensors) -> Posterior:
         """Return the law of the output given checked sensors of the input."""
         return self._posterior("output", self._readings(sensors, None), sensors.single)
 
-    def condition_jointly(self, inputs: Readings, outputs: Readings) -> JointPosterior:
-        """Return the law of both sides given sensors of both (`uqsonet.operator.joint`)."""
-        from uqsonet.operator.joint import both_sides
-
-        return self.condition_both(*both_sides(self.fields, inputs, outputs))
-
-    def condition_both(self, seen: Sensors, read: Sensors) -> JointPosterior:
+    def condition_both(self, seen: Sensors, read: Sensors, size: int = SAMPLES) -> JointPosterior:
         """Return the law of both sides given checked sensors of both."""
         from uqsonet.operator.joint import JointPosterior
 
@@ -149,9 +135,13 @@ class Regression:
     def _posterior(self, side: str, sets: list[Set], single: bool) -> Posterior:
         """Return the law of the fields of one side."""
         grid, basis = getattr(self.fields, side).grid, getattr(self.bases, f"{side}_basis")
-        fitted = [_LeastSquares(*one, self._targets[side]) for one in sets]
-        alone = [RegressionPosterior(grid, basis, single, one) for one in fitted]
+        alone = [_PairPosterior(grid, basis, single, *self._predicted(side, *one)) for one in sets]
         return SeparatePosterior(single, alone)
+
+    def _predicted(self, side: str, pairs: Tensor, values: Tensor, noise_std: Tensor) -> Prediction:
+        """Return what is predicted for one set (parameters as of `_LeastSquares`)."""
+        one = _LeastSquares(pairs, values, noise_std, self._targets[side])
+        return one.mean, one.covariance, one.errors
 
 
 def _by_point(rows: RowBlocks) -> Tensor | ByPoint:
@@ -246,6 +236,12 @@ class _LeastSquares:
         left = torch.addmm(self._left[pairs], self._rows[pairs], self._gain, alpha=-1)
         return left.div_(self._kept[pairs, None])
 
+    def errors(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return residuals (size, q) of random pairs, less what noise of the readings adds."""
+        picked = torch.randint(self.size, (size,), generator=generator)
+        normal = torch.randn(size, len(self.noise), generator=generator, dtype=torch.float64)
+        return self.residuals(picked).double() - normal @ self.noise
+
     def covariance(self) -> Tensor:
         """Return the covariance (q, q) of residuals and noise."""
         covariance = self.noise.T @ self.noise
@@ -255,22 +251,22 @@ class _LeastSquares:
         return covariance
 
 
-class RegressionPosterior(Posterior):
-    """The prediction for one set of sensors, plus residuals of training pairs."""
+class _PairPosterior(Posterior):
+    """The prediction for one set of sensors, plus errors of pairs that were left out."""
 
-    def __init__(self, grid: Domain, basis: Basis, single: bool, fitted: _LeastSquares) -> None:
+    def __init__(
+        self, grid: Domain, basis: Basis, single: bool, mean: Tensor,
+        covariance: Callable[[], Tensor], errors: Errors,
+    ) -> None:  # fmt: skip
         super().__init__(grid, basis, single)
-        self._fitted = fitted
+        self._mean, self._covariance, self._errors = mean, covariance, errors
 
     def coefficient_moments(
         self, size: int = 0, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the exact moments over all pairs; `size` and `generator` have no influence."""
-        return self._fitted.mean[None], self._fitted.covariance()[None]
+        return self._mean[None], self._covariance()[None]
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return predictions with the residual of a random pair, and the noise of the readings."""
-        one = self._fitted
-        picked = torch.randint(one.size, (size,), generator=generator)
-        normal = torch.randn(size, len(one.noise), generator=generator, dtype=torch.float64)
-        return (one.mean + one.residuals(picked).double() - normal @ one.noise)[None]
+        """Return predictions with the error of a random pair."""
+        return (self._mean + self._errors(size, generator))[None]
