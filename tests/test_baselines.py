@@ -68,7 +68,7 @@ def test_residuals_of_regression_are_those_of_pairs_left_out(functions, monkeypa
     monkeypatch.setattr(regression, "RIDGES", (1e-12,))
     x, m, noise = np.linspace(-1, 1, 401)[[60, 200, 330], None], 3, 0.3
     answer = build_baseline("regression", functions, noise).condition(x, [1.0, 0.8, 1.3])
-    found = answer.laws[0]._fitted
+    found = answer.laws[0]._errors.__self__
     readings = functions.kappa[:, [60, 200, 330]].double().log()
     bases = build_baseline("cokriging", functions, noise).bases
     targets = coefficients_of(bases, functions)["c"].double()

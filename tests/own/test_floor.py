@@ -11,11 +11,11 @@ import torch
 import uqsonet
 from tests.own.conftest import quiet
 from uqsonet.errors import ConfigError, DataError, ObservationError
-from uqsonet.operator import kernel_regression
+from uqsonet.operator import regression
 from uqsonet.operator.baselines import unexplained_root
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.floor import Floor
-from uqsonet.operator.kernel_regression import KernelRegression
+from uqsonet.operator.regression import KernelRegression
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import rows_of, split_runs
 
@@ -138,7 +138,7 @@ def test_leaving_a_pair_out_is_what_the_closed_form_says() -> None:
     rng = np.random.default_rng(0)
     rows = torch.from_numpy(rng.standard_normal((30, 3)))
     target = torch.sin(rows[:, :1]) + 0.1 * torch.from_numpy(rng.standard_normal((30, 1)))
-    kernel = kernel_regression._Kernel(2.0, 0.1)
+    kernel = regression._Kernel(2.0, 0.1)
     square = kernel.between(rows, rows) + 0.01 * torch.eye(30, dtype=torch.float64)
     inverse = torch.linalg.inv(square)
     left = (inverse @ target) / inverse.diagonal()[:, None]

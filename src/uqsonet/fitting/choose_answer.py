@@ -27,7 +27,7 @@ from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.operator.baselines import unexplained_root
 from uqsonet.operator.floor import SIDES, candidates
-from uqsonet.operator.kernel_regression import kept_pairs
+from uqsonet.operator.regression import kept_pairs
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:

@@ -50,8 +50,8 @@ from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.floor import Choice, Floor
-from uqsonet.operator.kernel_regression import kept_pairs
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.regression import kept_pairs
 from uqsonet.operator.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
 from uqsonet.runs.functions import Functions

@@ -42,11 +42,7 @@ class Conditioned(ABC):
     fields: OperatorFields
 
     def condition(
-        self,
-        locations: object,
-        values: object,
-        mask: object = None,
-        noise_std: object = None,
+        self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the law of u given sensors.
 

@@ -15,7 +15,7 @@ from uqsonet.errors import DataError
 from uqsonet.gauss.posterior import Posterior, SeparatePosterior
 from uqsonet.operator.baselines import Cokriging, Unread
 from uqsonet.operator.joint import together
-from uqsonet.operator.kernel_regression import KernelRegression
+from uqsonet.operator.regression import KernelRegression
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,4 +1,4 @@
-"""How far a training is: checkpoints, a progress bar on a terminal, timed lines in a log file.
+"""How far a training is: checkpoints, a line on a terminal, signals that stop it.
 
 A training killed at any moment continues from its checkpoint to the same weights. A checkpoint is
 one safetensors file with parameters, Adam moments, weight averages, generator state and history.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import signal
 import sys
 import time
@@ -20,8 +21,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from rich import progress as rich
-from rich.console import Console
 from torch import Tensor
 
 from uqsonet.errors import DataError, TrainingError
@@ -34,13 +33,6 @@ Identity = dict[str, Any]
 
 GENERATOR = "generator/0"
 """Name of the generator's state in a checkpoint."""
-
-SKILLS = {
-    "skill_mean_": "skill of mean",
-    "skill_std_": "skill of std",
-    "over_cokriging_": "over cokriging",
-}
-"""How columns of a log begin that have a number of sensors at their end, and what they are."""
 
 
 @dataclass
@@ -147,7 +139,7 @@ def termination_flag() -> Iterator[list[int]]:
 
 
 class ProgressBar:
-    """Counts work done, its rate and the time left, and draws them if asked to.
+    """Counts work done, its rate and the time left, and draws them in a line if asked to.
 
     Parameters
     ----------
@@ -155,8 +147,8 @@ class ProgressBar:
     total, done : int
         Units of work in all, and those of an earlier session.
     bar : bool
-        Draw the bar if the error stream is a terminal. Several jobs on one terminal would
-        overwrite each other, so the workflow draws bars only when it runs one job at a time.
+        Draw the line if the error stream is a terminal. Several jobs on one terminal would
+        overwrite each other, so the workflow draws lines only when it runs one job at a time.
     unit : str
         What is counted, short.
     """
@@ -164,24 +156,15 @@ class ProgressBar:
     def __init__(
         self, title: str, total: int, done: int = 0, bar: bool = True, unit: str = "it"
     ) -> None:
-        self._total, self._first, self._start = total, done, time.monotonic()
-        self._bar: rich.Progress | None = None
-        if bar and sys.stderr.isatty():
-            speed = f"{{task.fields[rate]:.0f}} {unit}/s"
-            texts = "{task.description}", speed, "{task.fields[note]}"
-            name, rate, note = map(rich.TextColumn, texts)
-            middle = rich.BarColumn(), rich.MofNCompleteColumn(), rate, rich.TimeRemainingColumn()
-            self._bar = rich.Progress(name, *middle, note, console=Console(stderr=True))
-            self._task = self._bar.add_task(title, total=total, completed=done, rate=0.0, note="")
+        self._title, self._total, self._first, self._unit = title, total, done, unit
+        self._start, self._drawn, self._note = time.monotonic(), bar and sys.stderr.isatty(), ""
 
     def __enter__(self) -> Self:
-        if self._bar:
-            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
+        if self._drawn:
+            print(file=sys.stderr)
 
     def rate(self, done: int) -> float:
         """Return units per second in this session."""
@@ -194,27 +177,11 @@ class ProgressBar:
 
     def update(self, done: int, note: str | None = None) -> None:
         """Move the bar; the note beside it stays unless there is a new one."""
-        drawn = {"drawn": self._bar is not None}
-        LOG.log(15, "iteration %d of %d", done, self._total, extra=drawn)  # `never_silent` says it
-        if self._bar:
-            fields: dict[str, Any] = {} if note is None else {"note": note}
-            self._bar.update(self._task, completed=done, rate=self.rate(done), **fields)
-
-    def report(self, iteration: int, row: Mapping[str, Any]) -> None:
-        """Log a row of a training in one line, and show its numbers beside the bar."""
-        numbers = describe(row)
-        speed = f"{self.rate(iteration):.1f} it/s  {self.left(iteration):.0f} s left"
-        message = "iteration %d/%d trial %d  %s  %s"
-        LOG.info(message, iteration, self._total, row["trial"], speed, numbers)
-        self.update(iteration, numbers)
-
-
-def describe(row: Mapping[str, Any]) -> str:
-    """Return loss terms and skills of a logged row in one short line."""
-    hidden = ("trial", "iteration", "seconds", "learning_rate", *SKILLS)
-    parts = [f"{k} {v:.4g}" for k, v in row.items() if not k.startswith(hidden)]
-    for start, name in SKILLS.items():
-        found = [f"{k.removeprefix(start)}:{v:.2f}" for k, v in row.items() if k.startswith(start)]
-        if found:
-            parts.append(f"{name} " + " ".join(found))
-    return "  ".join(parts)
+        LOG.log(15, "iteration %d of %d", done, self._total, extra={"drawn": self._drawn})
+        self._note = self._note if note is None else note
+        if self._drawn:
+            bar = f"{'#' * round(20 * done / self._total):-<20}"
+            speed = f"{self.rate(done):.0f} {self._unit}/s  {self.left(done):.0f} s left"
+            line = f"{self._title} {bar} {done}/{self._total}  {speed}  {self._note}"
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r{line[:width]}\033[K", end="", file=sys.stderr, flush=True)

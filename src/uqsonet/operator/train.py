@@ -359,87 +359,89 @@ def train(
         If the loss is not finite, or the training was asked to stop (after saving a checkpoint).
     """
     keep_freed_memory()
-    header, number = trainer.header(), trainer.trial.number
-    run = _Run(trainer, skills, state, {**header, **origin, "trial": number})
-    run.iterate(checkpoint_minutes, bar)
-    rates = run.progress.earlier_rates
-    meta = header | {"trials": [number]} | ({"earlier_rates": rates} if rates else {})
+    header, trial, settings = trainer.header(), trainer.trial, trainer.trial.config.training
+    identity = {**header, **origin, "trial": trial.number}
+    progress = _resumed(trainer, state, identity)
+    # Validation works on a copy, which has averaged weights.
+    validated = trial.untrained(trainer.model.fields).eval()
+    total, every = settings.iterations, min(settings.validate_every, settings.iterations)
+    title = f"{trainer.model.fields.name} {trial.method} trial {trial.number}"
+    saved_at = start = time.monotonic()
+    before = progress.seconds
+    with termination_flag() as stop, ProgressBar(title, total, progress.iteration, bar) as show:
+        while progress.iteration < total:
+            terms = trainer.step(progress.iteration)
+            progress.iteration += 1
+            now, at_end = time.monotonic(), progress.iteration == total
+            progress.seconds = before + now - start
+            save = (stop or now - saved_at > 60 * checkpoint_minutes) and not at_end
+            if save or at_end or progress.iteration % CHECK_EVERY == 0:
+                _require_finite_loss(trainer, terms["loss"], progress.iteration, state)
+                show.update(progress.iteration)
+            if at_end or progress.iteration % every == 0:
+                require_finite(trainer.optimiser.weights(), progress.iteration, state)
+                progress.history.append(_row(trainer, validated, terms, progress, skills))
+                show.update(progress.iteration, _logged(progress.history[-1], show, total))
+            if save:
+                tensors, generator = trainer.optimiser.state(), trainer.generator
+                save_checkpoint(state, identity, tensors, generator, progress)
+                saved_at = time.monotonic()
+            if stop and not at_end:
+                raise TrainingError(
+                    f"stopped by signal {stop[0]} at iteration {progress.iteration}; a "
+                    "checkpoint is saved, and the same command continues from it"
+                )
+    warn(progress.history[-1])
+    rates = progress.earlier_rates
+    meta = header | {"trials": [trial.number]} | ({"earlier_rates": rates} if rates else {})
     weights = {name: value.float().cpu() for name, value in trainer.optimiser.weights().items()}
-    return Trained(weights, trainer.constants(), meta, run.progress.history)
+    return Trained(weights, trainer.constants(), meta, progress.history)
 
 
-class _Run:
-    """A training under way: what it works with, and how far it is."""
+def _resumed(trainer: Trainer, state: Path, identity: Identity) -> Progress:
+    """Return how far a training is, having restored its checkpoint if there is one to use."""
+    remove_debris(state)
+    loaded = load_checkpoint(state, identity, trainer.generator)
+    if isinstance(loaded, str):
+        LOG.info("starting from scratch: %s", loaded)
+        return Progress()
+    trainer.optimiser.restore(loaded[0])
+    LOG.info("continuing at iteration %d", loaded[1].iteration)
+    return loaded[1]
 
-    def __init__(self, trainer: Trainer, skills: Skills, state: Path, identity: Identity) -> None:
-        self._trainer, self._skills = trainer, skills
-        self._state, self._identity = state, identity
-        self._number, self._settings = trainer.trial.number, trainer.trial.config.training
-        # Validation works on a copy, which has averaged weights.
-        self._validated = trainer.trial.untrained(trainer.model.fields).eval()
-        self.progress = Progress()
-        remove_debris(state)
-        loaded = load_checkpoint(state, identity, trainer.generator)
-        if isinstance(loaded, str):
-            LOG.info("starting from scratch: %s", loaded)
-            return
-        saved, self.progress = loaded
-        trainer.optimiser.restore(saved)
-        LOG.info("continuing at iteration %d", self.progress.iteration)
 
-    def iterate(self, checkpoint_minutes: float, bar: bool) -> None:
-        """Iterate to the end, validating, saving and watching for trouble on the way."""
-        trainer, settings, progress = self._trainer, self._settings, self.progress
-        total, every = settings.iterations, min(settings.validate_every, settings.iterations)
-        title = f"{trainer.model.fields.name} {trainer.trial.method} trial {self._number}"
-        saved_at = start = time.monotonic()
-        before = progress.seconds
-        with termination_flag() as stop, ProgressBar(title, total, progress.iteration, bar) as show:
-            while progress.iteration < total:
-                terms = trainer.step(progress.iteration)
-                progress.iteration += 1
-                at_end = progress.iteration == total
-                progress.seconds = before + time.monotonic() - start
-                if progress.iteration % CHECK_EVERY == 0 or at_end:
-                    self._require_finite(terms["loss"])
-                    show.update(progress.iteration)
-                if progress.iteration % every == 0 or at_end:
-                    progress.history.append(self._row(terms))
-                    show.report(progress.iteration, progress.history[-1])
-                due = time.monotonic() - saved_at > 60 * checkpoint_minutes
-                if (due or stop) and not at_end:
-                    self._require_finite(terms["loss"])
-                    tensors, generator = trainer.optimiser.state(), trainer.generator
-                    save_checkpoint(self._state, self._identity, tensors, generator, progress)
-                    saved_at = time.monotonic()
-                if stop and not at_end:
-                    raise TrainingError(
-                        f"stopped by signal {stop[0]} at iteration {progress.iteration}; a "
-                        "checkpoint is saved, and the same command continues from it"
-                    )
-        warn(progress.history[-1])
+def _row(
+    trainer: Trainer, validated: OperatorModel, terms: dict[str, Tensor], progress: Progress,
+    skills: Skills,
+) -> dict[str, Any]:  # fmt: skip
+    """Return a row of the log, with the skill on the validation sets."""
+    validated.load_state_dict(trainer.constants() | trainer.optimiser.weights())
+    return {
+        "trial": trainer.trial.number,
+        "iteration": progress.iteration,
+        "seconds": round(progress.seconds, 3),
+        "learning_rate": learning_rate(trainer.trial.config.training, progress.iteration - 1),
+        **{key: float(value) for key, value in terms.items()},
+        **skills(validated),
+    }
 
-    def _row(self, terms: dict[str, Tensor]) -> dict[str, Any]:
-        """Return a row of the log, with the skill on the validation sets."""
-        weights, progress = self._trainer.optimiser.weights(), self.progress
-        require_finite(weights, progress.iteration, self._state)
-        self._validated.load_state_dict(self._trainer.constants() | weights)
-        return {
-            "trial": self._number,
-            "iteration": progress.iteration,
-            "seconds": round(progress.seconds, 3),
-            "learning_rate": learning_rate(self._settings, progress.iteration - 1),
-            **{key: float(value) for key, value in terms.items()},
-            **self._skills(self._validated),
-        }
 
-    def _require_finite(self, loss: Tensor) -> None:
-        if not math.isfinite(float(loss)):
-            raise TrainingError(
-                f"the loss of trial {self._number} is not finite at iteration "
-                f"{self.progress.iteration} (checked every {CHECK_EVERY}; learning_rate is "
-                f"{self._settings.learning_rate}); " + advice(self._state)
-            )
+def _logged(row: Mapping[str, Any], show: ProgressBar, total: int) -> str:
+    """Log a row in one line, and return its loss terms and skills."""
+    hidden, done = ("trial", "iteration", "seconds", "learning_rate"), row["iteration"]
+    numbers = "  ".join(f"{k} {v:.4g}" for k, v in row.items() if k not in hidden)
+    speed = f"{show.rate(done):.1f} it/s  {show.left(done):.0f} s left"
+    LOG.info("iteration %d/%d trial %d  %s  %s", done, total, row["trial"], speed, numbers)
+    return numbers
+
+
+def _require_finite_loss(trainer: Trainer, loss: Tensor, iteration: int, state: Path) -> None:
+    if not math.isfinite(float(loss)):
+        rate = trainer.trial.config.training.learning_rate
+        raise TrainingError(
+            f"the loss of trial {trainer.trial.number} is not finite at iteration {iteration} "
+            f"(checked every {CHECK_EVERY}; learning_rate is {rate}); " + advice(state)
+        )
 
 
 def warn(row: Mapping[str, Any]) -> None:
