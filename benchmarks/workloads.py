@@ -13,10 +13,10 @@ import torch
 import yaml
 from torch import Tensor
 
-from uqsonet.networks.training.gradients import BlockOptimiser
 from uqsonet.operator.base import Batch, OperatorModel, build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config
+from uqsonet_study.gradients import BlockOptimiser
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
 

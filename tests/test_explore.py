@@ -25,11 +25,11 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.networks.config import KarhunenLoeveFieldNetwork
-from uqsonet.networks.field_operator import KarhunenLoeveFieldModel
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.perceptrons import ACTIVATIONS
 from uqsonet.show.explore import page, write_page
+from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork
+from uqsonet_study.field_operator import KarhunenLoeveFieldModel
 
 ROOT = Path(__file__).parents[1]
 EQUAL = 1e-4

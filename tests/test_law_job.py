@@ -9,12 +9,12 @@ import torch
 from tests.conftest import DataFiles
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields.grid import Domain
-from uqsonet.networks.config import MethodConfig
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import load, read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet_study.config import JobsConfig
+from uqsonet_study.config.networks import MethodConfig
 from uqsonet_study.laws import LawJob, fit_law
 from uqsonet_study.storage import load_functions
 from uqsonet_study.training import TrainingJob, train

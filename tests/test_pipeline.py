@@ -20,7 +20,7 @@ from uqsonet_study.pipeline.plan import file_digest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROBLEM = "uqsonet_study.problems.diffusion1d"
-TRAINER, LOOP = "uqsonet.networks.training.trainer", "uqsonet.operator.train"
+TRAINER, LOOP = "uqsonet_study.trainer", "uqsonet.operator.train"
 SOLVER = "uqsonet_study.solvers.elliptic1d"
 FIGURE = "uqsonet_study.report.figures.compare"
 STYLE = "uqsonet_study.report.figures.style"

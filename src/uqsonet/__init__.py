@@ -72,7 +72,7 @@ _MOVED = {
     "uqsonet.seeds": "uqsonet.gauss.seeds",
     "uqsonet.solvers": "uqsonet_study.solvers",
     "uqsonet.storage": "uqsonet.files and uqsonet_study.storage",
-    "uqsonet.training": "uqsonet.operator.train and uqsonet.networks.training",
+    "uqsonet.training": "uqsonet.operator.train",
     "uqsonet.truncated_gaussian": "uqsonet.laws.truncated",
 }
 """Import paths of earlier versions, and where their contents are now."""

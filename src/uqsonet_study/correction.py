@@ -1,7 +1,7 @@
 """An input of two values from sensors of the output: what the linear answer gets wrong is learned.
 
 The mean of a joint Gaussian law knows nothing of jumps, and nothing of an operator that is not
-linear. A network (`uqsonet.networks.field_operator.FieldNetwork`) reads that mean of the input,
+linear. A network (`uqsonet_study.field_operator.FieldNetwork`) reads that mean of the input,
 that of the output and its second differences, and says for each point how probable the higher
 value is. It is trained on the pairs themselves with sensors drawn for each, by the logarithmic
 score, so what it says is a probability. Samples cut a Gaussian field at these probabilities; its
@@ -21,11 +21,11 @@ from uqsonet.errors import DataError
 from uqsonet.fields.cloud import Grid
 from uqsonet.gauss.metrics import energy_score
 from uqsonet.gauss.seeds import torch_generator
-from uqsonet.networks.config import KarhunenLoeveFieldNetwork
-from uqsonet.networks.field_operator import FieldNetwork, square_images
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import CorrectionConfig
+from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork
+from uqsonet_study.field_operator import FieldNetwork, square_images
 
 LOG = logging.getLogger("uqsonet")
 

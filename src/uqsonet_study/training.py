@@ -10,18 +10,18 @@ from typing import Any
 
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.files import file_digest, write_text
-from uqsonet.networks.config import MethodConfig
-from uqsonet.networks.training.trainer import SensorTrainer
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.train import Trained, Trial, set_weights
 from uqsonet.operator.train import train as train_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import JobsConfig
+from uqsonet_study.config.networks import MethodConfig
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.reference.files import Reference, load_sets
 from uqsonet_study.storage import load_functions
+from uqsonet_study.trainer import SensorTrainer
 from uqsonet_study.validation import ReferenceValidator, TruthValidator
 
 

@@ -1,6 +1,10 @@
 """The branch that reads whole input fields: shapes, symmetries, what a perceptron cannot learn."""
 
 import math
+import sys
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,14 +15,15 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.networks.config import KarhunenLoeveFieldNetwork, MethodConfig
-from uqsonet.networks.field_operator import FieldNetwork, KarhunenLoeveFieldModel
+from uqsonet.operator import base
 from uqsonet.operator.closed_form import coefficients
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Trainer, Trial
 from uqsonet.runs.functions import Functions
+from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork, MethodConfig
+from uqsonet_study.field_operator import FieldNetwork, KarhunenLoeveFieldModel
 
 SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (12, 12))
 
@@ -140,3 +145,14 @@ def test_what_does_not_fit_is_refused():
         KarhunenLoeveFieldModel(
             OperatorFields("no", Field("k", SQUARE), Field("u", oblong)), network(), 0.0
         )
+
+
+def test_the_library_knows_it_by_an_entry_point(monkeypatch):
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    stated = tomllib.loads(text)["project"]["entry-points"]["uqsonet.networks"]
+    points = [EntryPoint(name, value, "uqsonet.networks") for name, value in stated.items()]
+    monkeypatch.delitem(base.REGISTRY, ("uqsonet", "karhunen_loeve_field"))
+    monkeypatch.setattr(base, "entry_points", lambda group: points)
+    monkeypatch.delitem(sys.modules, "uqsonet_study.field_operator")
+    kind = base.model_type("uqsonet", "karhunen_loeve_field")
+    assert kind.config_type is KarhunenLoeveFieldNetwork

@@ -8,16 +8,16 @@ from tests.models.test_attention import NETWORK as SMALL
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.networks import attention_networks
 from uqsonet.networks.output_basis import output_basis
-from uqsonet.networks.training.gradients import (
+from uqsonet.operator.base import build_model
+from uqsonet.operator.train import Optimiser, one_thread
+from uqsonet.runs.functions import Functions
+from uqsonet_study.config import TrainingConfig
+from uqsonet_study.gradients import (
     BlockOptimiser,
     Workers,
     add_gradients,
     without_padding,
 )
-from uqsonet.operator.base import build_model
-from uqsonet.operator.train import Optimiser, one_thread
-from uqsonet.runs.functions import Functions
-from uqsonet_study.config import TrainingConfig
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
 

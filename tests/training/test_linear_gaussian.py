@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from uqsonet.gauss.posterior import spread
-from uqsonet.networks.training.gradients import BlockOptimiser
-from uqsonet.networks.training.sampler import BatchSampler
 from uqsonet.operator import baselines
 from uqsonet.operator.base import build_model
 from uqsonet.operator.baselines import Cokriging
@@ -18,8 +16,10 @@ from uqsonet.operator.train import set_weights
 from uqsonet.runs.functions import Functions
 from uqsonet_study.baselines import SensorFree
 from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, TrainingConfig
+from uqsonet_study.gradients import BlockOptimiser
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
+from uqsonet_study.trainer import BatchSampler
 
 TOLERANCE = 0.02
 """Fixed before any training; Monte Carlo contributes about 0.003 of it."""

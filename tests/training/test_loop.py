@@ -18,7 +18,6 @@ import uqsonet
 from tests.models.test_attention import NETWORK as ATTENTION
 from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.files import file_digest
-from uqsonet.networks.training.trainer import SensorTrainer
 from uqsonet.operator import train as loop
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.progress import termination_flag
@@ -32,6 +31,7 @@ from uqsonet_study.config import (
     TrainingConfig,
 )
 from uqsonet_study.storage import load_functions
+from uqsonet_study.trainer import SensorTrainer
 from uqsonet_study.training import TrainingJob, train
 
 SMALL = {"input_modes": 2, "output_modes": 2, "branch": [8]}

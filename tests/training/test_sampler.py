@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet.networks.training.sampler import BatchSampler
 from uqsonet_study.config import TrainingConfig
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
+from uqsonet_study.trainer import BatchSampler
 
 TOY = get_problem("toy_linear")
 SIZE, N = 10, 100

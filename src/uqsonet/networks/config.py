@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from uqsonet.operator.config import KarhunenLoeveNetwork, NetworkConfig
-from uqsonet.operator.settings import MethodConfig as Method
 
 Sizes = Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=12)]
 
@@ -47,34 +46,12 @@ class AttentionNetwork(NetworkConfig):
         default="torch", description="`xavier`: Glorot's normal weights and zero biases."
     )
 
-    def with_latent_dim(self, size: int) -> AttentionNetwork:
-        """Return the same networks with another d_z."""
-        return self.model_copy(update={"latent_dim": size})
-
 
 class KarhunenLoeveSetNetwork(KarhunenLoeveNetwork):
     """VIDON on Karhunen-Loeve coefficients (docs/model.md): sensors are seen in training."""
 
     per_sensors: ClassVar[bool] = True
     architecture: Literal["karhunen_loeve_set"] = "karhunen_loeve_set"  # type: ignore[assignment]
-
-
-class KarhunenLoeveFieldNetwork(KarhunenLoeveNetwork):
-    """UQ-SONet whose branch is a neural operator on whole input fields (docs/model.md)."""
-
-    architecture: Literal["karhunen_loeve_field"] = "karhunen_loeve_field"  # type: ignore[assignment]
-    branch: list[Annotated[int, Field(ge=1, le=512)]] = Field(
-        default=[24] * 4, min_length=1, max_length=12, description="Channels of each layer."
-    )
-    linear_skip: bool = Field(
-        default=False, description="The least-squares operator beside the network, as it is."
-    )
-    frequencies: int = Field(default=10, ge=1, le=64, description="Cosines and sines an axis.")
-    patch: int = Field(default=4, ge=1, le=16, description="Points of a patch along each axis.")
-    symmetries: Literal["none", "square"] = Field(
-        default="none",
-        description="Training shows each pair turned and mirrored, where the operator allows it.",
-    )
 
 
 class AttentionPriorNetwork(KarhunenLoeveNetwork):
@@ -95,30 +72,3 @@ class AttentionPriorNetwork(KarhunenLoeveNetwork):
     reading_heads: int = Field(default=64, ge=1, le=4096, description="Heads that read values.")
     correction: Sizes = Field(default=[128] * 2, description="Hidden layers of what they correct.")
     group: int = Field(default=8, ge=1, le=1024, description="Functions with the same sensors.")
-
-
-Network = Annotated[
-    AttentionNetwork
-    | KarhunenLoeveNetwork
-    | KarhunenLoeveSetNetwork
-    | KarhunenLoeveFieldNetwork
-    | AttentionPriorNetwork,
-    Field(discriminator="architecture"),
-]
-
-
-class MethodConfig(Method):
-    """A method within a recipe: its networks and its training."""
-
-    network: Network  # type: ignore[assignment]
-
-    @model_validator(mode="after")
-    def _whole_groups(self) -> MethodConfig:
-        group, size = getattr(self.network, "group", 1), self.training.batch_size
-        if size % group or (group > 1 and self.training.protocol == "fixed_batches"):
-            raise ValueError(
-                f"network.group: {group} functions share their sensors, so training.batch_size has "
-                "to be a multiple of it and training.protocol redraw or batch_shared; found "
-                f"{size} and {self.training.protocol}"
-            )
-        return self

@@ -1,7 +1,8 @@
 """What every learned operator model offers: constants from data, a loss, conditioning on sensors.
 
-A new method is one file in this folder that calls `register`; configuration, training, evaluation
-and tables take it from there.
+A new method is one file in `uqsonet.networks` that calls `register`, or one of another package that
+has it as an entry point of the group ``uqsonet.networks``; configuration, training, evaluation and
+tables take it from there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import torch
@@ -227,6 +229,8 @@ def model_type(method: str, architecture: str) -> type[OperatorModel]:
     if key not in REGISTRY:
         for found in pkgutil.iter_modules(importlib.import_module("uqsonet.networks").__path__):
             importlib.import_module(f"uqsonet.networks.{found.name}")
+        for point in entry_points(group="uqsonet.networks"):
+            point.load()
     if key not in REGISTRY:
         known = ", ".join(f"{m} ({a})" for m, a in sorted(REGISTRY))
         raise ConfigError(f"method {method!r} has no architecture {key[1]!r}; there are {known}")

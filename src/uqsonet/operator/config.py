@@ -98,7 +98,3 @@ class KarhunenLoeveNetwork(NetworkConfig):
         if not (self.branch or self.linear_skip):
             raise ValueError("a branch without hidden layers needs linear_skip: true")
         return self
-
-    def with_latent_dim(self, size: int) -> KarhunenLoeveNetwork:
-        """Return the same networks with another d_z."""
-        return self.model_copy(update={"input_modes": size})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field
 
@@ -51,29 +51,9 @@ class TrainingConfig(Section):
         default=1000, ge=1, description="Iterations between validations (and log lines)."
     )
 
-    def within_passes(self, pairs: int) -> TrainingConfig:
-        """Return the same training with the iterations that `max_passes` over N pairs allow."""
-        if self.max_passes is None:
-            return self
-        most = max(1, round(self.max_passes * pairs / self.batch_size))
-        return self.model_copy(update={"iterations": min(self.iterations, most)})
-
 
 class MethodConfig(Section):
     """Networks and training of a model that `uqsonet.fit` trains."""
 
     network: KarhunenLoeveNetwork
     training: TrainingConfig
-
-    def with_latent_dim(self, size: int) -> Self:
-        """Return the same method with another d_z."""
-        return self.model_copy(update={"network": self.network.with_latent_dim(size)})
-
-    def with_batch_size(self, size: int) -> Self:
-        """Return the same method with other batches."""
-        training = self.training.model_copy(update={"batch_size": size})
-        return self.model_copy(update={"training": training})
-
-    def within_passes(self, pairs: int) -> Self:
-        """Return the same method with the iterations that N pairs allow."""
-        return self.model_copy(update={"training": self.training.within_passes(pairs)})

@@ -9,8 +9,6 @@ from uqsonet.networks.config import (
     AttentionNetwork,
     AttentionPriorNetwork,
     KarhunenLoeveSetNetwork,
-    MethodConfig,
-    Network,
 )
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.settings import TrainingConfig
@@ -26,6 +24,7 @@ from uqsonet_study.config.experiments import (
 )
 from uqsonet_study.config.jobs import JobsConfig
 from uqsonet_study.config.loading import json_schema, load_config
+from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork, MethodConfig, Network
 from uqsonet_study.config.outputs import (
     BY_REFERENCE,
     AblationTable,
@@ -73,6 +72,7 @@ __all__ = [
     "ExperimentConfig",
     "FigureConfig",
     "JobsConfig",
+    "KarhunenLoeveFieldNetwork",
     "KarhunenLoeveNetwork",
     "KarhunenLoeveSetNetwork",
     "LawConfig",

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Discriminator, Field, Tag
 
-from uqsonet.networks.config import MethodConfig
 from uqsonet.operator.config import KarhunenLoeveNetwork, Name, Section
 from uqsonet.operator.settings import TrainingConfig
+from uqsonet_study.config.networks import MethodConfig
 
 
 def has_law(network: object) -> TypeGuard[KarhunenLoeveNetwork]:

@@ -13,12 +13,12 @@ from pydantic import (
 )
 
 from uqsonet.errors import nearest
-from uqsonet.networks.config import MethodConfig
 from uqsonet.operator.config import Name, Section
 from uqsonet_study.config.benchmark import AUTO, BenchmarkConfig
 from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.jobs import JobsConfig
+from uqsonet_study.config.networks import MethodConfig
 from uqsonet_study.config.outputs import (
     BY_LAW,
     AblationTable,

@@ -65,7 +65,7 @@ def _names(package: str) -> list[str]:
 def _models() -> dict[tuple[str, str], str]:
     """Return (method, architecture) -> the module that registers it."""
     found = {}
-    for package in ("uqsonet.operator", "uqsonet.networks"):
+    for package in ("uqsonet.operator", "uqsonet.networks", "uqsonet_study"):
         for name in _names(package):
             text = (SOURCES.path(f"{package}.{name}") or Path()).read_text(encoding="utf-8")
             pattern = r'@register\("(\w+)"\)\s*class .*?^    method = "(\w+)"'

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from uqsonet.errors import ConfigError
 from uqsonet.fields.cloud import Grid
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.networks.config import KarhunenLoeveFieldNetwork
 from uqsonet.operator.base import Batch, register
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork
 
 if TYPE_CHECKING:
     from uqsonet.laws.base import InputPosterior

@@ -1,4 +1,4 @@
-"""Which functions and sensors meet in an iteration: the protocols of section 4.
+"""Batches with sensors: which functions and sensors meet in an iteration (section 4).
 
 Everything lives on the training device.
 """
@@ -14,6 +14,9 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.operator.base import Batch
 from uqsonet.operator.settings import TrainingConfig
+from uqsonet.operator.train import Trainer, Trial
+from uqsonet.runs.functions import Functions
+from uqsonet_study.gradients import BlockOptimiser
 
 
 class BatchSampler:
@@ -141,3 +144,51 @@ class BatchSampler:
                 self._gather(rows) | self._read(self._kappa[rows], layout, counts, noise)
             )
         return batches
+
+
+class SensorTrainer(Trainer):
+    """A trial on a device whose batches have sensors, and whose gradients are sums over blocks.
+
+    Parameters
+    ----------
+    trial : Trial
+    data : Functions
+        Training pairs.
+    layouts : dict of int to Tensor (P, m), or None
+        Sensor layouts by count, as indices of grid points, for models whose loss reads sensors.
+    device : str
+        ``cpu`` or ``cuda``.
+
+    Raises
+    ------
+    ConfigError
+        If the device is missing.
+    """
+
+    optimiser_type = BlockOptimiser
+
+    def __init__(
+        self,
+        trial: Trial,
+        data: Functions,
+        layouts: dict[int, Tensor] | None,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__(trial, data, device)
+        reads = self.model.reads_sensors
+        self._sampler = BatchSampler(
+            data.fields,
+            trial.config.training,
+            data.kappa.to(device, self.precision) if reads else None,
+            self.targets,
+            layouts if reads else None,
+            trial.noise_std,
+            self.model.latent_dim,
+            trial.seed,
+            self.generator,
+            self.model.group,
+        )
+
+    def draw(self) -> tuple[Batch, Tensor]:
+        """Return a batch and standard normals (B, latent_dim)."""
+        return self._sampler.draw()

@@ -1,1 +1,0 @@
-"""Training of the paper's networks: sensors in batches, gradients in blocks."""
