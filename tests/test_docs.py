@@ -229,7 +229,8 @@ def test_examples_run(name, tmp_path, checkout, monkeypatch):
     names: dict[str, Any] = {}
     for path in (*ROOT.glob("config*"), ROOT / "published"):
         (tmp_path / path.name).symlink_to(path)
-    if name in ("README.md", "docs/reading-the-code.md", "docs/explore.md", "docs/inverse.md"):
+    small = ("hand-over", "reading-the-code", "explore", "inverse")
+    if name in ("README.md", *(f"docs/{page}.md" for page in small)):
         names = prepared((9,))
     if name in ("docs/api.md", "docs/own-data.md"):
         names = prepared((5, 6))

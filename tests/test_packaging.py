@@ -23,7 +23,10 @@ EXTRAS = PROJECT["optional-dependencies"]
 LIBRARY = [Requirement(line) for line in PROJECT["dependencies"]]
 RUNTIME = LIBRARY + [Requirement(line) for line in {*EXTRAS["runs"], *EXTRAS["study"]}]
 DEV = [
-    Requirement(line) for line in EXTRAS["dev"] + EXTRAS["docs"] if not line.startswith("uqsonet")
+    Requirement(line)
+    for extra in ("dev", "docs", "handover")
+    for line in EXTRAS[extra]
+    if not line.startswith("uqsonet")
 ]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
 

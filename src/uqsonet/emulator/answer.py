@@ -266,6 +266,32 @@ class FieldPosterior:
 
         return as_dataset(self, level)
 
+    def to_inference_data(self, draws: int = 1000, seed: int = 0) -> Any:
+        """Return draws of all fields, before and after the measurement, for ArviZ.
+
+        Parameters
+        ----------
+        draws : int
+            Number of functions in each group, in one chain: they are independent.
+        seed : int
+
+        Returns
+        -------
+        arviz.InferenceData, or from version 1 of ArviZ on xarray.DataTree
+            Groups ``posterior`` and ``prior`` have a variable for each field with dimensions
+            ``chain, draw[, set]`` and those of the field, by the names and order of its file;
+            ``observed_data`` has what sensors read, with places and noise. Axes of two fields with
+            one name and different points get the name of their field (``x_k``).
+
+        Raises
+        ------
+        MissingLibraryError
+            If ArviZ is not installed (extra ``handover``).
+        """
+        from uqsonet.show.inference_data import inference_data
+
+        return inference_data(self, self._operator.named_fields, draws, seed)
+
     def plot(
         self,
         path: object = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -66,35 +66,36 @@ def as_dataset(
 ) -> Any:
     """Return `answer_arrays` as an xarray.Dataset (`FieldPosterior.to_xarray`)."""
     xarray = library("xarray")
-    field, domain = posterior.field, posterior.field.domain
-    names = field.axes
-    layout = field.layout if points is None else None
-    if layout is not None:
-        dims, shape = layout.dims, layout.shape
-        coordinates: dict[str, Any] = {
-            one.name: (one.dims, one.values, _written(one)) for one in layout.coordinates
-        }
-    elif points is None and isinstance(domain, Grid):
-        dims, shape = names, domain.shape
-        coordinates = {n: axis.numpy() for n, axis in zip(names, domain.axes(), strict=True)}
-    else:
-        places = _places(posterior, points)
-        dims, shape = ("point",), (len(places),)
-        coordinates = {n: ("point", places[:, k]) for k, n in enumerate(names)}
+    field = posterior.field
+    dims, coordinates, shaped = labelled(field, points)
     lead: tuple[str, ...] = () if posterior.single else ("set",)
     if lead:
         coordinates["set"] = posterior.sensors.labels
     arrays = {}
     for name, value in answer_arrays(posterior, level, points, samples, **band).items():
         before = (*lead, "sample") if name == "samples" else lead
-        array = (
-            value.reshape(*value.shape[:-1], *shape)
-            if layout is None
-            else (layout.in_file_order(value))
-        )
-        arrays[f"{field.name}_{name}"] = ((*before, *dims), array, {"units": field.units})
+        arrays[f"{field.name}_{name}"] = ((*before, *dims), shaped(value), {"units": field.units})
     attributes = {"level": level, "sensors": int(posterior.sensors.mask.sum(1).max())}
     return xarray.Dataset(arrays, coordinates, attributes)
+
+
+def labelled(
+    field: Any, points: object = None
+) -> tuple[tuple[str, ...], dict[str, Any], Callable[[np.ndarray], np.ndarray]]:
+    """Return dimensions and coordinates of a field, and what gives values (..., M) their shape."""
+    names, layout = field.axes, field.layout if points is None else None
+    if layout is not None:
+        known = {one.name: (one.dims, one.values, _written(one)) for one in layout.coordinates}
+        return layout.dims, known, layout.in_file_order
+    if points is None and isinstance(field.domain, Grid):
+        axes = zip(names, field.domain.axes(), strict=True)
+        dims, shape = names, tuple(field.domain.shape)
+        coordinates: dict[str, Any] = {name: axis.numpy() for name, axis in axes}
+    else:
+        places = np.asarray(field.domain.points() if points is None else points)
+        dims, shape = ("point",), (len(places),)
+        coordinates = {name: ("point", places[:, k]) for k, name in enumerate(names)}
+    return dims, coordinates, lambda values: values.reshape(*values.shape[:-1], *shape)
 
 
 def _written(one: Coordinate) -> dict[str, Any]:
