@@ -1,4 +1,4 @@
-"""The command line ``uqsonet``: describe, fit, predict, place, validate, explore, info.
+"""The command line ``uqsonet``: describe, fit, predict, place, export, validate, explore, info.
 
 Other packages add commands of their own (entry points of the group ``uqsonet.commands``).
 """
@@ -264,6 +264,33 @@ def place(
         else:
             print(text, end="")
     _say_saved(out, plot)
+
+
+@app.command()
+def export(
+    model: Model,
+    sensors: Annotated[Path, Option(help="CSV of the layout: x[,y[,z]][,field][,noise_std].")],
+    out: Annotated[Path, Option("-o", "--out", help="File for the map: .npz or .onnx.")],
+    field: Annotated[
+        str | None, Option(help="Field to answer; it may be an input.", show_default="the output")
+    ] = None,
+    noise_std: Annotated[
+        float | None, Option(help="Noise of the sensors (std).", show_default="the model's")
+    ] = None,
+) -> None:
+    """Write answers that are linear in the readings as matrices: mean = A y + b, and std.
+
+    Example: uqsonet export mine.safetensors --sensors layout.csv -o maps.onnx
+    """
+    from uqsonet.emulator.emulator import load
+    from uqsonet.emulator.linear import layout
+
+    with clear_errors():
+        require_writable(out)
+        emulator = load(model)
+        answer = emulator.answer(layout(emulator, sensors, noise_std))
+        (answer if field is None else answer[field]).linear_map().save(out)
+    _say_saved(out)
 
 
 @app.command()

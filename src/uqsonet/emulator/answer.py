@@ -20,8 +20,9 @@ from uqsonet.fields.numbers import is_frame, real_numbers
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
 from uqsonet.sensors.sensors import Sensors, field_number
 
-if TYPE_CHECKING:  # needed only for conformal bands
+if TYPE_CHECKING:  # needed only for conformal bands and maps
     from uqsonet.emulator.calibration import ConformalFactors
+    from uqsonet.emulator.linear import LinearMap
 
 Kind = Literal["conformal", "plain"]
 
@@ -154,6 +155,25 @@ class FieldPosterior:
         """Return the covariance (M, M) or (B, M, M) between points (M, d)."""
         return self._back(self._law.covariance(self._points(points)), points)
 
+    def gradient(self, points: object = None) -> Any:
+        """Return how the mean at points (M, d) changes with each reading: (M, m) or (B, M, m).
+
+        It is exact where the mean is linear in the readings, and numerical elsewhere. Means that
+        are no smooth function of readings are refused (`ObservationError`, which says why).
+        """
+        from uqsonet.emulator.linear import gradient
+
+        return self._back(gradient(self._conditioned, self._which(), self._points(points)), points)
+
+    def linear_map(self, points: object = None) -> LinearMap:
+        """Return mean and std at points (M, d) as a map from any readings of these sensors.
+
+        An answer that is not linear in them is refused (`ObservationError`, which says why).
+        """
+        from uqsonet.emulator.linear import linear_map
+
+        return linear_map(self._conditioned, self._which(), self._points(points))
+
     def sample(self, size: int, points: object = None, seed: object = 0) -> Any:
         """Draw functions; the same seed gives the same ones.
 
@@ -269,24 +289,10 @@ class FieldPosterior:
     def to_inference_data(self, draws: int = 1000, seed: int = 0) -> Any:
         """Return draws of all fields, before and after the measurement, for ArviZ.
 
-        Parameters
-        ----------
-        draws : int
-            Number of functions in each group, in one chain: they are independent.
-        seed : int
-
-        Returns
-        -------
-        arviz.InferenceData, or from version 1 of ArviZ on xarray.DataTree
-            Groups ``posterior`` and ``prior`` have a variable for each field with dimensions
-            ``chain, draw[, set]`` and those of the field, by the names and order of its file;
-            ``observed_data`` has what sensors read, with places and noise. Axes of two fields with
-            one name and different points get the name of their field (``x_k``).
-
-        Raises
-        ------
-        MissingLibraryError
-            If ArviZ is not installed (extra ``handover``).
+        Groups ``posterior`` and ``prior`` have a variable for each field, with dimensions ``chain,
+        draw[, set]`` and those of the field; ``observed_data`` has what sensors read. It is an
+        `arviz.InferenceData`, or from version 1 of ArviZ on an `xarray.DataTree`. Without ArviZ
+        there is `MissingLibraryError`.
         """
         from uqsonet.show.inference_data import inference_data
 

@@ -1,0 +1,193 @@
+"""How the mean of an answer follows its readings: gradients, and the map of a linear answer.
+
+Differences of means are exact where the mean is linear in the (transformed) readings. Elsewhere
+they are those of small steps, with the same random numbers behind all means.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.emulator.checks import require_usable
+from uqsonet.emulator.field_law import Conditioned, FieldLaw
+from uqsonet.emulator.named_operator import NamedOperator
+from uqsonet.errors import DataError, ObservationError, ObservationWarning, library
+from uqsonet.files import atomic_path
+from uqsonet.operator.baselines import Cokriging
+from uqsonet.operator.kernel_regression import KernelRegression
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.regression import Regression
+from uqsonet.sensors.reading import read_sensors
+from uqsonet.sensors.sensors import Sensors
+from uqsonet.sensors.tables import columns_of
+
+STEP = 1e-3
+"""Small step of a transformed reading, in standard deviations of its field."""
+
+
+@dataclass(frozen=True)
+class LinearMap:
+    """The mean ``matrix t(y) + offset`` of a field, and its spread, for one layout of sensors.
+
+    Here t(y) are the readings, or their logarithms where the model takes these.
+
+    Attributes
+    ----------
+    matrix : ndarray, shape (M, m)
+    offset, std : ndarray, shape (M,)
+        In units of the field; the standard deviation is the same for all readings.
+    points, places : ndarray, shapes (M, d) and (m, d)
+        Where the field is answered, and where sensors stand.
+    logarithm : ndarray of bool, shape (m,)
+    field, read : str and list of str
+        The field that is answered, and those that sensors read.
+    """
+
+    matrix: np.ndarray
+    offset: np.ndarray
+    std: np.ndarray
+    points: np.ndarray
+    places: np.ndarray
+    logarithm: np.ndarray
+    field: str
+    read: list[str]
+
+    def __call__(self, readings: Any) -> np.ndarray:
+        """Return the mean (M,) or (B, M) for readings (m,) or (B, m)."""
+        y = np.array(readings, dtype=np.float64)
+        return np.log(y, where=self.logarithm, out=y) @ self.matrix.T + self.offset
+
+    def save(self, path: Path | str) -> None:
+        """Write ``.npz``, or ``.onnx``: readings (B, m) to mean (B, M) and std (M,), float64."""
+        suffix = Path(path).suffix
+        if suffix not in (".npz", ".onnx"):
+            raise DataError(f"{path}: linear maps are written to .npz and .onnx")
+        graph = _graph(self, library("onnx", "handover")) if suffix == ".onnx" else None
+        with atomic_path(Path(path)) as part, part.open("wb") as file:
+            np.savez(file, **vars(self)) if graph is None else file.write(graph)
+
+
+def _graph(one: LinearMap, onnx: Any) -> bytes:
+    """Return a map as a model of ONNX; a logarithm that is not taken may be not a number."""
+    make, double, (size, count) = onnx.helper, onnx.TensorProto.DOUBLE, one.matrix.shape
+    nodes = [
+        make.make_node("Log", ["readings"], ["logs"]),
+        make.make_node("Where", ["logarithm", "logs", "readings"], ["t"]),
+        make.make_node("Gemm", ["t", "matrix", "offset"], ["mean"], transB=1),
+        make.make_node("Identity", ["spread"], ["std"]),
+    ]
+    constants = {"matrix": one.matrix, "offset": one.offset, "spread": one.std}
+    constants |= {"points": one.points, "places": one.places, "logarithm": one.logarithm}
+    ends = ("readings", ["B", count]), ("mean", ["B", size]), ("std", [size])
+    read, *given = (make.make_tensor_value_info(name, double, dims) for name, dims in ends)
+    stored = [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = make.make_graph(nodes, f"{', '.join(one.read)} -> {one.field}", [read], given, stored)
+    versions = {"opset_imports": [make.make_opsetid("", 13)], "ir_version": 8}
+    return make.make_model(graph, **versions).SerializeToString()
+
+
+def layout(operator: NamedOperator, path: Path, noise_std: float | None) -> Sensors:
+    """Return sensors from a CSV file that needs no readings; a map holds for any."""
+    columns, _ = columns_of(path)
+    table = {"value": [1.0] * len(next(iter(columns.values()))), **columns}
+    fields, inputs = operator.named_fields, len(operator.inputs)
+    sets = read_sensors(fields, table, noise_std=noise_std, inputs=inputs)
+    require_usable(operator, sets)
+    return sets
+
+
+def linear_map(conditioned: Conditioned, number: int, x: Tensor) -> LinearMap:
+    """Return what `FieldPosterior.linear_map` promises."""
+    operator, sets = conditioned.operator, conditioned.sets
+    if not sets.single:
+        raise ObservationError(f"a map is of one layout of sensors, found {len(sets)} sets")
+    sets, fields = sets.alone(0), operator.named_fields
+    read = [fields[k] for k in sets.field[0].tolist()]
+    for _, text in _obstacles(operator, sets, number, spread=True):
+        raise ObservationError(
+            f"the answer about {fields[number].name} is not linear in these readings: {text}. "
+            "Linear are answers by a gaussian law with a linear operator (fit(..., minutes=0, "
+            "law='gaussian')), cokriging or regression, about a field without a transform, from "
+            "readings as they are or under log"
+        )
+    matrix, law = _slopes(operator, sets, number, x, 1.0), FieldLaw(conditioned, number)
+    logarithm = torch.tensor([one.transform.positive for one in read], dtype=torch.bool)
+    t = torch.where(logarithm, sets.values[0].log(), sets.values[0])
+    parts = matrix, law.mean(x)[0] - matrix @ t, law.std(x)[0], x, sets.locations[0], logarithm
+    arrays = [part.numpy() for part in parts]
+    return LinearMap(*arrays, field=fields[number].name, read=[one.name for one in read])  # type: ignore[call-arg]
+
+
+def gradient(conditioned: Conditioned, number: int, x: Tensor) -> Tensor:
+    """Return what `FieldPosterior.gradient` promises, (B, M, m), with zeros on padding."""
+    operator, every = conditioned.operator, conditioned.sets
+    found = torch.zeros(len(every), len(x), every.mask.shape[1], dtype=torch.float64)
+    for row in range(len(every)):
+        sets, step = every.alone(row), 1.0
+        for smooth, text in _obstacles(operator, sets, number):
+            if not smooth:
+                name = operator.named_fields[number].name
+                raise ObservationError(f"the mean of {name} has no gradient that is known: {text}")
+            step = STEP
+        slopes = _slopes(operator, sets, number, x, step)
+        positive = torch.tensor([one.transform.positive for one in operator.named_fields])
+        found[row][:, every.mask[row]] = torch.where(
+            positive[sets.field[0]], slopes / sets.values[0], slopes
+        )
+    return found
+
+
+def _obstacles(
+    operator: NamedOperator, sets: Sensors, number: int, spread: bool = False
+) -> Iterator[tuple[bool, str]]:
+    """Yield what keeps a mean (or a spread) from being linear, and whether it is still smooth."""
+    fields, jointly = operator.named_fields, operator.reads_outputs(sets)
+    side, count = "outputs" if jointly else "inputs", int(sets.counts[0])
+    model: Any = operator.floor.answers(side, count) if operator.floor else operator.operator
+    if not (one := fields[number]).transform.linear:
+        yield False, f"{one.name} has the transform {one.transform.name}, or ends"
+    for one in (fields[k] for k in sets.field[0].tolist()):
+        if one.transform.name not in ("identity", "log"):
+            yield False, f"{one.name} is read under {one.transform.name}"
+    if isinstance(model, KernelRegression):
+        yield True, f"kernel regression answers {count} sensors"
+    if isinstance(model, Cokriging | Regression):
+        return
+    if type(model) is not KarhunenLoeveModel:
+        yield True, f"the method is {operator.method}, a {type(model).__name__}"
+        return
+    of_output = number >= len(operator.inputs)
+    learned = model.network is not None and (of_output or jointly)
+    if learned:
+        yield not jointly, "the operator has a perceptron"
+    if model.law is not None:
+        eye, given = torch.eye(model.config.input_modes).double(), operator.encode(sets)
+        closed = not (jointly or learned) and model.input_law_given(given).linear_moments(eye)
+        yield bool(closed), f"the law of the input is {model.law.name}"
+    if of_output and model.config.nearest and not jointly:
+        yield False, "samples are outputs of held-out runs with near answers"
+    if spread and of_output and model.fields.random_operator:
+        yield False, "the spread of a random operator depends on them"
+
+
+def _slopes(operator: NamedOperator, sets: Sensors, number: int, x: Tensor, step: float) -> Tensor:
+    """Return how the mean at x (M, d) changes with each transformed reading of one set, (M, m)."""
+    fields, m = [operator.named_fields[k] for k in sets.field[0].tolist()], sets.values.shape[1]
+    steps = step * torch.tensor([one.scale for one in fields], dtype=torch.float64)
+    positive = torch.tensor([one.transform.positive for one in fields], dtype=torch.bool)
+    moves = torch.cat([torch.diag(steps), -torch.diag(steps)])
+    values = torch.where(positive, sets.values * moves.exp(), sets.values + moves)
+    every = sets.each(lambda t: t.expand(2 * m, *t.shape[1:]))
+    moved = replace(every, values=values, labels=[str(k) for k in range(2 * m)], single=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ObservationWarning)  # moved readings may be improbable
+        up, down = FieldLaw(Conditioned(operator, moved), number).mean(x).split(m)
+    return ((up - down) / (2 * steps[:, None])).T
