@@ -15,6 +15,7 @@ import pytest
 import torch
 from onnx.reference import ReferenceEvaluator
 from typer.testing import CliRunner
+from uqsonet.operator.kernel_regression import kept_pairs
 
 import uqsonet
 from tests.own.conftest import Linear, quiet
@@ -23,7 +24,6 @@ from uqsonet.errors import DataError, MissingLibraryError, ObservationError
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.floor import Floor
-from uqsonet.operator.kernel_regression import kept_pairs
 from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import rows_of

@@ -96,7 +96,7 @@ def test_wrf_has_no_suffix_and_coordinates_of_each_cell(folder: Path) -> None:
     order = np.lexsort(points.T)
     true = np.c_[lon.ravel(), lat.ravel()]
     np.testing.assert_allclose(points[order], true[np.lexsort(true.T)], atol=1e-6)
-    assert runs.outputs["T2"].unit == "K"
+    assert runs.outputs["T2"].units == "K"
 
 
 def test_pdebench(folder: Path) -> None:

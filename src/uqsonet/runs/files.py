@@ -46,6 +46,13 @@ KINDS = {
 }  # fmt: skip
 """Kinds of files that can be read, by suffix."""
 
+HINTS = {
+    ".npy": "; one array has no name: use numpy.savez",
+    ".mat": "; version 7.3 is HDF5 with all dimensions reversed: read it by h5py, transpose the "
+    "arrays so that runs come first, and write .npz or .h5",
+}
+"""Ways out for files that are not read, by suffix."""
+
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
 """Attributes of packed values."""
 
@@ -115,7 +122,8 @@ def open_runs(
     or, where each has as many entries as a run has values, the coordinates of its points. Without
     any of these it is a uniform grid on the unit interval, square or cube, ends included. HDF5
     datasets in groups are named by their path, ``group/k``; coordinates are looked for in the same
-    group first. An attribute ``units`` is taken.
+    group first, then at the top, then in the one group that has some. An attribute ``units`` is
+    taken.
 
     HDF5 files of this project (docs/data-format.md) have their fields by symbol, those of the split
     ``training``; ``test/k`` names another.
@@ -232,22 +240,32 @@ def _read(
 def _kind(paths: Sequence[Path]) -> str:
     """Return the kind of files; refuse several, or one that is not read."""
     suffixes = {path.suffix.lower() for path in paths}
-    kinds = {KINDS.get(suffix, "") for suffix in suffixes}
+    kinds = {KINDS.get(path.suffix.lower()) or _kind_of_contents(path) for path in paths}
     if len(kinds) > 1:
         found = ", ".join(sorted(suffixes))
         raise DataError(f"{paths[0]}: several files must be of one kind; found {found}")
     if not (kind := kinds.pop()):
         suffix = suffixes.pop()
-        hint = {
-            ".npy": "; one array has no name: use numpy.savez",
-            ".mat": "; version 7.3 is HDF5 with all dimensions reversed: read it by h5py, "
-            "transpose the arrays so that runs come first, and write .npz or .h5",
-        }.get(suffix, "")
+        hint = HINTS.get(suffix, "")
         raise DataError(
             f"{paths[0]}: files of runs end in {', '.join(KINDS)}; found "
             f"{suffix or 'no suffix'!r}{hint}"
         )
     return kind
+
+
+def _kind_of_contents(path: Path) -> str:
+    """Return the kind of a file without a known suffix, such as WRF's: NetCDF, HDF5, or unknown."""
+    if path.suffix.lower() in HINTS or path.is_dir():
+        return ""
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head[:3] == b"CDF":
+        return "NetCDF"
+    if head != b"\x89HDF\r\n\x1a\n":
+        return ""
+    with sound(path, "not a readable HDF5 file"), hdf5_arrays(path) as (file, _):
+        return "NetCDF" if "_NCProperties" in file.attrs else "HDF5"
 
 
 def _same_points(one: Any, other: Any) -> bool:
@@ -446,7 +464,8 @@ def _points(
 ) -> np.ndarray | dict[int, np.ndarray] | None:
     """Return what names give a field: points, coordinates x, y, z, time by number, or None."""
     group = name.rpartition("/")[0]
-    for home in dict.fromkeys((f"{name}_", f"{group}/" if group else "", "")):
+    homes = dict.fromkeys((f"{name}_", f"{group}/" if group else "", ""))
+    for home in [*homes, *_home_of_axes(path, others)]:
         if f"{home}points" in others:
             return _coordinate(path, f"{home}points", others)
         kinds: dict[int, str] = {}
@@ -454,11 +473,28 @@ def _points(
             rest = key[len(home) :]
             if key.startswith(home) and "/" not in rest:
                 kind = axis_number(rest, {})
-                if kind is not None and (kind < TIME or axes > len(kinds)):
+                if kind is not None:
                     kinds.setdefault(kind, key)
+        if len(kinds) > axes:
+            kinds.pop(TIME, None)  # of other fields
         if any(kind < TIME for kind in kinds):
             return {kind: _coordinate(path, key, others) for kind, key in sorted(kinds.items())}
     return None
+
+
+def _home_of_axes(path: Path, others: Mapping[str, Any]) -> list[str]:
+    """Return the group of a file that holds coordinates apart from its fields, if there is one."""
+    homes = set[str]()
+    for key, one in others.items():
+        group, _, last = key.rpartition("/")
+        if group and len(getattr(one, "shape", ())) == 1 and axis_number(last, {}) in range(TIME):
+            homes.add(f"{group}/")
+    if len(homes) > 1:
+        raise DataError(
+            f"{path}: coordinates stand in several groups, {', '.join(sorted(homes))}; say by "
+            "points= which are meant"
+        )
+    return list(homes)
 
 
 def _coordinate(path: Path, key: str, others: Mapping[str, Any]) -> np.ndarray:

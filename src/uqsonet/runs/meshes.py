@@ -1,4 +1,4 @@
-"""Meshes with values at their nodes, as simulators write them: one file a run, read by meshio."""
+"""Meshes with values at nodes or cells, as simulators write them: a file a run, read by meshio."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +27,11 @@ HEAD = 1 << 14
 
 
 def read_mesh(path: Path) -> dict[str, LabelledField]:
-    """Return the fields of one run at the nodes of a mesh, by their names.
+    """Return the fields of one run at the nodes or the centres of cells of a mesh, by their names.
 
-    Components of a vector ``u`` are ``u_x``, ``u_y`` and ``u_z``. Coordinates that are the same at
-    all nodes are dropped.
+    Components of a vector ``u`` are ``u_x``, ``u_y`` and ``u_z``. A field that stands at nodes and
+    at cells under one name is that of the nodes; ``cells/u`` is the other. Coordinates that are the
+    same at all points are dropped.
 
     Raises
     ------
@@ -39,27 +41,43 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
     meshio = library("meshio", "meshes")
     _require_sound(path)
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
-    values: dict[str, np.ndarray] = {}
     with sound(path, "not a readable mesh"), quiet[0], quiet[1]:
         mesh = meshio.read(path, file_format=FORMATS[path.suffix.lower()])
         points = np.asarray(mesh.points, dtype=np.float64)
-        for name, array in mesh.point_data.items():
-            array = np.asarray(array)
-            if array.ndim == 2 and 1 < array.shape[1] <= len(AXES):
-                values |= {f"{name}_{AXES[k]}": array[:, k] for k in range(array.shape[1])}
-            elif array.size == len(points) and array.dtype.kind in "fiu":
-                values[str(name)] = array.reshape(-1)
         if points.ndim != 2 or not points.size:
             raise ValueError(f"points of shape {points.shape}")
+        nodes = _at(points, mesh.point_data, "node")
+        stated = {name: np.concatenate(parts) for name, parts in mesh.cell_data.items()}
+        stated = {name: one for name, one in stated.items() if not name.startswith("gmsh:")}
+        cells = _at(_centres(points, mesh.cells), stated, "cell") if stated else {}
+    both = {f"cells/{name}" if name in nodes else name: one for name, one in cells.items()}
+    return nodes | both
+
+
+def _centres(points: np.ndarray, blocks: list[Any]) -> np.ndarray:
+    """Return the mean of the corners of each cell; cells of a block may differ in their corners."""
+    found = []
+    for block in blocks:
+        same = isinstance(block.data, np.ndarray) and block.data.ndim == 2
+        parts = points[block.data].mean(1) if same else [points[c].mean(0) for c in block.data]
+        found.append(np.reshape(parts, (-1, points.shape[1])))
+    return np.concatenate(found)
+
+
+def _at(points: np.ndarray, data: dict[str, np.ndarray], dim: str) -> dict[str, LabelledField]:
+    """Return fields with values at these points, components of vectors apart."""
+    values: dict[str, np.ndarray] = {}
+    for name, array in data.items():
+        array = np.asarray(array)
+        if array.ndim == 2 and 1 < array.shape[1] <= len(AXES):
+            values |= {f"{name}_{AXES[k]}": array[:, k] for k in range(array.shape[1])}
+        elif array.size == len(points) and array.dtype.kind in "fiu":
+            values[str(name)] = array.reshape(-1)
     kept = [k for k in range(points.shape[1]) if np.ptp(points[:, k]) > 0][: len(AXES)]
     axes = tuple(AXES[k] for k in kept)
-    dims, size = ("node",), len(points)
-    own = tuple(Coordinate(a, dims, points[:, k], {}) for a, k in zip(axes, kept, strict=True))
-    layout = Layout(dims, (size,), axes, (0,), (False,), own)
-    return {
-        name: LabelledField(array[None], points[:, kept], layout, "")
-        for name, array in values.items()
-    }
+    own = tuple(Coordinate(a, (dim,), points[:, k], {}) for a, k in zip(axes, kept, strict=True))
+    layout = Layout((dim,), (len(points),), axes, (0,), (False,), own)
+    return {n: LabelledField(one[None], points[:, kept], layout, "") for n, one in values.items()}
 
 
 def _require_sound(path: Path) -> None:
