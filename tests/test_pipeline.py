@@ -174,7 +174,7 @@ def test_words_versions_and_writing_plan_nothing(copy: Copy) -> None:
     in_other_words = first('"""', '"""In other words. ')
     assert not copy.changed(
         (LOOP, first('"the loss of trial', '"in other words: the loss of trial')),
-        (LOOP, first('"starting from scratch', '"anew')),
+        (LOOP, first('"starting from the beginning', '"anew')),
         ("uqsonet", lambda text: text.replace('__version__ = "', '__version__ = "9.')),
         (TRAINER, lambda text: text + "\n# a comment\n"),
         (TRAINER, in_other_words),

@@ -403,7 +403,8 @@ def _resumed(trainer: Trainer, state: Path, identity: Identity) -> Progress:
     remove_debris(state)
     loaded = load_checkpoint(state, identity, trainer.generator)
     if isinstance(loaded, str):
-        LOG.info("starting from scratch: %s", loaded)
+        if state.exists():
+            LOG.info("starting from the beginning: %s", loaded)
         return Progress()
     trainer.optimiser.restore(loaded[0])
     LOG.info("continuing at iteration %d", loaded[1].iteration)
@@ -448,7 +449,7 @@ def warn(row: Mapping[str, Any]) -> None:
     """Log a warning for what a falling loss would hide in the last row of a training."""
     lacking = [k for k, v in row.items() if k.startswith("skill_") and v < MIN_SKILL]
     if lacking:
-        message = "trial %d has no skill over the sensor-free predictor in: %s"
+        message = "training %d is no better than no sensors in: %s"
         LOG.warning(message, row["trial"], ", ".join(lacking))
     if row.get("kl", math.inf) < COLLAPSE_NATS:
         LOG.warning("trial %d: the latent space collapsed (KL %.3g)", row["trial"], row["kl"])
