@@ -8,7 +8,7 @@ import torch
 
 from tests.conftest import DataFiles
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.fields.grid import Domain
+from uqsonet.fields.stacked import Domain
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import load, read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, DataError, ObservationError
-from uqsonet.fields.grid import Domain, Grid
-from uqsonet.fields.stacked import domain_as_dict, domain_from_dict
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.stacked import Domain, domain_as_dict, domain_from_dict
 from uqsonet.files import readable
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet_study.config import SensorsConfig

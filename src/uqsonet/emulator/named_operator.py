@@ -11,8 +11,8 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field, part_columns, part_locations
-from uqsonet.fields.grid import Domain
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.sensors.sensors import Sensors
 

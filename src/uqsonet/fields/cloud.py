@@ -1,27 +1,25 @@
-"""Scattered points as the domain of a field."""
+"""Scattered points as the domain of a field, and the points of a grid that have a value."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.errors import DataError
+from uqsonet.errors import DataError, ObservationError
 from uqsonet.fields.grid import ByPoint, Grid, weighted_sums
 from uqsonet.fields.numbers import real_numbers
 
 NEIGHBOURS = {1: 6, 2: 16, 3: 32}
 """Number of neighbours behind an interpolated value, by number of coordinates."""
 
-
 BLOCK = 4096
 """Locations in one batch of the neighbour search."""
-
 
 MAX_SCATTERED = 1_000_000
 """Most points of a cloud that is read from a file."""
@@ -30,10 +28,12 @@ MAX_SCATTERED = 1_000_000
 class Scattered(ABC):
     """A domain that is a list of points in a box."""
 
+    periodic = False
+
     @property
-    @abstractmethod
     def size(self) -> int:
         """Number of points."""
+        return len(self.points())
 
     @abstractmethod
     def points(self) -> Tensor:
@@ -54,6 +54,10 @@ class Scattered(ABC):
         """Upper corner of the box around the points."""
         return tuple(self.points().amax(0).tolist())
 
+    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
+        """Refuse locations (..., dim) outside the box around the points (`Grid.require_inside`)."""
+        Grid(self.lower, self.upper, (2,) * len(self.lower)).require_inside(locations, what)
+
     def subgrid(self, stride: int) -> tuple[Self, Tensor]:
         """Return the domain and the numbers of its points; there is no coarser one."""
         if stride != 1:
@@ -65,13 +69,7 @@ class Scattered(ABC):
 class Point(Scattered):
     """The domain of a single number, the same at any place of the unit interval."""
 
-    periodic: bool = field(default=False, init=False)
-    dim: int = field(default=1, init=False)
-
-    @property
-    def size(self) -> int:
-        """One."""
-        return 1
+    dim = 1
 
     @property
     def lower(self) -> tuple[float, ...]:
@@ -90,10 +88,6 @@ class Point(Scattered):
     def quadrature(self) -> Tensor:
         """Return the weight of the number."""
         return torch.ones(1, dtype=torch.float64)
-
-    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
-        """Refuse locations outside the unit interval."""
-        Grid(self.lower, self.upper, (2,)).require_inside(locations, what)
 
     def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
         """Return the numbers (1, k) at locations (..., 1): (..., k)."""
@@ -119,7 +113,6 @@ class PointCloud(Scattered):
 
     coordinates: bytes = field(repr=False)
     dim: int
-    periodic: bool = field(default=False, init=False)
 
     @classmethod
     def of(cls, points: np.ndarray) -> PointCloud:
@@ -171,18 +164,18 @@ class PointCloud(Scattered):
         Each point has its share of the triangles that meet in it (Delaunay), so that a mean over
         the domain does not follow the refinement of a mesh.
         """
-        volumes = _shares_of(self)
+        volumes = self._shares
         extent = np.prod(np.subtract(self.upper, self.lower))
         return torch.from_numpy(volumes * (extent / volumes.sum()))
 
     def typical_distance(self) -> float:
         """Return the median distance from a point to its nearest neighbour."""
-        nearest, _ = self._tree().query(self._unit_points()[:: max(1, self.size // 2000)], k=2)
+        nearest, _ = self._tree.query(self._unit_points()[:: max(1, self.size // 2000)], k=2)
         return float(np.median(nearest[:, 1]))
 
     def distances(self, locations: Tensor) -> Tensor:
         """Return how far locations (k, dim) are from the nearest point, in units of the box."""
-        nearest, _ = self._tree().query(self._unit(locations.numpy()))
+        nearest, _ = self._tree.query(self._unit(locations.numpy()))
         return torch.from_numpy(np.atleast_1d(nearest))
 
     def _unit(self, locations: np.ndarray) -> np.ndarray:
@@ -193,14 +186,15 @@ class PointCloud(Scattered):
     def _unit_points(self) -> np.ndarray:
         return self._unit(self.points().numpy())
 
+    @cached_property
     def _tree(self) -> Any:
-        """Return the tree of the points in the unit box."""
-        return _tree_of(self)
+        from scipy.spatial import KDTree
 
-    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
-        """Refuse locations (..., dim) outside the box around the points (`Grid.require_inside`)."""
-        box = Grid(self.lower, self.upper, (2,) * self.dim)
-        box.require_inside(locations, what)
+        return KDTree(self._unit_points())
+
+    @cached_property
+    def _shares(self) -> np.ndarray:
+        return _shares(self._unit_points())
 
     def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
         """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
@@ -210,22 +204,94 @@ class PointCloud(Scattered):
             return values[:].reshape(*lead, values.shape[-1])
         nodes, parts = torch.from_numpy(self._unit_points()), []
         for block in torch.from_numpy(self._unit(x.numpy())).split(BLOCK):
-            index, weights = _spline(nodes, block, self._tree())
+            index, weights = _spline(nodes, block, self._tree)
             parts.append(weighted_sums(values, index, weights))
         found = torch.cat(parts) if parts else values[:0]
         return found.reshape(*lead, values.shape[-1])
 
 
-@lru_cache(maxsize=16)
-def _tree_of(cloud: PointCloud) -> Any:
-    from scipy.spatial import KDTree
+@dataclass(frozen=True)
+class MaskedGrid(Scattered):
+    """The points of a uniform grid that have a value; the others leave the domain.
 
-    return KDTree(cloud._unit_points())
+    Between its points functions are interpolated from the nearest points that have a value
+    (`PointCloud`), so that nothing is carried over from the others.
 
+    Attributes
+    ----------
+    grid : Grid
+    bits : bytes
+        One bit for each point of the grid, packed by `numpy.packbits`: whether it has a value.
+    """
 
-@lru_cache(maxsize=16)
-def _shares_of(cloud: PointCloud) -> np.ndarray:
-    return _shares(cloud._unit_points())
+    grid: Grid
+    bits: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, grid: Grid, present: np.ndarray) -> MaskedGrid:
+        """Return the part of a grid where `present`, shape (size,), is True."""
+        return cls(grid, np.packbits(present).tobytes())
+
+    @cached_property
+    def present(self) -> np.ndarray:
+        """Whether each point of the grid has a value, shape (grid.size,)."""
+        bits = np.frombuffer(self.bits, dtype=np.uint8)
+        return np.unpackbits(bits, count=self.grid.size).astype(bool)
+
+    @cached_property
+    def cloud(self) -> PointCloud:
+        """The points that have a value, as a cloud."""
+        return PointCloud.of(self.grid.points().numpy()[self.present])
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.grid.dim
+
+    @property
+    def size(self) -> int:
+        """Number of points that have a value."""
+        return int(self.present.sum())
+
+    @property
+    def lower(self) -> tuple[float, ...]:
+        """Lower corner of the grid."""
+        return self.grid.lower
+
+    @property
+    def upper(self) -> tuple[float, ...]:
+        """Upper corner of the grid."""
+        return self.grid.upper
+
+    def points(self) -> Tensor:
+        """Return the points that have a value, shape (size, dim), float64."""
+        return self.cloud.points()
+
+    def quadrature(self) -> Tensor:
+        """Return the grid's weights of the points that have a value, shape (size,)."""
+        return self.grid.quadrature()[torch.from_numpy(self.present)]
+
+    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
+        """Refuse locations (..., dim) outside the box, or nearest to a point without a value.
+
+        Raises
+        ------
+        ObservationError
+            Naming the first offending location.
+        """
+        self.grid.require_inside(locations, what)
+        x = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
+        absent = ~torch.from_numpy(self.present)[self.grid.nodes(x)[0]]
+        if bool(absent.any()):
+            first = int(absent.nonzero()[0, 0])
+            where = locations.reshape(-1, self.dim)[first].tolist()
+            raise ObservationError(
+                f"{what} {first} at {where} stands where the field has no values in any run"
+            )
+
+    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
+        """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
+        return self.cloud.interpolate(values, locations)
 
 
 def _shares(points: np.ndarray) -> np.ndarray:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import Layout
-from uqsonet.fields.stacked import JointDomain, domain_as_dict, domain_from_dict
+from uqsonet.fields.stacked import Domain, JointDomain, domain_as_dict, domain_from_dict
 
 AXES = ("x", "y", "z")
 """Names of coordinates that have none of their own."""

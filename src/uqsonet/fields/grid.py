@@ -1,11 +1,10 @@
-"""Grids, and what every domain of a field answers."""
+"""Uniform grids as the domain of a field."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,7 +14,6 @@ from uqsonet.errors import ObservationError
 
 POINTS = 6
 """Number of grid points along each axis behind an interpolated value."""
-
 
 SAME = 1e-7
 """A place this near to a node, in lengths of the axis, is the node: its own float32 copy counts as
@@ -80,56 +78,6 @@ def weighted_sums(values: Tensor | ByPoint, index: Tensor, weights: Tensor) -> T
         values = values[near]
     weights = weights.to(values.device, values.dtype)
     return embedding_bag(index, values[:], mode="sum", per_sample_weights=weights)
-
-
-@runtime_checkable
-class Domain(Protocol):
-    """The domain of a field: a `Grid`, a `PointCloud` or a `JointDomain`."""
-
-    @property
-    def dim(self) -> int:
-        """Number of coordinates."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of points."""
-        ...
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Points along each axis."""
-        ...
-
-    @property
-    def lower(self) -> tuple[float, ...]:
-        """Lower corner."""
-        ...
-
-    @property
-    def upper(self) -> tuple[float, ...]:
-        """Upper corner."""
-        ...
-
-    def points(self) -> Tensor:
-        """Return all points, shape (size, dim), float64."""
-        ...
-
-    def quadrature(self) -> Tensor:
-        """Return weights, shape (size,)."""
-        ...
-
-    def subgrid(self, stride: int) -> tuple[Domain, Tensor]:
-        """Return every `stride`-th point and the numbers of those points."""
-        ...
-
-    def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
-        """Refuse locations (..., dim) outside the domain."""
-        ...
-
-    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
-        """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -249,27 +197,28 @@ class Grid:
         """
         lead = locations.shape[:-1]
         x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
-        places = [(x[:, k] - self.lower[k]) / h for k, h in enumerate(self.spacing())]
-        if (nodes := self._nodes(places)) is not None:
+        nodes, there = self.nodes(x)
+        if bool(there.all()):
             return values[nodes].reshape(*lead, values.shape[-1])
         index = torch.zeros((len(x), 1), dtype=torch.long, device=x.device)
         weights = torch.ones((len(x), 1), dtype=torch.float64, device=x.device)
-        for n, position, repeats in zip(self.shape, places, self.repeats, strict=True):
-            columns, factors = _lagrange(position, n, repeats)
+        for k, (n, step, repeats) in enumerate(zip(self.shape, self.spacing(), self.repeats)):  # noqa: B905
+            columns, factors = _lagrange((x[:, k] - self.lower[k]) / step, n, repeats)
             index = (index[:, :, None] * n + columns[:, None, :]).flatten(1)
             weights = (weights[:, :, None] * factors[:, None, :]).flatten(1)
         found = weighted_sums(values, index, weights)
         return found.reshape(*lead, values.shape[-1])
 
-    def _nodes(self, places: list[Tensor]) -> Tensor | None:
-        """Return the grid points that positions (k,) along each axis are, if all are some."""
-        index = torch.zeros_like(places[0], dtype=torch.long)
-        for n, position, repeats in zip(self.shape, places, self.repeats, strict=True):
-            nearest = position.round()
-            if not bool(((position - nearest).abs() < SAME * n).all()):
-                return None
-            index = index * n + (nearest.long() % n if repeats else nearest.long())
-        return index
+    def nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the grid points (k,) next to locations (k, dim), and whether they are these."""
+        index = torch.zeros(len(x), dtype=torch.long, device=x.device)
+        there = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        for k, (n, step, repeats) in enumerate(zip(self.shape, self.spacing(), self.repeats)):  # noqa: B905
+            position = (x[:, k] - self.lower[k]) / step
+            node = position.round()
+            there &= (position - node).abs() < SAME * n
+            index = index * n + (node.long() % n if repeats else node.long().clamp(0, n - 1))
+        return index, there
 
 
 def _lagrange(position: Tensor, n: int, periodic: bool) -> tuple[Tensor, Tensor]:

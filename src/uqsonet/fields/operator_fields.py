@@ -15,8 +15,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.fields.field import Field, Transform
-from uqsonet.fields.grid import Domain
-from uqsonet.fields.stacked import domain_as_dict, domain_from_dict
+from uqsonet.fields.stacked import Domain, domain_as_dict, domain_from_dict
 
 
 @dataclass(frozen=True)

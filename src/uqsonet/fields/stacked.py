@@ -1,11 +1,11 @@
-"""Several fields as one field on several domains; domains as files hold them."""
+"""Domains of fields: several fields as one field on several domains; domains as files hold them."""
 
 from __future__ import annotations
 
 import base64
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.cloud import MAX_SCATTERED, Point, PointCloud, Scattered
-from uqsonet.fields.grid import ByPoint, Domain, Grid
-from uqsonet.fields.masked import MaskedGrid
+from uqsonet.fields.cloud import MAX_SCATTERED, MaskedGrid, Point, PointCloud, Scattered
+from uqsonet.fields.grid import ByPoint, Grid
 
 MAX_POINTS = 100_000_000
 """Most points of a grid that is read from a file."""
@@ -34,7 +33,6 @@ class JointDomain(Scattered):
     """
 
     parts: tuple[Domain, ...]
-    periodic: bool = field(default=False, init=False)
 
     @property
     def dim(self) -> int:
@@ -89,6 +87,10 @@ class JointDomain(Scattered):
                 own = values.part(rows) if isinstance(values, ByPoint) else values[rows]
                 found[here] = part.interpolate(own, inside)
         return found.reshape(*locations.shape[:-1], values.shape[-1])
+
+
+Domain = Grid | MaskedGrid | PointCloud | Point | JointDomain
+"""The domain of a field: all answer what `Grid` does."""
 
 
 def join(parts: Sequence[Domain]) -> Domain:

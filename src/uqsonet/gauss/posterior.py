@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.fields.grid import Domain
 from uqsonet.fields.numbers import real_numbers, without_mask
+from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.seeds import restarted
 
 Basis = Callable[[Tensor], tuple[Tensor, Tensor]]

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.cloud import PointCloud
-from uqsonet.fields.grid import Domain, Grid
-from uqsonet.fields.stacked import JointDomain
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.stacked import Domain, JointDomain
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.laws.latent import farthest_points
 from uqsonet.laws.truncated import Walls

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.fields.grid import Domain, Grid
-from uqsonet.fields.stacked import JointDomain
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.stacked import Domain, JointDomain
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.laws.common import InputSample, classes_of
 from uqsonet.laws.mixture import Clusters, MixtureLaw, positive_root

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.cloud import Grid
-from uqsonet.fields.grid import Domain
+from uqsonet.fields.stacked import Domain
 
 Correlation = Callable[[Tensor, Tensor, Tensor], Tensor]
 Part = tuple[Tensor, Tensor | None]

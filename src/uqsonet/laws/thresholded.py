@@ -32,7 +32,7 @@ from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, fit_latent, latent_o
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
-    from uqsonet.fields.grid import Domain
+    from uqsonet.fields.stacked import Domain
     from uqsonet.laws.bases import KarhunenLoeveBases
 
 Reading = Callable[[int, Tensor], Tensor]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.grid import Domain
+from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, Basis, PointPosterior, Posterior
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.file import load_trials

@@ -30,7 +30,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.fields.grid import ByPoint, Domain
+from uqsonet.fields.grid import ByPoint
+from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.posterior import Basis, Posterior, SeparatePosterior
 from uqsonet.laws.bases import KarhunenLoeveBases

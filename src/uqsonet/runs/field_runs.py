@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, DataWarning
-from uqsonet.fields.cloud import Point, PointCloud
+from uqsonet.fields.cloud import MaskedGrid, Point, PointCloud
 from uqsonet.fields.field import AXES, TRANSFORM_NAMES, TRANSFORMS
-from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import Layout
-from uqsonet.fields.masked import MaskedGrid
 from uqsonet.fields.numbers import plain_array, real_numbers
+from uqsonet.fields.stacked import Domain
 from uqsonet.files import LARGE
 from uqsonet.runs.labelled import is_labelled, read_labelled, run_dimension
 from uqsonet.runs.stored import changed, row_blocks

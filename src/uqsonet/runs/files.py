@@ -19,9 +19,9 @@ import h5py
 import numpy as np
 
 from uqsonet.errors import DataError, library, nearest
-from uqsonet.fields.grid import Domain
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fields.stacked import Domain
 from uqsonet.files import FORMAT, readable
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import SPLITS

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError, nearest
 from uqsonet.fields.field import AXES, Field
-from uqsonet.fields.grid import ByPoint, Domain
+from uqsonet.fields.grid import ByPoint
 from uqsonet.fields.numbers import real_numbers, require_noise, without_mask
+from uqsonet.fields.stacked import Domain
 
 COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
 

@@ -13,9 +13,9 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from uqsonet.errors import DataError, library
+from uqsonet.fields.cloud import MaskedGrid
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import TIME_KEY, Coordinate
-from uqsonet.fields.masked import MaskedGrid
 from uqsonet.files import atomic_path, write_text
 from uqsonet.sensors.sensors import AXES
 

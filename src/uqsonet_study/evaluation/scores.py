@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, NoUncertaintyError
-from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.metrics import (
     ascending,
     coverage,

@@ -15,8 +15,9 @@ from matplotlib.figure import FigureBase
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
-from uqsonet.fields.grid import Domain, Grid
+from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.fields.stacked import Domain
 from uqsonet_study.report.figures.colours import ORANGE
 
 SENSORS: dict[str, Any] = {

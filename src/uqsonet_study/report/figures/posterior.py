@@ -22,7 +22,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from uqsonet.errors import DataError
-from uqsonet.fields.grid import Domain
+from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.metrics import relative_error
 from uqsonet_study.config import Config, PosteriorFigure
 from uqsonet_study.report.figures.colours import BLACK, PREDICTION, REFERENCE, TRUTH
