@@ -44,7 +44,7 @@ from torch import Tensor
 
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import Modes, empirical_modes
-from uqsonet.gauss.quasi_random import even_normals
+from uqsonet.gauss.posterior import even_normals
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.networks.attention import ACTIVE_NATS, AttentionModel, gaussian_kl
 from uqsonet.operator.baselines import Cokriging

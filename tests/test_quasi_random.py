@@ -2,7 +2,7 @@
 
 import torch
 
-from uqsonet.gauss.quasi_random import even_normals
+from uqsonet.gauss.posterior import even_normals
 from uqsonet.operator.file import load, shipped
 
 

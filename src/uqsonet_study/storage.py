@@ -448,4 +448,17 @@ def load_functions(path: Path, split: str, first: int | None = None) -> Function
     u = RowBlocks((size, points), stream("u", False))
     if first is None or first == size:
         return Functions(fields, split, kappa, u)
-    return Functions(fields, split, kappa.head(first), u.head(first))
+    return Functions(fields, split, _first_rows(kappa, first), _first_rows(u, first))
+
+
+def _first_rows(matrix: RowBlocks, size: int) -> RowBlocks:
+    """Return the first rows; a pass still reads to the end, where a file's digest is checked."""
+
+    def blocks(rows: int) -> Iterator[Tensor]:
+        left = size
+        for block in matrix.blocks(rows):
+            if left > 0:
+                yield block[:left]
+            left -= len(block)
+
+    return RowBlocks((size, matrix.shape[1]), blocks)

