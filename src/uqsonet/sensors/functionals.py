@@ -9,7 +9,6 @@ refused: an average of k is not linear in log k, and no instrument reads an aver
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -61,16 +60,6 @@ def functional_sets(
         kind=kind,
         weights=weights.expand(sets, -1, -1),
     )
-
-
-def widened(one: Sensors, most: int) -> Sensors:
-    """Return sensors with weights on `most` points, those of sensors at points being one and 0."""
-    x, weights = one.locations, one.weights
-    if weights is None:
-        x, weights = x[:, :, None], one.mask[..., None].double()
-    more = most - weights.shape[2]
-    filled = torch.cat([x, x[:, :, :1].expand(-1, -1, more, -1)], 2)
-    return replace(one, locations=filled, weights=torch.nn.functional.pad(weights, [0, more]))
 
 
 def require_readable(

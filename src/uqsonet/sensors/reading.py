@@ -22,8 +22,10 @@ from uqsonet.sensors.sensors import (
     Sensors,
     WeightedPoints,
     field_number,
+    in_sets,
     no_sensors,
     sensors_at,
+    side_by_side,
 )
 
 
@@ -55,14 +57,15 @@ def read_sensors(
         raise ObservationError("a mask goes with arrays of locations and values")
     if values is not None and sensors is None:
         raise ObservationError("values without locations")
-    arrays = [sensors, values, *_arrays(named)]
+    pairs = [one if isinstance(one, tuple) else (one,) for one in (named or {}).values()]
+    arrays = [sensors, values, *(array for pair in pairs for array in pair)]
     kind = "torch" if any(isinstance(one, Tensor) for one in arrays) else "numpy"
     if values is not None:
         _require_one(fields[:inputs])
         return _from_arrays(fields, 0, sensors, values, mask, noise_std, kind)
     if named:
         sets = [_one_field(fields, name, value, noise_std, kind) for name, value in named.items()]
-        return _side_by_side(sets)
+        return _of_fields(sets)
     if sensors is None:
         return no_sensors(fields)
     return _read_one(fields, sensors, noise_std, inputs, kind)
@@ -108,13 +111,6 @@ def _require_one(inputs: Sequence[Field]) -> None:
         )
 
 
-def _arrays(named: Mapping[str, object] | None) -> list[object]:
-    found: list[object] = []
-    for value in (named or {}).values():
-        found += list(value) if isinstance(value, tuple) else [value]
-    return found
-
-
 def _one_field(
     fields: Sequence[Field], name: str, value: object, noise_std: object, kind: str
 ) -> Sensors:
@@ -156,43 +152,18 @@ def _stacked(found: Sequence[Sensors]) -> Sensors:
     """Return single sets as a batch, padded to the largest."""
     if any(not one.single for one in found):
         raise ObservationError("a list of sets must hold single sets, found a batch in it")
-    most = max(one.values.shape[1] for one in found)
-
-    def longer(one: Sensors) -> Sensors:
-        short = most - one.values.shape[1]
-        return one.each(lambda t: torch.nn.functional.pad(t, [0, 0] * (t.ndim - 2) + [0, short]))
-
-    labels = [str(k) for k in range(len(found))]
-    return replace(_joined([longer(one) for one in _alike(found)], 0), labels=labels, single=False)
+    parts = torch.arange(sum(map(_size, found))).split(list(map(_size, found)))
+    members = {str(k): part.tolist() for k, part in enumerate(parts)}
+    return in_sets(side_by_side(found), members, False)
 
 
-def _side_by_side(sets: Sequence[Sensors]) -> Sensors:
+def _size(one: Sensors) -> int:
+    return one.values.shape[1]
+
+
+def _of_fields(sets: Sequence[Sensors]) -> Sensors:
     """Return sensors of several fields as one: sets of the same number belong together."""
     if len({len(one) for one in sets}) > 1 or len({one.single for one in sets}) > 1:
         sizes = ", ".join(str(len(one)) for one in sets)
         raise ObservationError(f"fields must have the same number of sets, found {sizes}")
-    return _joined(_alike(sets), 1)
-
-
-def _alike(found: Sequence[Sensors]) -> Sequence[Sensors]:
-    """Return sets of sensors with as many coordinates, and with as many points where weighted."""
-    dim = max(one.locations.shape[-1] for one in found)
-    pad = torch.nn.functional.pad
-    found = [
-        replace(one, locations=pad(one.locations, [0, dim - one.locations.shape[-1]]))
-        for one in found
-    ]
-    if all(one.weights is None for one in found):
-        return found
-    from uqsonet.sensors.functionals import widened
-
-    most = max(1 if one.weights is None else one.weights.shape[2] for one in found)
-    return [widened(one, most) for one in found]
-
-
-def _joined(sets: Sequence[Sensors], axis: int) -> Sensors:
-    kind = "torch" if any(one.kind == "torch" for one in sets) else "numpy"
-    names = ["field", "locations", "values", "noise_std", "mask"]
-    names += [] if sets[0].weights is None else ["weights"]
-    parts = {name: torch.cat([getattr(one, name) for one in sets], axis) for name in names}
-    return replace(sets[0], kind=kind, **parts)
+    return side_by_side(sets)

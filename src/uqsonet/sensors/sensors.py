@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from uqsonet.errors import ObservationError, nearest
 from uqsonet.fields.field import AXES, Field
@@ -18,6 +20,9 @@ from uqsonet.fields.numbers import real_numbers, require_noise, without_mask
 from uqsonet.fields.stacked import Domain
 
 COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
+
+MAX_PLACES = 20_000_000
+"""Coordinates of padded sets of sensors, at most."""
 
 
 class WeightedPoints(NamedTuple):
@@ -102,9 +107,12 @@ class Sensors:
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Sensors:
         """Return the sets with every tensor changed in the same way."""
+        return replace(self, **{name: change(getattr(self, name)) for name in self.tensors()})
+
+    def tensors(self) -> list[str]:
+        """Return the names of the tensors, of `weights` only where there are some."""
         names = ["field", "locations", "values", "noise_std", "mask"]
-        names += [] if self.weights is None else ["weights"]
-        return replace(self, **{name: change(getattr(self, name)) for name in names})
+        return names if self.weights is None else [*names, "weights"]
 
     def to(self, dtype: torch.dtype, device: torch.device | str | None = None) -> Sensors:
         """Return a copy with floating-point tensors of `dtype` on `device`."""
@@ -148,6 +156,58 @@ class Sensors:
         if not levels.numel():
             return default
         return float(levels[0]) if bool((levels == levels[0]).all()) else noise
+
+
+def alike(found: Sequence[Sensors]) -> list[Sensors]:
+    """Return sets of sensors with as many coordinates, and with as many points where weighted."""
+    dim = max(one.locations.shape[-1] for one in found)
+    most = max(0 if one.weights is None else one.weights.shape[2] for one in found)
+    short = [dim - one.locations.shape[-1] for one in found]
+    found = [replace(one, locations=pad(one.locations, [0, k])) for one, k in zip(found, short)]  # noqa: B905
+    return [widened(one, most) for one in found] if most else list(found)
+
+
+def widened(one: Sensors, most: int) -> Sensors:
+    """Return sensors with weights on `most` points, those of sensors at points being one and 0."""
+    x, weights = one.locations, one.weights
+    if weights is None:
+        x, weights = x[:, :, None], one.mask[..., None].double()
+    more = most - weights.shape[2]
+    filled = torch.cat([x, x[:, :, :1].expand(-1, -1, more, -1)], 2)
+    return replace(one, locations=filled, weights=pad(weights, [0, more]))
+
+
+def side_by_side(found: Sequence[Sensors]) -> Sensors:
+    """Return sensors (B, m_k) as one (B, sum of m_k)."""
+    found = alike(found)
+    kind = "torch" if any(one.kind == "torch" for one in found) else "numpy"
+    names = found[0].tensors()
+    parts = {name: torch.cat([getattr(one, name) for one in found], 1) for name in names}
+    return replace(found[0], kind=kind, **parts)
+
+
+def in_sets(sensors: Sensors, members: Mapping[str, Sequence[int]], single: bool) -> Sensors:
+    """Return sensors (1, S) as sets, given by the numbers of their members, padded to the largest.
+
+    Raises
+    ------
+    ObservationError
+        If padding would make too many of them.
+    """
+    rows = [torch.tensor(own, dtype=torch.long) for own in members.values()]
+    require_room(len(rows) * max(map(len, rows)) * sensors.locations[0, :1].numel())
+    found = sensors.each(lambda t: pad_sequence([t[0, own] for own in rows], batch_first=True))
+    values = found.values.masked_fill(~found.mask, 1.0)
+    return replace(found, values=values, labels=list(members), single=single)
+
+
+def require_room(places: int) -> None:
+    """Refuse more than `MAX_PLACES` coordinates of padded sets."""
+    if places > MAX_PLACES:
+        raise ObservationError(
+            f"sensors padded to the largest set, and to the most points, have {places} "
+            f"coordinates, at most {MAX_PLACES}: ask about sets of other sizes one by one"
+        )
 
 
 def no_sensors(fields: Sequence[Field]) -> Sensors:

@@ -7,16 +7,13 @@ Rows of the same sensor are points whose values it adds up, by these weights.
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from uqsonet.errors import DataError, ObservationError, nearest
 from uqsonet.fields.field import Field
@@ -26,8 +23,10 @@ from uqsonet.sensors.sensors import (
     COLUMNS,
     Sensors,
     field_number,
+    in_sets,
     noise_levels,
     plain_axes,
+    require_room,
 )
 
 MAX_ROWS = 5_000_000
@@ -35,9 +34,6 @@ MAX_ROWS = 5_000_000
 
 MAX_CHARACTERS = 1 << 20
 """Longest line accepted."""
-
-MAX_PLACES = 20_000_000
-"""Coordinates of padded sets of sensors, at most."""
 
 
 def read_csv(path: Path) -> dict[str, list[str]]:
@@ -177,57 +173,32 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
     if noise_std is not None and "noise_std" in columns:
         raise ObservationError(f"{where}: has a column 'noise_std', and noise_std is given too")
     widest = max(map(len, rows))
-    _require_room(len(rows) * widest)
+    require_room(len(rows) * widest)
     index = torch.tensor([row + [row[0]] * (widest - len(row)) for row in rows])
     first = index[:, 0]
     values = columns["value"][first]
-    weights = columns.get("weight", torch.ones(size, dtype=torch.float64))[index]
-    noise = columns["noise_std"][first] if "noise_std" in columns else None
     field = torch.tensor(numbers)[first]
     dims = torch.tensor([one.domain.dim for one in fields])[field]
     x = torch.stack([columns[axis][index] for axis in axes], -1)
-    return _in_sets(
-        [labels[row] for row in first.tolist()],
-        field=field,
-        locations=x * (torch.arange(len(axes)) < dims[:, None])[:, None],
-        weights=weights * (torch.arange(widest) < torch.tensor([[len(row)] for row in rows])),
-        values=values,
-        noise_std=noise_levels(noise_std, values) if noise is None else noise,
-        dim=max(one.domain.dim for one in fields),
-        single="set" not in table,
-    )
-
-
-def _in_sets(
-    labels: list[str],
-    field: Tensor,
-    locations: Tensor,
-    weights: Tensor,
-    values: Tensor,
-    noise_std: Tensor,
-    dim: int,
-    single: bool,
-) -> Sensors:
-    """Return sensors (S, ...) as sets by their labels (S,), padded to the largest set."""
-    members: dict[str, list[int]] = {}
-    for sensor, label in enumerate(labels):
-        members.setdefault(label, []).append(sensor)
-    shape = len(members), max(map(len, members.values()))
-    points = weights.shape[1]
-    _require_room(math.prod(shape) * points * dim)
-    locations = torch.nn.functional.pad(locations, [0, dim - locations.shape[-1]])
-
-    def in_sets(rows: Tensor, padding: float = 0) -> Tensor:
-        return pad_sequence([rows[own] for own in members.values()], True, padding)
-
-    mask = in_sets(torch.ones_like(values, dtype=torch.bool))
+    x = x * (torch.arange(len(axes)) < dims[:, None])[:, None]
+    x = torch.nn.functional.pad(x, [0, max(one.domain.dim for one in fields) - len(axes)])
+    weights = columns.get("weight", torch.ones(size, dtype=torch.float64))[index]
+    weights = weights * (torch.arange(widest) < torch.tensor([[len(row)] for row in rows]))
+    at_points = widest == 1 and bool((weights == 1).all())
+    noise = columns["noise_std"][first] if "noise_std" in columns else None
     found = Sensors(
-        in_sets(locations), in_sets(values, 1.0), mask, in_sets(weights), in_sets(noise_std),
-        in_sets(field), list(members), single, kind="numpy",
-    )  # fmt: skip
-    if points == 1 and bool((weights == 1).all()):
-        return replace(found, locations=found.locations[:, :, 0], weights=None)
-    return found
+        locations=(x[:, 0] if at_points else x)[None],
+        values=values[None],
+        mask=torch.ones_like(values, dtype=torch.bool)[None],
+        weights=None if at_points else weights[None],
+        noise_std=(noise_levels(noise_std, values) if noise is None else noise)[None],
+        field=field[None],
+        kind="numpy",
+    )
+    members: dict[str, list[int]] = {}
+    for sensor, row in enumerate(first.tolist()):
+        members.setdefault(labels[row], []).append(sensor)
+    return in_sets(found, members, "set" not in table)
 
 
 def _require_columns(table: Mapping[str, Sequence[object]], where: str) -> int:
@@ -286,14 +257,6 @@ def _require_axes(table: Mapping[str, Sequence[object]], dim: int, where: str) -
                 f"coordinate{'s' if dim > 1 else ''} ({', '.join(axes)})"
             )
     return axes
-
-
-def _require_room(places: int) -> None:
-    if places > MAX_PLACES:
-        raise ObservationError(
-            f"sensors padded to the largest set, and to the most points, have {places} "
-            f"coordinates, at most {MAX_PLACES}: ask about sets of other sizes one by one"
-        )
 
 
 def _sensors(
