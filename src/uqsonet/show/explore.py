@@ -14,6 +14,7 @@ import json
 import math
 from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -43,19 +44,6 @@ RESIDUALS = 64
 
 MAX_BYTES = 10_000_000
 """Largest size of a page in bytes; a larger one is too much for a phone or a mail."""
-
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src '{style_hash}';
- script-src '{script_hash}'; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>{style}</style></head>
-<body><main id="page"><noscript>This page needs JavaScript.</noscript></main>
-<script type="application/json" id="model">{model}</script>
-<script>{script}</script></body></html>
-"""
 
 
 def write_page(
@@ -109,9 +97,9 @@ def page(emulator: Any, name: str, exact: dict[str, Any] | None = None) -> str:
         If the model is no Karhunen-Loeve model with a Gaussian law, has a field of three
         dimensions, or does not answer all numbers of sensors itself.
     """
-    style, script = (
-        (resources.files("uqsonet.show") / "web" / file).read_text(encoding="utf-8")
-        for file in ("explore.css", "explore.js")
+    whole, style, script = (
+        (resources.files("uqsonet.show") / "web" / f"explore.{kind}").read_text(encoding="utf-8")
+        for kind in ("html", "css", "js")
     )
     title = str(emulator.card.get("title") or name)
     described = {
@@ -120,7 +108,7 @@ def page(emulator: Any, name: str, exact: dict[str, Any] | None = None) -> str:
         "version": __version__,
         **description(emulator, exact),
     }
-    return PAGE.format(
+    return Template(whole).substitute(
         title=html.escape(title),
         style=style,
         script=script,
@@ -142,6 +130,35 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
     ConfigError
         See `page`.
     """
+    _require_simple(emulator)
+    model = emulator.operator
+    straight, offset = model.straight()
+    network: dict[str, Any] | None = None
+    if model.network is not None:
+        values = [packed(value) for value in model.network.parameters()]
+        pairs = zip(values[::2], values[1::2], strict=True)
+        layers = [{"weight": weight, "bias": bias} for weight, bias in pairs]
+        network = {"activation": model.config.activation, "layers": layers}
+    return {
+        "seed": MOMENT_SEED,
+        "draws": MOMENT_SAMPLES,
+        "straight": {"weight": packed(straight), "offset": packed(offset)},
+        "network": network,
+        "residual": _residual(model),
+        "conformal": emulator.calibration is not None,
+        "reference": exact
+        and {
+            key: packed(value) if isinstance(value, Tensor) else value
+            for key, value in exact.items()
+        },
+        "fields": [
+            _field(emulator, model, k) for k in range(len(emulator.inputs + emulator.outputs))
+        ],
+    }
+
+
+def _require_simple(emulator: Any) -> None:
+    """Refuse what a page does not compute."""
     model = emulator.operator
     if not isinstance(model, KarhunenLoeveModel):
         name = getattr(model, "method", type(model).__name__)
@@ -167,7 +184,7 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
             "a model whose rest depends on its answer (fronts, for example) cannot be explored: "
             "pages compute with one law of what the operator leaves over"
         )
-    for one in emulator.inputs + emulator.outputs:
+    for one in emulator.named_fields:
         if one.domain.dim > 2:
             raise ConfigError(
                 f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
@@ -177,29 +194,6 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
                 f"{one.name} cannot be explored under {one.transform.name}, or where it has ends: "
                 "pages know the logarithm alone"
             )
-    straight, offset = model.straight()
-    network: dict[str, Any] | None = None
-    if model.network is not None:
-        values = [packed(value) for value in model.network.parameters()]
-        pairs = zip(values[::2], values[1::2], strict=True)
-        layers = [{"weight": weight, "bias": bias} for weight, bias in pairs]
-        network = {"activation": model.config.activation, "layers": layers}
-    return {
-        "seed": MOMENT_SEED,
-        "draws": MOMENT_SAMPLES,
-        "straight": {"weight": packed(straight), "offset": packed(offset)},
-        "network": network,
-        "residual": _residual(model),
-        "conformal": emulator.calibration is not None,
-        "reference": exact
-        and {
-            key: packed(value) if isinstance(value, Tensor) else value
-            for key, value in exact.items()
-        },
-        "fields": [
-            _field(emulator, model, k) for k in range(len(emulator.inputs + emulator.outputs))
-        ],
-    }
 
 
 def _residual(model: KarhunenLoeveModel) -> dict[str, Any] | None:

@@ -6,8 +6,10 @@ import base64
 import html
 import io
 import math
+from importlib import resources
 from itertools import cycle
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,24 +43,28 @@ def draw(
     """Draw an answer (`FieldPosterior.plot`)."""
     if not posterior.single:
         raise ObservationError("a picture shows one set of sensors, found a batch")
-    if path is not None and Path(str(path)).suffix.lower() not in PICTURES:
-        raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
-    figure = library("matplotlib.figure").Figure(layout="constrained")
+    figure = _figure()
     _draw_answer(figure, posterior, level, _true(posterior, truth))
     sensors = posterior.sensors
     count = int(sensors.mask.sum())
     given = f"{count} sensor{'' if count == 1 else 's'}" if count else "no sensors"
     figure.suptitle(title or f"{posterior.field.name} given {given}")
+    return _saved(figure, path)
+
+
+def _saved(figure: Any, path: object) -> Any:
+    """Return a picture, written to a file if there is a path."""
     if path is not None:
+        suffix = Path(str(path)).suffix.lower()
+        if suffix not in PICTURES:
+            raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
         with atomic_path(Path(str(path))) as part:
-            figure.savefig(part, dpi=150, format=Path(str(path)).suffix[1:].lower())
+            figure.savefig(part, dpi=150, format=suffix[1:])
     return figure
 
 
 def draw_placement(placement: Any, path: object) -> Any:
     """Draw the map of expected reduction and the chosen places (`Placement.plot`)."""
-    if path is not None and Path(str(path)).suffix.lower() not in PICTURES:
-        raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
     names = list(dict.fromkeys(placement.candidate_fields))
     figure = _figure(5.2 * len(names), 4.4)
     panels = figure.subplots(1, len(names), squeeze=False)[0]
@@ -90,10 +96,7 @@ def draw_placement(placement: Any, path: object) -> Any:
             axes.plot(*placement.places[k, :2], "o", color=ORANGE, mec="white", ms=11)
             axes.annotate(str(k + 1), placement.places[k, :2], ha="center", va="center", fontsize=8)
     figure.suptitle(f"where to measure for {placement.target}")
-    if path is not None:
-        with atomic_path(Path(str(path))) as part:
-            figure.savefig(part, dpi=150, format=Path(str(path)).suffix[1:].lower())
-    return figure
+    return _saved(figure, path)
 
 
 def _true(posterior: Any, truth: object) -> Values | None:
@@ -293,61 +296,32 @@ def _draw_sensors(axes: Any, figure: Any, posterior: Any) -> None:
 
 def report_page(report: Any) -> str:
     """Return a report as one HTML page (`Report.save`)."""
+    escape = html.escape
     rows = [_cells(score) for score in report.scores]
     if len({score.field for score in report.scores}) == 1:
         rows = [{name: cell for name, cell in row.items() if name != "field"} for row in rows]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(r.get(n, '–'))}</td>" for n in names) + "</tr>"
-        for r in rows
+    cells = ("".join(f"<td>{escape(row.get(name, '–'))}</td>" for name in names) for row in rows)
+    shown = {
+        "An answer beside the truth": _example(report),
+        "Error and CRPS": _errors(report),
+        "Coverage: share of truths inside a band, against its level": _coverage(report),
+        "Ranks of the truth among samples: even for a calibrated law": _ranks(report),
+    }
+    figures = (
+        f'<figure><img alt="{escape(text)}" src="data:image/png;base64,{_png(figure)}">'
+        f"<figcaption>{escape(text)}.</figcaption></figure>"
+        for text, figure in shown.items()
     )
-    pictures = [
-        ("An answer beside the truth", _example(report)),
-        ("Error and CRPS", _errors(report)),
-        ("Coverage: share of truths inside a band, against its level", _coverage(report)),
-        ("Ranks of the truth among samples: even for a calibrated law", _ranks(report)),
-    ]
-    figures = "".join(
-        f'<figure><img alt="{html.escape(t)}" src="data:image/png;base64,{_png(f)}">'
-        f"<figcaption>{html.escape(t)}.</figcaption></figure>"
-        for t, f in pictures
+    page = (resources.files("uqsonet.show") / "web" / "report.html").read_text(encoding="utf-8")
+    return Template(page).substitute(
+        title=escape(report.title),
+        remarks="".join(f"<li>{escape(text)}</li>" for text in report.remarks()),
+        head="".join(f"<th>{escape(name)}</th>" for name in names),
+        body="".join(f"<tr>{row}</tr>" for row in cells),
+        figures="".join(figures),
+        card=escape(str(report.emulator)),
     )
-    remarks = "".join(f"<li>{html.escape(text)}</li>" for text in report.remarks())
-    card = html.escape(str(report.emulator))
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>{html.escape(report.title)}</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
- color: #1b1b1b; background: #fff }}
-.wide {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }}
-th, td {{ padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #ddd }}
-th {{ vertical-align: bottom; max-width: 5.5rem }}
-th:first-child, td:first-child {{ text-align: left }}
-td {{ white-space: nowrap }}
-img {{ max-width: 100%; height: auto }}
-figure {{ margin: 1.5rem 0 }}
-pre {{ overflow-x: auto; background: #f5f5f5; padding: 1rem; font-size: 13px }}
-</style></head><body>
-<h1>Validation</h1>
-<p>{html.escape(report.title)}. The model has not seen these runs.</p>
-<ul>{remarks}</ul>
-<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>
-<p>Errors of the mean are relative L2 errors in percent, with their standard error. CRPS and energy
-score are in the units of the field; less is better. The other columns are the share of truths, in
-percent, that bands of that level hold: <em>plain</em> bands are those of the law,
-<em>conformal</em> ones were corrected by the calibration runs, <em>whole</em> ones should hold the
-whole function. <em>sensor_free</em> is the law before any measurement, <em>cokriging</em> the best
-linear predictor from the same runs, <em>regression</em> what these runs alone predict.</p>
-{figures}
-<h2>The model</h2><pre>{card}</pre>
-</body></html>
-"""
 
 
 def _cells(score: Any) -> dict[str, str]:
@@ -372,14 +346,14 @@ def _png(figure: Any) -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def _figure(width: float, height: float) -> Any:
-    return library("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+def _figure(*size: float) -> Any:
+    """Return an empty picture of a width and a height, by default matplotlib's."""
+    return library("matplotlib.figure").Figure(figsize=size or None, layout="constrained")
 
 
 def _example(report: Any) -> Any:
-    figure = library("matplotlib.figure").Figure(layout="constrained")
-    truth = report.points.numpy(), report.truth.numpy()
-    _draw_answer(figure, report.example, 0.9, truth)
+    figure = _figure()
+    _draw_answer(figure, report.example, 0.9, (report.points.numpy(), report.truth.numpy()))
     return figure
 
 
