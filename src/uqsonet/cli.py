@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
+from functools import wraps
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +17,7 @@ from typer import Argument, Exit, Option, Typer
 
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
-from uqsonet.files import require_writable
+from uqsonet.files import require_writable, write_text
 from uqsonet.show.terminal import clear_errors, console, never_silent, show_log
 
 if TYPE_CHECKING:
@@ -39,84 +41,91 @@ def _options(
     """UQ-SONet: operators from sparse sensors, with the whole conditional distribution."""
 
 
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function a command that says what it is at, and what a user can mend in one line."""
+
+    @app.command()
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> None:
+        with clear_errors(), never_silent(function.__name__):
+            function(*arguments, **options)
+
+    return run
+
+
+def _help(text: str, default: str | bool = True) -> Any:
+    """Return an option with its help, and what is shown as its default."""
+    return Option(help=text, show_default=default)
+
+
+def _out(text: str, default: str | bool = True) -> Any:
+    """Return the option ``-o`` with its help, and what is shown as its default."""
+    return Option("-o", "--out", help=text, show_default=default)
+
+
 FileOfRuns = Annotated[
     str, Argument(help="Pairs of functions: .npz, .h5, .nc, or a file for each run: run_*.vtu.")
 ]
-Input = Annotated[str, Option(help="Name of the input field, or of several: k,f.")]
-Output = Annotated[str, Option(help="Name of the output field, or of several: u,v.")]
+Input = Annotated[str, _help("Name of the input field, or of several: k,f.")]
+Output = Annotated[str, _help("Name of the output field, or of several: u,v.")]
 Transforms = Annotated[
     list[str] | None,
-    Option(
-        help="Transform of one field: k=log, asinh or identity.",
-        show_default="what scores better",
-    ),
+    _help("Transform of one field: k=log, asinh or identity.", "what scores better"),
 ]
 Missing = Annotated[
-    str,
-    Option(help="What to do about NaN: error, drop (the run) or fill (interpolate)."),
+    str, _help("What to do about NaN: error, drop (the run) or fill (interpolate).")
 ]
-RunDimension = Annotated[str | None, Option(help="NetCDF dimension that counts the runs.")]
+RunDimension = Annotated[str | None, _help("NetCDF dimension that counts the runs.")]
 Periodic = Annotated[
-    str | None, Option(help="Axes along which fields repeat beyond their grids: lon, or all.")
+    str | None, _help("Axes along which fields repeat beyond their grids: lon, or all.")
 ]
 Merge = Annotated[bool, Option("--merge", help="Points that repeat become one.")]
 Groups = Annotated[
-    str | None, Option(help="Array of the file with a label for each run: labels go together.")
+    str | None, _help("Array of the file with a label for each run: labels go together.")
 ]
 Model = Annotated[str, Argument(help="A file, or the name of an operator of the package.")]
-Sensors = Annotated[
-    str | None,
-    Option(help="Numbers of sensors to try, such as 5,12,50.", show_default="the model's"),
-]
+Counts = Annotated[str | None, _help("Numbers of sensors to expect.", "3,10,30")]
+Tried = Annotated[str | None, _help("Numbers of sensors to try, such as 5,12,50.", "the model's")]
+Picture = Annotated[Path | None, _help("File for a picture: .png, .pdf or .svg.")]
 
 
-@app.command()
+@command
 def describe(
-    file: FileOfRuns,
-    input: Input,
-    output: Output,
-    transform: Transforms = None,
-    missing: Missing = "error",
-    run: RunDimension = None,
-    periodic: Periodic = None,
-    groups: Groups = None,
-    merge: Merge = False,
-) -> None:
+    file: FileOfRuns, input: Input, output: Output, transform: Transforms = None,
+    missing: Missing = "error", run: RunDimension = None, periodic: Periodic = None,
+    groups: Groups = None, merge: Merge = False,
+) -> None:  # fmt: skip
     """Say what is in a file of runs: shapes, ranges, modes, distance from a Gaussian law.
 
     Example: uqsonet describe runs.nc --input k --output u
     """
-    with clear_errors(), never_silent("describe"):
-        runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
-        print(runs.describe())
+    print(_runs(file, input, output, transform, missing, run, periodic, groups, merge).describe())
 
 
-@app.command()
+@command
 def fit(
     file: FileOfRuns,
     input: Input,
     output: Output,
-    out: Annotated[Path, Option("-o", "--out", help="File for the model: .safetensors.")],
+    out: Annotated[Path, _out("File for the model: .safetensors.")],
     minutes: Annotated[
-        float, Option(help="Training time in minutes on one core (0: linear model only).")
+        float, _help("Training time in minutes on one core (0: linear model only).")
     ] = 5,
-    sensors: Annotated[
-        str | None, Option(help="Numbers of sensors to expect.", show_default="3,10,30")
-    ] = None,
+    sensors: Counts = None,
     noise_std: Annotated[
-        float, Option(help="Noise to expect of sensors (std; under log the relative error).")
+        float, _help("Noise to expect of sensors (std; under log the relative error).")
     ] = 0.0,
-    seed: Annotated[int, Option(help="Seed of the split, the layouts and the training.")] = 0,
+    seed: Annotated[int, _help("Seed of the split, the layouts and the training.")] = 0,
     transform: Transforms = None,
     missing: Missing = "error",
     run: RunDimension = None,
     periodic: Periodic = None,
     groups: Groups = None,
     merge: Merge = False,
-    device: Annotated[str, Option(help="Device to train on: cpu or cuda.")] = "cpu",
-    law: Annotated[
-        str, Option(help="Law of the inputs; auto chooses by scores on held-out runs.")
-    ] = "auto",
+    device: Annotated[str, _help("Device to train on: cpu or cuda.")] = "cpu",
+    law: Annotated[str, _help("Law of the inputs; auto chooses by scores on held-out runs.")] = (
+        "auto"
+    ),
 ) -> None:
     """Learn the operator of some runs. If stopped, the same command continues.
 
@@ -125,51 +134,38 @@ def fit(
     from uqsonet.fitting.fit import fit as learn
 
     show_log()
-    with clear_errors(), never_silent("fit"):
-        if out.suffix != ".safetensors":
-            raise ConfigError(f"{out}: models are saved as .safetensors")
-        require_writable(out)
-        runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
-        state = out.with_name(f"{out.name}.state")
-        model = learn(
-            runs, minutes, sensors=_counts(sensors), noise_std=noise_std, seed=seed,
-            device=device, state=state, law=law,
-        )  # fmt: skip
-        model.save(out)
-        shutil.rmtree(state, ignore_errors=True)
-        print(model)
+    if out.suffix != ".safetensors":
+        raise ConfigError(f"{out}: models are saved as .safetensors")
+    require_writable(out)
+    runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
+    state = out.with_name(f"{out.name}.state")
+    model = learn(
+        runs, minutes, sensors=_counts(sensors), noise_std=noise_std, seed=seed,
+        device=device, state=state, law=law,
+    )  # fmt: skip
+    model.save(out)
+    shutil.rmtree(state, ignore_errors=True)
+    print(model)
     _say_saved(out)
 
 
-@app.command()
+@command
 def predict(
     model: Model,
     sensors: Annotated[Path, Argument(help="CSV: x[,y[,z]],value[,field][,noise_std][,set].")],
-    out: Annotated[
-        Path | None,
-        Option("-o", "--out", help="For the answer: .csv, .npz, .nc, .vtu.", show_default="print"),
-    ] = None,
-    plot: Annotated[Path | None, Option(help="File for a picture: .png, .pdf or .svg.")] = None,
+    out: Annotated[Path | None, _out("For the answer: .csv, .npz, .nc, .vtu.", "print")] = None,
+    plot: Picture = None,
     points: Annotated[
-        Path | None,
-        Option(
-            help="CSV of points to answer at: x[,y[,z]].", show_default="the field's own points"
-        ),
+        Path | None, _help("CSV of points to answer at: x[,y[,z]].", "the field's own points")
     ] = None,
-    level: Annotated[float, Option(help="Level of the band.")] = 0.9,
+    level: Annotated[float, _help("Level of the band.")] = 0.9,
     band: Annotated[
-        str,
-        Option(
-            help="Kind of the band: conformal, plain or whole.",
-            show_default="conformal if calibrated",
-        ),
+        str, _help("Kind of the band: conformal, plain or whole.", "conformal if calibrated")
     ] = "",
     samples: Annotated[int, Option(min=0, help="Number of sample functions to draw.")] = 0,
-    noise_std: Annotated[
-        float | None, Option(help="Noise of the sensors (std).", show_default="the model's")
-    ] = None,
+    noise_std: Annotated[float | None, _help("Noise of the sensors (std).", "the model's")] = None,
     field: Annotated[
-        str | None, Option(help="Field to answer; it may be an input.", show_default="the output")
+        str | None, _help("Field to answer; it may be an input.", "the output")
     ] = None,
 ) -> None:
     """Answer for a file of sensors: mean, standard deviation and band of a field.
@@ -180,93 +176,82 @@ def predict(
     from uqsonet.sensors.tables import read_points
     from uqsonet.show import export as exports
 
-    with clear_errors(), never_silent("predict"):
-        require_writable(out, plot)
+    require_writable(out, plot)
+    if out is not None:
+        exports.require_format(out)
+    kinds: dict[str, dict[str, Any]] = {
+        "": {}, "plain": {"kind": "plain"}, "conformal": {"kind": "conformal"},
+        "whole": {"whole": True},
+    }  # fmt: skip
+    if band not in kinds:
+        raise ConfigError(f"--band {band!r} is unknown; there are conformal, plain and whole")
+    emulator = load(model)
+    posterior = emulator.condition(sensors, noise_std=noise_std)
+    if field is not None:
+        posterior = posterior[field]
+    elif len(emulator.outputs) > 1:
+        names = ", ".join(one.name for one in emulator.outputs)
+        raise ConfigError(f"{model} has several output fields: say --field, one of {names}")
+    places = None if points is None else read_points(points, posterior.field)
+    if plot is not None:
+        posterior.plot(plot, level)
+    if out is not None or plot is None:
+        arrays = exports.answer_arrays(posterior, level, places, samples, **kinds[band])
         if out is not None:
-            exports.require_format(out)
-        kinds: dict[str, dict[str, Any]] = {
-            "": {}, "plain": {"kind": "plain"}, "conformal": {"kind": "conformal"},
-            "whole": {"whole": True},
-        }  # fmt: skip
-        if band not in kinds:
-            raise ConfigError(f"--band {band!r} is unknown; there are conformal, plain and whole")
-        emulator = load(model)
-        posterior = emulator.condition(sensors, noise_std=noise_std)
-        if field is not None:
-            posterior = posterior[field]
-        elif len(emulator.outputs) > 1:
-            names = ", ".join(one.name for one in emulator.outputs)
-            raise ConfigError(f"{model} has several output fields: say --field, one of {names}")
-        places = None if points is None else read_points(points, posterior.field)
-        wanted = level, places, samples
-        if plot is not None:
-            posterior.plot(plot, level)
-        if out is not None:
-            exports.write_answer(posterior, out, *wanted, **kinds[band])
-        elif plot is None:
-            print(exports.csv_text(exports.answer_lines(posterior, *wanted, **kinds[band])), end="")
+            exports.write_answer(posterior, out, arrays, level, places)
+        else:
+            print(exports.csv_text(exports.answer_lines(posterior, arrays, places)), end="")
     _say_saved(out, plot)
 
 
-@app.command()
+@command
 def place(
     model: Model,
     n: Annotated[int, Option("--n", help="Number of sensors to place.")] = 1,
     candidates: Annotated[
-        Path | None,
-        Option(help="CSV of places to choose from: x[,y[,z]].", show_default="the field's points"),
+        Path | None, _help("CSV of places to choose from: x[,y[,z]].", "the field's points")
     ] = None,
     given: Annotated[
-        Path | None, Option(help="CSV of sensors that are there already, as for predict.")
+        Path | None, _help("CSV of sensors that are there already, as for predict.")
     ] = None,
-    field: Annotated[
-        str | None, Option(help="Field that the new sensors read.", show_default="the input")
-    ] = None,
-    target: Annotated[
-        str | None, Option(help="Field whose variance is to fall.", show_default="the output")
-    ] = None,
+    field: Annotated[str | None, _help("Field that the new sensors read.", "the input")] = None,
+    target: Annotated[str | None, _help("Field whose variance is to fall.", "the output")] = None,
     noise_std: Annotated[
-        float | None, Option(help="Noise of the new sensors (std).", show_default="the model's")
+        float | None, _help("Noise of the new sensors (std).", "the model's")
     ] = None,
-    out: Annotated[
-        Path | None, Option("-o", "--out", help="File for the places: .csv.", show_default="print")
-    ] = None,
-    plot: Annotated[Path | None, Option(help="File for the map: .png, .pdf or .svg.")] = None,
+    out: Annotated[Path | None, _out("File for the places: .csv.", "print")] = None,
+    plot: Annotated[Path | None, _help("File for the map: .png, .pdf or .svg.")] = None,
 ) -> None:
     """Say where the next sensors belong: places that leave the least variance of the output.
 
     Example: uqsonet place mine.safetensors --n 4 --given sensors.csv -o places.csv --plot map.png
     """
     from uqsonet.emulator.emulator import load
-    from uqsonet.files import write_text
     from uqsonet.sensors.sensors import field_number
     from uqsonet.sensors.tables import read_points
-    from uqsonet.show import export as exports
+    from uqsonet.show.export import csv_text, placement_lines
 
-    with clear_errors(), never_silent("place"):
-        require_writable(out, plot)
-        if out is not None and out.suffix.lower() != ".csv":
-            raise ConfigError(f"{out}: places are written to .csv")
-        emulator = load(model)
-        fields = emulator.inputs + emulator.outputs
-        number = 0 if field is None else field_number(fields, field, "--field")
-        places = None
-        if candidates is not None:
-            places = read_points(candidates, fields[number])
-        placement = emulator.place(
-            n, places, field=field, given=given, noise_std=noise_std, target=target
-        )
-        if plot is not None:
-            placement.plot(plot)
-        text = exports.csv_text(exports.placement_lines(placement))
-        if out is not None:
-            write_text(out, text)
-        else:
-            print(text, end="")
+    require_writable(out, plot)
+    if out is not None and out.suffix.lower() != ".csv":
+        raise ConfigError(f"{out}: places are written to .csv")
+    emulator = load(model)
+    fields = emulator.named_fields
+    number = 0 if field is None else field_number(fields, field, "--field")
+    places = None if candidates is None else read_points(candidates, fields[number])
+    placement = emulator.place(
+        n, places, field=field, given=given, noise_std=noise_std, target=target
+    )
+    if plot is not None:
+        placement.plot(plot)
+    text = csv_text(placement_lines(placement))
+    if out is not None:
+        write_text(out, text)
+    else:
+        print(text, end="")
     _say_saved(out, plot)
 
 
-@app.command()
+@command
 def export(
     model: Model,
     sensors: Annotated[Path, Option(help="CSV of the layout: x[,y[,z]][,field][,noise_std].")],
@@ -285,30 +270,27 @@ def export(
     from uqsonet.emulator.emulator import load
     from uqsonet.emulator.linear import layout
 
-    with clear_errors():
-        require_writable(out)
-        emulator = load(model)
-        answer = emulator.answer(layout(emulator, sensors, noise_std))
-        (answer if field is None else answer[field]).linear_map().save(out)
+    require_writable(out)
+    emulator = load(model)
+    answer = emulator.answer(layout(emulator, sensors, noise_std))
+    (answer if field is None else answer[field]).linear_map().save(out)
     _say_saved(out)
 
 
-@app.command()
+@command
 def validate(
     model: Model,
     file: FileOfRuns,
-    sensors: Sensors = None,
-    out: Annotated[
-        Path | None, Option("-o", "--out", help="File for a page with pictures: .html.")
-    ] = None,
+    sensors: Tried = None,
+    out: Annotated[Path | None, _out("File for a page with pictures: .html.")] = None,
     csv: Annotated[Path | None, Option("--csv", help="File for the table: .csv.")] = None,
     noise_std: Annotated[
-        float | None, Option(help="Noise that the sensors get (std).", show_default="the model's")
+        float | None, _help("Noise that the sensors get (std).", "the model's")
     ] = None,
-    seed: Annotated[int, Option(help="Seed of the layouts and of the noise.")] = 0,
+    seed: Annotated[int, _help("Seed of the layouts and of the noise.")] = 0,
     pairs: Annotated[
         str | None,
-        Option(help="The runs that the model was fitted to: regression on them is scored, too."),
+        _help("The runs that the model was fitted to: regression on them is scored, too."),
     ] = None,
     missing: Missing = "error",
     run: RunDimension = None,
@@ -318,38 +300,28 @@ def validate(
     Example: uqsonet validate mine.safetensors more_runs.nc --sensors 5,12,50 -o report.html
     """
     from uqsonet.emulator.emulator import load
-    from uqsonet.files import write_text
     from uqsonet.show.export import csv_text
 
-    with clear_errors(), never_silent("validate"):
-        require_writable(out, csv)
-        emulator = load(model)
-        ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
-        runs, fitted = (
-            None if one is None else _runs(one, ins, outs, None, missing, run)
-            for one in (file, pairs)
-        )
-        assert runs is not None
-        report = emulator.validate(
-            runs, _counts(sensors), noise_std=noise_std, seed=seed, pairs=fitted
-        )
-        if out is not None:
-            report.save(out)
-        if csv is not None:
-            rows = report.rows()
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            lines = ([str(row.get(name, "")) for name in names] for row in rows)
-            write_text(csv, csv_text(iter([names, *lines])))
-        print(report)
+    require_writable(out, csv)
+    emulator = load(model)
+    ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
+    runs = _runs(file, ins, outs, None, missing, run)
+    fitted = None if pairs is None else _runs(pairs, ins, outs, None, missing, run)
+    report = emulator.validate(runs, _counts(sensors), noise_std=noise_std, seed=seed, pairs=fitted)
+    if out is not None:
+        report.save(out)
+    if csv is not None:
+        rows = report.rows()
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        lines = ([str(row.get(name, "")) for name in names] for row in rows)
+        write_text(csv, csv_text(iter([names, *lines])))
+    print(report)
     _say_saved(out, csv)
 
 
-@app.command()
+@command
 def explore(
-    model: Model,
-    out: Annotated[Path, Option("-o", "--out", help="File for the page: .html.")] = Path(
-        "page.html"
-    ),
+    model: Model, out: Annotated[Path, _out("File for the page: .html.")] = Path("page.html")
 ) -> None:
     """Write a page to explore a model with: move sensors, see mean, band and samples move along.
 
@@ -358,13 +330,12 @@ def explore(
     from uqsonet.emulator.emulator import load
     from uqsonet.show.explore import write_page
 
-    with clear_errors(), never_silent("explore"):
-        require_writable(out)
-        size = write_page(load(model), out, Path(model).stem)
+    require_writable(out)
+    size = write_page(load(model), out, Path(model).stem)
     console.print(f"saved: {out} ({size / 1e6:.1f} MB)", highlight=False)
 
 
-@app.command()
+@command
 def info(model: Model) -> None:
     """Say what a model is: fields, data, recipe, scores, limits.
 
@@ -372,8 +343,7 @@ def info(model: Model) -> None:
     """
     from uqsonet.emulator.emulator import load
 
-    with clear_errors():
-        print(load(model))
+    print(load(model))
 
 
 def _runs(

@@ -116,9 +116,9 @@ def test_answers_as_vtu(tmp_path: Path) -> None:
     u = np.where(np.add.outer(x, y) > 2.6, np.nan, 2 * k)  # no value in one corner
     data = uqsonet.Runs({"k": (k, (x, y))}, {"u<1>": (u, (x, y))})
     answer = uqsonet.fit(data, 0, sensors=[3], bar=False).condition(mesh[[0, 9]], [0.5, -0.1])
-    from uqsonet.show.export import write_answer
+    from uqsonet.show.export import answer_arrays, write_answer
 
-    write_answer(answer, tmp_path / "a.vtu", samples=2)
+    write_answer(answer, tmp_path / "a.vtu", answer_arrays(answer, samples=2), 0.9)
     found = read_vtu(tmp_path / "a.vtu")
     present = np.isfinite(u[0]).ravel()
     np.testing.assert_allclose(found["Points"][:, :2], mesh[present])
@@ -133,7 +133,8 @@ def test_answers_as_vtu(tmp_path: Path) -> None:
     whole = np.isfinite(u[0])
     assert len(cells) == (whole[1:, 1:] & whole[:-1, 1:] & whole[1:, :-1] & whole[:-1, :-1]).sum()
     assert set(found["types"]) == {9} and found["offsets"][-1] == cells.size
-    write_answer(answer, tmp_path / "b.vtu", points=mesh[:3])
+    few = answer_arrays(answer, points=mesh[:3])
+    write_answer(answer, tmp_path / "b.vtu", few, 0.9, mesh[:3])
     assert set(read_vtu(tmp_path / "b.vtu")["types"]) == {1}
 
 

@@ -282,9 +282,9 @@ class FieldPosterior:
 
     def to_xarray(self, level: float = 0.9) -> Any:
         """Return mean, std and band at the field's own points as an xarray.Dataset."""
-        from uqsonet.show.export import as_dataset
+        from uqsonet.show.export import answer_arrays, as_dataset
 
-        return as_dataset(self, level)
+        return as_dataset(self, answer_arrays(self, level), level)
 
     def to_inference_data(self, draws: int = 1000, seed: int = 0) -> Any:
         """Return draws of all fields, before and after the measurement, for ArviZ.

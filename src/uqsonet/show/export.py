@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -26,11 +26,7 @@ LINE, QUAD, HEXAHEDRON, VERTEX = 3, 9, 12, 1
 
 
 def answer_arrays(
-    posterior: Any,
-    level: float = 0.9,
-    points: object = None,
-    samples: int = 0,
-    **band: Any,
+    posterior: Any, level: float = 0.9, points: object = None, samples: int = 0, **band: Any
 ) -> dict[str, np.ndarray]:
     """Return mean, std, lower and upper end of a band, and samples if asked for.
 
@@ -58,25 +54,21 @@ def answer_arrays(
 
 
 def as_dataset(
-    posterior: Any,
-    level: float = 0.9,
-    points: object = None,
-    samples: int = 0,
-    **band: Any,
+    posterior: Any, arrays: Mapping[str, np.ndarray], level: float, points: object = None
 ) -> Any:
-    """Return `answer_arrays` as an xarray.Dataset (`FieldPosterior.to_xarray`)."""
+    """Return `answer_arrays` of a level as an xarray.Dataset (`FieldPosterior.to_xarray`)."""
     xarray = library("xarray")
     field = posterior.field
     dims, coordinates, shaped = labelled(field, points)
     lead: tuple[str, ...] = () if posterior.single else ("set",)
     if lead:
         coordinates["set"] = posterior.sensors.labels
-    arrays = {}
-    for name, value in answer_arrays(posterior, level, points, samples, **band).items():
+    variables, units = {}, {"units": field.units}
+    for name, value in arrays.items():
         before = (*lead, "sample") if name == "samples" else lead
-        arrays[f"{field.name}_{name}"] = ((*before, *dims), shaped(value), {"units": field.units})
+        variables[f"{field.name}_{name}"] = ((*before, *dims), shaped(value), units)
     attributes = {"level": level, "sensors": int(posterior.sensors.mask.sum(1).max())}
-    return xarray.Dataset(arrays, coordinates, attributes)
+    return xarray.Dataset(variables, coordinates, attributes)
 
 
 def labelled(
@@ -108,25 +100,19 @@ def _places(posterior: Any, points: object) -> np.ndarray:
 
 
 def answer_lines(
-    posterior: Any,
-    level: float = 0.9,
-    points: object = None,
-    samples: int = 0,
-    **band: Any,
+    posterior: Any, arrays: Mapping[str, np.ndarray], points: object = None
 ) -> Iterator[list[str]]:
     """Yield the rows of a table ``[set,]x[,y[,z]],mean,std,lower,upper``, its header first."""
-    arrays = answer_arrays(posterior, level, points, samples, **band)
-    drawn = arrays.pop("samples", None)
     places, single = _places(posterior, points), posterior.single
-    names = [*posterior.field.axes, *arrays, *(f"sample_{k + 1}" for k in range(samples))]
+    columns = {name: array for name, array in arrays.items() if name != "samples"}
+    for k in range(arrays["samples"].shape[-2] if "samples" in arrays else 0):
+        columns[f"sample_{k + 1}"] = arrays["samples"][..., k, :]
+    names = [*posterior.field.axes, *columns]
     yield names if single else ["set", *names]
     for row, label in enumerate([""] if single else posterior.sensors.labels):
-        columns = [array if single else array[row] for array in arrays.values()]
-        if drawn is not None:
-            columns += list(drawn if single else drawn[row])
-        lead = [] if single else [label]
-        for line in np.column_stack([places, *columns]):
-            yield lead + [f"{value:.9g}" for value in line]
+        here = [column if single else column[row] for column in columns.values()]
+        for line in np.column_stack([places, *here]):
+            yield [*([] if single else [label]), *(f"{value:.9g}" for value in line)]
 
 
 def placement_lines(placement: Any) -> Iterator[list[str]]:
@@ -138,42 +124,33 @@ def placement_lines(placement: Any) -> Iterator[list[str]]:
 
 
 def write_answer(
-    posterior: Any,
-    path: Path,
-    level: float = 0.9,
+    posterior: Any, path: Path, arrays: Mapping[str, np.ndarray], level: float,
     points: object = None,
-    samples: int = 0,
-    **band: Any,
-) -> None:
-    """Write an answer: ``.csv``, ``.npz``, ``.nc`` or ``.vtu`` by the path's suffix.
+) -> None:  # fmt: skip
+    """Write `answer_arrays` of a level: ``.csv``, ``.npz``, ``.nc`` or ``.vtu`` by the suffix.
 
     Raises
     ------
     DataError
         If the suffix is another, or the file cannot be written.
     """
-    suffix = path.suffix.lower()
+    suffix, places = path.suffix.lower(), _places(posterior, points)
     require_format(path)
     if suffix == ".csv":
-        write_text(path, csv_text(answer_lines(posterior, level, points, samples, **band)))
-        return
-    if suffix == ".nc":
+        write_text(path, csv_text(answer_lines(posterior, arrays, points)))
+    elif suffix == ".nc":
         library("h5netcdf")
-        dataset = as_dataset(posterior, level, points, samples, **band)
+        dataset = as_dataset(posterior, arrays, level, points)
         with atomic_path(path) as part:
             dataset.to_netcdf(part, engine="h5netcdf")
-        return
-    arrays = answer_arrays(posterior, level, points, samples, **band)
-    if suffix == ".vtu":
+    elif suffix == ".vtu":
         cells, kind = _cells(posterior.field.domain if points is None else None)
         flat = {f"{posterior.field.name}_{name}": array for name, array in arrays.items()}
-        write_text(path, "".join(_vtu_lines(_places(posterior, points), cells, kind, flat)))
-        return
-    arrays |= {"points": _places(posterior, points), "level": np.array(level)}
-    if not posterior.single:
-        arrays["set"] = np.array(posterior.sensors.labels)
-    with atomic_path(path) as part, part.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        write_text(path, "".join(_vtu_lines(places, cells, kind, flat)))
+    else:
+        labels = {} if posterior.single else {"set": np.array(posterior.sensors.labels)}
+        with atomic_path(path) as part, part.open("wb") as file:
+            np.savez(file, **arrays, points=places, level=np.array(level), **labels)  # type: ignore[arg-type]
 
 
 def _cells(domain: object) -> tuple[np.ndarray | None, int]:
