@@ -20,6 +20,7 @@ from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.field_law import Conditioned
 from uqsonet.emulator.named_operator import NamedOperator, Operator
+from uqsonet.errors import ObservationError
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
 
@@ -159,14 +160,54 @@ class Emulator(NamedOperator):
     ) -> Placement:  # fmt: skip
         """Choose places for the next sensors: each takes the most variance from the target.
 
-        Arguments, result and errors are those of `uqsonet.emulator.place.place`.
-        """
-        from uqsonet.emulator.place import place
+        Places are chosen one by one; later ones know of the earlier. The same arguments give the
+        same places, whatever the order of the candidates.
 
-        return place(
-            self, n, candidates, field=field, given=given, noise_std=noise_std, target=target,
-            criterion=criterion,
-        )  # fmt: skip
+        Parameters
+        ----------
+        n : int
+            Sensors to place.
+        candidates : array (m, d), or mapping of field to such arrays, optional
+            Where sensors may stand, each at most once; by default the points of the inputs.
+        field : str, optional
+            What sensors read, an input or an output, where candidates do not say; by default the
+            only input.
+        given : optional
+            Sensors that are there already, as `condition` takes them. Their places alone, a tuple
+            ``(locations,)`` or ``{"k": (locations,)}``, are enough where the law is gaussian and
+            the branch linear: the answer then does not depend on what they read. (Of a random
+            operator it is the average over what they might read.)
+        noise_std : float, array (m,), or mapping of field to these, optional
+            Noise of the new sensors in the transformed field, as in `condition`.
+        target : str, array (M,), or mapping of a field to such an array, optional
+            What is to be known: a field, an output or an input, by default the only output; or the
+            functional that weights on the field's own points make of it.
+        criterion : {"mean_variance"}
+            Mean of the target's variance over its domain, or the variance of the functional.
+
+        Returns
+        -------
+        Placement
+            Places, and for each step the map of expected reduction. Of a field under ``log`` all
+            variances are those of the logarithm.
+
+        Raises
+        ------
+        ObservationError
+            If arguments do not fit; the message names them.
+
+        Notes
+        -----
+        Of a linear branch and the gaussian law the reductions are exact. Elsewhere they are those
+        of the best linear prediction from the new readings, with covariances from 4,096 joint
+        samples given the sensors that are there; what the model knows in closed form is not
+        sampled. What a conditional law gains beyond that is left out.
+        """
+        from uqsonet.emulator.place import Search
+
+        if criterion != "mean_variance":
+            raise ObservationError(f"criterion {criterion!r} is unknown; there is mean_variance")
+        return Search(self, candidates, field, given, noise_std, target).placement(n)
 
     def with_operator(self, operator: Operator) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""

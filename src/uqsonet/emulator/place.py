@@ -12,7 +12,7 @@ Greedy choice is standard for Gaussian fields (Krause, Singh and Guestrin, J. Ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,72 +96,10 @@ class Placement:
         return draw_placement(self, path)
 
 
-def place(
-    emulator: NamedOperator,
-    n: int,
-    candidates: object = None,
-    *,
-    field: str | None = None,
-    given: object = None,
-    noise_std: object = None,
-    target: object = None,
-    criterion: str = "mean_variance",
-) -> Placement:
-    """Choose places for the next sensors: each takes the most variance from the target.
-
-    Places are chosen one by one; later ones know of the earlier. The same arguments give the
-    same places, whatever the order of the candidates.
-
-    Parameters
-    ----------
-    emulator : Emulator
-    n : int
-        Sensors to place.
-    candidates : array (m, d), or mapping of field to such arrays, optional
-        Where sensors may stand, each at most once; by default the points of the inputs.
-    field : str, optional
-        What sensors read, an input or an output, where candidates do not say; by default the
-        only input.
-    given : optional
-        Sensors that are there already, as `condition` takes them. Their places alone, a tuple
-        ``(locations,)`` or ``{"k": (locations,)}``, are enough where the law is gaussian and
-        the branch linear: the answer then does not depend on what they read. (Of a random
-        operator it is the average over what they might read.)
-    noise_std : float, array (m,), or mapping of field to these, optional
-        Noise of the new sensors in the transformed field, as in `condition`.
-    target : str, array (M,), or mapping of a field to such an array, optional
-        What is to be known: a field, an output or an input, by default the only output; or the
-        functional that weights on the field's own points make of it.
-    criterion : {"mean_variance"}
-        Mean of the target's variance over its domain, or the variance of the functional.
-
-    Returns
-    -------
-    Placement
-        Places, and for each step the map of expected reduction. Of a field under ``log`` all
-        variances are those of the logarithm.
-
-    Raises
-    ------
-    ObservationError
-        If arguments do not fit; the message names them.
-
-    Notes
-    -----
-    Of a linear branch and the gaussian law the reductions are exact. Elsewhere they are those
-    of the best linear prediction from the new readings, with covariances from 4,096 joint
-    samples given the sensors that are there; what the model knows in closed form is not
-    sampled. What a conditional law gains beyond that is left out.
-    """
-    if criterion != "mean_variance":
-        raise ObservationError(f"criterion {criterion!r} is unknown; there is mean_variance")
-    return Search(emulator, candidates, field, given, noise_std, target).placement(n)
-
-
 class Search:
     """Candidates, and what each of them would take from the target's variance, step by step.
 
-    Parameters are those of `place` without the number of sensors.
+    Parameters are those of `Emulator.place` without the number of sensors.
 
     Attributes
     ----------
@@ -180,18 +118,18 @@ class Search:
         noise_std: object = None,
         target: object = None,
     ) -> None:
-        self._fields = emulator.named_fields
+        self._emulator, self._fields = emulator, emulator.named_fields
         groups = _candidates(emulator, candidates, field)
         levels = _levels(emulator, groups, noise_std)
         self._target_number, weights = _wanted(emulator, target)
         self._known, valued = _known(emulator, given)
         self._covariance, left = _joint_covariance(emulator, self._known, valued)
-        coefficients = _Coefficients(emulator)
-        for row, variance in zip(*coefficients.of_sensors(left), strict=True):
-            self._learn(row, float(variance))
-        read = [coefficients.read(k, x, s) for (k, x), s in zip(groups, levels, strict=True)]
+        for k, here, level, weighted in _by_field(emulator, left):
+            for row, variance in zip(*self._read(k, here, level, weighted), strict=True):
+                self._learn(row, float(variance))
+        read = [self._read(k, x, level) for (k, x), level in zip(groups, levels, strict=True)]
         self._rows, self._noise = (torch.cat(part) for part in zip(*read, strict=True))
-        self._target, self._remainder = coefficients.target(self._target_number, weights)
+        self._target, self._remainder = self._target_rows(weights)
         self._through = self._rows @ (self._covariance @ self._target.T)  # (m, q)
         self._variance = ((self._rows @ self._covariance) * self._rows).sum(1) + self._noise
         dim = max(x.shape[1] for _, x in groups)
@@ -199,6 +137,53 @@ class Search:
         self.places = torch.cat(places).numpy()
         self.numbers = np.repeat([k for k, _ in groups], [len(x) for _, x in groups])
         self._rank = np.lexsort((*self.places.T[::-1], self.numbers)).argsort()
+
+    def _on_coefficients(self, number: int, x: Tensor) -> Tensor:
+        """Return the values of a (transformed) field at points (m, d) as rows on ``(a, c)``."""
+        emulator, bases = self._emulator, self._emulator.bases
+        assert bases is not None  # as in every operator with a law of both sides
+        at, scale = emulator.locations(number, x), self._fields[number].scale
+        r, p = bases.input_factor.shape[1], bases.output_modes.shape[1]
+        if number < len(emulator.inputs):
+            return pad(bases.input_basis(at)[1] * scale, [0, p])
+        return pad(bases.output_basis(at)[1] * scale, [r, 0])
+
+    def _read(
+        self, number: int, x: Tensor, level: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return rows of sensors at x (m, d) or (m, q, d), and the variance (m,) of their noise."""
+        operator, bases = self._emulator.operator, self._emulator.bases
+        rows = self._on_coefficients(number, x.flatten(0, -2))
+        assert bases is not None
+        is_input = number < len(self._emulator.inputs)
+        if is_input:
+            least = sensor_noise(0.0, bases.input_remainder, rounding_noise(bases))
+        else:
+            error = operator.output_error() if isinstance(operator, KarhunenLoeveModel) else 0.0
+            rounding = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
+            least = sensor_noise(0.0, error, rounding)
+        least = float(least) * self._fields[number].scale
+        if weights is None:
+            return rows, level.square() + least**2
+        rows = (rows.view(*weights.shape, rows.shape[1]) * weights[..., None]).sum(1)
+        return rows, level.square() + (least * weights.norm(2 if is_input else 1, dim=1)) ** 2
+
+    def _target_rows(self, weights: Tensor | None) -> tuple[Tensor, float]:
+        """Return rows whose variances sum to the criterion, and what the modes leave out of it.
+
+        It is the mean over a field, or the functional that weights (M,) on its points are.
+        """
+        number, one = self._target_number, self._fields[self._target_number]
+        x = one.domain.points()
+        rows, left = self._on_coefficients(number, x), self._emulator.remainder_at(number, x)
+        left = torch.zeros(len(x), dtype=torch.float64) if left is None else left
+        if weights is not None:
+            return (weights @ rows)[None], float((weights * left).square().sum())
+        share = one.domain.quadrature() / one.domain.quadrature().sum()
+        # The sum of variances needs no more than a root of the weighted modes' products.
+        values, vectors = torch.linalg.eigh(rows.T @ (share[:, None] * rows))
+        root = values.clamp_min(0).sqrt()[:, None] * vectors.T
+        return root, float(share @ left.square())
 
     def value(self) -> float:
         """Return the criterion."""
@@ -265,71 +250,15 @@ class Search:
         return [self._fields[k].name for k in numbers]
 
 
-class _Coefficients:
-    """Readings and targets as rows (m, k) on the coefficients ``(a, c)`` of both sides."""
-
-    def __init__(self, emulator: NamedOperator) -> None:
-        assert emulator.bases is not None  # as in every operator with a law of both sides
-        self._emulator, self._bases = emulator, emulator.bases
-
-    def rows(self, number: int, x: Tensor) -> Tensor:
-        """Return the values of a (transformed) field at points (m, d)."""
-        emulator, bases = self._emulator, self._bases
-        at, scale = emulator.locations(number, x), emulator.named_fields[number].scale
-        r, p = bases.input_factor.shape[1], bases.output_modes.shape[1]
-        if number < len(emulator.inputs):
-            return pad(bases.input_basis(at)[1] * scale, [0, p])
-        return pad(bases.output_basis(at)[1] * scale, [r, 0])
-
-    def read(
-        self, number: int, x: Tensor, level: Tensor, weights: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return rows of sensors at x (m, d) or (m, q, d), and the variance (m,) of their noise."""
-        least, rows = self._least_noise(number), self.rows(number, x.flatten(0, -2))
-        if weights is None:
-            return rows, level.square() + least**2
-        rows = (rows.view(*weights.shape, rows.shape[1]) * weights[..., None]).sum(1)
-        order = 2 if number < len(self._emulator.inputs) else 1
-        return rows, level.square() + (least * weights.norm(order, dim=1)) ** 2
-
-    def of_sensors(self, sets: Sensors) -> tuple[Tensor, Tensor]:
-        """Return rows and variances of the sensors of one set, as by `read`."""
-        read = []
-        for k, one in enumerate(self._emulator.named_fields):
-            here = sets.mask[0] & (sets.field[0] == k)
-            level = sets.noise_std[0][here].nan_to_num(nan=self._emulator.default_noise(k))
-            weights = None if sets.weights is None else sets.weights[0][here]
-            x = sets.locations[0][here][..., : one.domain.dim]
-            read.append(self.read(k, x, level, weights))
-        rows, variances = zip(*read, strict=True)
-        return torch.cat(rows), torch.cat(variances)
-
-    def target(self, number: int, weights: Tensor | None) -> tuple[Tensor, float]:
-        """Return rows whose variances sum to the criterion, and what the modes leave out of it.
-
-        It is the mean over a field, or the functional that weights (M,) on its points are.
-        """
-        one = self._emulator.named_fields[number]
-        x = one.domain.points()
-        rows, left = self.rows(number, x), self._emulator.remainder_at(number, x)
-        left = torch.zeros(len(x), dtype=torch.float64) if left is None else left
-        if weights is not None:
-            return (weights @ rows)[None], float((weights * left).square().sum())
-        share = one.domain.quadrature() / one.domain.quadrature().sum()
-        # The sum of variances needs no more than a root of the weighted modes' products.
-        values, vectors = torch.linalg.eigh(rows.T @ (share[:, None] * rows))
-        root = values.clamp_min(0).sqrt()[:, None] * vectors.T
-        return root, float(share @ left.square())
-
-    def _least_noise(self, number: int) -> float:
-        """Return the noise that sensors of a field are assumed to have at least."""
-        bases, operator = self._bases, self._emulator.operator
-        scale = self._emulator.named_fields[number].scale
-        if number < len(self._emulator.inputs):
-            return float(sensor_noise(0.0, bases.input_remainder, rounding_noise(bases))) * scale
-        error = operator.output_error() if isinstance(operator, KarhunenLoeveModel) else 0.0
-        least = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
-        return float(sensor_noise(0.0, error, least)) * scale
+def _by_field(
+    emulator: NamedOperator, sets: Sensors
+) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None]]:
+    """Yield number, points, noise and weights of one set's sensors of each field."""
+    for k, one in enumerate(emulator.named_fields):
+        here = sets.mask[0] & (sets.field[0] == k)
+        level = sets.noise_std[0][here].nan_to_num(nan=emulator.default_noise(k))
+        weights = None if sets.weights is None else sets.weights[0][here]
+        yield k, sets.locations[0][here][..., : one.domain.dim], level, weights
 
 
 def _joint_covariance(
@@ -395,7 +324,7 @@ def _known(emulator: NamedOperator, given: object) -> tuple[Sensors, bool]:
     alone = [isinstance(one, tuple) and len(one) == 1 for one in named.values()]
     if not any(alone):
         sets = read_sensors(fields, given, inputs=inputs)
-        check(emulator, sets, stacklevel=5)
+        check(emulator, sets, stacklevel=4)
         if not sets.single:
             raise ObservationError(f"given must be one set of sensors, found {len(sets)}")
         return sets, True
