@@ -149,9 +149,8 @@ def _law_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
     row = int(p.argmin())
     if float(p[row]) > IMPROBABLE / len(p) or int(count[row]) == 0:
         return []
-    label = "" if sets.single else f" of set {sets.labels[row]}"
     text = (
-        f"the sensors{label} are improbable under the model: squared distance "
+        f"the sensors{sets.named(row)} are improbable under the model: squared distance "
         f"{float(distance[row]):.3g} from its mean where about {int(count[row])} is expected "
         f"(probability {float(p[row]):.1g})"
     )
@@ -180,9 +179,8 @@ def _unlikely(operator: NamedOperator, sets: Sensors, law: str) -> list[str]:
     row = int(p.argmin())
     if float(p[row]) > IMPROBABLE / len(p):
         return []
-    label = "" if sets.single else f" of set {sets.labels[row]}"
     return [
-        f"the sensors{label} are improbable under the model's law of the input "
+        f"the sensors{sets.named(row)} are improbable under the model's law of the input "
         f"({law!r}): values as far from it have probability {float(p[row]):.1g}. The band may be "
         "wrong here"
     ]

@@ -7,8 +7,8 @@ its result and some hundreds of megabytes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -60,8 +60,6 @@ TOO_LARGE = (
     "too large"
 )
 
-Law = TypeVar("Law")
-
 
 class Conditioned:
     """An operator's laws of coefficients given sets of sensors, for some sets at a time.
@@ -80,80 +78,69 @@ class Conditioned:
     def __init__(self, operator: NamedOperator, sets: Sensors) -> None:
         self.operator, self.sets = operator, sets
         self.jointly = operator.reads_outputs(sets)
-        self._law: Posterior | None = None
-        self._joint: dict[int, JointPosterior] = {}
-        self._moments: dict[tuple[bool, int], tuple[Tensor, Tensor]] = {}
+        self._kept: dict[tuple[str, bool, int], Any] = {}
 
     def laws(self, of_output: bool) -> Iterator[tuple[slice, Posterior]]:
         """Yield the law of the output's or the input's coefficients, for some sets at a time."""
-        if self.jointly or not of_output:
-            for part, joint in self.joint_laws():
-                yield part, joint.output if of_output else joint.input
-            return
         for part in self._parts():
-            law = self._law or self._asked(self.operator.law, part)
-            if len(self.sets) <= SETS:
-                self._law = law
-            yield part, law
+            if self.jointly or not of_output:
+                joint = self._law(part, True)
+                yield part, joint.output if of_output else joint.input
+            else:
+                yield part, self._law(part, False)
 
-    def kept_moments(self, of_output: bool, sets: slice, law: Posterior) -> tuple[Tensor, Tensor]:
+    def moments(self, of_output: bool, sets: slice, law: Posterior) -> tuple[Tensor, Tensor]:
         """Return mean (b, p) and covariance (b, p, p) of the coefficients of some sets."""
-        key = of_output, sets.start
-        if key in self._moments:
-            return self._moments[key]
+        key = "moments", of_output, sets.start
+        if key in self._kept:
+            return self._kept[key]
         moments = law.coefficient_moments()
         if moments[1][0].numel() * len(self.sets) <= MAX_KEPT:
-            self._moments[key] = moments
+            self._kept[key] = moments
         return moments
-
-    def joint_laws(self, stacklevel: int = 6) -> Iterator[tuple[slice, JointPosterior]]:
-        """Yield the law of both sides, for some sets at a time; warnings are about a caller."""
-        for part in self._parts():
-            joint = self._joint.get(part.start)
-            if joint is None:
-                joint = self._joint[part.start] = self._asked(self.operator.joint_law, part)
-                for text in self._doubts(joint, part):
-                    warnings.warn(text, ObservationWarning, stacklevel)
-            yield part, joint
 
     def effective_size(self) -> Tensor:
         """Return the number (B,) of effective samples; infinite where nothing was sampled."""
         size = torch.full((len(self.sets),), torch.inf, dtype=torch.float64)
-        if self.jointly:
-            for part, joint in self.joint_laws(stacklevel=4):
-                size[part] = joint.effective_size
+        for part in self._parts() if self.jointly else ():
+            size[part] = self._law(part, True, stacklevel=4).effective_size
         return size
 
     def _parts(self) -> Iterator[slice]:
         for first in range(0, len(self.sets), SETS):
             yield slice(first, min(first + SETS, len(self.sets)))
 
-    def _asked(self, law: Callable[[Sensors], Law], part: slice) -> Law:
+    def _law(self, part: slice, jointly: bool, stacklevel: int = 6) -> Any:
+        """Return the law of the output or of both sides; warnings are about a caller."""
+        key = "law", jointly, part.start
+        if key in self._kept:
+            return self._kept[key]
+        ask: Any = self.operator.joint_law if jointly else self.operator.law
         try:
-            return law(self.sets[part])
+            law = ask(self.sets[part])
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             raise ObservationError(TOO_LARGE) from None
+        if jointly or len(self.sets) <= SETS:
+            self._kept[key] = law
+        for text in self._doubts(law, part) if jointly else ():
+            warnings.warn(text, ObservationWarning, stacklevel)
+        return law
 
     def _doubts(self, joint: JointPosterior, part: slice) -> Iterator[str]:
         """Yield what is unusual about an answer to sensors of outputs, in words with numbers."""
-        labels = self.sets.labels[part]
-
-        def of(row: int) -> str:
-            return "" if self.sets.single else f" of set {labels[row]}"
-
-        row = int(joint.tail.argmin())
-        if float(joint.tail[row]) < IMPROBABLE / len(self.sets):
+        tail, row = joint.tail.min(0)
+        if float(tail) < IMPROBABLE / len(self.sets):
             yield (
-                f"the sensors of outputs{of(row)} are improbable given those of inputs: values as "
-                f"far from their mean have probability {float(joint.tail[row]):.1g}. The operator "
-                "may be wrong here, and so may the band"
+                f"the sensors of outputs{self.sets.named(part.start + int(row))} are improbable "
+                f"given those of inputs: values as far from their mean have probability "
+                f"{float(tail):.1g}. The operator may be wrong here, and so may the band"
             )
-        row = int(joint.effective_size.argmin())
-        if float(joint.effective_size[row]) < MIN_EFFECTIVE:
+        size, row = joint.effective_size.min(0)
+        if float(size) < MIN_EFFECTIVE:
             yield (
-                f"the answer to the sensors of outputs{of(row)} rests on only "
-                f"{float(joint.effective_size[row]):.0f} effective samples, so mean and band are "
-                "rough. Use a larger noise_std or fewer sensors of outputs"
+                f"the answer to the sensors of outputs{self.sets.named(part.start + int(row))} "
+                f"rests on only {float(size):.0f} effective samples, so mean and band are rough. "
+                "Use a larger noise_std or fewer sensors of outputs"
             )
 
 
@@ -193,10 +180,6 @@ class FieldLaw:
             else:
                 yield part, law, offset, basis
 
-    def _moments(self, sets: slice, law: Posterior) -> tuple[Tensor, Tensor]:
-        """Return mean (b, p) and covariance (b, p, p) of the coefficients of some sets."""
-        return self._conditioned.kept_moments(self._of_output, sets, law)
-
     def _functions(
         self, law: Posterior, size: int, generator: torch.Generator, x: Tensor
     ) -> Iterator[Tensor]:
@@ -217,9 +200,6 @@ class FieldLaw:
         ends = law.ends[part_columns(self._operator.inputs, self._number)] * self._field.scale
         return values.clamp(float(ends[:, 0].min()), float(ends[:, 1].max()))
 
-    def _remainder(self, x: Tensor) -> Tensor | None:
-        return self._operator.remainder_at(self._number, x)
-
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean (B, M) at points (M, d)."""
         if self._sampled:
@@ -227,30 +207,30 @@ class FieldLaw:
         mean = torch.empty(self._batch, len(x), dtype=torch.float64)
         for part, law, offset, basis in self._laws(x):
             if isinstance(law, PointPosterior):
-                coefficients = law.coefficients.double()
+                c = law.coefficients.double()
             else:
-                coefficients, _ = self._moments(part, law)
-            mean[part] = offset + coefficients @ basis.T
+                c, _ = self._conditioned.moments(self._of_output, part, law)
+            mean[part] = offset + c @ basis.T
         return mean
 
     def std(self, x: Tensor) -> Tensor:
         """Return the standard deviation (B, M) at points (M, d)."""
         if self._sampled:
             return self._sampled_moments(x)[1]
-        left = self._remainder(x)
+        left = self._operator.remainder_at(self._number, x)
         std = torch.empty(self._batch, len(x), dtype=torch.float64)
         prior: Tensor | None = None
         for part, law, _, basis in self._laws(x):
             narrowing = law.narrowing()
             if narrowing is None:
-                std[part] = spread(basis, self._moments(part, law)[1])
+                std[part] = spread(basis, self._conditioned.moments(self._of_output, part, law)[1])
                 continue
             if prior is None:  # all sets have the same
                 prior = spread(basis, narrowing.prior).square()
             variance = narrowing.variance(basis, prior)
             lost = (variance < CANCELLED * prior).any(0)
             if bool(lost.any()):
-                covariance = self._moments(part, law)[1]
+                covariance = self._conditioned.moments(self._of_output, part, law)[1]
                 variance[:, lost] = spread(basis[lost], covariance).square()
             std[part] = variance.sqrt()
         return std if left is None else (std.square() + left.square()).sqrt()
@@ -261,10 +241,10 @@ class FieldLaw:
             drawn = self.sample(MOMENT_SAMPLES, x, 0)
             centred = drawn - drawn.mean(1, keepdim=True)
             return centred.transpose(1, 2) @ centred / (MOMENT_SAMPLES - 1)
-        left = self._remainder(x)
+        left = self._operator.remainder_at(self._number, x)
         between = torch.empty(self._batch, len(x), len(x), dtype=torch.float64)
         for part, law, _, basis in self._laws(x):
-            _, covariance = self._moments(part, law)
+            _, covariance = self._conditioned.moments(self._of_output, part, law)
             between[part] = basis @ covariance @ basis.T
         if left is not None:
             between.diagonal(dim1=1, dim2=2).add_(left.square())
@@ -272,7 +252,7 @@ class FieldLaw:
 
     def sample(self, size: int, x: Tensor, seed: object) -> Tensor:
         """Draw functions (B, size, M) at points (M, d)."""
-        left, generator = self._remainder(x), generator_of(seed)
+        left, generator = self._operator.remainder_at(self._number, x), generator_of(seed)
         samples = torch.empty(self._batch, size, len(x), dtype=torch.float64)
         seeds = [_seed(generator) for _ in range(0, size, SAMPLES)]
         for part, law, offset, basis in self._laws(x):
@@ -302,21 +282,26 @@ class FieldLaw:
 
     def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: object) -> Tensor:
         """Return quantiles (B, Q, M) at points (M, d), estimated from `size` functions."""
-        left, seed = self._remainder(x), _seed(generator_of(seed))
+        left, seed = self._operator.remainder_at(self._number, x), _seed(generator_of(seed))
         transform, unordered = self._field.transform, bool(self._field.transform.values)
         quantiles = torch.empty(self._batch, len(levels), len(x), dtype=torch.float64)
         place = levels * (size - 1)
         low = np.floor(place).astype(int)
         high, share = np.minimum(low + 1, size - 1), place - low
         step = max(1, VALUES // size)
+
+        def picked(values: Tensor) -> Tensor:
+            """Return quantiles (Q, k) of functions at k points (k, size)."""
+            ordered = (transform.inverse(values) if unordered else values).numpy()
+            ordered.sort(axis=1)
+            between = ordered[:, low] * (1 - share) + ordered[:, high] * share
+            return torch.from_numpy(between.T)
+
         for part, law, offset, basis in self._laws(x):
             own = torch.Generator().manual_seed(seed)
             if law.whole is not None:
                 for row, drawn in enumerate(self._functions(law, size, own, x), part.start):
-                    ordered = (transform.inverse(drawn) if unordered else drawn).numpy()
-                    ordered.sort(axis=0)
-                    picked = ordered[low] * (1 - share)[:, None] + ordered[high] * share[:, None]
-                    quantiles[row] = torch.from_numpy(picked)
+                    quantiles[row] = picked(drawn.T.contiguous())
                 continue
             c = law.coefficient_samples(size, own).float()
             for k, b in restarted(own, enumerate(range(part.start, part.stop))):
@@ -327,12 +312,10 @@ class FieldLaw:
                         noise = torch.randn(values.shape, generator=own, dtype=torch.float32)
                         values += noise * left[here, None].float()
                     if unordered:  # by value, not by score
-                        values = transform.inverse(values + offset[here, None])
-                    ordered = values.numpy()
-                    ordered.sort(axis=1)
-                    picked = ordered[:, low] * (1 - share) + ordered[:, high] * share
-                    quantiles[b, :, here] = torch.from_numpy(picked.T)
-                    quantiles[b, :, here] += 0 if unordered else offset[here]
+                        quantiles[b, :, here] = picked(values + offset[here, None])
+                    else:
+                        quantiles[b, :, here] = picked(values)
+                        quantiles[b, :, here] += offset[here]
         return quantiles if unordered else transform.inverse(self.within(quantiles))
 
 

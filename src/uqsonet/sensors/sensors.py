@@ -105,6 +105,10 @@ class Sensors:
         used = self.mask[row]
         return self[row : row + 1].each(lambda t: t[:, used])
 
+    def named(self, row: int) -> str:
+        """Return which set a message is about: nothing where there is one."""
+        return "" if self.single else f" of set {self.labels[row]}"
+
     def each(self, change: Callable[[Tensor], Tensor]) -> Sensors:
         """Return the sets with every tensor changed in the same way."""
         return replace(self, **{name: change(getattr(self, name)) for name in self.tensors()})
