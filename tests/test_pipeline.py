@@ -179,7 +179,7 @@ def test_words_versions_and_writing_plan_nothing(copy: Copy) -> None:
         (TRAINER, lambda text: text + "\n# a comment\n"),
         (TRAINER, in_other_words),
         (MODEL_OF["karhunen_loeve"], in_other_words),
-        ("uqsonet.networks.output_basis", in_other_words),
+        ("uqsonet.networks.attention_networks", in_other_words),
         ("uqsonet.gauss.modes", first("give at most", "allow no more than")),
         (SOLVER, first("from torch", "\n\nfrom torch")),
     )

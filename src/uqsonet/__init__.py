@@ -60,6 +60,8 @@ _MOVED = {
     "uqsonet.joint": "uqsonet.operator.joint",
     "uqsonet.metrics": "uqsonet.gauss.metrics",
     "uqsonet.models": "uqsonet.operator and uqsonet.networks",
+    "uqsonet.networks.ensemble": "uqsonet_study.ensemble",
+    "uqsonet.networks.training": "uqsonet_study.trainer and uqsonet_study.gradients",
     "uqsonet.operator_fields": "uqsonet.fields.operator_fields",
     "uqsonet.placement": "uqsonet.emulator.place",
     "uqsonet.posterior": "uqsonet.gauss.posterior",

@@ -11,7 +11,6 @@ from uqsonet.emulator.emulator import Emulator
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fitting import choose_law as choice
 from uqsonet.laws import NAMES
-from uqsonet.networks.ensemble import DeepEnsemble
 from uqsonet.operator.base import build_model
 from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KarhunenLoeveNetwork
@@ -19,6 +18,7 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.baselines import build_baseline
+from uqsonet_study.ensemble import DeepEnsemble
 
 NETWORKS = "attention", "ensemble", "prior"
 ALL = *NETWORKS, "cokriging", "regression", *NAMES, *(f"bent {law}" for law in NAMES)

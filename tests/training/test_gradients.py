@@ -7,7 +7,7 @@ import torch
 from tests.models.test_attention import NETWORK as SMALL
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.networks import attention_networks
-from uqsonet.networks.output_basis import output_basis
+from uqsonet.networks.attention_networks import output_basis
 from uqsonet.operator.base import build_model
 from uqsonet.operator.train import Optimiser, one_thread
 from uqsonet.runs.functions import Functions

@@ -12,10 +12,10 @@ import numpy as np
 
 from uqsonet.errors import DataError
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.networks.ensemble import load_ensemble
 from uqsonet.operator.file import load
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
+from uqsonet_study.ensemble import load_ensemble
 from uqsonet_study.predictor import Predictor
 from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.storage import load_functions
