@@ -206,15 +206,15 @@ def test_a_stopped_fit_goes_on_with_the_same_command(folder, tmp_path, monkeypat
     words = ("fit", folder / "all.npz", "--input", "k", "--output", "u", "--minutes", 0.004)
     words += ("--sensors", 3, "--law", "gaussian", "-o")
     invoke(*words, tmp_path / "whole.safetensors")
-    validated = fitting.HeldOutValidator.columns
+    columns = fitting.skill_columns
 
-    def stopping(self: fitting.HeldOutValidator, model: object) -> dict[str, float]:
+    def stopping(*measured: object) -> dict[str, float]:
         os.kill(os.getpid(), signal.SIGINT)
-        return validated(self, model)
+        return columns(*measured)
 
     out = tmp_path / "stopped.safetensors"
     with monkeypatch.context() as patch:
-        patch.setattr(fitting.HeldOutValidator, "columns", stopping)
+        patch.setattr(fitting, "skill_columns", stopping)
         stopped = invoke(*words, out, code=1)
     assert "the same command continues" in flat(stopped.stderr)
     assert not out.exists() and list(tmp_path.glob("stopped.safetensors.state/*"))

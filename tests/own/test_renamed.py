@@ -9,7 +9,7 @@ from tests.laws.conftest import SMALL, gaussian_fields, kernel
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fitting import choose_law as choice
 from uqsonet.fitting import fit as fitting
-from uqsonet.fitting.class_scores import class_transform
+from uqsonet.fitting.stand_ins import class_transform
 from uqsonet.laws import latent
 
 RATES = np.array([1.0, 5.0, 2.0])

@@ -16,9 +16,8 @@ from torch import Tensor
 from uqsonet.fields.field import Field, Transform, part_columns
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join, point_weights
-from uqsonet.fitting.class_scores import class_transform
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
-from uqsonet.fitting.hidden import with_hidden_values
+from uqsonet.fitting.stand_ins import class_transform, with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
@@ -113,7 +112,7 @@ class EncodedRuns:
         cls, runs: Runs, transforms: Mapping[str, str | Transform], split: Split,
         sensors: object, noise_std: float, seed: int, like: EncodedRuns | None = None,
     ) -> EncodedRuns:  # fmt: skip
-        """Return runs with these transforms by name; `like` has the same outputs."""
+        """Return runs with these transforms; `like` has the same outputs."""
         outputs = like.outputs if like else named_fields(runs.outputs, transforms, ends=True)
         sides = named_fields(runs.inputs, transforms, ends=True), outputs
         input, output = (
@@ -219,6 +218,11 @@ class Candidate:
     method: MethodConfig | None = None
     models: Sequence[KarhunenLoeveModel] = ()
 
+    @property
+    def score(self) -> float:
+        """CRPS, averaged over runs and numbers of sensors."""
+        return float(self.scores.mean())
+
     @classmethod
     def of(
         cls, models: Sequence[KarhunenLoeveModel], held: Sequence[tuple[Functions, HeldOut]],
@@ -274,9 +278,7 @@ def _sizes(model: KarhunenLoeveModel) -> list[int]:
     return [size for size in TRIED_INPUT_MODES if size < most] + [most]
 
 
-def _best_of_sizes(
-    data: EncodedRuns, transforms: Mapping[str, str | Transform], tried: list[dict[str, Any]]
-) -> Candidate:
+def _best_of_sizes(data: EncodedRuns, tried: list[dict[str, Any]]) -> Candidate:
     """Return the largest linear model that is as good as the best; note in `tried` all scores."""
     folds = data.folds()
     held = [(one.part("validation"), one.held_out()) for one in folds]
@@ -286,17 +288,16 @@ def _best_of_sizes(
     full = [linear_model(one, most, outputs) for one in training]
     if len(folds) > 1:
         LOG.info("few runs: scores are of %d splits", len(folds))
-    sizes, scores = _sizes(full[0]), []
-    names = {name: getattr(one, "name", one) for name, one in transforms.items()}
-    for count in sizes:
-        candidate = Candidate.of([_truncated(one, count) for one in full], held)
-        scores.append(float(candidate.scores.mean()))
+    names = {one.name: one.transform.name for one in data.inputs + data.outputs}
+    candidates, scores = [], []
+    for count in _sizes(full[0]):
+        candidates.append(Candidate.of([_truncated(one, count) for one in full], held))
+        scores.append(candidates[-1].score)
         modes = {"input_modes": count, "output_modes": outputs}
         tried.append({"branch": "linear", **names, **modes, "crps": round(scores[-1], 6)})
         LOG.info("linear, %d input modes: CRPS %.4g", count, scores[-1])
     limit = (1 + TOLERATED_LOSS) * min(scores)
-    best = [size for size, score in zip(sizes, scores, strict=True) if score <= limit][-1]
-    return Candidate.of([_truncated(one, best) for one in full], held)
+    return [one for one in candidates if one.score <= limit][-1]
 
 
 def _transforms(
@@ -322,28 +323,25 @@ def choose_linear(
     runs: Runs, split: Split, sensors: object, noise_std: float, seed: int
 ) -> tuple[EncodedRuns, Candidate, list[dict[str, Any]]]:
     """Return the runs and the linear model whose transforms and size score best, and all scores."""
-    options = []
-    for name, field in runs.inputs.items():
-        transforms = _transforms(runs, field, split, noise_std)
-        options.append([(name, transform) for transform in transforms])
     tried: list[dict[str, Any]] = []
-    choices: list[tuple[EncodedRuns, Candidate]] = []
-    data = None
-    for combination in itertools.product(*options):
-        transforms = dict(combination)
-        data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed, data)
-        choices.append((data, _best_of_sizes(data, transforms, tried)))
-        # Encoded runs are large: only the best so far are kept.
-        choices = [min(choices, key=lambda one: float(one[1].scores.mean()))]
-    found: dict[str, str | Transform] = {
-        one.name: one.transform if one.transform.values else one.transform.name
-        for one in choices[0][0].inputs
-    }
+
+    def better(
+        best: tuple[EncodedRuns, Candidate] | None, transforms: Mapping[str, str | Transform],
+        like: EncodedRuns | None,
+    ) -> tuple[EncodedRuns, Candidate]:  # fmt: skip
+        """Return the best so far alone, as encoded runs are large."""
+        data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed, like)
+        candidate = _best_of_sizes(data, tried)
+        return best if best and best[1].score <= candidate.score else (data, candidate)
+
+    best = None
+    options = [_transforms(runs, field, split, noise_std) for field in runs.inputs.values()]
+    for chosen in itertools.product(*options):
+        transforms = dict(zip(runs.inputs, chosen, strict=True))
+        best = better(best, transforms, best and best[0])
+    assert best is not None
     for name, field in runs.outputs.items():
         for other in output_transforms(field)[1:]:
-            transforms = found | {name: other}
-            data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed)
-            choices.append((data, _best_of_sizes(data, transforms, tried)))
-            choices = [min(choices, key=lambda one: float(one[1].scores.mean()))]
-            found = transforms if choices[0][0] is data else found
-    return *choices[0], tried
+            known = {one.name: one.transform for one in best[0].inputs + best[0].outputs}
+            best = better(best, known | {name: other}, None)
+    return *best, tried

@@ -15,15 +15,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fitting.candidates import SCORED_RUNS, EncodedRuns
-from uqsonet.fitting.held_out import SensorPlan
-from uqsonet.gauss.metrics import ascending, coverage, crps
-from uqsonet.gauss.posterior import Posterior
+from uqsonet.fitting.held_out import SensorPlan, at_places, scores_of_samples, some_points
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.operator.baselines import unexplained_root
 from uqsonet.operator.floor import SIDES, candidates
@@ -32,6 +29,7 @@ from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.operator.model import KarhunenLoeveModel
+    from uqsonet.runs.functions import Functions
 
 LOG = logging.getLogger("uqsonet")
 
@@ -139,68 +137,59 @@ def _scores(data: EncodedRuns, model: KarhunenLoeveModel) -> Scores:
     return {
         (side, count): scores
         for side in (SIDES[:1] if itself or slow else SIDES)
-        for count, scores in _of_side(data, named, side, held.kappa.double(), held.u.double())
+        for count, scores in _of_side(data, named, side, held)
     }
 
 
 def _of_side(
-    data: EncodedRuns, named: Mapping[str, Any], side: str, kappa: Tensor, u: Tensor
+    data: EncodedRuns, named: Mapping[str, Any], side: str, held: Functions
 ) -> Iterator[tuple[int, dict[str, Tensor]]]:
     """Yield scores for each number of sensors of one side."""
-    counts = data.plan.counts
-    sides = [(data.fields.output.grid, u), (data.fields.input.grid, kappa)]
-    grid, functions = sides[side == "inputs"]
-    levels = torch.zeros(grid.size, dtype=torch.float64)
-    plan = SensorPlan(tuple(sorted({min(count, grid.size) for count in counts})))
+    sides = [(data.fields.output, held.u.double()), (data.fields.input, held.kappa.double())]
+    field, functions = sides[side == "inputs"]
+    size, seed = field.domain.size, data.seed
+    levels = torch.zeros(size, dtype=torch.float64)
+    plan = SensorPlan(tuple(sorted({min(count, size) for count in data.plan.counts})))
     if side == "inputs":
         levels, plan, sides = data.noise_levels(), data.plan, sides[:1]
-    scored = [(one, _some(one.size, data.seed), truth) for one, truth in sides]
-    # About the CRPS of the mean of the runs: that of several fields is then one number.
-    stds = [truth.std(0).mean() for _, truth in sides]
-    usual = 0.56 * torch.stack(stds)[:, None].clamp_min(1e-300)
-    layouts = plan.layouts(LAYOUTS, grid.size, data.seed, "fit", "answers", side)
-    for count, places in layouts.items():
-        generator = numpy_generator(data.seed, "fit", "answers", side, "noise", count)
-        found: dict[str, list[Tensor]] = defaultdict(list)
-        parts = torch.arange(len(u)).tensor_split(len(places))
-        for part, layout in zip(parts, places, strict=True):
-            noise = levels[layout].expand(len(part), -1)
-            values = functions[part][:, layout]
-            values = values + noise * torch.from_numpy(generator.standard_normal(noise.shape))
-            x = grid.points()[layout].expand(len(part), -1, -1)
-            read = Sensors(x, values, torch.ones_like(values, dtype=torch.bool), noise_std=noise)
-            other = read.each(lambda t: t[:, :0])
-            sets = (read, other) if side == "inputs" else (other, read)
-            for name, one in named.items() if len(part) else ():
-                try:
-                    joint = one.condition_both(*sets)
-                    laws = (joint.output, joint.input)[: len(scored)]
-                    of_law = [
-                        _score(law, domain.points()[some], truth[part][:, some], data.seed)
-                        for law, (domain, some, truth) in zip(laws, scored, strict=True)
-                    ]
-                except (ObservationError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
-                    none = torch.tensor([[NO_ANSWER], [0], [0]]).expand(3, len(part))
-                    of_law = [none] * len(scored)
-                found[name].append(torch.stack(of_law))
-        whole = {name: torch.cat(many, 2) for name, many in found.items()}  # (fields, 3, S)
-        for one in whole.values():
-            one[:, 0] /= usual
-        yield count, {n: torch.cat([t[:, 0].mean(0)[None], t[0, 1:]]) for n, t in whole.items()}
+    scored = []
+    for one, truth in sides:
+        drawn = numpy_generator(seed, "fit", "answers", "points")
+        some = some_points(one.domain.size, POINTS, drawn)
+        # About the CRPS of the mean of the runs: that of several fields is then one number.
+        usual = 0.56 * truth.std(0).mean().clamp_min(1e-300)
+        scored.append((one.domain.points()[some], truth[:, some], usual))
+    for count, places in plan.layouts(LAYOUTS, size, seed, "fit", "answers", side).items():
+        generator = numpy_generator(seed, "fit", "answers", side, "noise", count)
+        parts = torch.arange(held.size).tensor_split(len(places))
+        shared = torch.repeat_interleave(places, torch.tensor([len(part) for part in parts]), 0)
+        read = at_places(field, functions, shared, levels, generator)
+        other = read.each(lambda t: t[:, :0])
+        sets = (read, other) if side == "inputs" else (other, read)
+        whole = {}
+        for name, one in named.items():
+            found = [_scores_of(one, [t[part] for t in sets], part, scored, seed)
+                     for part in parts if len(part)]  # fmt: skip
+            fields = torch.cat(found, 2)  # (fields, 3, S)
+            whole[name] = torch.cat([fields[:, 0].mean(0)[None], fields[0, 1:]])
+        yield count, whole
 
 
-def _some(size: int, seed: int) -> Tensor:
-    """Return the numbers of some of a field's points."""
-    drawn = numpy_generator(seed, "fit", "answers", "points").permutation(size)[:POINTS]
-    return torch.from_numpy(np.sort(drawn))
-
-
-def _score(law: Posterior, points: Tensor, truth: Tensor, seed: int) -> Tensor:
-    """Return CRPS, and shares inside bands, (3, B) of a law against truths (B, k) at points."""
-    offset, basis = law.basis(points)
-    drawn = law.coefficient_samples(DRAWS, torch_generator(seed, "fit", "answers", "draws"))
-    rows = []
-    for c, true in zip(drawn.double(), truth, strict=True):
-        ordered = ascending(offset + c @ basis.T)
-        rows.append([crps(ordered, true), *coverage(ordered, true, LEVELS)])
-    return torch.tensor(rows, dtype=torch.float64).T
+def _scores_of(
+    model: Any, sets: list[Sensors], part: Tensor, scored: list[tuple[Tensor, Tensor, Tensor]],
+    seed: int,
+) -> Tensor:  # fmt: skip
+    """Return relative CRPS, and shares inside bands, (fields, 3, B) of answers to some pairs."""
+    try:
+        joint = model.condition_both(*sets)
+        scores = []
+        for law, (points, truth, usual) in zip((joint.output, joint.input), scored, strict=False):
+            draws = torch_generator(seed, "fit", "answers", "draws")
+            scores.append(
+                scores_of_samples(law, law.basis(points), truth[part], DRAWS, draws, LEVELS)
+            )
+            scores[-1][0] /= usual
+        return torch.stack(scores)
+    except (ObservationError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        none = torch.tensor([[NO_ANSWER], [0], [0]]) / 1.0
+        return none.expand(len(scored), 3, len(part))

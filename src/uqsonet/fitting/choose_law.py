@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.fitting.held_out import HeldOut
+from uqsonet.fitting.held_out import HeldOut, scores_of_samples
 from uqsonet.gauss.blocks import projected
-from uqsonet.gauss.metrics import ascending, crps
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES
 from uqsonet.laws.base import InputLaw
@@ -144,18 +143,21 @@ def equip(
             variants = _fitted(name, sample, seed, scales=False)
         seconds = round(time.monotonic() - start, 1)
         try:
-            best, of_best = _best_variant(model, variants, held_out, seed)
+            if len(variants) > 1:
+                few = [law_scores(model, v, held_out, seed, len(held_out) // 4) for v in variants]
+                variants = [variants[int(torch.stack(few).mean((1, 2)).argmin())]]
+            scores += [law_scores(model, v, held_out, seed) for v in variants]
         except ObservationError as error:
             LOG.info("law %s: no answer to a held-out pair (%s)", name, error)
             continue
-        if of_best is None:
-            continue
-        laws.append(best)
-        scores.append(of_best)
-        by_count = {f"crps_{m}": float(s.mean()) for m, s in zip(layouts, of_best, strict=True)}
-        tests = {"outside": _outside(model, best, sample, seed), "distance": distance}
-        rows.append({"law": name, "seconds": seconds, **by_count, **tests, "chance": chance})
-        LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in by_count.items()))
+        for best in variants:
+            laws.append(best)
+            by_count = {
+                f"crps_{m}": float(s.mean()) for m, s in zip(layouts, scores[-1], strict=True)
+            }
+            tests = {"outside": _outside(model, best, sample, seed), "distance": distance}
+            rows.append({"law": name, "seconds": seconds, **by_count, **tests, "chance": chance})
+            LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in by_count.items()))
     if not rows:
         raise ConfigError(f"law {law!r} does not fit these inputs: {_WHY.get(law, _NO_ANSWER)}")
     model.use_law(laws[_simplest(scores, rows, training.size)])
@@ -178,22 +180,6 @@ def held_pairs(
     )
 
 
-def _best_variant(
-    model: KarhunenLoeveModel,
-    variants: list[InputLaw | None],
-    held_out: HeldOut,
-    seed: int,
-) -> tuple[InputLaw | None, Tensor | None]:
-    """Return the variant of a law that scores best, and its scores; no scores without a variant."""
-    if not variants:
-        return None, None
-    best = variants[0]
-    if len(variants) > 1:
-        few = len(held_out) // 4
-        best = min(variants, key=lambda v: float(law_scores(model, v, held_out, seed, few).mean()))
-    return best, law_scores(model, best, held_out, seed)
-
-
 @torch.no_grad()
 def law_scores(
     model: KarhunenLoeveModel,
@@ -208,12 +194,12 @@ def law_scores(
         rows = []
         for count in held_out.sensors:
             generator = torch_generator(seed, "law", "draws")
-            row = []
-            for truth, answer, (offset, modes) in held_out.answers(model, count, size):
-                c = answer.coefficient_samples(SCORE_DRAWS, generator)[0].double()
-                row.append(crps(ascending(offset + c @ modes.T), truth[0]))
-            rows.append(row)
-        return torch.tensor(rows, dtype=torch.float64)
+            scores = [
+                scores_of_samples(answer, basis, truth, SCORE_DRAWS, generator)[0]
+                for truth, answer, basis in held_out.answers(model, count, size)
+            ]
+            rows.append(torch.cat(scores))
+        return torch.stack(rows)
     finally:
         model.law = before
 

@@ -27,7 +27,6 @@ from torch import Tensor
 
 from uqsonet.emulator.calibration import calibration_runs
 from uqsonet.emulator.emulator import Emulator
-from uqsonet.emulator.named_operator import Operator
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.files import array_digest
 from uqsonet.fitting.candidates import (
@@ -40,10 +39,8 @@ from uqsonet.fitting.candidates import (
 from uqsonet.fitting.card import limits
 from uqsonet.fitting.choose_answer import choose_answer
 from uqsonet.fitting.choose_law import equip, refit, require_law
-from uqsonet.fitting.held_out import HeldOut
 from uqsonet.fitting.nearest import choose_nearest, take_nearest
 from uqsonet.fitting.validate import score_rows
-from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.baselines import Cokriging, Unread, unexplained_root
 from uqsonet.operator.closed_form import widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
@@ -124,22 +121,13 @@ def fit(
     TrainingError
         If training fails or is stopped.
     """
-    with never_silent("fit", bar):
-        return _fitted(runs, minutes, sensors, noise_std, seed, device, state, bar, law)
-
-
-def _fitted(
-    runs: Runs, minutes: float, sensors: object, noise_std: float, seed: int, device: str,
-    state: Path | str | None, bar: bool, law: str,
-) -> Emulator:  # fmt: skip
-    """Do what `fit` promises."""
-    _require_arguments(runs, minutes, noise_std)
-    require_law(law)
-    require_device(device)
-    LOG.info("%s: %s", runs.name, memory_text(runs))
-    runs, split = sound_split(runs, seed)
-    data, best, tried = choose_linear(runs, split, sensors, noise_std, seed)
-    with ExitStack() as stack:
+    with never_silent("fit", bar), ExitStack() as stack:
+        _require_arguments(runs, minutes, noise_std)
+        require_law(law)
+        require_device(device)
+        LOG.info("%s: %s", runs.name, memory_text(runs))
+        runs, split = sound_split(runs, seed)
+        data, best, tried = choose_linear(runs, split, sensors, noise_std, seed)
         folder = Path(stack.enter_context(TemporaryDirectory()) if state is None else state)
         run = _Trainings(seed, folder, device, bar)
         best = _choose_perceptron(data, best, minutes, run, tried)
@@ -160,13 +148,22 @@ def _fitted(
         else:
             # No skill is measured: this fit sees the validation runs, too.
             final = run.trained(every, best.method, lambda model: {}, "final")
-    splits = list(zip(data.folds(), best.models, strict=True))
-    choice, answers = choose_answer(splits, law == "auto")
-    refit(final, best.model.law, every, seed)
-    recipe = _recipe(data, final.config, best.method)
-    recipe |= {"laws": laws, "tried": tried, "answers": answers}
-    recipe |= {"left_over": left_over} if left_over else {}
-    return _emulator(runs, data, best, final, every, recipe, choice)
+        splits = list(zip(data.folds(), best.models, strict=True))
+        choice, answers = choose_answer(splits, law == "auto")
+        refit(final, best.model.law, every, seed)
+        recipe = {
+            "branch": "linear" if best.method is None else "linear and perceptron",
+            **_size(final.config, best.method),
+            "law": final.config.law,
+            "transforms": {f.name: f.transform.name for f in data.inputs + data.outputs},
+            "sensors": data.sensors(),
+            "seed": seed,
+            "laws": laws,
+            "tried": tried,
+            "answers": answers,
+        }
+        recipe |= {"left_over": left_over} if left_over else {}
+        return _emulator(runs, data, best, final, every, recipe, choice)
 
 
 def _require_arguments(runs: object, minutes: object, noise_std: object) -> None:
@@ -189,8 +186,16 @@ def _choose_perceptron(
     held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
     root = unexplained_root(best.model.bases, functions)
-    free, cokriging = (kind.on(best.model.bases, root) for kind in (Unread, Cokriging))
-    skills = HeldOutValidator(held_out, free, cokriging).columns
+    free, cokriging = (
+        held_out.errors(kind.on(best.model.bases, root)) for kind in (Unread, Cokriging)
+    )
+
+    def skills(model: Any) -> dict[str, float]:
+        """Return the skill over no sensors, and over cokriging, by number of sensors."""
+        error = held_out.errors(model)
+        over_cokriging = skill_columns("over_cokriging", error, cokriging)
+        return skill_columns("skill_mean", error, free) | over_cokriging
+
     for number, method in enumerate(methods):
         model = run.trained(functions, method, skills, f"choice-{number}")
         candidate = Candidate.of([model], [(held, held_out)], method)
@@ -208,20 +213,6 @@ def _size(network: KarhunenLoeveNetwork, method: MethodConfig | None) -> dict[st
         "input_modes": network.input_modes,
         "output_modes": network.output_modes,
         "iterations": 0 if method is None else method.training.iterations,
-    }
-
-
-def _recipe(
-    data: EncodedRuns, network: KarhunenLoeveNetwork, method: MethodConfig | None
-) -> dict[str, Any]:
-    """Return how the final model was made, as the card has it."""
-    return {
-        "branch": "linear" if method is None else "linear and perceptron",
-        **_size(network, method),
-        "law": network.law,
-        "transforms": {f.name: f.transform.name for f in data.inputs + data.outputs},
-        "sensors": data.sensors(),
-        "seed": data.seed,
     }
 
 
@@ -261,21 +252,6 @@ def _emulator(
         )  # fmt: skip
     card["limits"] = limits(emulator, runs, card)
     return emulator
-
-
-class HeldOutValidator:
-    """Skill over no sensors, and over cokriging, on held-out runs."""
-
-    def __init__(self, held_out: HeldOut, sensor_free: Operator, cokriging: Operator) -> None:
-        self._held_out = held_out
-        self._free = held_out.errors(sensor_free)
-        self._cokriging = held_out.errors(cokriging)
-
-    def columns(self, model: OperatorModel) -> dict[str, float]:
-        """Return ``skill_mean_<m>`` and ``over_cokriging_<m>``."""
-        error = self._held_out.errors(model)  # type: ignore[arg-type]
-        against = skill_columns("over_cokriging", error, self._cokriging)
-        return skill_columns("skill_mean", error, self._free) | against
 
 
 def _trainings(config: KarhunenLoeveNetwork, runs: int, minutes: float) -> list[MethodConfig]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError
 from uqsonet.fields.numbers import without_mask
-from uqsonet.gauss.metrics import gaussian_crps
+from uqsonet.gauss.metrics import ascending, coverage, crps, gaussian_crps
 from uqsonet.gauss.posterior import Posterior, spread
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
@@ -105,6 +105,37 @@ class SensorPlan:
         return layouts
 
 
+def at_places(
+    field: Field, functions: Tensor, places: Tensor, levels: Tensor, noise: np.random.Generator
+) -> Sensors:
+    """Return functions (N, n) of a field as sensors at its points (N, m) read them.
+
+    `levels` (n,) is the noise of a sensor at each point, in the transformed field.
+    """
+    level = levels[places]
+    error = level * torch.from_numpy(noise.standard_normal(places.shape))
+    noisy = error if bool(level.any()) else None
+    x, y = field.read(functions, places, noisy, field.domain.points())
+    return Sensors(x, y.double(), torch.ones_like(y, dtype=torch.bool), noise_std=level)
+
+
+def some_points(size: int, most: int, generator: np.random.Generator) -> Tensor:
+    """Return the numbers of some of a field's points, at most so many, ascending."""
+    return torch.from_numpy(np.sort(generator.permutation(size)[:most]))
+
+
+def scores_of_samples(
+    answer: Posterior, basis: tuple[Tensor, Tensor], truth: Tensor, size: int,
+    generator: torch.Generator, levels: Sequence[float] = (),
+) -> Tensor:  # fmt: skip
+    """Return the CRPS of samples, and the shares of truths (B, k) in their bands, (1 + Q, B)."""
+    rows = []
+    for c, true in zip(answer.coefficient_samples(size, generator), truth, strict=True):
+        ordered = ascending(basis[0] + c.double() @ basis[1].T)
+        rows.append([crps(ordered, true), *coverage(ordered, true, levels)])
+    return torch.tensor(rows, dtype=torch.float64).T
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """Pairs that nothing was fitted to, as sensors read them, and the outputs to be answered.
@@ -160,19 +191,13 @@ class HeldOut:
         kappa, u = (rows.take(np.arange(size)) for rows in (pairs.kappa_rows, pairs.u_rows))
         inputs = kappa.whole()
         grid, kept = pairs.fields.training_grid()
-        scored = torch.from_numpy(np.sort(columns.permutation(grid.size)[:max_points]))
+        scored = some_points(grid.size, max_points, columns)
         truth = u.columns(scored if u.shape[1] == grid.size else kept[scored]).double()
         levels = torch.as_tensor(noise_std, dtype=torch.float64).expand(kappa.shape[1])
-        points = pairs.fields.input.domain.points()
         sensors: dict[int, list[tuple[Tensor, Sensors]]] = {}
         for count, layout in layouts.items():
             places = layout[:size].long()
-            level = levels[places]
-            error = level * torch.from_numpy(noise(count).standard_normal(places.shape))
-            noisy = error if bool(level.any()) else None
-            x, y = pairs.fields.input.read(inputs, places, noisy, points)
-            y, mask = y.double(), torch.ones_like(y, dtype=torch.bool)
-            every = Sensors(x, y, mask, noise_std=level)
+            every = at_places(pairs.fields.input, inputs, places, levels, noise(count))
             sensors[count] = [(rows, every[rows]) for rows in torch.arange(size).split(part)]
         fields = []
         for one, here, std in outputs:

@@ -20,7 +20,7 @@ from uqsonet.errors import DataError, DataWarning, NoUncertaintyError, Observati
 from uqsonet.fields.numbers import require_noise
 from uqsonet.files import write_text
 from uqsonet.fitting.card import Model, table_lines
-from uqsonet.fitting.held_out import HeldOut, SensorPlan
+from uqsonet.fitting.held_out import HeldOut, SensorPlan, some_points
 from uqsonet.gauss.metrics import (
     ascending,
     coverage,
@@ -208,81 +208,63 @@ def _in_domain(one: Field, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]
     return x[inside], inside.nonzero()[:, 0]
 
 
-def _read(field: FieldRuns, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return the values (b, m) of some runs at points of some numbers."""
-    return torch.from_numpy(field.values[rows.numpy()[:, None], columns.numpy()]).double()
-
-
 def _require_fields(emulator: Model, runs: Runs) -> None:
-    """Refuse runs that lack a field of the model."""
+    """Refuse runs that lack a field of the model, or have values that its transform does not."""
     for side, fields in (("input", emulator.inputs), ("output", emulator.outputs)):
-        there = list(getattr(runs, f"{side}s"))
+        there = getattr(runs, f"{side}s")
         if lacking := [f.name for f in fields if f.name not in there]:
             raise DataError(
                 f"{runs.name}: no {side} field {lacking[0]!r}; there are {', '.join(there)}"
             )
+    for one in emulator.inputs:
+        if one.transform.positive and not runs.inputs[one.name].values.min() > 0:
+            raise DataError(f"{runs.name}: {one.name} must be positive under log")
 
 
 def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: float, seed: int) -> HeldOut:
     """Return held-out runs as sensors of a model's inputs read them, some runs to a layout."""
     _require_fields(emulator, runs)
-    inputs = []
-    for one in emulator.inputs:
-        inputs.append(_in_domain(one, runs.inputs[one.name], runs.name))
-        if one.transform.positive and not runs.inputs[one.name].values.min() > 0:
-            raise DataError(f"{runs.name}: {one.name} must be positive under log")
-    truths, every = [], torch.arange(len(runs))
+    truths = []
     most = max(MIN_TRUTH_POINTS, min(MAX_TRUTH_POINTS, MAX_TRUTHS // len(runs)))
     for one in emulator.outputs:
-        x, numbers = _in_domain(one, runs.outputs[one.name], runs.name)
-        drawn = numpy_generator(seed, "scores", "points").permutation(len(x))[:most]
-        columns = torch.from_numpy(np.sort(drawn))
-        truths.append((x[columns], _read(runs.outputs[one.name], every, numbers[columns])))
-    dim = max(x.shape[1] for x, _ in inputs)
-    locations = torch.cat([torch.nn.functional.pad(x, [0, dim - x.shape[1]]) for x, _ in inputs])
-    field = torch.cat([torch.full((len(x),), k) for k, (x, _) in enumerate(inputs)])
-    numbers = torch.cat([here for _, here in inputs])
+        field = runs.outputs[one.name]
+        x, numbers = _in_domain(one, field, runs.name)
+        some = some_points(len(x), most, numpy_generator(seed, "scores", "points"))
+        values = torch.from_numpy(field.values[:, numbers[some].numpy()]).double()
+        truths.append((x[some], values))
+    places = [_in_domain(one, runs.inputs[one.name], runs.name) for one in emulator.inputs]
+    dim = max(x.shape[1] for x, _ in places)
+    points = torch.cat([torch.nn.functional.pad(x, [0, dim - x.shape[1]]) for x, _ in places])
+    field = torch.cat([torch.full((len(x),), k) for k, (x, _) in enumerate(places)])
+    numbers = torch.cat([here for _, here in places])
     if sensors is None:
         sensors = emulator.card.get("recipe", {}).get("sensors") or [3, 10, 30]
-    plan = SensorPlan.of(sensors, emulator.inputs, locations)
+    plan, every = SensorPlan.of(sensors, emulator.inputs, points), torch.arange(len(runs))
     parts = every.tensor_split(1 if plan.fixed is not None else min(LAYOUTS, len(runs)))
     layouts = plan.layouts(len(parts), len(field), seed, "scores", "layouts")
     observed: dict[int, list[tuple[Tensor, Sensors]]] = {}
-    for count, places in layouts.items():
+    for count, drawn in layouts.items():
         noise = numpy_generator(seed, "scores", "noise", count)
         error = noise_std * torch.from_numpy(noise.standard_normal((len(runs), count)))
         observed[count] = []
-        for rows, layout in zip(parts, places, strict=True):
-            number = field[layout]
+        for rows, layout in zip(parts, drawn, strict=True):
             values = torch.empty(len(rows), count, dtype=torch.float64)
             for k, one in enumerate(emulator.inputs):
-                here = number == k
-                columns = numbers[layout[here]]
-                values[:, here] = _read(runs.inputs[one.name], rows, columns)
-            if noise_std:
-                values = _with_error(emulator.inputs, number, values, error[rows])
-            mask = torch.ones_like(values, dtype=torch.bool)
+                here = field[layout] == k
+                columns = numbers[layout[here]].numpy()
+                exact = runs.inputs[one.name].values[rows.numpy()[:, None], columns]
+                values[:, here] = torch.from_numpy(exact).double()
+                if noise_std:
+                    noisy = one.transform.forward(values[:, here]) + error[rows][:, here]
+                    values[:, here] = one.transform.inverse(noisy)
             sets = Sensors(
-                locations[layout].expand(len(rows), -1, -1), values, mask,
-                noise_std=torch.full_like(values, noise_std), field=number.expand(values.shape),
-                labels=[str(int(row)) for row in rows],
+                points[layout].expand(len(rows), -1, -1), values,
+                torch.ones_like(values, dtype=torch.bool),
+                noise_std=torch.full_like(values, noise_std),
+                field=field[layout].expand(values.shape), labels=[str(int(row)) for row in rows],
             )  # fmt: skip
             observed[count].append((rows, sets))
     return HeldOut(observed, truths)
-
-
-def _with_error(inputs: Sequence[Field], number: Tensor, values: Tensor, error: Tensor) -> Tensor:
-    """Return values (b, m) of fields (m,) with errors (b, m) of the transformed fields."""
-    for k, one in enumerate(inputs):
-        here = number == k
-        noisy = one.transform.forward(values[:, here]) + error[:, here]
-        values[:, here] = one.transform.inverse(noisy)
-    return values
-
-
-def _without_sensors(sets: Sensors) -> Sensors:
-    """Return the same sets without their sensors."""
-    return sets.each(lambda t: t[:, :0])
 
 
 def score(
@@ -314,22 +296,24 @@ def score(
     if emulator.encoded:
         methods.append(("sensor_free", emulator))
     scores: list[Score] = []
-    sensor_free: dict[int, Score] = {}
+    free: dict[int, Score] = {}
     for count, parts in observed.sensors.items():
         for number, (x, truth) in enumerate(observed.truths):
             for method, model in methods:
-                if method == "sensor_free" and number in sensor_free:  # the same for any count
-                    scores.append(replace(sensor_free[number], sensors=count))
+                if method == "sensor_free" and number in free:  # the same for any count
+                    scores.append(replace(free[number], sensors=count))
                     continue
-                tally = _Tally(method, emulator.outputs[number].name, count)
                 LOG.log(STEP, "scoring %s with %d sensors", method, count)
+                answers = []
                 for rows, sets in parts:
-                    used = _without_sensors(sets) if method == "sensor_free" else sets
-                    bands = conformal and model.calibration is not None
-                    tally.add(model.answer(used, len(model.inputs) + number), x, truth[rows], bands)
-                scores.append(tally.score())
+                    used = sets.each(lambda t: t[:, :0]) if method == "sensor_free" else sets
+                    posterior = model.answer(used, len(model.inputs) + number)
+                    answers.append((posterior, truth[rows]))
+                bands = conformal and model.calibration is not None
+                name = emulator.outputs[number].name
+                scores.append(_scored((method, name, count), answers, x, bands))
                 if method == "sensor_free":
-                    sensor_free[number] = scores[-1]
+                    free[number] = scores[-1]
     counts, (x, truth) = list(observed.sensors), observed.truths[0]
     _, sets = observed.sensors[counts[len(counts) // 2]][0]
     example = emulator.answer(replace(sets[:1], single=True), len(emulator.inputs))
@@ -361,63 +345,45 @@ def _on_pairs(emulator: Model, runs: Runs) -> Model:
     return emulator.with_operator(Regression(Functions(emulator.fields, "training", *rows), 0.0))
 
 
-class _Tally:
-    """Scores of one method on one output field, run by run."""
+def _scored(
+    what: tuple[str, str, int], answers: Sequence[tuple[FieldPosterior, Tensor]], x: Tensor,
+    conformal: bool,
+) -> Score:  # fmt: skip
+    """Return the scores of answers with their truths (B, M) at points x (M, d), over all runs.
 
-    def __init__(self, method: str, field: str, sensors: int) -> None:
-        self._what = method, field, sensors
-        self._rows: defaultdict[str, list[Any]] = defaultdict(list)
-
-    def add(self, posterior: FieldPosterior, x: Tensor, truth: Tensor, conformal: bool) -> None:
-        """Add some runs with their truths (B, M) at points x (M, d)."""
-        rows, mean = self._rows, posterior.mean(x)
-        equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
-        for k, true in enumerate(truth):
+    `what` is the method, the field and the number of sensors.
+    """
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
+    for posterior, truths in answers:
+        for mean, truth, row in zip(posterior.mean(x), truths, range(len(truths)), strict=True):
             # Dry runs have no relative error.
-            error = float(relative_error(mean[k], true)) if bool(true.any()) else math.nan
-            rows["error"].append(error)
-            one = posterior.given(replace(posterior.sensors[k : k + 1], single=True))
+            error = float(relative_error(mean, truth)) if bool(truth.any()) else math.nan
+            found["error"].append(error)
+            one = posterior.given(replace(posterior.sensors[row : row + 1], single=True))
             try:
                 samples = one.sample(SCORE_SAMPLES, x, seed=1)
             except NoUncertaintyError:
                 continue
             ordered = ascending(samples)
-            rows["crps"].append(crps(ordered, true))
-            rows["energy"].append(energy_score(samples[:ENERGY_SAMPLES], true, equal))
-            rows["plain"].append(coverage(ordered, true, COVERAGE_LEVELS))
-            rows["rank"].append(rank_shares(ordered, true, RANK_BINS))
-            below = samples.mean(1) < true.mean()
-            rows["functional"].append(float(below.double().mean()))
-        if conformal:
-            rows["conformal"] += _inside_conformal(posterior, x, truth, whole=False).tolist()
-            rows["whole"] += _inside_conformal(posterior, x, truth, whole=True).tolist()
-
-    def score(self) -> Score:
-        """Return the averages over all runs."""
-        rows, errors = self._rows, np.array(self._rows["error"])
-
-        def mean(name: str) -> Any:
-            """Return the mean over runs; not a number without any."""
-            return np.mean(rows[name], 0).tolist() if rows[name] else math.nan
-
-        def bands(kind: str) -> dict[float, float] | None:
-            """Return the mean coverage of each level; None without bands of this kind."""
-            return dict(zip(COVERAGE_LEVELS, mean(kind), strict=True)) if rows[kind] else None
-
-        size = len(errors)
-        return Score(
-            *self._what,
-            runs=size,
-            err_mean=float(np.nanmean(errors)),
-            err_mean_se=float(np.nanstd(errors, ddof=1)) / math.sqrt(size) if size > 1 else 0.0,
-            crps=mean("crps"),
-            energy=mean("energy"),
-            plain=bands("plain") or {},
-            conformal=bands("conformal"),
-            whole=bands("whole"),
-            ranks=mean("rank") if rows["rank"] else [],
-            functional_ranks=rows["functional"],
-        )
+            found["crps"].append(crps(ordered, truth))
+            found["energy"].append(energy_score(samples[:ENERGY_SAMPLES], truth, equal))
+            found["plain"].append(coverage(ordered, truth, COVERAGE_LEVELS))
+            found["ranks"].append(rank_shares(ordered, truth, RANK_BINS))
+            found["below"].append(float((samples.mean(1) < truth.mean()).double().mean()))
+        for kind in ("conformal", "whole") if conformal else ():
+            found[kind] += _inside_conformal(posterior, x, truths, kind == "whole").tolist()
+    means = {name: np.mean(rows, 0).tolist() for name, rows in found.items()}
+    bands = {kind: dict(zip(COVERAGE_LEVELS, means[kind], strict=True))
+             for kind in ("plain", "conformal", "whole") if kind in means}  # fmt: skip
+    errors = np.array(found["error"])
+    size, spread = len(errors), float(np.nanstd(errors, ddof=1)) if len(errors) > 1 else 0.0
+    return Score(
+        *what, size, float(np.nanmean(errors)), spread / math.sqrt(size),
+        crps=means.get("crps", math.nan), energy=means.get("energy", math.nan),
+        plain=bands.get("plain", {}), conformal=bands.get("conformal"), whole=bands.get("whole"),
+        ranks=means.get("ranks", []), functional_ranks=found["below"],
+    )  # fmt: skip
 
 
 def _inside_conformal(posterior: FieldPosterior, x: Tensor, truth: Tensor, whole: bool) -> Tensor:
