@@ -42,6 +42,7 @@ _HOMES = {
     "Runs": "runs.runs",
     "Transform": "fields.field",
     "UQSONetError": "errors",
+    "UQSONetRegressor": "fitting.regressor",
     "WeightedPoints": "sensors.sensors",
     "fit": "fitting.fit",
     "load": "emulator.emulator",

@@ -88,6 +88,9 @@ Counts = Annotated[str | None, _help("Numbers of sensors to expect.", "3,10,30")
 Tried = Annotated[str | None, _help("Numbers of sensors to try, such as 5,12,50.", "the model's")]
 Picture = Annotated[Path | None, _help("File for a picture: .png, .pdf or .svg.")]
 
+Answered = Annotated[str | None, _help("Field to answer; it may be an input.", "the output")]
+Noise = Annotated[float | None, _help("Noise of the sensors (std).", "the model's")]
+
 
 @command
 def describe(
@@ -163,10 +166,8 @@ def predict(
         str, _help("Kind of the band: conformal, plain or whole.", "conformal if calibrated")
     ] = "",
     samples: Annotated[int, Option(min=0, help="Number of sample functions to draw.")] = 0,
-    noise_std: Annotated[float | None, _help("Noise of the sensors (std).", "the model's")] = None,
-    field: Annotated[
-        str | None, _help("Field to answer; it may be an input.", "the output")
-    ] = None,
+    noise_std: Noise = None,
+    field: Answered = None,
 ) -> None:
     """Answer for a file of sensors: mean, standard deviation and band of a field.
 
@@ -256,12 +257,8 @@ def export(
     model: Model,
     sensors: Annotated[Path, Option(help="CSV of the layout: x[,y[,z]][,field][,noise_std].")],
     out: Annotated[Path, Option("-o", "--out", help="File for the map: .npz or .onnx.")],
-    field: Annotated[
-        str | None, Option(help="Field to answer; it may be an input.", show_default="the output")
-    ] = None,
-    noise_std: Annotated[
-        float | None, Option(help="Noise of the sensors (std).", show_default="the model's")
-    ] = None,
+    field: Answered = None,
+    noise_std: Noise = None,
 ) -> None:
     """Write answers that are linear in the readings as matrices: mean = A y + b, and std.
 

@@ -64,7 +64,7 @@ def library(name: str, extra: str = "runs") -> Any:
     try:
         return import_module(name)
     except ImportError:
-        package = name.partition(".")[0]
+        package = name.partition(".")[0].replace("sklearn", "scikit-learn")
         raise MissingLibraryError(
             f"this needs {package}: pip install 'uqsonet[{extra}]', or {package} alone"
         ) from None

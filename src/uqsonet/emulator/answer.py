@@ -296,7 +296,9 @@ class FieldPosterior:
         """
         from uqsonet.show.inference_data import inference_data
 
-        return inference_data(self, self._operator.named_fields, draws, seed)
+        both = hasattr(self._operator.answering, "condition_both")  # there is a law of inputs
+        fields = self._operator.named_fields if both else self._operator.outputs
+        return inference_data(self, fields, draws, seed)
 
     def plot(
         self,

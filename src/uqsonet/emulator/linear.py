@@ -1,7 +1,7 @@
 """How the mean of an answer follows its readings: gradients, and the map of a linear answer.
 
 Differences of means are exact where the mean is linear in the (transformed) readings. Elsewhere
-they are those of small steps, with the same random numbers behind all means.
+steps are small, with the same random numbers behind all means.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.kernel_regression import KernelRegression
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import Regression
-from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
-from uqsonet.sensors.tables import columns_of
+from uqsonet.sensors.tables import read_csv, read_table
 
 STEP = 1e-3
 """Small step of a transformed reading, in standard deviations of its field."""
@@ -41,8 +40,7 @@ class LinearMap:
 
     Attributes
     ----------
-    matrix : ndarray, shape (M, m)
-    offset, std : ndarray, shape (M,)
+    matrix, offset, std : ndarray, shapes (M, m), (M,) and (M,)
         In units of the field; the standard deviation is the same for all readings.
     points, places : ndarray, shapes (M, d) and (m, d)
         Where the field is answered, and where sensors stand.
@@ -75,31 +73,30 @@ class LinearMap:
             np.savez(file, **vars(self)) if graph is None else file.write(graph)
 
 
+GRAPH = """<ir_version: 8, opset_import: ["": 13]>
+linear_map (double[B, {0}] readings) => (double[B, {1}] mean, double[{1}] std) {{
+  logarithms = Log (readings)
+  t = Where (logarithm, logarithms, readings)
+  mean = Gemm <transB = 1> (t, matrix, offset)
+  std = Identity (spread)
+}}"""
+"""A map as ONNX states it; logarithms that are not taken may be not a number."""
+
+
 def _graph(one: LinearMap, onnx: Any) -> bytes:
-    """Return a map as a model of ONNX; a logarithm that is not taken may be not a number."""
-    make, double, (size, count) = onnx.helper, onnx.TensorProto.DOUBLE, one.matrix.shape
-    nodes = [
-        make.make_node("Log", ["readings"], ["logs"]),
-        make.make_node("Where", ["logarithm", "logs", "readings"], ["t"]),
-        make.make_node("Gemm", ["t", "matrix", "offset"], ["mean"], transB=1),
-        make.make_node("Identity", ["spread"], ["std"]),
-    ]
-    constants = {"matrix": one.matrix, "offset": one.offset, "spread": one.std}
-    constants |= {"points": one.points, "places": one.places, "logarithm": one.logarithm}
-    ends = ("readings", ["B", count]), ("mean", ["B", size]), ("std", [size])
-    read, *given = (make.make_tensor_value_info(name, double, dims) for name, dims in ends)
-    stored = [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = make.make_graph(nodes, f"{', '.join(one.read)} -> {one.field}", [read], given, stored)
-    versions = {"opset_imports": [make.make_opsetid("", 13)], "ir_version": 8}
-    return make.make_model(graph, **versions).SerializeToString()
+    """Return a map as a file of ONNX."""
+    model = onnx.parser.parse_model(GRAPH.format(len(one.places), len(one.points)))
+    arrays = {name: value for name, value in vars(one).items() if isinstance(value, np.ndarray)}
+    for name, value in (arrays | {"spread": arrays.pop("std")}).items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    return model.SerializeToString()
 
 
 def layout(operator: NamedOperator, path: Path, noise_std: float | None) -> Sensors:
-    """Return sensors from a CSV file that needs no readings; a map holds for any."""
-    columns, _ = columns_of(path)
-    table = {"value": [1.0] * len(next(iter(columns.values()))), **columns}
-    fields, inputs = operator.named_fields, len(operator.inputs)
-    sets = read_sensors(fields, table, noise_std=noise_std, inputs=inputs)
+    """Return sensors from a CSV file that needs no readings, as a map holds for any."""
+    columns = read_csv(path)
+    table = {"value": ["1"] * len(next(iter(columns.values()))), **columns}
+    sets = read_table(operator.named_fields, table, noise_std, len(operator.inputs))
     require_usable(operator, sets)
     return sets
 
@@ -109,21 +106,20 @@ def linear_map(conditioned: Conditioned, number: int, x: Tensor) -> LinearMap:
     operator, sets = conditioned.operator, conditioned.sets
     if not sets.single:
         raise ObservationError(f"a map is of one layout of sensors, found {len(sets)} sets")
-    sets, fields = sets.alone(0), operator.named_fields
-    read = [fields[k] for k in sets.field[0].tolist()]
+    sets, name = sets.alone(0), operator.named_fields[number].name
     for _, text in _obstacles(operator, sets, number, spread=True):
         raise ObservationError(
-            f"the answer about {fields[number].name} is not linear in these readings: {text}. "
-            "Linear are answers by a gaussian law with a linear operator (fit(..., minutes=0, "
-            "law='gaussian')), cokriging or regression, about a field without a transform, from "
-            "readings as they are or under log"
+            f"the answer about {name} is not linear in these readings: {text}. Linear are answers "
+            "by a gaussian law with a linear operator (fit(..., minutes=0, law='gaussian')), "
+            "cokriging or regression, about a field without a transform, of readings as they are "
+            "or under log"
         )
     matrix, law = _slopes(operator, sets, number, x, 1.0), FieldLaw(conditioned, number)
-    logarithm = torch.tensor([one.transform.positive for one in read], dtype=torch.bool)
-    t = torch.where(logarithm, sets.values[0].log(), sets.values[0])
-    parts = matrix, law.mean(x)[0] - matrix @ t, law.std(x)[0], x, sets.locations[0], logarithm
-    arrays = [part.numpy() for part in parts]
-    return LinearMap(*arrays, field=fields[number].name, read=[one.name for one in read])  # type: ignore[call-arg]
+    logarithm, values = _logarithms(operator, sets), sets.values[0]
+    offset = law.mean(x)[0] - matrix @ torch.where(logarithm, values.log(), values)
+    parts = matrix, offset, law.std(x)[0], x, sets.locations[0], logarithm
+    read = [operator.named_fields[k].name for k in sets.field[0].tolist()]
+    return LinearMap(*(part.numpy() for part in parts), name, read)  # type: ignore[call-arg]
 
 
 def gradient(conditioned: Conditioned, number: int, x: Tensor) -> Tensor:
@@ -131,17 +127,14 @@ def gradient(conditioned: Conditioned, number: int, x: Tensor) -> Tensor:
     operator, every = conditioned.operator, conditioned.sets
     found = torch.zeros(len(every), len(x), every.mask.shape[1], dtype=torch.float64)
     for row in range(len(every)):
-        sets, step = every.alone(row), 1.0
+        sets, step, name = every.alone(row), 1.0, operator.named_fields[number].name
         for smooth, text in _obstacles(operator, sets, number):
-            if not smooth:
-                name = operator.named_fields[number].name
-                raise ObservationError(f"the mean of {name} has no gradient that is known: {text}")
             step = STEP
+            if not smooth:
+                raise ObservationError(f"the mean of {name} has no gradient that is known: {text}")
         slopes = _slopes(operator, sets, number, x, step)
-        positive = torch.tensor([one.transform.positive for one in operator.named_fields])
-        found[row][:, every.mask[row]] = torch.where(
-            positive[sets.field[0]], slopes / sets.values[0], slopes
-        )
+        slopes = torch.where(_logarithms(operator, sets), slopes / sets.values[0], slopes)
+        found[row][:, every.mask[row]] = slopes
     return found
 
 
@@ -154,9 +147,8 @@ def _obstacles(
     model: Any = operator.floor.answers(side, count) if operator.floor else operator.operator
     if not (one := fields[number]).transform.linear:
         yield False, f"{one.name} has the transform {one.transform.name}, or ends"
-    for one in (fields[k] for k in sets.field[0].tolist()):
-        if one.transform.name not in ("identity", "log"):
-            yield False, f"{one.name} is read under {one.transform.name}"
+    for kind in {fields[k].transform.name for k in sets.field[0].tolist()} - {"identity", "log"}:
+        yield False, f"sensors are read under {kind}"
     if isinstance(model, KernelRegression):
         yield True, f"kernel regression answers {count} sensors"
     if isinstance(model, Cokriging | Regression):
@@ -178,13 +170,18 @@ def _obstacles(
         yield False, "the spread of a random operator depends on them"
 
 
+def _logarithms(operator: NamedOperator, sets: Sensors) -> Tensor:
+    """Return which sensors (m,) of one set are read under a logarithm."""
+    return torch.tensor([one.transform.positive for one in operator.named_fields])[sets.field[0]]
+
+
 def _slopes(operator: NamedOperator, sets: Sensors, number: int, x: Tensor, step: float) -> Tensor:
     """Return how the mean at x (M, d) changes with each transformed reading of one set, (M, m)."""
-    fields, m = [operator.named_fields[k] for k in sets.field[0].tolist()], sets.values.shape[1]
-    steps = step * torch.tensor([one.scale for one in fields], dtype=torch.float64)
-    positive = torch.tensor([one.transform.positive for one in fields], dtype=torch.bool)
+    m, scales = sets.values.shape[1], [one.scale for one in operator.named_fields]
+    steps = step * torch.tensor(scales, dtype=torch.float64)[sets.field[0]]
     moves = torch.cat([torch.diag(steps), -torch.diag(steps)])
-    values = torch.where(positive, sets.values * moves.exp(), sets.values + moves)
+    logarithm, values = _logarithms(operator, sets), sets.values
+    values = torch.where(logarithm, values * moves.exp(), values + moves)
     every = sets.each(lambda t: t.expand(2 * m, *t.shape[1:]))
     moved = replace(every, values=values, labels=[str(k) for k in range(2 * m)], single=False)
     with warnings.catch_warnings():

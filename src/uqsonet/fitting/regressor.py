@@ -1,0 +1,69 @@
+"""The library as a regressor of scikit-learn: rows of readings in, rows of a field out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from uqsonet.emulator.answer import FieldPosterior
+from uqsonet.errors import library
+from uqsonet.fitting.fit import fit
+from uqsonet.runs.field_runs import FieldRuns
+from uqsonet.runs.runs import Runs
+
+base, validation = (library(f"sklearn.{name}", "handover") for name in ("base", "utils.validation"))
+
+
+class UQSONetRegressor(base.MultiOutputMixin, base.RegressorMixin, base.BaseEstimator):
+    """Regression of a field on readings at fixed places, with its whole law (`uqsonet.fit`).
+
+    Parameters
+    ----------
+    places, points : array, shapes (m, d) and (M, d), optional
+        Where columns of X are read, and where those of y are; by default evenly on [0, 1].
+    minutes, noise_std, law, random_state
+        As of `uqsonet.fit`, whose `seed` is the last.
+
+    Attributes
+    ----------
+    emulator_ : Emulator
+        Its fields are called ``X`` and ``y``.
+    """
+
+    def __init__(
+        self, places: Any = None, points: Any = None, *, minutes: float = 0.0,
+        noise_std: float = 0.0, law: str = "auto", random_state: int = 0,
+    ) -> None:  # fmt: skip
+        self.places, self.points, self.minutes = places, points, minutes
+        self.noise_std, self.law, self.random_state = noise_std, law, random_state
+
+    def fit(self, X: Any, y: Any) -> UQSONetRegressor:
+        """Learn from readings X (N, m) and fields y (N, M), or numbers (N,); at least 8 rows."""
+        kinds = {"dtype": np.float64, "multi_output": True, "y_numeric": True}
+        X, y = validation.validate_data(self, X, y, ensure_min_samples=8, **kinds)
+        read = FieldRuns.of(X, self.places, "identity")  # new readings may be negative
+        runs = Runs({"X": read}, {"y": FieldRuns.of(y, self.points)})
+        places = read.domain.points().numpy() if self.places is None else self.places
+        self._places, self._row = np.asarray(places), y.shape[1:]
+        self.emulator_ = fit(
+            runs, self.minutes, sensors=[X.shape[1]], noise_std=self.noise_std,
+            seed=self.random_state, law=self.law, bar=False,
+        )  # fmt: skip
+        return self
+
+    def _answer(self, X: Any) -> FieldPosterior:
+        validation.check_is_fitted(self)
+        X = validation.validate_data(self, X, dtype=np.float64, reset=False)
+        return self.emulator_.condition(self._places, X)["y"]
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the mean (N, M) or (N,) for readings (N, m); with `return_std` (mean, std)."""
+        answer, shape = self._answer(X), (-1, *self._row)
+        mean = answer.mean(self.points).reshape(shape)
+        return (mean, answer.std(self.points).reshape(shape)) if return_std else mean
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: int = 0) -> np.ndarray:
+        """Return samples (N, M, n_samples) or (N, n_samples), as Gaussian processes do."""
+        drawn = self._answer(X).sample(n_samples, self.points, random_state)
+        return np.moveaxis(drawn, 1, -1).reshape(len(drawn), *self._row, n_samples)
