@@ -97,7 +97,8 @@ def workload(
     case = config.case(problem)
     chosen = config.method_of(case.name, method)
     if batch_size is not None:
-        chosen = chosen.with_batch_size(batch_size)
+        training = chosen.training.model_copy(update={"batch_size": batch_size})
+        chosen = chosen.model_copy(update={"training": training})
     size = chosen.training.batch_size
     data = functions(problem, pairs or max(size, 2000))
     torch.manual_seed(0)

@@ -24,7 +24,7 @@ from uqsonet.errors import DataError
 from uqsonet.gauss.metrics import relative_error
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.operator.closed_form import set_residuals
+from uqsonet.operator.closed_form import set_residuals, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_model
 from uqsonet.operator.joint import JointPosterior, Readings
@@ -293,7 +293,7 @@ def fitted(
     bases = model.bases
     with torch.no_grad():
         model.fit_constants(functions)
-        model.fit_held_out(held)
+        widen_band(model, [(held, model)])
         if not kernel:
             return model
         first = min(kernel, 3 * functions.size // 4)

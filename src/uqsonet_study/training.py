@@ -10,6 +10,7 @@ from typing import Any
 
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.files import file_digest, write_text
+from uqsonet.operator.closed_form import BUFFERS, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.train import Trained, Trial, set_weights
@@ -136,8 +137,8 @@ def _with_residuals(trial: Trial, trained: Trained, data: Functions, held: Funct
     kept = data.fields.training_grid()[1]
     held = Functions(held.fields, "training", held.kappa, held.u[:, kept])
     set_weights(model, trained.weights)
-    names = model.fit_held_out(held)
-    residuals = {name: model.state_dict()[name] for name in names}
+    widen_band(model, [(held, model)])
+    residuals = {name: model.state_dict()[name] for name in BUFFERS}
     constants = {name: v for name, v in trained.constants.items() if name not in residuals}
     return replace(trained, weights=trained.weights | residuals, constants=constants)
 

@@ -18,8 +18,7 @@ from tests.laws.conftest import (
 )
 from uqsonet.fields.grid import Grid
 from uqsonet.fitting.choose_law import input_sample
-from uqsonet.laws.facies import FaciesLaw
-from uqsonet.laws.segments import segmented
+from uqsonet.laws.facies import FaciesLaw, segmented
 from uqsonet.operator.model import KarhunenLoeveModel
 
 

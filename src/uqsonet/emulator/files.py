@@ -18,7 +18,7 @@ from uqsonet.fields.stacked import join
 from uqsonet.operator.file import write_weights
 
 if TYPE_CHECKING:
-    from uqsonet.operator.floor import Floor
+    from uqsonet.operator.baselines import Floor
 
 CALIBRATION = ("inputs", "outputs", "columns")
 """Tensors of the calibration runs, as files name them."""
@@ -113,7 +113,7 @@ def _floor(operator: Any, stored: Any, tensors: Mapping[str, Tensor]) -> Floor |
     """Return what answers which number of sensors."""
     if not stored:
         return None
-    from uqsonet.operator.floor import Floor
+    from uqsonet.operator.baselines import Floor
 
     named = [tensors.get(f"emulator/pairs/{name}") for name in PAIRS]
     choice = {side: {int(m): str(name) for m, name in of.items()} for side, of in stored.items()}

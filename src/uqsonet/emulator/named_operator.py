@@ -18,7 +18,7 @@ from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
     from uqsonet.laws.bases import KarhunenLoeveBases
-    from uqsonet.operator.floor import Floor
+    from uqsonet.operator.baselines import Floor
     from uqsonet.operator.joint import JointPosterior
 
 

@@ -2,10 +2,10 @@
 
 A model is never worse, as far as held-out runs can tell, than regression on the pairs with a kernel
 (least squares and a Gaussian process on readings are its ends), than cokriging, or than the mean of
-the runs (`uqsonet.operator.floor`). The one with the lowest CRPS answers, if the model's is higher
-by more than the standard error of the paired difference, and by 2 %; or one whose CRPS is as good,
-if its bands hold what they promise and the model's do not. Sensors of outputs are compared where
-the model has a closed form for them: without one, an answer takes seconds.
+the runs (`uqsonet.operator.baselines`). The one with the lowest CRPS answers, if the model's is
+higher by more than the standard error of the paired difference, and by 2 %; or one whose CRPS is as
+good, if its bands hold what they promise and the model's do not. Sensors of outputs are compared
+where the model has a closed form for them: without one, an answer takes seconds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.fitting.candidates import SCORED_RUNS, EncodedRuns
 from uqsonet.fitting.held_out import SensorPlan, at_places, scores_of_samples, some_points
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.operator.baselines import unexplained_root
-from uqsonet.operator.floor import SIDES, candidates
+from uqsonet.operator.baselines import SIDES, candidates, unexplained_root
 from uqsonet.operator.regression import kept_pairs
 from uqsonet.sensors.sensors import Sensors
 

@@ -41,12 +41,11 @@ from uqsonet.fitting.choose_answer import choose_answer
 from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.nearest import choose_nearest, take_nearest
 from uqsonet.fitting.validate import score_rows
-from uqsonet.operator.baselines import Cokriging, Unread, unexplained_root
+from uqsonet.operator.baselines import Choice, Cokriging, Floor, Unread, unexplained_root
 from uqsonet.operator.closed_form import widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
-from uqsonet.operator.floor import Choice, Floor
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import kept_pairs
 from uqsonet.operator.settings import MethodConfig, TrainingConfig

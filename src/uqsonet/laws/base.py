@@ -83,12 +83,6 @@ class WholeFields(InputPosterior):
     def __init__(self, bases: KarhunenLoeveBases) -> None:
         self._bases = bases
 
-    @abstractmethod
-    def fields(
-        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
-        """Yield transformed inputs (size, n), float32, on the grid, one set after another."""
-
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return the coefficients of sampled fields."""
         every = self.fields(self._bases, size, generator)

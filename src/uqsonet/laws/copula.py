@@ -194,14 +194,7 @@ class CopulaPosterior(WholeFields):
 
 @dataclass(frozen=True)
 class _Pieces(Choices):
-    """The pieces of a map that a noisy reading may come from, as ``start + slope * latent``.
-
-    Attributes
-    ----------
-    start, slope : Tensor, shape (P,)
-    value, variance : Tensor, scalar
-        The reading and its noise.
-    """
+    """The pieces (P,) of a map that a noisy reading may come from: ``start + slope * latent``."""
 
     start: Tensor
     slope: Tensor

@@ -163,14 +163,7 @@ def _alike_axes(points: Tensor, fields: Tensor, generator: np.random.Generator) 
 
 @dataclass(frozen=True)
 class _Projection:
-    """Covariances of members in the coefficients of a model.
-
-    Attributes
-    ----------
-    points : Tensor, shape (k, d)
-    to : Tensor, shape (k, r)
-        Map from values there to coefficients.
-    """
+    """Covariances of members in coefficients: points (k, d), and the map (k, r) from there."""
 
     points: Tensor
     to: Tensor
@@ -224,23 +217,9 @@ def _closer(values: Tensor, step: float, most: int) -> Tensor:
 def _weighed(
     a: Tensor, covariances: list[Tensor], scales: Tensor, error: float, rounds: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the weights of highest likelihood, and the mean after so many rounds.
+    """Return the likeliest weights (C, J), the mean (r,), and its error's covariance (r, r).
 
-    Parameters
-    ----------
-    a : Tensor, shape (N, r)
-    covariances : list of Tensor, each (r, r)
-    scales : Tensor, shape (J,)
-    error : float
-        Variance of the coefficients of the average: one over the number of runs.
-    rounds : int
-
-    Returns
-    -------
-    weights : Tensor, shape (C, J)
-    mean : Tensor, shape (r,)
-    uncertain : Tensor, shape (r, r)
-        Covariance of the mean's error.
+    `error` is the variance of the coefficients of the average: one over the number of runs.
     """
     eye = torch.eye(a.shape[1], dtype=a.dtype)
     mean, uncertain = torch.zeros_like(eye[0]), error * eye

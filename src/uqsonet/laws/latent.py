@@ -13,7 +13,6 @@ Two descriptions of a field of variance one, chosen between on held-out inputs:
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,27 +55,9 @@ SPECTRUM_STEPS = 60
 """Maximum number of iterations of the optimiser of a spectrum's parameters."""
 
 
-class LatentField(ABC):
-    """A Gaussian field of variance one, as independent standard normals xi."""
-
-    rank: int
-
-    @abstractmethod
-    def rows(self, domain: Domain, locations: Tensor) -> Tensor:
-        """Return the factor (..., rank), of norm one, that multiplies xi at locations (..., d)."""
-
-    @abstractmethod
-    def fields(self, xi: Tensor) -> Tensor:
-        """Return fields (S, n), float32, on the grid for xi (S, rank)."""
-
-    @abstractmethod
-    def tensors(self, tail: str = "") -> dict[str, Tensor]:
-        """Return the tensors that the field is stored as; names end with `tail`."""
-
-
 @dataclass(frozen=True)
-class LowRank(LatentField):
-    """Fields ``factor @ xi``.
+class LowRank:
+    """Fields ``factor @ xi`` of independent standard normals xi, of variance one.
 
     Attributes
     ----------
@@ -87,25 +68,25 @@ class LowRank(LatentField):
     factor: Tensor
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Number of directions."""
         return self.factor.shape[1]
 
     def rows(self, domain: Domain, locations: Tensor) -> Tensor:
-        """Return the factor at locations."""
+        """Return the factor (..., rank), of norm one, that multiplies xi at locations (..., d)."""
         return unit(domain.interpolate(self.factor.double(), locations))
 
     def fields(self, xi: Tensor) -> Tensor:
-        """Return the fields of xi."""
+        """Return fields (S, n), float32, on the grid for xi (S, rank)."""
         return xi.float() @ self.factor.T
 
     def tensors(self, tail: str = "") -> dict[str, Tensor]:
-        """Return the factor."""
+        """Return the factor; its name ends with `tail`."""
         return {"factor" + tail: self.factor}
 
 
 @dataclass(frozen=True)
-class Spectrum(LatentField):
+class Spectrum:
     """Cosines on a box whose coefficients are independent.
 
     Attributes
@@ -141,7 +122,7 @@ class Spectrum(LatentField):
         return [min(most, math.ceil(2 * wider * points)) for points in self.grid.shape]
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:
         """Number of cosines."""
         return math.prod(self.count)
 
@@ -168,7 +149,7 @@ class Spectrum(LatentField):
         return torch.cos(math.pi * t[..., None] * k) * torch.where(k > 0, math.sqrt(2), 1.0)
 
     def rows(self, domain: Domain, locations: Tensor) -> Tensor:
-        """Return cosines at locations, times their std, scaled to norm one."""
+        """Return cosines (..., rank) at locations (..., d), times their std, of norm one."""
         cosines = self._along(0, locations[..., 0].double())
         for axis in range(1, self.grid.dim):
             along = self._along(axis, locations[..., axis].double())
@@ -189,15 +170,18 @@ class Spectrum(LatentField):
         return [a.float() for a in along], variance.sqrt().flatten().float()
 
     def fields(self, xi: Tensor) -> Tensor:
-        """Return the fields of xi."""
+        """Return fields (S, n), float32, on the grid for xi (S, rank)."""
         along, std = self._on_grid
         weighted = (xi * self.std.flatten()).float().reshape(-1, *self.count)
         return _through(weighted, along).flatten(1) / std
 
     def tensors(self, tail: str = "") -> dict[str, Tensor]:
-        """Return the parameters."""
+        """Return the parameters; their name ends with `tail`."""
         return {"spectrum" + tail: self.values}
 
+
+LatentField = LowRank | Spectrum
+"""A Gaussian field of variance one."""
 
 LATENT_LAYOUT = {"factor*": ("n?", torch.float32), "spectrum*": ("?", torch.float64)}
 """Part of a law's `layout`: a factor or a spectrum for each latent field."""

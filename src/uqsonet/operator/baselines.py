@@ -1,23 +1,39 @@
-"""Predictors without networks: cokriging, the best linear one, and the law of the pairs."""
+"""Predictors without networks, and what answers: a model, or what it must not be worse than.
+
+Cokriging is the best linear predictor. Held-out runs say what is best for some numbers of sensors
+(`uqsonet.fitting.choose_answer`). Others are answered by what is best for the nearest of these.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
+from uqsonet.errors import DataError
 from uqsonet.gauss.gaussian import GaussianLaw, condition, covariance_root, sensor_noise
-from uqsonet.gauss.posterior import GaussianPosterior, Posterior
+from uqsonet.gauss.posterior import GaussianPosterior, Posterior, SeparatePosterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import SAMPLES, EitherSide
 from uqsonet.operator.closed_form import fit_bases, residual_covariance, sized_bases, targets
+from uqsonet.operator.joint import JointPosterior, together
+from uqsonet.operator.regression import KernelRegression
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
-    from uqsonet.operator.joint import JointPosterior
+    from uqsonet.fields.operator_fields import OperatorFields
+
+
+SIDES = ("inputs", "outputs")
+"""What sensors read: inputs alone, or outputs, too."""
+
+Choice = Mapping[str, Mapping[int, str]]
+"""For each of `SIDES` and each number of sensors that was tried the name of what answers."""
 
 
 class Cokriging(EitherSide):
@@ -51,8 +67,6 @@ class Cokriging(EitherSide):
 
         What the linear operator leaves unexplained is conditioned on sensors of u, too.
         """
-        from uqsonet.operator.joint import JointPosterior
-
         law = self._law(seen, read)
         input, output = (self._side(side, law, seen.single) for side in ("input", "output"))
         exact = torch.full((len(seen),), torch.inf, dtype=torch.float64)
@@ -101,3 +115,89 @@ def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
     pairs = targets(bases, functions)
     weight = bases.linear_weight.double()
     return covariance_root(residual_covariance(pairs["a"], pairs["c"], weight))
+
+
+def candidates(model: Any, unexplained: Tensor, pairs: Sequence[Tensor | None]) -> dict[str, Any]:
+    """Return what may answer in the bases of a model, by name, the model first.
+
+    Parameters
+    ----------
+    model : KarhunenLoeveModel
+    unexplained : Tensor, shape (p, p)
+        Root of the covariance that its best linear operator leaves (`unexplained_root`).
+    pairs : sequence of Tensor, shapes (N, n) and (N, M), or None
+        Training pairs; where one is None there is no regression.
+    """
+    named: dict[str, Any] = {"uqsonet": model}
+    inputs, outputs = pairs
+    if inputs is not None and outputs is not None:
+        named["kernel_regression"] = KernelRegression(model.bases, inputs, outputs)
+    named["cokriging"] = Cokriging.on(model.bases, unexplained)
+    named["mean"] = Unread.on(model.bases, unexplained)
+    return named
+
+
+@dataclass(frozen=True)
+class Floor:
+    """An operator that answers by one of several, as the number of sensors asks for.
+
+    Attributes
+    ----------
+    operators : dict of str to operator
+        The model (``uqsonet``) and those of its `candidates` that answer some number of sensors.
+    choice : dict
+        See `Choice`.
+    """
+
+    operators: dict[str, Any]
+    choice: Choice
+
+    @classmethod
+    def of(
+        cls, model: Any, unexplained: Tensor, pairs: Sequence[Tensor | None], choice: Choice
+    ) -> Floor:
+        """Return the model and what answers in its place (parameters as of `candidates`).
+
+        Raises
+        ------
+        DataError
+            If there is no such answer.
+        """
+        named = candidates(model, unexplained, pairs)
+        taken = {name for of_side in choice.values() for name in of_side.values()}
+        if wrong := taken - named.keys():
+            raise DataError(f"no answer by {', '.join(sorted(wrong))}")
+        if not all(count > 0 for of_side in choice.values() for count in of_side):
+            raise DataError("answers are for one sensor or more")
+        kept = {k: one for k, one in named.items() if k in taken or k == "uqsonet"}
+        return cls(kept, choice)
+
+    @property
+    def fields(self) -> OperatorFields:
+        """Fields of the model."""
+        return self.operators["uqsonet"].fields
+
+    def answers(self, side: str, count: int) -> Any:
+        """Return the operator that answers so many sensors of a side."""
+        known = self.choice.get(side)
+        if not count or not known:
+            return self.operators["uqsonet"]
+        nearest = min(known, key=lambda tried: (abs(math.log(tried / count)), tried))
+        return self.operators[known[nearest]]
+
+    def condition_on(self, sensors: Sensors) -> Posterior:
+        """Return the law of the output given checked sensors of the input."""
+        by_set = [self.answers("inputs", int(count)) for count in sensors.counts]
+        if all(one is by_set[0] for one in by_set):
+            return by_set[0].condition_on(sensors)
+        alone = [one.condition_on(sensors.alone(b)) for b, one in enumerate(by_set)]
+        return SeparatePosterior(sensors.single, alone)
+
+    def condition_both(self, seen: Sensors, read: Sensors) -> JointPosterior:
+        """Return the law of both sides given checked sensors of both."""
+        counts = zip(seen.counts.tolist(), read.counts.tolist(), strict=True)
+        by_set = [self.answers(SIDES[reads > 0], sees + reads) for sees, reads in counts]
+        if all(one is by_set[0] for one in by_set):
+            return by_set[0].condition_both(seen, read)
+        alone = [one.condition_both(seen.alone(b), read.alone(b)) for b, one in enumerate(by_set)]
+        return together(alone, seen.single)

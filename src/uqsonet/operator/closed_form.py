@@ -171,14 +171,8 @@ def widen_band(model: Model, splits: Splits) -> Tensor:
 def _left_over(model: Model, held: Functions, source: Model) -> tuple[Tensor, Tensor, float]:
     """Return what an operator leaves of held-out pairs, in a model's output modes and beyond.
 
-    Returns
-    -------
-    c : Tensor, shape (V, p)
-        Coefficients of the residuals.
-    outside : Tensor, shape (M,)
-        Mean square, at each point, of what is outside the span of the modes.
-    beyond : float
-        Mean square of what the input modes leave out.
+    These are coefficients (V, p) of residuals, the mean square (M,) outside the span of the modes,
+    and that of what the input modes leave out.
     """
     bases, modes, inputs = source.bases, model.bases.output_modes, held.transformed_inputs()
     a = projected(inputs, bases.input_mean, bases.to_coefficients)

@@ -292,13 +292,6 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
 
         fit_constants(self, functions)
 
-    def fit_held_out(self, held: Functions) -> tuple[str, ...]:
-        """Take in what is left over of held-out pairs; return the buffers that depend on that."""
-        from uqsonet.operator.closed_form import BUFFERS, widen_band
-
-        widen_band(self, [(held, self)])
-        return BUFFERS
-
     def targets(self, functions: Functions) -> dict[str, Tensor]:
         """Return standardised coefficients of inputs (N, r) and outputs (N, p)."""
         from uqsonet.operator.closed_form import targets

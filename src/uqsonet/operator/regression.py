@@ -171,7 +171,7 @@ class Regression(EitherSide):
         return SeparatePosterior(single, alone)
 
     def _predicted(self, side: str, pairs: Tensor, values: Tensor, noise_std: Tensor) -> Prediction:
-        """Return what is predicted for one set (parameters as of `_LeastSquares`)."""
+        """Return what is predicted for one set of readings of all pairs (N, m) and of its own."""
         one = _LeastSquares(pairs, values, noise_std, self._targets[side])
         return one.mean, one.covariance, one.errors
 
@@ -213,23 +213,10 @@ class Targets:
 
 
 class _LeastSquares:
-    """Least squares of targets on what the sensors of one set read of all training pairs.
+    """Least squares of targets on what the sensors of one set read of all training pairs (N, m).
 
-    Parameters
-    ----------
-    pairs : Tensor, shape (N, m)
-        What the sensors would have read of each training pair, without noise.
-    values, noise_std : Tensor, shape (m,)
-    targets : Targets
-
-    Attributes
-    ----------
-    size : int
-        Number of pairs.
-    mean : Tensor, shape (q,)
-        The prediction.
-    noise : Tensor, shape (m, q)
-        What a standard normal error of each reading adds to the prediction.
+    The prediction is `mean` (q,); `noise` (m, q) is what a standard normal error of each reading
+    adds to it.
     """
 
     def __init__(self, pairs: Tensor, values: Tensor, noise_std: Tensor, targets: Targets) -> None:
@@ -405,18 +392,10 @@ def _best(rows: Tensor, targets: Tensor) -> tuple[_Kernel, float]:
 
 @dataclass(frozen=True)
 class _Process:
-    """A Gaussian process of targets on what the sensors of one layout would read of the pairs.
+    """A Gaussian process of targets on what the sensors of one layout would read (N, m) of pairs.
 
-    Attributes
-    ----------
-    kernel : _Kernel
-    ridge : float
-    rows : Tensor, shape (N, m)
-    inverse : Tensor, shape (N, N)
-        Of the covariance of the pairs.
-    mean : Tensor, shape (q,)
-    weights, errors : Tensor, shape (N, q)
-        Weights of the pairs; their errors when left out, over their standard deviation.
+    It has the inverse (N, N) of their covariance, the targets' mean (q,), and weights and errors
+    (N, q) of the pairs: these when left out, over their standard deviation.
     """
 
     kernel: _Kernel
