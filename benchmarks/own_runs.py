@@ -20,6 +20,7 @@ import torch
 
 import uqsonet
 from uqsonet.gauss.metrics import relative_error
+from uqsonet_study.evaluation.scores import uniform_grid
 from uqsonet_study.reference.files import load_reference
 from uqsonet_study.storage import load_functions
 
@@ -28,7 +29,7 @@ def as_runs(path: Path, size: int, stride: int) -> uqsonet.Runs:
     """Return the first training pairs of a functions file, the input on every stride-th point."""
     data = load_functions(path, "training", size)
     given = data.fields.input
-    grid, kept = given.uniform_grid.subgrid(stride)
+    grid, kept = uniform_grid(given).subgrid(stride)
     kappa = torch.cat([block[:, kept] for block in data.kappa_rows.blocks(2000)])
     u = torch.cat(list(data.u_rows.blocks(2000)))
     outputs = data.fields.training_grid()[0]

@@ -55,7 +55,7 @@ _MOVED = {
     "uqsonet.domains": "uqsonet.fields.cloud",
     "uqsonet.field_posterior": "uqsonet.emulator.answer",
     "uqsonet.fitting.scores": "uqsonet.fitting.validate",
-    "uqsonet.functionals": "uqsonet.sensors.functionals",
+    "uqsonet.functionals": "uqsonet.sensors.sensors",
     "uqsonet.gaussian": "uqsonet.gauss.gaussian",
     "uqsonet.gaussian_process": "uqsonet_study.priors.gaussian_process",
     "uqsonet.joint": "uqsonet.operator.joint",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import hashlib
@@ -20,15 +21,10 @@ import numpy as np
 from uqsonet import __version__
 from uqsonet.errors import DataError, UQSONetError
 
-SCHEMA = 1
-
-
-FORMAT = "uqsonet"
-
+SCHEMA, FORMAT = 1, "uqsonet"
 
 LARGE, EXTENTS = 1 << 28, 1000
 """Bytes from which on a file must not be hollow; stretches of it that are looked at."""
-
 
 Meta = dict[str, Any]
 
@@ -160,14 +156,12 @@ def require_writable(*paths: Path | None) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Make the rename itself durable, where the system allows opening a folder."""
-    try:
+    with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def remove_debris(path: Path) -> None:

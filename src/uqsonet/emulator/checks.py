@@ -18,7 +18,7 @@ from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import is_frame, real_numbers, require_noise
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.sensors.sensors import AXES, Sensors, plain_axes, require_readings
+from uqsonet.sensors.sensors import AXES, Sensors, plain_axes, require_readable, require_readings
 
 MIN_LEVEL = 0.02
 """The test for improbable sensors assumes at least this noise, as a fraction of the field's std."""
@@ -55,8 +55,6 @@ def require_usable(operator: NamedOperator, sets: Sensors) -> None:
     if used.shape[1] > MAX_SENSORS:
         raise ObservationError(f"a set has {used.shape[1]} sensors, at most {MAX_SENSORS}")
     if sets.weights is not None:
-        from uqsonet.sensors.functionals import require_readable
-
         require_readable(operator.inputs, operator.outputs, operator.operator, sets)
     require_noise(sets.noise_std[used & ~sets.noise_std.isnan()])
     for number, one in enumerate(operator.named_fields):

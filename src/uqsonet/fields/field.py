@@ -11,18 +11,14 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import Layout
 from uqsonet.fields.stacked import Domain, JointDomain, domain_as_dict, domain_from_dict
 
 AXES = ("x", "y", "z")
 """Names of coordinates that have none of their own."""
 
-
 TRANSFORMS = ("identity", "log", "asinh")
 """Names of transforms."""
-
-TRANSFORM_NAMES = "identity, log and asinh"
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,9 @@ class Transform:
 
     def __post_init__(self) -> None:
         if self.name not in (*TRANSFORMS, "classes"):
-            raise ValueError(f"transform {self.name!r} is unknown; there are {TRANSFORM_NAMES}")
+            raise ValueError(
+                f"transform {self.name!r} is unknown; there are identity, log and asinh"
+            )
         if not (0 < self.unit < float("inf") and self.lower < self.upper):
             raise ValueError(f"{self} has no positive unit, or no range")
         size = len(set(self.scores))
@@ -153,11 +151,8 @@ class Field:
     @property
     def axis_labels(self) -> tuple[str, ...]:
         """Name and units of each coordinate, for axes of pictures."""
-        known = (
-            {}
-            if self.layout is None
-            else {one.name: one.attributes.get("units", "") for one in self.layout.coordinates}
-        )
+        coordinates = () if self.layout is None else self.layout.coordinates
+        known = {one.name: one.attributes.get("units", "") for one in coordinates}
         return tuple(f"{a} [{known[a]}]" if known.get(a) else a for a in self.axes)
 
     def wrapped(self, places: Tensor) -> Tensor:
@@ -178,19 +173,6 @@ class Field:
     @property
     def grid(self) -> Domain:
         """The domain, as fields of an operator call it."""
-        return self.domain
-
-    @property
-    def uniform_grid(self) -> Grid:
-        """The grid, where it is a uniform one.
-
-        Raises
-        ------
-        DataError
-            If the field lives on scattered points.
-        """
-        if not isinstance(self.domain, Grid):
-            raise DataError(f"{self.name} lives on scattered points, and a uniform grid is needed")
         return self.domain
 
     def encode(self, values: Tensor) -> Tensor:

@@ -62,10 +62,8 @@ class ByPoint:
 
     def part(self, rows: slice) -> ByPoint:
         """Return the functions on some of the points."""
-        first, size = rows.start, rows.stop - rows.start
-        return ByPoint(
-            (size, self.shape[1]), lambda points: self._read(points + first), self.device
-        )
+        shape = rows.stop - rows.start, self.shape[1]
+        return ByPoint(shape, lambda points: self._read(points + rows.start), self.device)
 
 
 def weighted_sums(values: Tensor | ByPoint, index: Tensor, weights: Tensor) -> Tensor:

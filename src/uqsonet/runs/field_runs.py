@@ -14,7 +14,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError, DataWarning
 from uqsonet.fields.cloud import MaskedGrid, Point, PointCloud
-from uqsonet.fields.field import AXES, TRANSFORM_NAMES, TRANSFORMS
+from uqsonet.fields.field import AXES, TRANSFORMS
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import Layout
 from uqsonet.fields.numbers import plain_array, real_numbers
@@ -133,7 +133,7 @@ class FieldRuns:
             _notice_runs_last(array, name)
         array = array.reshape(len(array), -1)
         if transform is not None and transform not in TRANSFORMS:
-            raise DataError(f"{name}: transform {transform!r}; there are {TRANSFORM_NAMES}")
+            raise DataError(f"{name}: transform {transform!r}; there are identity, log and asinh")
         array, seen = _without_fill_values(array, Scan.of(array), missing, name)
         if seen.absent.any():
             domain, layout = _without_absent(domain, seen.absent, layout, name)

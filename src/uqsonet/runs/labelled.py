@@ -33,21 +33,21 @@ NAMES = (
 """Usual names of coordinates x, y, z and time, in lower case."""
 
 STANDARD = (
-    ("longitude", "projection_x_coordinate", "grid_longitude"),
-    ("latitude", "projection_y_coordinate", "grid_latitude"),
-    ("height", "depth", "altitude", "air_pressure"),
-    ("time",),
+    "longitude|projection_x_coordinate|grid_longitude",
+    "latitude|projection_y_coordinate|grid_latitude",
+    "height|depth|altitude|air_pressure",
+    "time",
 )
 """CF standard names of coordinates x, y, z and time."""
+
+DEGREES = (r"degrees?_?(east|e)", r"degrees?_?(north|n)")
+"""CF units of coordinates x and y."""
 
 VALID = ("valid_min", "valid_max", "valid_range")
 """CF attributes that say between which values, as stored, a file's values are (section 2.5.1)."""
 
 PACKED = {"scale_factor": 1.0, "add_offset": 0.0}
 """CF attributes of packed values, and what they are where they are not there."""
-
-DEGREES = ((r"degrees?_?(east|e)", "longitude"), (r"degrees?_?(north|n)", "latitude"))
-"""CF units of longitude and latitude."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,11 @@ def axis_number(name: str, attributes: Any) -> int | None:
     """Return 0, 1, 2 or 3 for a coordinate that is x, y, z or time; None for another."""
     if (axis := str(attributes.get("axis", "")).upper()) in ("X", "Y", "Z", "T") and axis:
         return "XYZT".index(axis)
-    for number, names in enumerate(STANDARD):
-        if attributes.get("standard_name") in names:
-            return number
-    for number, (units, _) in enumerate(DEGREES):
-        if re.fullmatch(units, str(attributes.get("units", "")).lower()):
-            return number
-    for number, names in enumerate(NAMES):
-        if re.fullmatch(names, name.lower()):
-            return number
+    stated = attributes.get("standard_name"), attributes.get("units"), name
+    for text, patterns in zip(stated, (STANDARD, DEGREES, NAMES), strict=True):
+        for number, pattern in enumerate(patterns):
+            if re.fullmatch(pattern, str(text).lower()):
+                return number
     return None
 
 

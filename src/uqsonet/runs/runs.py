@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from uqsonet.gauss.blocks import MAX_KEPT, ArrayRows, RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.field_runs import FieldRuns
-from uqsonet.runs.stored import row_blocks, taken
+from uqsonet.runs.stored import taken
 
 LOG = logging.getLogger("uqsonet")
 
@@ -48,7 +48,7 @@ HEAVY = 5.0
 """Kurtosis of an output above which ``asinh`` is tried; that of a normal law is 3."""
 
 MAX_LOOKED_AT = 1 << 22
-"""Number of values of an output that decide which transforms are tried."""
+"""Number of values of a field that decide which transforms are tried."""
 
 MIN_ATOM = 0.01
 """Share of an output's values that are equal at an end above which it does not go beyond."""
@@ -95,12 +95,9 @@ class Runs:
             raise DataError("runs need at least one input field and one output field")
         self.name = name
         self.inputs = {key: _field_runs(key, value) for key, value in inputs.items()}
-        itself = outputs is inputs
-        self.outputs = (
-            {key: replace(one, transform=None) for key, one in self.inputs.items()}
-            if itself
-            else {key: _field_runs(key, value) for key, value in outputs.items()}
-        )
+        self.outputs = {key: _field_runs(key, value) for key, value in outputs.items()}
+        if outputs is inputs:
+            self.outputs = {key: replace(one, transform=None) for key, one in self.inputs.items()}
         for key in sorted(set(self.inputs) & set(self.outputs)):
             given, wanted = self.inputs[key], self.outputs[key]
             if given.domain != wanted.domain or not np.array_equal(given.values, wanted.values):
@@ -172,23 +169,25 @@ class Runs:
             fields = (*self.inputs.values(), *self.outputs.values())
             if any(distinct(field, MAX_DISTINCT) <= MAX_DISTINCT for field in fields):
                 return None
-            labels = np.array(
-                [
-                    hashlib.blake2b(b"".join(one.values[k].tobytes() for one in fields)).hexdigest()
-                    for k in range(len(self))
-                ]
-            )
+            texts = (b"".join(one.values[k].tobytes() for one in fields) for k in range(len(self)))
+            labels = np.array([hashlib.blake2b(text).hexdigest() for text in texts])
         _, first, number = np.unique(labels, return_index=True, return_inverse=True)
-        if len(first) == len(labels):
-            return None
-        return number
+        return None if len(first) == len(labels) else number
 
     def describe(self) -> Description:
         """Return shapes, ranges, proposed transforms, spectra and distance from Gaussian laws."""
         from uqsonet.show.terminal import never_silent
 
         with never_silent("describe"):
-            return describe(self.name, self.inputs, self.outputs)
+            found = [
+                _described(key, "input", one, proposed_transform(one))
+                for key, one in self.inputs.items()
+            ]
+            found += [
+                _described(key, "output", one, output_transforms(one)[-1])
+                for key, one in self.outputs.items()
+            ]
+        return Description(self.name, len(self), tuple(found))
 
 
 def memory_text(runs: Runs) -> str:
@@ -237,15 +236,12 @@ def named_fields(
             unit = _typical(field.values) if kind == "asinh" else 1.0
             lower, upper = _ends_of(field.values) if ends else (-math.inf, math.inf)
             kind = Transform(kind, unit, lower, upper)
-        transform = kind
-        mean, std = column_moments(ArrayRows([(field.values, transform.forward)], torch.float64))
+        mean, std = column_moments(ArrayRows([(field.values, kind.forward)], torch.float64))
         scale = float(std.square().mean().sqrt())
         if not scale > 1e-7 * float(mean.abs().max()):  # the rounding of stored values
             raise DataError(f"{name}: the same in all runs: nothing to learn")
         low, high = float(field.values.min()), float(field.values.max())
-        found.append(
-            Field(name, field.domain, transform, scale, field.units, low, high, field.layout)
-        )
+        found.append(Field(name, field.domain, kind, scale, field.units, low, high, field.layout))
     return found
 
 
@@ -255,10 +251,7 @@ def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[Field]) -> RowBlock
     Large ones are read, and encoded, when they are used. Float32, or float64 where a field is so
     far from zero that float32 would blur its variation.
     """
-    ends = [
-        one.encode(torch.tensor([one.lowest, one.highest], dtype=torch.float64)).abs()
-        for one in named
-    ]
+    ends = (one.encode(torch.tensor([one.lowest, one.highest]).double()).abs() for one in named)
     far = any(bool((end.isfinite() & (end > FAR)).any()) for end in ends)
     kind = torch.float64 if far else torch.float32
     rows = ArrayRows([(fields[one.name].values, one.encode) for one in named], kind)
@@ -369,25 +362,15 @@ def proposed_transform(field: FieldRuns) -> str:
     """
     if field.transform is not None or not may_log(field):
         return field.transform or "identity"
-    plain, logged = _skewness(field, np.asarray), _skewness(field, np.log)
+    values = _some(field.values).astype(np.float64)
+    plain, logged = _skewness(values), _skewness(np.log(values))
     return "log" if plain > SKEWED and abs(logged) < plain else "identity"
 
 
-def _skewness(field: FieldRuns, change: Callable[[np.ndarray], np.ndarray]) -> float:
-    """Return the skewness of changed values."""
-    sizes, means, moments = [], [], []
-    for rows in row_blocks(field.values):
-        values = change(rows.astype(np.float64))
-        sizes.append(rows.size)
-        means.append(values.mean())
-        centred = values - means[-1]
-        square = centred**2
-        moments.append((square.mean(), (square * centred).mean()))
-    share = np.array(sizes) / sum(sizes)
-    off = np.array(means) - share @ means
-    second, third = np.array(moments).T
-    variance = share @ (second + off**2)
-    return float(share @ (third + 3 * off * second + off**3) / variance**1.5)
+def _skewness(values: np.ndarray) -> float:
+    """Return the skewness of all values."""
+    centred = values - values.mean()
+    return float((centred**3).mean() / np.square(centred).mean() ** 1.5)
 
 
 @dataclass(frozen=True)
@@ -456,19 +439,6 @@ class Description:
 
     def __str__(self) -> str:
         return "\n".join([f"{self.name}: {self.runs} runs", *map(str, self.fields)])
-
-
-def describe(
-    name: str, inputs: Mapping[str, FieldRuns], outputs: Mapping[str, FieldRuns]
-) -> Description:
-    """Describe the fields of a data set of this name (`Runs.describe`)."""
-    described = [
-        _described(key, "input", one, proposed_transform(one)) for key, one in inputs.items()
-    ]
-    described += [
-        _described(key, "output", one, output_transforms(one)[-1]) for key, one in outputs.items()
-    ]
-    return Description(name, len(next(iter(inputs.values()))), tuple(described))
 
 
 def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldDescription:

@@ -6,11 +6,13 @@ import logging
 import warnings
 
 import numpy as np
+import torch
 
 from uqsonet.errors import DataWarning
+from uqsonet.gauss.blocks import ArrayRows
 from uqsonet.runs.field_runs import FieldRuns, roughness
 from uqsonet.runs.runs import Runs, Split
-from uqsonet.runs.stored import column_blocks, row_blocks
+from uqsonet.runs.stored import row_blocks
 
 LOG = logging.getLogger("uqsonet")
 
@@ -86,7 +88,8 @@ def crashed_runs(field: FieldRuns) -> np.ndarray:
     size = max(abs(float(some.min())), abs(float(some.max()))) or 1.0
     squares, alone = np.zeros(len(values)), np.ones(len(values), dtype=bool)
     first = values[:, :1].astype(np.float64)
-    for part in column_blocks(values):
+    for _, rows in ArrayRows([(values, torch.Tensor.double)], torch.float64).column_blocks():
+        part = rows.numpy()
         alone &= (part == first).all(1)
         with np.errstate(over="ignore"):
             squares += np.square((part - np.median(part[every], axis=0)) / size).sum(1)

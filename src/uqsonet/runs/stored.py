@@ -35,14 +35,6 @@ def row_blocks(array: Any, aligned: int = 1) -> Iterator[np.ndarray]:
         release(array)
 
 
-def column_blocks(values: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield runs (N, n) as float64, some points at a time."""
-    step = max(1, BLOCK_BYTES // (8 * len(values)))
-    for first in range(0, values.shape[1], step):
-        yield values[:, first : first + step].astype(np.float64)
-        release(values)
-
-
 class Pile:
     """Blocks of runs (B, ...) that become one array, in a temporary file if it is large.
 
@@ -54,7 +46,7 @@ class Pile:
 
     def __init__(self, name: str) -> None:
         self._name, self._blocks, self._file = name, [], None
-        self._bytes = self._rows = 0
+        self._rows = 0
 
     def add(self, block: np.ndarray) -> None:
         """Take the next block.
@@ -64,14 +56,14 @@ class Pile:
         DataError
             If there is no room for the file.
         """
-        self._bytes, self._rows = self._bytes + block.nbytes, self._rows + len(block)
+        self._rows += len(block)
         self._blocks.append(block)
         folder = tempfile.gettempdir()
-        if self._file is None and self._bytes > LARGE:
+        if self._file is None:
+            if sum(one.nbytes for one in self._blocks) <= LARGE:
+                return
             LOG.info("%s: values go to a temporary file in %s (TMPDIR)", self._name, folder)
             self._file = tempfile.TemporaryFile()
-        if self._file is None:
-            return
         if self._blocks[0].dtype != block.dtype:
             found = f"{self._blocks[0].dtype} and {block.dtype}"
             raise DataError(f"{self._name}: values of {found} in different files")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field
-from uqsonet.fields.numbers import is_frame
+from uqsonet.fields.numbers import is_frame, real_numbers
 from uqsonet.sensors.sensors import (
     AXES,
     Sensors,
@@ -24,6 +24,7 @@ from uqsonet.sensors.sensors import (
     field_number,
     in_sets,
     no_sensors,
+    noise_levels,
     sensors_at,
     side_by_side,
 )
@@ -138,11 +139,9 @@ def _from_arrays(
 ) -> Sensors:
     field = fields[number]
     if isinstance(locations, WeightedPoints):
-        from uqsonet.sensors.functionals import functional_sets
-
         if mask is not None:
             raise ObservationError("a mask goes with sensors at points, not with weights on points")
-        return functional_sets(field, number, locations, values, noise_std, kind)
+        return _functionals(field, number, locations, values, noise_std, kind)
     return sensors_at(
         field, locations, values, mask, noise_std, number=number, kind=kind, device="cpu"
     )
@@ -167,3 +166,46 @@ def _of_fields(sets: Sequence[Sensors]) -> Sensors:
         sizes = ", ".join(str(len(one)) for one in sets)
         raise ObservationError(f"fields must have the same number of sets, found {sizes}")
     return side_by_side(sets)
+
+
+def _functionals(
+    field: Field,
+    number: int,
+    weighted: WeightedPoints,
+    values: object,
+    noise_std: object,
+    kind: str,
+) -> Sensors:
+    """Return sensors of one field that read combinations of its values at common points."""
+    dim = field.domain.dim
+    x, weights = real_numbers(weighted.points, "points"), real_numbers(weighted.weights, "weights")
+    x = x[:, None] if x.ndim == 1 and dim == 1 else x
+    y = real_numbers(values, "values", missing=True)
+    y = y[None] if y.ndim == 0 else y
+    weights = weights[None] if weights.ndim == 1 and y.shape[-1] == 1 else weights
+    shapes = (*weights.shape, dim) == (y.shape[-1], *x.shape) and y.ndim < 3
+    if not shapes:
+        raise ObservationError(
+            f"shapes do not fit: points (q, {dim}) ({', '.join(AXES[:dim])}), weights (m, q) and "
+            f"values (m,) or (B, m) of {field.name} expected, found {tuple(x.shape)}, "
+            f"{tuple(weights.shape)}, {tuple(y.shape)}"
+        )
+    single = y.ndim == 1
+    y = y[None] if single else y
+    # Each sensor keeps the points that it reads, filled up with its first one.
+    order = (weights == 0).long().argsort(dim=1, stable=True)
+    order = order[:, : max(1, int((weights != 0).sum(1).max()))]
+    weights = weights.gather(1, order)
+    order = torch.where(weights == 0, order[:, :1], order)
+    sets, m = len(y), len(weights)
+    return Sensors(
+        field=torch.full((sets, m), number),
+        locations=x[order].expand(sets, -1, -1, -1),
+        values=y,
+        noise_std=noise_levels(noise_std, y),
+        mask=torch.ones(sets, m, dtype=torch.bool),
+        labels=[str(k) for k in range(sets)],
+        single=single,
+        kind=kind,
+        weights=weights.expand(sets, -1, -1),
+    )

@@ -26,7 +26,12 @@ MAX_PLACES = 20_000_000
 
 
 class WeightedPoints(NamedTuple):
-    """Sensors that read linear functionals: each row of weights adds up the values at points.
+    """Sensors that read linear functionals, as averages over a region or fluxes as differences.
+
+    Each row of weights adds up the values at points. What it sees of a mean, or of a mode, is the
+    weighted sum of their values there, so laws that are linear in the coefficients take it as they
+    take a value at a point. An average of k is not linear in log k, and no instrument reads an
+    average of log k: under a logarithm functionals are refused.
 
     Attributes
     ----------
@@ -387,3 +392,40 @@ def require_readings(sensors: Sensors, field: Field, here: Tensor, what: str) ->
         raise ObservationError("sensor locations and values must be finite (found NaN or inf)")
     if field.transform.positive and not bool((y > 0).all()):
         raise ObservationError(f"{what} must be positive, found {float(y.min()):g}")
+
+
+def require_readable(
+    inputs: Sequence[Field], outputs: Sequence[Field], operator: Any, sets: Sensors
+) -> None:
+    """Refuse functionals that an operator between these fields cannot take.
+
+    Raises
+    ------
+    ObservationError
+        If weights are all zero or not finite, the field is under a transform, or the model or its
+        law of the input knows no functionals.
+    """
+    assert sets.weights is not None
+    fields, there = [*inputs, *outputs], sets.mask & ~sets.at_points
+    weights = sets.weights[sets.mask]
+    if not bool((weights.isfinite().all(1) & (weights != 0).any(1)).all()):
+        raise ObservationError("weights of a sensor must be finite and not all zero")
+    law = getattr(operator, "law", None)
+    for number in sets.field[there].unique().tolist():
+        one = fields[number]
+        if one.transform.name != "identity":
+            raise ObservationError(
+                f"sensors of {one.name}: weights on points are for fields that a model knows "
+                f"without a transform, and it knows {one.name} under {one.transform.name}: a "
+                f"combination of values of {one.name} is not linear in that. Give sensors at points"
+            )
+        if number < len(inputs) and law is not None and law.name not in ("mixture", "family"):
+            raise ObservationError(
+                f"sensors of {one.name}: the law {law.name!r} of the input takes sensors at "
+                "points, no weights on points; the laws gaussian, mixture and family do"
+            )
+    if bool(there.any()) and not getattr(operator, "reads_functionals", False):
+        name = getattr(operator, "method", type(operator).__name__)
+        raise ObservationError(
+            f"{name} takes sensors at points, no weights on points; the Karhunen-Loeve model does"
+        )

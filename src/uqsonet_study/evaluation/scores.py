@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, NoUncertaintyError
+from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import Domain
@@ -111,8 +112,15 @@ def load_targets(
         truth = scored.transform.forward(data.kappa.double())[found.function]
     else:
         truth = data.u.double()[found.function]
-    lines = {line: points_on(scored.uniform_grid, line) for line in cut_lines}
+    lines = {line: points_on(uniform_grid(scored), line) for line in cut_lines}
     return ScoringTargets(fields, found, truth, config, lines)
+
+
+def uniform_grid(field: Field) -> Grid:
+    """Return the grid of a field; refuse scattered points."""
+    if not isinstance(field.domain, Grid):
+        raise DataError(f"{field.name} lives on scattered points, and a uniform grid is needed")
+    return field.domain
 
 
 def points_on(grid: Grid, line: str) -> Tensor:

@@ -21,6 +21,7 @@ from scipy.fft import dctn
 from uqsonet.errors import DataError
 from uqsonet.fields.grid import Grid
 from uqsonet_study.config import Config
+from uqsonet_study.evaluation.scores import uniform_grid
 from uqsonet_study.reference.files import Reference
 from uqsonet_study.report.figures.colours import PREDICTION, REFERENCE
 from uqsonet_study.report.figures.panels import FUNCTION, PanelFiles, load_predictor, read_test
@@ -73,7 +74,7 @@ def _draw_column(column: np.ndarray, one: PanelFiles) -> None:
     if first is None:
         raise DataError(f"{path}: no observation set with {count} sensors")
     model, (_, kept) = load_predictor(one), data.fields.training_grid()
-    grid, _ = data.fields.output.uniform_grid.subgrid(data.fields.output_stride)
+    grid, _ = uniform_grid(data.fields.output).subgrid(data.fields.output_stride)
     spectra = np.zeros((2, min(grid.shape) - 1))
     line = _middle(grid)
     places = grid.points()[line, 0].numpy()
