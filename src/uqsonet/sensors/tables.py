@@ -128,18 +128,16 @@ def columns_of(sensors: Any) -> tuple[Mapping[str, Sequence[object]], str]:
     if isinstance(sensors, str | Path):
         return read_csv(Path(sensors)), str(sensors)
     if isinstance(sensors, Mapping):
-        columns = {str(name): column for name, column in sensors.items()}
-        return {
-            name: np.atleast_1d(
-                without_mask(column, f"the table, column {name!r}", name in ONCE)
-            ).tolist()
-            for name, column in columns.items()
-        }, "the table"
+        columns = {}
+        for name, cells in sensors.items():
+            plain = without_mask(cells, f"the table, column {str(name)!r}", name in ONCE)
+            columns[str(name)] = np.atleast_1d(plain).tolist()
+        return columns, "the table"
     names = [str(name) for name in sensors.columns]
     if len(set(names)) < len(names):
         twice = max(names, key=names.count)
         raise ObservationError(f"the DataFrame: column {twice!r} appears twice")
-    return {str(name): list(sensors[name]) for name in sensors.columns}, "the DataFrame"
+    return {name: list(sensors[key]) for name, key in zip(names, sensors.columns)}, "the DataFrame"  # noqa: B905
 
 
 def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inputs: int) -> Sensors:
@@ -158,7 +156,14 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
     table = plain_axes(table, fields, where)
     size = _require_columns(table, where)
     numbers = _field_numbers(table, fields, size, where, inputs)
-    axes = _require_axes(table, max(fields[number].domain.dim for number in numbers), where)
+    dim = max(fields[number].domain.dim for number in numbers)
+    x = _coordinates(table, dim, where)
+    for axis in AXES[dim:]:
+        if axis in table:
+            raise ObservationError(
+                f"{where}: column {axis!r}, but the domain has {dim} "
+                f"coordinate{'s' if dim > 1 else ''} ({', '.join(AXES[:dim])})"
+            )
     labels = [str(name) for name in table["set"]] if "set" in table else ["0"] * size
     rows = _sensors(table, labels, numbers, where)
     for name in ONCE:
@@ -167,7 +172,7 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
             table = {**table, name: column}
     columns = {
         name: read_column(table[name], f"{where}, column {name!r}")
-        for name in (*axes, "value", "noise_std", "weight")
+        for name in ("value", "noise_std", "weight")
         if name in table
     }
     if noise_std is not None and "noise_std" in columns:
@@ -179,9 +184,8 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
     values = columns["value"][first]
     field = torch.tensor(numbers)[first]
     dims = torch.tensor([one.domain.dim for one in fields])[field]
-    x = torch.stack([columns[axis][index] for axis in axes], -1)
-    x = x * (torch.arange(len(axes)) < dims[:, None])[:, None]
-    x = torch.nn.functional.pad(x, [0, max(one.domain.dim for one in fields) - len(axes)])
+    x = x[index] * (torch.arange(dim) < dims[:, None])[:, None]
+    x = torch.nn.functional.pad(x, [0, max(one.domain.dim for one in fields) - dim])
     weights = columns.get("weight", torch.ones(size, dtype=torch.float64))[index]
     weights = weights * (torch.arange(widest) < torch.tensor([[len(row)] for row in rows]))
     at_points = widest == 1 and bool((weights == 1).all())
@@ -241,8 +245,8 @@ def _field_numbers(
     return [0] * size
 
 
-def _require_axes(table: Mapping[str, Sequence[object]], dim: int, where: str) -> tuple[str, ...]:
-    """Return the names of `dim` coordinates; refuse a table with fewer or more."""
+def _coordinates(table: Mapping[str, Sequence[object]], dim: int, where: str) -> Tensor:
+    """Return the columns (n, dim) that say where points stand."""
     axes = AXES[:dim]
     for axis in axes:
         if axis not in table:
@@ -250,13 +254,7 @@ def _require_axes(table: Mapping[str, Sequence[object]], dim: int, where: str) -
                 f"{where}: no column {axis!r}; locations need {', '.join(axes)}, there are "
                 f"{', '.join(table)}"
             )
-    for axis in AXES[dim:]:
-        if axis in table:
-            raise ObservationError(
-                f"{where}: column {axis!r}, but the domain has {dim} "
-                f"coordinate{'s' if dim > 1 else ''} ({', '.join(axes)})"
-            )
-    return axes
+    return torch.stack([read_column(table[axis], f"{where}, column {axis!r}") for axis in axes], -1)
 
 
 def _sensors(
@@ -318,10 +316,5 @@ def read_points(path: Path, field: Field) -> Tensor:
     DataError or ObservationError
         If the file cannot be read or lacks a column.
     """
-    dim = field.domain.dim
     table = plain_axes(read_csv(path), [field], str(path))
-    for axis in AXES[:dim]:
-        if axis not in table:
-            raise ObservationError(f"{path}: no column {axis!r}; there are {', '.join(table)}")
-    columns = [read_column(table[axis], f"{path}, column {axis!r}") for axis in AXES[:dim]]
-    return torch.stack(columns, -1)
+    return _coordinates(table, field.domain.dim, str(path))
