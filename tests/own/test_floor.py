@@ -12,7 +12,8 @@ import uqsonet
 from tests.own.conftest import quiet
 from uqsonet.errors import ConfigError, DataError, ObservationError
 from uqsonet.operator import regression
-from uqsonet.operator.baselines import Floor, unexplained_root
+from uqsonet.operator.baselines import Floor
+from uqsonet.operator.closed_form import unexplained_root
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.regression import KernelRegression
 from uqsonet.runs.functions import Functions

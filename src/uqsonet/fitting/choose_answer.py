@@ -22,7 +22,8 @@ from uqsonet.errors import ObservationError
 from uqsonet.fitting.candidates import SCORED_RUNS, EncodedRuns
 from uqsonet.fitting.held_out import SensorPlan, at_places, scores_of_samples, some_points
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.operator.baselines import SIDES, candidates, unexplained_root
+from uqsonet.operator.baselines import SIDES, candidates
+from uqsonet.operator.closed_form import unexplained_root
 from uqsonet.operator.regression import kept_pairs
 from uqsonet.sensors.sensors import Sensors
 

@@ -41,8 +41,8 @@ from uqsonet.fitting.choose_answer import choose_answer
 from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.nearest import choose_nearest, take_nearest
 from uqsonet.fitting.validate import score_rows
-from uqsonet.operator.baselines import Choice, Cokriging, Floor, Unread, unexplained_root
-from uqsonet.operator.closed_form import widen_band
+from uqsonet.operator.baselines import Choice, Cokriging, Floor, Unread
+from uqsonet.operator.closed_form import unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights

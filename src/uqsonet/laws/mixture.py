@@ -140,13 +140,9 @@ def _expectation_maximisation(
 
 
 def _start(
-    a: Tensor,
-    clusters: int,
-    scaled: bool,
-    shrinkage: float,
-    generator: np.random.Generator,
+    a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator,
     by_roughness: bool,
-) -> Clusters:
+) -> Clusters:  # fmt: skip
     """Return random clusters, or those of the same roughness (mean log squared coefficient).
 
     Each training input belongs to the nearest of some random ones.
@@ -162,9 +158,7 @@ def _start(
     if scaled:
         sizes = (a - a.mean(0)).square().mean(1).sqrt()
         low, high = (float(sizes.quantile(q)) for q in (0.0005, 0.9995))
-        scales = torch.logspace(
-            math.log10(low / 1.3), math.log10(high * 1.3), SCALES, dtype=a.dtype
-        )
+        scales = torch.from_numpy(np.geomspace(low / 1.3, high * 1.3, SCALES))
     shares = torch.full((len(a), clusters), 0.05 / clusters, dtype=a.dtype)
     shares[torch.arange(len(a)), nearest] += 0.95
     first = _maximised(a, shares[:, :, None], torch.ones(1, dtype=a.dtype), max(shrinkage, 0.01))
@@ -253,26 +247,20 @@ class MixtureLaw(InputLaw):
 
 
 def _fitted(
-    a: Tensor,
-    clusters: int,
-    scaled: bool,
-    shrinkage: float,
-    generator: np.random.Generator,
+    a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator,
     rough: bool = False,
-) -> Clusters | None:
+) -> Clusters | None:  # fmt: skip
     """Return the clusters from the best of some random starts; None for too few inputs.
 
     With `rough` the first start is no random one: its clusters differ in roughness.
     """
     if len(a) < 4 * clusters or (shrinkage == 0 and len(a) < 3 * clusters * a.shape[1]):
         return None
-    starts = STARTS if clusters > 1 else 1
     tried = []
-    for number in range(starts):
+    for number in range(STARTS if clusters > 1 else 1):
         # A cluster that shrinks to fewer inputs than it has directions ends the start.
         with contextlib.suppress(ArithmeticError):
-            by_roughness = rough and number == 0
-            start = _start(a, clusters, scaled, shrinkage, generator, by_roughness)
+            start = _start(a, clusters, scaled, shrinkage, generator, rough and number == 0)
             tried.append(_expectation_maximisation(a, start, FIRST_STEPS, shrinkage))
     for best, _ in sorted(tried, key=lambda pair: -pair[1]):
         with contextlib.suppress(ArithmeticError):
@@ -284,14 +272,9 @@ class MixturePosterior(InputPosterior):
     """The mixture given sensors (arguments of `InputLaw.condition_linear`)."""
 
     def __init__(
-        self,
-        law: MixtureLaw,
-        rows: Tensor,
-        residual: Tensor,
-        mask: Tensor,
-        noise_std: Tensor,
+        self, law: MixtureLaw, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor,
         direct: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._law, c = law, law.clusters
         scales = c.scales
         self._directions: list[Tensor] = []

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError
-from uqsonet.gauss.gaussian import GaussianLaw, condition, covariance_root, sensor_noise
+from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior, SeparatePosterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import SAMPLES, EitherSide
-from uqsonet.operator.closed_form import fit_bases, residual_covariance, sized_bases, targets
+from uqsonet.operator.closed_form import fit_bases, sized_bases, unexplained_root
 from uqsonet.operator.joint import JointPosterior, together
 from uqsonet.operator.regression import KernelRegression
 from uqsonet.runs.functions import Functions
@@ -108,13 +108,6 @@ class Unread(Cokriging):
 
 def _blind(sensors: Sensors) -> Sensors:
     return replace(sensors, mask=torch.zeros_like(sensors.mask))
-
-
-def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
-    """Return a root (p, p) of the covariance that the linear operator leaves of training pairs."""
-    pairs = targets(bases, functions)
-    weight = bases.linear_weight.double()
-    return covariance_root(residual_covariance(pairs["a"], pairs["c"], weight))
 
 
 def candidates(model: Any, unexplained: Tensor, pairs: Sequence[Tensor | None]) -> dict[str, Any]:

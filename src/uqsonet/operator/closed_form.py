@@ -24,7 +24,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from uqsonet.gauss.blocks import RowBlocks, least_squares, projected
+from uqsonet.gauss.blocks import least_squares, projected
+from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.config import KEPT
@@ -132,10 +133,10 @@ def fit_constants(model: Model, functions: Functions) -> None:
     fit_bases(model.bases, functions, model.config.linear_skip)
     if model.fields.random_operator:
         kept = targets(model.bases, functions)
-        pairs = kept["a"], kept["c"], model.bases.linear_weight
-        model.residual_covariance.copy_(residual_covariance(*pairs))
-        model.residual_slopes.copy_(residual_slopes(*pairs))
-        model.residuals.copy_(standardised_residuals(*pairs))
+        left = unexplained(kept["a"], kept["c"], model.bases.linear_weight)
+        model.residual_covariance.copy_(residual_covariance(left))
+        model.residual_slopes.copy_(residual_slopes(kept["a"], left))
+        model.residuals.copy_(standardised_residuals(left))
 
 
 Splits = Sequence[tuple[Functions, Model]]
@@ -209,66 +210,61 @@ def set_residuals(model: Model, c: Tensor, input_remainder: float, output_remain
     input_remainder, output_remainder : float
         Root mean square of what the modes leave out of inputs and outputs.
     """
-    nothing, none = torch.zeros(c.shape[1], 1), torch.zeros(len(c), 1)
-    model.residual_covariance.copy_(residual_covariance(none, c, nothing))
-    model.residuals.copy_(standardised_residuals(none, c, nothing))
+    model.residual_covariance.copy_(residual_covariance(c))
+    model.residuals.copy_(standardised_residuals(c))
     model.bases.input_remainder.fill_(input_remainder)
     model.output_remainder.fill_(output_remainder)
 
 
-def residual_covariance(
+def unexplained(
     a: Float[Tensor, "N r"], c: Float[Tensor, "N p"], weight: Float[Tensor, "p r"]
-) -> Float[Tensor, "p p"]:
-    """Return the covariance C_0 of what ``weight`` does not explain of c, float64.
+) -> Float[Tensor, "N p"]:
+    """Return what a linear operator leaves of coefficients of outputs, float64."""
+    return c.double() - a.double() @ weight.double().T
 
-    Parameters
-    ----------
-    a, c : Tensor
-        Standardised coefficients of inputs and outputs.
-    weight : Tensor
-    """
-    covariance = torch.zeros(c.shape[1], c.shape[1], dtype=torch.float64)
-    rows = RowBlocks.of(a).default_rows()
-    for left, right in zip(a.split(rows), c.split(rows), strict=True):
-        unexplained = right.double() - left.double() @ weight.double().T
-        covariance += unexplained.T @ unexplained
-    return covariance / len(c)
+
+def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
+    """Return a root (p, p) of the covariance that the linear operator leaves of training pairs."""
+    pairs = targets(bases, functions)
+    left = unexplained(pairs["a"], pairs["c"], bases.linear_weight)
+    return covariance_root(residual_covariance(left))
+
+
+def residual_covariance(residuals: Float[Tensor, "N p"]) -> Float[Tensor, "p p"]:
+    """Return the covariance C_0 of residuals, float64."""
+    residuals = residuals.double()
+    return residuals.T @ residuals / len(residuals)
 
 
 def residual_slopes(
-    a: Float[Tensor, "N r"], c: Float[Tensor, "N p"], weight: Float[Tensor, "p r"]
+    a: Float[Tensor, "N r"], residuals: Float[Tensor, "N p"]
 ) -> Float[Tensor, "r p p"]:
     """Return the slopes S_j of the residual's covariance along the input coefficients, float64.
 
     Each is an average over N pairs and shrunk by the share of its squared norm that is not
     sampling noise, down to zero where all of it may be.
     """
-    r, p = a.shape[1], c.shape[1]
+    r, p = a.shape[1], residuals.shape[1]
     slopes = torch.zeros(r, p * p, dtype=torch.float64)
     noise = torch.zeros(r, dtype=torch.float64)
-    for left, right in zip(a.split(ROWS), c.split(ROWS), strict=True):
-        inputs = left.double()
-        unexplained = right.double() - inputs @ weight.double().T
-        outer = unexplained[:, :, None] * unexplained[:, None, :]
-        slopes += inputs.T @ outer.flatten(1)
+    for inputs, left in zip(a.split(ROWS), residuals.split(ROWS), strict=True):
+        inputs, left = inputs.double(), left.double()
+        slopes += inputs.T @ (left[:, :, None] * left[:, None, :]).flatten(1)
         # The variance of one pair's a_j r r^T, summed over its entries.
-        noise += inputs.square().T @ unexplained.square().sum(1).square()
+        noise += inputs.square().T @ left.square().sum(1).square()
     slopes, noise = slopes / len(a), noise / len(a) ** 2
     share = 1 - noise / slopes.square().sum(1).clamp_min(1e-300)
     return (slopes * share.clamp_min(0)[:, None]).view(r, p, p)
 
 
-def standardised_residuals(
-    a: Float[Tensor, "N r"], c: Float[Tensor, "N p"], weight: Float[Tensor, "p r"]
-) -> Float[Tensor, "k p"]:
+def standardised_residuals(residuals: Float[Tensor, "N p"]) -> Float[Tensor, "k p"]:
     """Return `KEPT` residuals of the first pairs, with mean zero and covariance I, float64.
 
     Each is multiplied by the inverse of the symmetric root of their covariance. Of all roots this
     one changes them least. So a residual that is multiplied by the root of a similar covariance
     comes out close to what it was. Directions in which nothing is left open stay zero.
     """
-    rows = torch.arange(KEPT) % len(a)
-    r = c[rows].double() - a[rows].double() @ weight.double().T
+    r = residuals[torch.arange(KEPT) % len(residuals)].double()
     r = r - r.mean(0)
     values, vectors = torch.linalg.eigh(r.T @ r / len(r))
     seen = values > NEGLIGIBLE**2 * values[-1]

@@ -140,12 +140,9 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         return condition_both(self, seen, read, size)
 
     def output_posterior(
-        self,
-        given: InputPosterior,
-        root: Tensor | None,
-        single: bool,
+        self, given: InputPosterior, root: Tensor | None, single: bool,
         readings: OutputReadings | None = None,
-    ) -> Posterior:
+    ) -> Posterior:  # fmt: skip
         """Return the law of the output for a law of the input's coefficients.
 
         Parameters
@@ -280,8 +277,7 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
             a = torch.randn(shape, generator=generator, dtype=torch.float32).to(start)
             with torch.no_grad():
                 added = self.branch(a) - nn.functional.linear(a, start)
-            explained = residual_covariance(a, added, torch.zeros_like(start))
-            along = residual_slopes(a, added, torch.zeros_like(start))
+            explained, along = residual_covariance(added), residual_slopes(a, added)
             left = self.residual_covariance - explained.to(self.residual_covariance)
             self._kept_law = weights, left, self.residual_slopes.double() - along.to(left)
         return self._kept_law[1:]

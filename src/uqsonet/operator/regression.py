@@ -99,13 +99,9 @@ class Regression(EitherSide):
     method = "regression"
 
     def __init__(
-        self,
-        functions: Functions,
-        noise_std: float,
-        input_modes: int = INPUT_MODES,
-        output_modes: int = OUTPUT_MODES,
-        bases: KarhunenLoeveBases | None = None,
-    ) -> None:
+        self, functions: Functions, noise_std: float, input_modes: int = INPUT_MODES,
+        output_modes: int = OUTPUT_MODES, bases: KarhunenLoeveBases | None = None,
+    ) -> None:  # fmt: skip
         self.fields, self.noise_std = functions.fields, noise_std
         self.bases = bases or sized_bases(functions, input_modes, output_modes)
         if bases is None:
