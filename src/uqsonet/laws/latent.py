@@ -24,7 +24,6 @@ from uqsonet.fields.cloud import Grid
 from uqsonet.fields.stacked import Domain
 
 Correlation = Callable[[Tensor, Tensor, Tensor], Tensor]
-Part = tuple[Tensor, Tensor | None]
 
 LANDMARKS = 600
 """Maximum number of points whose correlations with all others are estimated."""
@@ -228,14 +227,9 @@ def fit_latent(
     marks = _landmarks(points, LANDMARKS)
     seen = _landmarks(points, 4 * LANDMARKS)  # points whose pairs with landmarks decide
     shown = (None, None) if inside is None else inside.tensor_split(2)
-    parts = list(zip(side.tensor_split(2), shown, strict=True))
-
-    def correlations(part: Part, rows: Tensor, columns: Tensor) -> Tensor:
-        """Return latent correlations of some points with others, from some inputs."""
-        return _correlations(*part, rows, columns, cut, correlation)
-
+    parts, law = list(zip(side.tensor_split(2), shown, strict=True)), (cut, correlation)
     every = torch.arange(len(points))
-    halves = [correlations(part, every, marks) for part in parts]
+    halves = [_correlations(*part, every, marks, *law) for part in parts]
     lags = _lags(points, marks)
     best: tuple[float, float, int] = (math.inf, 0.0, RANKS[0])
     for pooling in POOLING:
@@ -248,7 +242,7 @@ def fit_latent(
             best = min(best, (misfit, pooling, rank))
     if isinstance(domain, Grid) and min(domain.shape) >= MIN_POINTS:
         places = _near(points, _landmarks(points, SPREAD))
-        among = [correlations(part, places, places) for part in parts]
+        among = [_correlations(*part, places, places, *law) for part in parts]
         for wider in BOXES:
             misfit = 0.0
             for i in range(2):

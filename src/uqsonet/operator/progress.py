@@ -58,12 +58,9 @@ class Progress:
 
 
 def save_checkpoint(
-    path: Path,
-    identity: Identity,
-    state: dict[str, Tensor],
-    generator: torch.Generator,
+    path: Path, identity: Identity, state: dict[str, Tensor], generator: torch.Generator,
     progress: Progress,
-) -> None:
+) -> None:  # fmt: skip
     """Write a checkpoint atomically; errors are those of `require_finite`."""
     require_finite(state, progress.iteration, path)
     meta = {"identity": identity, **vars(progress)}

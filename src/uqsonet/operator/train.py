@@ -329,13 +329,9 @@ class Trained:
 
 
 def train(
-    trainer: Trainer,
-    skills: Skills,
-    state: Path,
-    origin: Mapping[str, Any],
-    checkpoint_minutes: float = 2.0,
-    bar: bool = True,
-) -> Trained:
+    trainer: Trainer, skills: Skills, state: Path, origin: Mapping[str, Any],
+    checkpoint_minutes: float = 2.0, bar: bool = True,
+) -> Trained:  # fmt: skip
     """Train one model.
 
     Parameters
