@@ -89,6 +89,9 @@ class Score:
     functional_ranks : list of float
         The rank of the truth's mean over the domain, run by run, in [0, 1]: uniform for a
         calibrated law (simulation-based calibration; Talts et al., arXiv 1804.06788).
+    tests : dict of str to float
+        Chances of ranks, TARP and C2ST under a calibrated law (`uqsonet.fitting.sample_tests`), and
+        how often its classifier is right; of a report, ours alone.
     """
 
     method: str
@@ -104,6 +107,7 @@ class Score:
     whole: dict[float, float] | None
     ranks: list[float]
     functional_ranks: list[float]
+    tests: dict[str, float]
 
     def row(self) -> dict[str, Any]:
         """Return the score as a flat row of a table; errors in percent, coverage as shares."""
@@ -121,16 +125,7 @@ class Score:
             bands = getattr(self, kind)
             for level, share in (bands or {}).items():
                 row[f"{kind}_{100 * level:.0f}"] = round(share, 4)
-        return row
-
-    def calibration_p(self) -> float:
-        """Return the chance of functional ranks as uneven as these under a calibrated law."""
-        bins = max(2, min(RANK_BINS, len(self.functional_ranks) // 5))
-        counts = np.histogram(self.functional_ranks, bins=bins, range=(0, 1))[0]
-        expected = len(self.functional_ranks) / bins
-        statistic = float(((counts - expected) ** 2 / expected).sum())
-        half = torch.tensor([(bins - 1) / 2, statistic / 2], dtype=torch.float64)
-        return float(torch.special.gammaincc(half[0], half[1]))
+        return row | {name: float(f"{value:.2g}") for name, value in self.tests.items()}
 
 
 @dataclass(frozen=True)
@@ -180,12 +175,14 @@ class Report:
             for level, share in held.items():
                 if abs(share - level) > slack:
                     remarks.append(f"{where}: the {level:.0%} band holds {share:.0%} of the truths")
-            p = score.calibration_p()
-            if p < 0.01:
-                remarks.append(
-                    f"{where}: ranks of the domain's mean are not uniform (probability {p:.1g}): "
-                    "the law is shifted, too narrow or too wide"
-                )
+            for test, text in (
+                ("ranks_p", "ranks of the domain's mean are not uniform"),
+                ("tarp_p", "distances from other truths are not uniform (TARP)"),
+                ("c2st_p", "a classifier tells truths from samples (C2ST)"),
+            ):
+                if (p := score.tests.get(test, 1.0)) < 0.01:
+                    wrong = "the law is shifted, too narrow or too wide"
+                    remarks.append(f"{where}: {text} (probability {p:.1g}): {wrong}")
         return remarks or ["Bands hold what they promise, within the error of so many runs."]
 
     def save(self, path: Path | str) -> None:
@@ -286,6 +283,8 @@ def score(
     noise = float(emulator.noise_std or 0.0) if noise_std is None else float(noise_std)
     require_noise(torch.tensor(noise, dtype=torch.float64))
     observed = _held_out(emulator, held_out, sensors, noise, seed)
+    order = numpy_generator(seed, "scores", "references").permutation(len(held_out))
+    others = torch.from_numpy(np.roll(order, 1)[order.argsort()])  # of each run another one
     methods: list[tuple[str, Model]] = [("uqsonet", emulator)]
     if emulator.unexplained is not None:
         bases: Any = emulator.bases
@@ -308,7 +307,8 @@ def score(
                 for rows, sets in parts:
                     used = sets.each(lambda t: t[:, :0]) if method == "sensor_free" else sets
                     posterior = model.answer(used, len(model.inputs) + number)
-                    answers.append((posterior, truth[rows]))
+                    other = truth[others[rows]] if conformal and method == "uqsonet" else None
+                    answers.append((posterior, truth[rows], other))
                 bands = conformal and model.calibration is not None
                 name = emulator.outputs[number].name
                 scores.append(_scored((method, name, count), answers, x, bands))
@@ -346,7 +346,8 @@ def _on_pairs(emulator: Model, runs: Runs) -> Model:
 
 
 def _scored(
-    what: tuple[str, str, int], answers: Sequence[tuple[FieldPosterior, Tensor]], x: Tensor,
+    what: tuple[str, str, int], answers: Sequence[tuple[FieldPosterior, Tensor, Tensor | None]],
+    x: Tensor,
     conformal: bool,
 ) -> Score:  # fmt: skip
     """Return the scores of answers with their truths (B, M) at points x (M, d), over all runs.
@@ -355,7 +356,7 @@ def _scored(
     """
     found: defaultdict[str, list[Any]] = defaultdict(list)
     equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
-    for posterior, truths in answers:
+    for posterior, truths, others in answers:
         for mean, truth, row in zip(posterior.mean(x), truths, range(len(truths)), strict=True):
             # Dry runs have no relative error.
             error = float(relative_error(mean, truth)) if bool(truth.any()) else math.nan
@@ -371,8 +372,17 @@ def _scored(
             found["plain"].append(coverage(ordered, truth, COVERAGE_LEVELS))
             found["ranks"].append(rank_shares(ordered, truth, RANK_BINS))
             found["below"].append(float((samples.mean(1) < truth.mean()).double().mean()))
+            if others is not None:
+                from uqsonet.fitting.sample_tests import seen
+
+                found["tests"].append(seen(samples, truth, others[row], len(found["tests"])))
         for kind in ("conformal", "whole") if conformal else ():
             found[kind] += _inside_conformal(posterior, x, truths, kind == "whole").tolist()
+    told = {}
+    if tests := found.pop("tests", []):
+        from uqsonet.fitting.sample_tests import chances
+
+        told = chances(found["below"], tests)
     means = {name: np.mean(rows, 0).tolist() for name, rows in found.items()}
     bands = {kind: dict(zip(COVERAGE_LEVELS, means[kind], strict=True))
              for kind in ("plain", "conformal", "whole") if kind in means}  # fmt: skip
@@ -382,7 +392,7 @@ def _scored(
         *what, size, float(np.nanmean(errors)), spread / math.sqrt(size),
         crps=means.get("crps", math.nan), energy=means.get("energy", math.nan),
         plain=bands.get("plain", {}), conformal=bands.get("conformal"), whole=bands.get("whole"),
-        ranks=means.get("ranks", []), functional_ranks=found["below"],
+        ranks=means.get("ranks", []), functional_ranks=found["below"], tests=told,
     )  # fmt: skip
 
 
