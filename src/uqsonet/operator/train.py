@@ -428,7 +428,8 @@ def _logged(row: Mapping[str, Any], show: ProgressBar, total: int) -> str:
     hidden, done = ("trial", "iteration", "seconds", "learning_rate"), row["iteration"]
     numbers = "  ".join(f"{k} {v:.4g}" for k, v in row.items() if k not in hidden)
     speed = f"{show.rate(done):.1f} it/s  {show.left(done):.0f} s left"
-    LOG.info("iteration %d/%d trial %d  %s  %s", done, total, row["trial"], speed, numbers)
+    texts = done, total, row["trial"], speed, numbers
+    LOG.info("iteration %d/%d trial %d  %s  %s", *texts, extra={"row": dict(row)})
     return numbers
 
 
