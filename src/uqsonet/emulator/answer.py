@@ -102,7 +102,8 @@ class FieldPosterior:
     def effective_size(self) -> Any:
         """Number (B,) of effective samples behind the answer; infinite where it needs none.
 
-        Only sensors of outputs ask for samples that are corrected (`uqsonet.operator.joint`).
+        Only sensors of outputs, and noise that is not Gaussian, ask for samples that are corrected
+        (`uqsonet.operator.joint`).
         """
         size = self._conditioned.effective_size()
         size = size[0] if self.single else size
@@ -110,7 +111,8 @@ class FieldPosterior:
 
     def given(self, sets: Sensors) -> FieldPosterior:
         """Return the law of the same field given other sensors, unchecked."""
-        return FieldPosterior(Conditioned(self._operator, sets), self._factors, self._number)
+        conditioned = Conditioned(self._operator, sets, self._conditioned.likelihood)
+        return FieldPosterior(conditioned, self._factors, self._number)
 
     def _which(self) -> int:
         if self._number is None:
@@ -267,8 +269,9 @@ class FieldPosterior:
         if self._conditioned.jointly:
             if kind == "conformal" or whole:
                 raise ObservationError(
-                    "calibration runs are observed with sensors of inputs: given sensors of "
-                    "outputs, there are bands of kind='plain' alone"
+                    "calibration runs are observed with sensors of inputs and Gaussian noise: "
+                    "given sensors of outputs, or a likelihood, there are bands of kind='plain' "
+                    "alone"
                 )
             return "plain"
         if (kind == "conformal" or whole) and not calibrated:

@@ -36,8 +36,10 @@ SAME = 1e-6
 """Exact sensors at one place may differ by this fraction of their values."""
 
 
-def check(operator: NamedOperator, sets: Sensors, stacklevel: int) -> None:
+def check(operator: NamedOperator, sets: Sensors, stacklevel: int, gaussian: bool = True) -> None:
     """Refuse sensors that no law can be conditioned on, and warn of unusual ones.
+
+    That values are improbable is said only where their noise is `gaussian`.
 
     Raises
     ------
@@ -45,7 +47,8 @@ def check(operator: NamedOperator, sets: Sensors, stacklevel: int) -> None:
         If sensors cannot be used; the message names the sensor or field.
     """
     require_usable(operator, sets)
-    for text in (*_range_doubts(operator, sets), *_law_doubts(operator, sets)):
+    improbable = _law_doubts(operator, sets) if gaussian else []
+    for text in (*_range_doubts(operator, sets), *improbable):
         warnings.warn(text, ObservationWarning, stacklevel=stacklevel + 1)
 
 

@@ -61,6 +61,8 @@ class Emulator(NamedOperator):
         values: object = None,
         mask: object = None,
         noise_std: object = None,
+        *,
+        likelihood: object = None,
         **named: object,
     ) -> FieldPosterior:
         """Return the law of all fields given sensors of any of them.
@@ -84,30 +86,44 @@ class Emulator(NamedOperator):
             Standard deviation of each sensor's noise in the transformed field: in the field's own
             units, or under ``log`` the relative error (0.05 is 5 %). By default what the model
             was fitted for.
+        likelihood : str, ReadingLaw, callable or mapping of field to these, optional
+            Law of the noise, where it is not Gaussian: ``"student"`` (outliers), ``"laplace"``,
+            ``"uniform"``, or an object of `uqsonet.sensors.likelihoods` (``Student(df=2)``,
+            ``MeanAbsolute(1e-4, 3e-4)``). Or a function ``f(predicted, readings)`` from arrays
+            (S, m), (m,) of one set, in the fields' own units and the sensors' order, to
+            log-likelihoods (S,). Every sensor needs a positive `noise_std`: the scale of a named
+            law, or the Gaussian noise that comes nearest to a function (samples start there).
         **named
             Sensors by field, of inputs or of outputs: ``condition(k=(locations, values), u=...)``.
 
         Raises
         ------
         ObservationError
-            If sensors cannot be used; the message names the sensor, column or field.
+            If sensors or likelihood cannot be used; the message names what it is about.
 
         Warns
         -----
         ObservationWarning
             If sensors are unlike those that the model has learned from: outside the range of its
-            values, far from its points, or improbable under its law.
+            values, far from its points, or improbable under its law. Once the answer is asked, if
+            few samples stand behind it (`FieldPosterior.effective_size`).
         """
         sets = read_sensors(
             self.named_fields, sensors, values, mask, noise_std, named or None, len(self.inputs)
         )
-        check(self, sets, stacklevel=2)
-        return self.answer(sets)
+        if likelihood is not None:
+            from uqsonet.emulator.likelihood import likelihoods_of
 
-    def answer(self, sets: Sensors, number: int | None = None) -> FieldPosterior:
+            likelihood = likelihoods_of(self, sets, likelihood)
+        check(self, sets, stacklevel=2, gaussian=likelihood is None)
+        return self.answer(sets, None, likelihood)
+
+    def answer(
+        self, sets: Sensors, number: int | None = None, likelihood: object = None
+    ) -> FieldPosterior:
         """Return the law given sensors that have been read and checked; of one field by number."""
         operator, factors = self._answering
-        return FieldPosterior(Conditioned(operator, sets), factors, number)
+        return FieldPosterior(Conditioned(operator, sets, likelihood), factors, number)
 
     @cached_property
     def _answering(self) -> tuple[NamedOperator, ConformalFactors | None]:

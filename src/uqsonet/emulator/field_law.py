@@ -71,13 +71,15 @@ class Conditioned:
     ----------
     operator : NamedOperator
     sets : Sensors
+    likelihood : object
+        Law of the readings' noise, as `likelihoods_of` returns it; None is the Gaussian one.
     jointly : bool
-        Whether some of the sensors are of outputs.
+        Whether some of the sensors are of outputs, or their noise is not Gaussian.
     """
 
-    def __init__(self, operator: NamedOperator, sets: Sensors) -> None:
-        self.operator, self.sets = operator, sets
-        self.jointly = operator.reads_outputs(sets)
+    def __init__(self, operator: NamedOperator, sets: Sensors, likelihood: object = None) -> None:
+        self.operator, self.sets, self.likelihood = operator, sets, likelihood
+        self.jointly = operator.reads_outputs(sets) or likelihood is not None
         self._kept: dict[tuple[str, bool, int], Any] = {}
 
     def laws(self, of_output: bool) -> Iterator[tuple[slice, Posterior]]:
@@ -99,6 +101,13 @@ class Conditioned:
             self._kept[key] = moments
         return moments
 
+    def _joint_law(self, sets: Sensors) -> JointPosterior:
+        if self.likelihood is None:
+            return self.operator.joint_law(sets)
+        from uqsonet.emulator.likelihood import law_by_likelihood
+
+        return law_by_likelihood(self.operator, sets, self.likelihood)
+
     def effective_size(self) -> Tensor:
         """Return the number (B,) of effective samples; infinite where nothing was sampled."""
         size = torch.full((len(self.sets),), torch.inf, dtype=torch.float64)
@@ -115,7 +124,7 @@ class Conditioned:
         key = "law", jointly, part.start
         if key in self._kept:
             return self._kept[key]
-        ask: Any = self.operator.joint_law if jointly else self.operator.law
+        ask: Any = self._joint_law if jointly else self.operator.law
         try:
             law = ask(self.sets[part])
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
@@ -138,9 +147,9 @@ class Conditioned:
         size, row = joint.effective_size.min(0)
         if float(size) < MIN_EFFECTIVE:
             yield (
-                f"the answer to the sensors of outputs{self.sets.named(part.start + int(row))} "
+                f"the answer to the sensors{self.sets.named(part.start + int(row))} "
                 f"rests on only {float(size):.0f} effective samples, so mean and band are rough. "
-                "Use a larger noise_std or fewer sensors of outputs"
+                "Use a larger noise_std or fewer sensors"
             )
 
 

@@ -76,6 +76,17 @@ class InputPosterior(ABC):
         """
         return self.sample(a.shape[1], generator)
 
+    has_coordinates: ClassVar[bool] = False
+    """Whether the law is Gaussian within each of some kinds."""
+
+    def coordinates(self, z: Tensor, kinds: Tensor) -> Tensor:
+        """Map standard normals (n, r), of kinds (n,), to coefficients (n, r) of the only set."""
+        raise NotImplementedError
+
+    def kinds(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return what kind (B, size) each of some samples is of."""
+        return torch.zeros(len(self.mean), size, dtype=torch.long)
+
 
 class WholeFields(InputPosterior):
     """A law that is sampled as fields on the grid, of which the modes hold a part."""
@@ -92,6 +103,8 @@ class WholeFields(InputPosterior):
 class ClosedForm(InputPosterior):
     """The Gaussian law of the coefficients given sensors."""
 
+    has_coordinates = True
+
     def __init__(self, law: GaussianLaw) -> None:
         self.law = law
         self._single = GaussianLaw(
@@ -107,6 +120,10 @@ class ClosedForm(InputPosterior):
         """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
         z = normals((1, size, self.mean.shape[1]), generator)
         return self._single.coordinates(z.to(self._single.mean))
+
+    def coordinates(self, z: Tensor, kinds: Tensor) -> Tensor:
+        """Map standard normals (n, r) to coefficients, float64; there is one kind."""
+        return self.law.coordinates(z)[0]
 
     def even(self, size: int) -> Tensor:
         """Return coefficients from quasi-random normals, the same for every set."""

@@ -271,6 +271,8 @@ def _fitted(
 class MixturePosterior(InputPosterior):
     """The mixture given sensors (arguments of `InputLaw.condition_linear`)."""
 
+    has_coordinates = True
+
     def __init__(
         self, law: MixtureLaw, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor,
         direct: int,
@@ -340,24 +342,34 @@ class MixturePosterior(InputPosterior):
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients: a cluster and a scale for each draw, then a Gaussian draw."""
+        picked = self.kinds(size, generator)
+        return self._placed(normals((1, size, self.mean.shape[1]), generator), picked)
+
+    def coordinates(self, z: Tensor, kinds: Tensor) -> Tensor:
+        """Map standard normals (n, r) to coefficients of these clusters and scales, of one set."""
+        return self._placed(z[None], kinds[None])[0]
+
+    def kinds(self, size: int, generator: torch.Generator) -> Tensor:
+        """Draw a cluster and a scale (B, size), as one number."""
+        sets = restarted(generator, self._weights.flatten(1).float().split(1))
+        picked = [torch.multinomial(w, size, True, generator=generator) for w in sets]
+        return torch.cat(picked)
+
+    def _placed(self, z: Tensor, picked: Tensor) -> Tensor:
+        """Map standard normals (1, n, r) to coefficients (B, n, r) of clusters and scales."""
         c = self._law.clusters
-        batch, r = len(self.log_evidence), c.means.shape[1]
-        flat = self._weights.flatten(1).float()
-        sets = restarted(generator, flat.split(1))
-        picked = torch.cat([torch.multinomial(w, size, True, generator=generator) for w in sets])
         cluster, scale = picked // len(c.scales), picked % len(c.scales)
-        z = normals((1, size, r), generator)
-        samples = z.new_empty(batch, size, r)
-        each = torch.arange(batch)[:, None].expand_as(picked)
+        samples = z.new_zeros(*picked.shape, z.shape[2])
+        each = torch.arange(len(picked))[:, None].expand_as(picked)
         for k, v in enumerate(self._directions):
             mine = cluster == k
             if not bool(mine.any()):
                 continue
-            direction = v.float()
-            reduction = self._reductions[:, k].float()[each, scale]  # (B, size, k)
-            place = self._means[:, k].float()[each, scale]
+            direction = v.to(z)
+            reduction = self._reductions[:, k].to(z)[each, scale]  # (B, size, k)
+            place = self._means[:, k].to(z)[each, scale]
             white = z + (place - reduction * (z @ direction.transpose(1, 2))) @ direction
-            white = white * c.scales.float()[scale][..., None]
-            here = c.means[k].float() + white @ c.roots[k].float().T
+            white = white * c.scales.to(z)[scale][..., None]
+            here = c.means[k].to(z) + white @ c.roots[k].to(z).T
             samples = torch.where(mine[..., None], here, samples)
         return samples

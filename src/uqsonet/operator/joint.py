@@ -82,7 +82,9 @@ class OutputReadings:
         self.rows = basis * mask[..., None]
         self.values = torch.where(mask, sensors.values - offset, 0.0)
         # Where nothing is read the noise is one, which changes nothing.
-        error = model.output_error() * sensors.norm(1)
+        error = torch.as_tensor(model.output_error() * sensors.norm(1)).expand_as(sensors.values)
+        self.beyond = error.square() * mask
+        """Variance (B, m) of what the output's modes leave out, a part of `variance`."""
         self.variance = torch.where(mask, sensors.noise().square() + error**2, 1.0)
         batch, _, p = self.rows.shape
         self.covariance = torch.zeros(batch, p, p, dtype=torch.float64)
@@ -215,7 +217,7 @@ def condition_both(
             mean, covariance = straight.moments(given)
             tail = readings.tail(mean, covariance)
     if source is None:
-        one = _OneSet(model, seen, given, readings)
+        one = OneSet(model, seen, given, readings)
         found = one.particles(size)
         effective[0], tail[0] = found.effective_size, one.tail
         source = Sampled(found.a[None])
@@ -231,44 +233,71 @@ def together(alone: Sequence[JointPosterior], single: bool) -> JointPosterior:
     return JointPosterior(inputs, outputs, size, torch.cat([one.tail for one in alone]))
 
 
-class _OneSet:
-    """One set of readings of both sides, for a branch or a law without a closed form."""
+class OneSet:
+    """One set of readings of both sides, for a branch, a law or a noise without a closed form."""
 
     def __init__(
         self, model: Model, seen: Sensors, given: InputPosterior, readings: OutputReadings
     ) -> None:
-        self._model, self._seen, self._given, self._readings = model, seen, given, readings
+        self.model, self.seen, self._given, self.readings = model, seen, given, readings
+        self.at_sensors = tuple(found.cpu() for found in model.bases.at_sensors(seen))
         self.tail = 1.0
+
+    def branch(self, a: Tensor) -> Tensor:
+        """Return the branch's answers (n, p), float64, to coefficients (n, r)."""
+        found = self.model.branch(a.to(self.model.bases.linear_weight.device))
+        return found.cpu().double()
 
     def _answers(self, a: Tensor) -> Tensor:
         """Return what readings see (n, m), float64, of the branch's answers to (n, r)."""
-        found = self._model.branch(a.to(self._model.bases.linear_weight.device))
-        return found.cpu().double() @ self._readings.rows[0].T
+        return self.branch(a) @ self.readings.rows[0].T
 
     def particles(self, size: int) -> Particles:
         """Return samples given all readings."""
         generator = torch.Generator().manual_seed(MOMENT_SEED)
+        return tempered(self.source(*self.linearised(generator)), size, generator)
+
+    def linearised(self, generator: torch.Generator) -> tuple[InputPosterior, LinearBranch | None]:
+        """Return the law given all readings, the branch taken as linear, and that branch.
+
+        Where the law has no closed form, it is that given readings of the input, and None.
+        """
         source, straight = self._given, None
-        at_sensors = self._model.bases.at_sensors(self._seen)
+        if not self.readings.values.shape[1]:
+            return source, None
+        if self.model.network is None:
+            known = LinearBranch.of_linear(self.model, self.readings)
+            if (exact := self._given_all(known)) is not None:
+                return exact, known
         for _ in range(LINEARISATIONS):
             a = source.sample(FIT_SAMPLES * source.mean.shape[1], generator)
             answers = self._answers(a[0])[None]
             if straight is None:
-                self.tail = float(self._readings.tail(*moments_of(answers)))
+                self.tail = float(self.readings.tail(*moments_of(answers)))
             found = LinearBranch.fitted(a, answers)
-            better = input_given_all(self._model, self._seen, at_sensors, self._readings, found)
-            if better is None:
+            if (better := self._given_all(found)) is None:
                 break
             source, straight = better, found
-        return tempered(self._source(source, straight), size, generator)
+        return source, straight
 
-    def _source(self, source: InputPosterior, straight: LinearBranch | None) -> Source:
-        values, noise = self._readings.values, self._readings.noise
+    def _given_all(self, straight: LinearBranch) -> InputPosterior | None:
+        return input_given_all(self.model, self.seen, self.at_sensors, self.readings, straight)
+
+    def source(self, source: InputPosterior, straight: LinearBranch | None) -> Source:
+        """Return samples of what `linearised` gave, weighted by the branch itself."""
+        values, noise = self.readings.values, self.readings.noise
         few = straight is not None and values.shape[1] <= MAX_SPLIT
         if straight is not None and few and isinstance(self._given, ClosedForm):
             law = self._given.law
             given = GaussianLaw(law.mean[0], law.directions[0], law.std_reduction[0])
             return Split(given, values[0], noise[0], straight.weight[0], self._answers)
+        return self.reweighted(source, straight)
+
+    def reweighted(self, source: InputPosterior, straight: LinearBranch | None) -> Reweighted:
+        """Return the same without solving for anything."""
+        values, noise = self.readings.values, self.readings.noise
+        if not values.shape[1] or (straight is not None and self.model.network is None):
+            return Reweighted(source, lambda a: torch.zeros(len(a), dtype=torch.float64))
         alone = torch.linalg.cholesky(noise)
         wide = None if straight is None else torch.linalg.cholesky(noise + straight.left)
 
@@ -368,21 +397,23 @@ def input_given_all(
 
 def input_posterior(model: Model, single: bool, given: InputPosterior) -> Posterior:
     """Return the law of the transformed input as a posterior of functions."""
-    moments = partial(_input_moments, given, model.config.input_modes)
+    moments = partial(sampled_moments, given, model.config.input_modes)
     grid, basis = model.fields.input.grid, model.bases.input_basis
-    found = LatentPosterior(grid, basis, single, partial(_input_draws, given), moments)
+    found = LatentPosterior(grid, basis, single, partial(sampled_draws, given), moments)
     if model.law is not None and model.law.whole and not isinstance(given, Sampled):
         found.whole = partial(given.fields, model.bases)
     return found
 
 
-def _input_draws(given: InputPosterior, size: int, generator: torch.Generator) -> Tensor:
+def sampled_draws(given: InputPosterior, size: int, generator: torch.Generator) -> Tensor:
+    """Draw coefficients (B, size, r), float64."""
     return given.sample(size, generator).double()
 
 
-def _input_moments(
+def sampled_moments(
     given: InputPosterior, modes: int, size: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
+    """Return mean (B, r) and covariance (B, r, r) of coefficients, exactly where that is known."""
     eye = torch.eye(modes, dtype=torch.float64)
     if (exact := given.linear_moments(eye)) is not None:
         return exact

@@ -49,10 +49,13 @@ class Particles:
     a : Tensor, shape (size, r), float32
     effective_size : float
         Independent samples that their means are worth, from the spread of the islands' means.
+    z : Tensor, shape (size, k)
+        What moves of the source would start from.
     """
 
     a: Tensor
     effective_size: float
+    z: Tensor
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,13 @@ class Source(ABC):
         generator : torch.Generator
         """
 
+    def proposal(
+        self, now: Samples, power: float, step: float, generator: torch.Generator
+    ) -> tuple[Samples, Tensor]:
+        """Return moved samples, and the logarithm (n,) of the odds to take each."""
+        proposed = self.moved(now.z, step, generator)
+        return proposed, power * (proposed.weight - now.weight)
+
 
 def tempered(source: Source, size: int, generator: torch.Generator) -> Particles:
     """Bring samples of a source to the target, by steps of a rising power of the weight.
@@ -122,16 +132,16 @@ def tempered(source: Source, size: int, generator: torch.Generator) -> Particles
         now = now.pick((index + torch.arange(0, size, size // ISLANDS)[:, None]).flatten())
         gone, enough = 0.0, MIN_LAST_DISTANCE if t == 1 else MIN_DISTANCE
         for _ in range(MAX_MOVES):
-            proposed = source.moved(now.z, step, generator)
+            proposed, ratio = source.proposal(now, t, step, generator)
             draw = torch.rand(size, generator=generator, dtype=torch.float64)
-            taken = draw.log() < t * (proposed.weight - now.weight)
+            taken = draw.log() < ratio
             now = now.where(taken, proposed)
             share = float(taken.double().mean())
             gone += share * step**2
             if gone >= enough:
                 break
             step = min(1.0, step * math.exp(share - ACCEPTANCE))
-    return Particles(now.a, _effective_size(now.a))
+    return Particles(now.a, _effective_size(now.a), now.z)
 
 
 def _rise(weight: Tensor, most: float) -> float:
@@ -168,17 +178,17 @@ class Reweighted(Source):
     """
 
     def __init__(self, law: InputPosterior, log_weight: Callable[[Tensor], Tensor]) -> None:
-        self._law, self._log_weight = law, log_weight
+        self._law, self.log_weight = law, log_weight
 
     def start(self, size: int, generator: torch.Generator) -> Samples:
         """Return samples of the law."""
         a = self._law.sample(size, generator)[0]
-        return Samples(a, self._log_weight(a), a)
+        return Samples(a, self.log_weight(a), a)
 
     def moved(self, z: Tensor, step: float, generator: torch.Generator) -> Samples:
         """Return samples moved by the law itself."""
         a = self._law.moved(z[None], step, generator)[0]
-        return Samples(a, self._log_weight(a), a)
+        return Samples(a, self.log_weight(a), a)
 
 
 class Split(Source):

@@ -1,0 +1,163 @@
+"""Noise that is not Gaussian, between readings as users state them and as a model has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.emulator.named_operator import NamedOperator
+from uqsonet.errors import ObservationError
+from uqsonet.operator.any_noise import condition_any_noise
+from uqsonet.operator.joint import JointPosterior, together
+from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.sensors.likelihoods import Likelihood, MeanAbsolute, ReadingLaw, likelihood_of
+from uqsonet.sensors.sensors import Sensors, field_number
+
+Likelihoods = Likelihood | Mapping[int, Likelihood | None]
+"""One law of all readings, or one for fields by number; the noise of others is Gaussian."""
+
+
+def likelihoods_of(operator: NamedOperator, sets: Sensors, stated: object) -> Likelihoods | None:
+    """Return the laws of noise that a user stated, None where all are Gaussian.
+
+    Raises
+    ------
+    ObservationError
+        If a law or field is unknown, a sensor has no noise, or the model cannot use a likelihood.
+    """
+    fields = operator.named_fields
+    laws: Likelihoods | None
+    if isinstance(stated, Mapping):
+        numbers = {field_number(fields, k, "likelihood: field"): one for k, one in stated.items()}
+        laws = {number: likelihood_of(one) for number, one in numbers.items()}
+        laws = laws if any(laws.values()) else None
+    else:
+        laws = likelihood_of(stated)
+    if laws is None:
+        return None
+    model = operator.operator
+    if not isinstance(model, KarhunenLoeveModel) or model.condition_both is None:
+        raise ObservationError(
+            f"{operator.method} knows no law of its input, so it takes no likelihood; the "
+            "Karhunen-Loeve model does"
+        )
+    for number, one in enumerate(fields):
+        level = sets.noise_std[sets.mask & (sets.field == number)]
+        if bool((level.nan_to_num(nan=operator.default_noise(number)) <= 0).any()):
+            raise ObservationError(
+                f"a likelihood needs sensors with noise: give a positive noise_std for {one.name}"
+            )
+    return laws
+
+
+def law_by_likelihood(operator: NamedOperator, sets: Sensors, laws: Any) -> JointPosterior:
+    """Return the law of both sides given sensors whose noise is not Gaussian."""
+    found = []
+    for row in range(len(sets)):
+        one = sets.alone(row)
+        seen, read = operator.encode(one), operator.encode(one, outputs=True)
+        noise = NamedNoise.of(operator, one, laws)
+        found.append(condition_any_noise(operator.operator, seen, read, noise))
+    return together(found, sets.single)
+
+
+@dataclass(frozen=True)
+class NamedNoise:
+    """The noise of one set of sensors (`uqsonet.operator.any_noise.ReadingNoise`).
+
+    Attributes
+    ----------
+    operator : NamedOperator
+    sensors : Sensors
+        One set as users have it.
+    laws : Likelihoods
+    place : Tensor of int, shape (m,)
+        Place of each sensor among those of inputs, then those of outputs.
+    levels : Tensor, shape (m,)
+        Stated noise, as the model has it.
+    """
+
+    operator: NamedOperator
+    sensors: Sensors
+    laws: Likelihoods
+    place: Tensor
+    levels: Tensor
+
+    @classmethod
+    def of(cls, operator: NamedOperator, one: Sensors, laws: Likelihoods) -> NamedNoise:
+        """Return the noise of one set without padding."""
+        of_output = one.field[0] >= len(operator.inputs)
+        place = of_output.long().argsort(stable=True).argsort()
+        levels = one.noise_std[0].clone()
+        for number, field in enumerate(operator.named_fields):
+            here = one.field[0] == number
+            level = levels[here].nan_to_num(nan=operator.default_noise(number))
+            levels[here] = level / (field.scale if operator.encoded else 1.0)
+        return cls(operator, one, laws, place, levels)
+
+    def _groups(self) -> list[tuple[Likelihood | None, Tensor]]:
+        """Return each law with the numbers of its sensors."""
+        number = self.sensors.field[0]
+        if not isinstance(self.laws, Mapping):
+            return [(self.laws, torch.arange(len(number)))]
+        laws = [(self.laws.get(k), (number == k).nonzero()[:, 0]) for k in number.unique().tolist()]
+        return laws
+
+    def log_likelihood(self, off: Tensor) -> Tensor:
+        """Return log-likelihoods (S,) of readings that are off (S, m) from what is predicted."""
+        off = off[:, self.place]
+        total = torch.zeros(len(off), dtype=torch.float64)
+        for law, here in self._groups():
+            white = off[:, here] / self.levels[here]
+            if law is None:
+                total -= white.square().sum(1) / 2
+            elif isinstance(law, ReadingLaw):
+                total += law.log_density(white).sum(1)
+            else:
+                total += self._asked(law, off[:, here], here)
+        return total
+
+    @property
+    def smooth(self) -> bool:
+        """Whether torch can differentiate it."""
+        return not any(self._plain(law) for law, _ in self._groups())
+
+    def _plain(self, law: Likelihood | None) -> bool:
+        """Return whether a law is a user's function of numpy arrays."""
+        own = law is None or isinstance(law, ReadingLaw | MeanAbsolute)
+        return not own and self.sensors.kind == "numpy"
+
+    def nearest(self, off: Tensor) -> Tensor | None:
+        """Return levels (m,) of the nearest Gaussian; None where only functions are stated."""
+        groups = self._groups()
+        if not any(isinstance(law, ReadingLaw) for law, _ in groups):
+            return None
+        levels, square = self.levels.clone(), off[:, self.place].square().mean(0)
+        for law, here in groups:
+            if isinstance(law, ReadingLaw):
+                levels[here] *= law.nearest(square[here] / levels[here].square())
+        return levels[self.place.argsort()]
+
+    def _asked(self, law: Any, off: Tensor, here: Tensor) -> Tensor:
+        """Return what a function of predicted and real readings, in the fields' units, gives."""
+        readings, number = self.sensors.values[0, here], self.sensors.field[0, here]
+        predicted = torch.zeros_like(off)
+        for k in number.unique().tolist():
+            one = self.operator.named_fields[k]
+            known = one.decode(one.encode(readings) - off)
+            predicted = torch.where(number == k, known, predicted)
+        plain = self._plain(law)
+        found = law(*((t.numpy() if plain else t) for t in (predicted, readings)))
+        found = torch.as_tensor(np.asarray(found) if plain else found, dtype=torch.float64)
+        if found.shape != (len(off),) or bool((found.isnan() | (found == torch.inf)).any()):
+            raise ObservationError(
+                f"the likelihood must return {len(off)} logarithms, finite or -inf, for predicted "
+                f"readings of shape {tuple(off.shape)}; found shape {tuple(found.shape)}"
+                + ("" if found.shape != (len(off),) else " with NaN or inf")
+            )
+        return found
