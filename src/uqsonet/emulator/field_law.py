@@ -77,7 +77,7 @@ class Conditioned:
         Whether some of the sensors are of outputs, or their noise is not Gaussian.
     """
 
-    def __init__(self, operator: NamedOperator, sets: Sensors, likelihood: object = None) -> None:
+    def __init__(self, operator: NamedOperator, sets: Sensors, likelihood: Any = None) -> None:
         self.operator, self.sets, self.likelihood = operator, sets, likelihood
         self.jointly = operator.reads_outputs(sets) or likelihood is not None
         self._kept: dict[tuple[str, bool, int], Any] = {}

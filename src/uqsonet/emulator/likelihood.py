@@ -125,32 +125,41 @@ class NamedNoise:
     @property
     def smooth(self) -> bool:
         """Whether torch can differentiate it."""
-        return not any(self._plain(law) for law, _ in self._groups())
+        laws = [law for law, _ in self._groups()]
+        return not any(self._plain(law) or getattr(law, "walled", False) for law in laws)
 
     def _plain(self, law: Likelihood | None) -> bool:
         """Return whether a law is a user's function of numpy arrays."""
         own = law is None or isinstance(law, ReadingLaw | MeanAbsolute)
         return not own and self.sensors.kind == "numpy"
 
-    def nearest(self, off: Tensor) -> Tensor | None:
-        """Return levels (m,) of the nearest Gaussian; None where only functions are stated."""
-        groups = self._groups()
-        if not any(isinstance(law, ReadingLaw) for law, _ in groups):
-            return None
-        levels, square = self.levels.clone(), off[:, self.place].square().mean(0)
-        for law, here in groups:
+    def nearest(self, off: Tensor, levels: Tensor) -> Tensor | None:
+        """Return levels (m,) of a nearer Gaussian for samples (S, m) of one of these levels."""
+        off, levels, known = off[:, self.place], levels[self.place], False
+        for law, here in self._groups():
             if isinstance(law, ReadingLaw):
-                levels[here] *= law.nearest(square[here] / levels[here].square())
-        return levels[self.place.argsort()]
+                stated = self.levels[here]
+                levels[here] = stated * law.nearest(off[:, here].square().mean(0) / stated.square())
+            elif isinstance(law, MeanAbsolute):
+                levels[here] *= law.nearest(
+                    self._predicted(off[:, here], here) - self.sensors.values[0, here],
+                    off[:, here] / levels[here],
+                )
+            known |= isinstance(law, ReadingLaw | MeanAbsolute)
+        return levels[self.place.argsort()] if known else None
 
-    def _asked(self, law: Any, off: Tensor, here: Tensor) -> Tensor:
-        """Return what a function of predicted and real readings, in the fields' units, gives."""
+    def _predicted(self, off: Tensor, here: Tensor) -> Tensor:
+        """Return what some sensors are predicted to read (S, m), in the units of their fields."""
         readings, number = self.sensors.values[0, here], self.sensors.field[0, here]
         predicted = torch.zeros_like(off)
         for k in number.unique().tolist():
             one = self.operator.named_fields[k]
-            known = one.decode(one.encode(readings) - off)
-            predicted = torch.where(number == k, known, predicted)
+            predicted = torch.where(number == k, one.decode(one.encode(readings) - off), predicted)
+        return predicted
+
+    def _asked(self, law: Any, off: Tensor, here: Tensor) -> Tensor:
+        """Return what a function of predicted and real readings, in the fields' units, gives."""
+        readings, predicted = self.sensors.values[0, here], self._predicted(off, here)
         plain = self._plain(law)
         found = law(*((t.numpy() if plain else t) for t in (predicted, readings)))
         found = torch.as_tensor(np.asarray(found) if plain else found, dtype=torch.float64)

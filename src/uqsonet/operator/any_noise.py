@@ -35,13 +35,13 @@ from uqsonet.operator.joint import (
 from uqsonet.operator.particles import Samples, Source, tempered
 from uqsonet.sensors.sensors import Sensors
 
-REFITS = 8
+REFITS = 6
 """Number of times that levels of the nearest Gaussian noise are worked out, at most."""
 
 REFIT_SAMPLES = 512
 """Number of samples behind each."""
 
-SETTLED = 0.02
+SETTLED = 0.05
 """Levels that change by less than this share are kept."""
 
 IMPOSSIBLE = 1e4
@@ -52,6 +52,15 @@ NEGLIGIBLE = 1e-3
 
 LEAPS = 3
 """Number of steps of each Hamiltonian move."""
+
+FAR_MOVED_SHARE = 0.1
+"""Effective share that a rise leaves where moves are Hamiltonian: few rises are needed."""
+
+MAX_MOVES = 100
+"""Moves after one rise, at most."""
+
+ROWS = 512
+"""Samples that are worked on at a time: what readings see of them stays in the cache."""
 
 
 class ReadingNoise(Protocol):
@@ -66,8 +75,11 @@ class ReadingNoise(Protocol):
         """Whether torch can differentiate it."""
         ...
 
-    def nearest(self, off: Tensor) -> Tensor | None:
-        """Return levels (m,) of the nearest Gaussian for samples (S, m); None if as stated."""
+    def nearest(self, off: Tensor, levels: Tensor) -> Tensor | None:
+        """Return levels (m,) of a nearer Gaussian for samples (S, m) of one of these levels.
+
+        None if they are as stated.
+        """
         ...
 
 
@@ -76,6 +88,8 @@ class _Noisy(Source):
 
     Their z is standard normal where the law of a is one of `coordinates`, else it holds a itself.
     """
+
+    max_moves = MAX_MOVES
 
     def __init__(
         self,
@@ -103,6 +117,9 @@ class _Noisy(Source):
         beyond = len(left) if float(share.max()) > NEGLIGIBLE else 0
         self._sizes = self._root.shape[1], beyond
         self._floor = -IMPOSSIBLE
+        self._smooth = self._law.has_coordinates and noise.smooth
+        if self._smooth:  # moves go far
+            self.effective_share = FAR_MOVED_SHARE
 
     def placed(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return a (n, r), c = b(a) + e (n, p), and how far readings are off (n, m)."""
@@ -123,7 +140,7 @@ class _Noisy(Source):
 
     def nearest(self, generator: torch.Generator) -> Tensor | None:
         """Return levels (m,) of Gaussian noise that come nearer, None if there are none."""
-        return self._noise.nearest(self.placed(self._drawn(REFIT_SAMPLES, generator))[2])
+        return self._noise.nearest(self.placed(self._drawn(REFIT_SAMPLES, generator))[2], self._std)
 
     def start(self, size: int, generator: torch.Generator) -> Samples:
         """Return samples of the Gaussian answer."""
@@ -143,15 +160,20 @@ class _Noisy(Source):
         return torch.cat([of_a, _normals(size, sum(self._sizes), generator)], 1)
 
     def _weighted(self, z: Tensor, slope: bool = False) -> tuple[Samples, Tensor | None]:
-        """Return samples, and the slope of their weights in z where it is asked for and known."""
-        with torch.set_grad_enabled(slope):
-            z = z.detach().requires_grad_(slope)
-            a, _, off = self.placed(z)
-            weight = (off / self._std).square().sum(1) / 2
-            weight = weight + self._source.log_weight(a) + self._noise.log_likelihood(off)
-            slopes = torch.autograd.grad(weight.sum(), z)[0].nan_to_num() if slope else None
-        weight = weight.detach().nan_to_num(neginf=self._floor)
-        return Samples(a.detach(), weight, z.detach()), slopes
+        """Return samples, and the slope of their weights in z where it is asked for."""
+        parts, slopes = [], []
+        for rows in z.split(ROWS):
+            with torch.set_grad_enabled(slope):
+                rows = rows.detach().requires_grad_(slope)
+                a, _, off = self.placed(rows)
+                weight = (off / self._std).square().sum(1) / 2
+                weight = weight + self._source.log_weight(a) + self._noise.log_likelihood(off)
+                if slope:
+                    slopes.append(torch.autograd.grad(weight.sum(), rows)[0].nan_to_num())
+            parts.append((a.detach(), weight.detach()))
+        a, weight = (torch.cat(part) for part in zip(*parts, strict=True))
+        found = Samples(a, weight.nan_to_num(neginf=self._floor), z)
+        return found, torch.cat(slopes) if slope else None
 
     def moved(self, z: Tensor, step: float, generator: torch.Generator) -> Samples:
         """Return samples by moves that leave the Gaussian answer as it is."""
@@ -169,7 +191,7 @@ class _Noisy(Source):
         self, now: Samples, power: float, step: float, generator: torch.Generator
     ) -> tuple[Samples, Tensor]:
         """Return moved samples, by Hamiltonian dynamics where the likelihood has a slope."""
-        if not self._law.has_coordinates or not self._noise.smooth:
+        if not self._smooth:
             return super().proposal(now, power, step, generator)
         angle = math.asin(step) / LEAPS
         cos, sin = math.cos(angle), math.sin(angle)

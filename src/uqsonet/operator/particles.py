@@ -88,7 +88,17 @@ class Samples:
 
 
 class Source(ABC):
-    """A law that can be sampled, moved along, and weighted into the target."""
+    """A law that can be sampled, moved along, and weighted into the target.
+
+    Attributes
+    ----------
+    effective_share : float
+        Effective share of the samples that one rise of the power leaves.
+    max_moves : int
+        Moves after one rise, at most.
+    """
+
+    effective_share, max_moves = EFFECTIVE_SHARE, MAX_MOVES
 
     @abstractmethod
     def start(self, size: int, generator: torch.Generator) -> Samples:
@@ -126,12 +136,12 @@ def tempered(source: Source, size: int, generator: torch.Generator) -> Particles
     """
     now, t, step = source.start(size, generator), 0.0, 1.0
     while t < 1:
-        rise = _rise(now.weight, 1 - t)
+        rise = _rise(now.weight, 1 - t, source.effective_share)
         t = 1.0 if t + rise > 1 - 1e-9 else t + rise
         index = resampled((rise * now.weight).view(ISLANDS, -1), generator)
         now = now.pick((index + torch.arange(0, size, size // ISLANDS)[:, None]).flatten())
         gone, enough = 0.0, MIN_LAST_DISTANCE if t == 1 else MIN_DISTANCE
-        for _ in range(MAX_MOVES):
+        for _ in range(source.max_moves):
             proposed, ratio = source.proposal(now, t, step, generator)
             draw = torch.rand(size, generator=generator, dtype=torch.float64)
             taken = draw.log() < ratio
@@ -144,19 +154,19 @@ def tempered(source: Source, size: int, generator: torch.Generator) -> Particles
     return Particles(now.a, _effective_size(now.a), now.z)
 
 
-def _rise(weight: Tensor, most: float) -> float:
-    """Return the exponent, at most `most`, that leaves `EFFECTIVE_SHARE` of samples effective."""
+def _rise(weight: Tensor, most: float, share: float) -> float:
+    """Return the exponent, at most `most`, that leaves a share of the samples effective."""
 
     def effective(exponent: float) -> float:
         p = torch.softmax(exponent * weight, 0)
         return 1 / float(p.square().sum()) / len(weight)
 
-    if effective(most) >= EFFECTIVE_SHARE:
+    if effective(most) >= share:
         return most
     low, high = 0.0, most
     for _ in range(30):
         middle = (low + high) / 2
-        low, high = (middle, high) if effective(middle) >= EFFECTIVE_SHARE else (low, middle)
+        low, high = (middle, high) if effective(middle) >= share else (low, middle)
     return max(low, 1e-4 * most)
 
 

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,9 @@ def _require_positive(name: str, value: object) -> None:
 
 class ReadingLaw(ABC):
     """The law of the noise of single readings, in units of their `noise_std`."""
+
+    walled: ClassVar[bool] = False
+    """Whether there are ends."""
 
     @abstractmethod
     def log_density(self, off: Tensor) -> Tensor:
@@ -81,6 +84,8 @@ class Laplace(ReadingLaw):
 class Uniform(ReadingLaw):
     """Noise that is as likely anywhere within sqrt(3) times `noise_std`, its standard deviation."""
 
+    walled = True
+
     def log_density(self, off: Tensor) -> Tensor:
         """Return zero within the ends, and what is practically nothing beyond (`WALL`)."""
         return -WALL * (off.abs() / math.sqrt(3) - 1).clamp_min(0)
@@ -100,6 +105,7 @@ class MeanAbsolute:
 
     sigma: float
     cut: float = math.inf
+    walled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _require_positive("sigma", self.sigma)
@@ -110,6 +116,16 @@ class MeanAbsolute:
         misfit = abs(predicted - readings).mean(-1)
         beyond = (misfit / self.cut - 1).clip(min=0)
         return -((misfit / self.sigma) ** 2) / 2 - WALL * beyond
+
+    def nearest(self, off: Tensor, white: Tensor) -> float:
+        """Return the factor by which noise comes nearer, of misfits (S, m) under Gaussian noise.
+
+        Of k directions that readings see, misfits are ``M^(k - 1)`` times the weight: that is
+        where the Gaussian ones should be. `white` are misfits in units of the noise.
+        """
+        seen = max(2.0, float(white.square().mean(0).sum()))
+        likeliest = min(self.sigma * math.sqrt(seen - 1), self.cut * (1 - 1 / seen))
+        return likeliest / float(off.abs().mean())
 
 
 Likelihood = ReadingLaw | Callable[[Any, Any], Any]

@@ -1,0 +1,193 @@
+"""An answer corrected by a solver: its operator is fitted again to solves near the answer.
+
+Samples of the answer are solved, and what the solver gives beyond the operator is regressed on the
+coefficients of the input (ridge regression, by leave-one-out errors). The sensors are then answered
+by the corrected operator, with these errors as what it leaves over, and the next solves are of
+samples of that: an iterated ensemble smoother that starts from a learned operator, not from zero.
+How well it matches the solver is measured by weights of the last samples.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from uqsonet.emulator.field_law import Conditioned
+from uqsonet.emulator.likelihood import NamedNoise
+from uqsonet.emulator.named_operator import NamedOperator
+from uqsonet.errors import ObservationError
+from uqsonet.gauss.gaussian import sensor_noise
+from uqsonet.operator.closed_form import set_residuals
+from uqsonet.operator.config import KEPT
+from uqsonet.operator.model import KarhunenLoeveModel
+
+ROUNDS = 4
+"""Number of times that samples are solved."""
+
+MIN_SOLVES = 40
+
+RIDGES = 10.0 ** np.arange(-8, 5)
+"""Ridges to try, in units of the largest squared singular value."""
+
+Solver = Callable[[Any], Any]
+"""Maps inputs (S, n_in) at the points of the model's input fields, side by side, to outputs."""
+
+
+@dataclass(frozen=True)
+class Solves:
+    """What solves say of an answer.
+
+    Attributes
+    ----------
+    count : int
+    before, after : float
+        Effective number of the first and of the last samples under the solver's own likelihood.
+    of : int
+        Number of samples that these are out of.
+    """
+
+    count: int
+    before: float
+    after: float
+    of: int
+
+
+def corrected(
+    conditioned: Conditioned, solver: Solver, solves: int, seed: int
+) -> tuple[Conditioned, Solves]:
+    """Return the answer of an operator that is fitted to solves near it.
+
+    Raises
+    ------
+    ObservationError
+        If there are several sets, too few solves, or the solver's outputs do not fit.
+    """
+    operator, sets = conditioned.operator, conditioned.sets
+    learned = operator.operator
+    if not isinstance(learned, KarhunenLoeveModel):
+        raise ObservationError(f"{operator.method} cannot be corrected by a solver")
+    if not sets.single or solves < MIN_SOLVES:
+        raise ObservationError(
+            f"a solver corrects one set of sensors, by {MIN_SOLVES} solves or more; found "
+            f"{len(sets)} sets, {solves} solves"
+        )
+    operator = replace(operator, floor=None)
+    size, generator = solves // ROUNDS, torch.Generator().manual_seed(seed)
+    every, sizes = [], []
+    for _ in range(ROUNDS):
+        a, c = _samples(Conditioned(operator, sets, conditioned.likelihood), size, generator)
+        found, outside = _solved(operator, solver, a)
+        sizes.append(_effective(conditioned, a, c, found))
+        every.append((a, found))
+        operator = _fitted(
+            replace(operator, operator=conditioned.operator.operator), every, outside
+        )
+    answer = Conditioned(operator, sets, conditioned.likelihood)
+    return answer, Solves(ROUNDS * size, sizes[0], sizes[-1], size)
+
+
+def _samples(answer: Conditioned, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return coefficients of input (n, r) and output (n, p) that belong together."""
+    ((_, joint),) = answer.joint_laws()
+    state = generator.get_state()
+    a = joint.input.coefficient_samples(size, generator)[0]
+    again = torch.Generator()
+    again.set_state(state)
+    return a.double(), joint.output.coefficient_samples(size, again)[0].double()
+
+
+def _solved(operator: NamedOperator, solver: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the solver's outputs as coefficients (n, p), and what the modes leave out (M,)."""
+    model: Any = operator.operator
+    bases = model.bases
+    inputs = bases.input_mean + a @ bases.input_factor.double().T
+    sizes = [one.domain.size for one in operator.inputs]
+    parts = zip(operator.inputs, inputs.split(sizes, 1), strict=True)
+    known = torch.cat([one.decode(part) for one, part in parts], 1)
+    outputs = torch.as_tensor(np.asarray(solver(known.numpy())), dtype=torch.float64)
+    points = [one.domain.size for one in operator.outputs]
+    if outputs.shape != (len(a), sum(points)) or not bool(outputs.isfinite().all()):
+        raise ObservationError(
+            f"the solver must return finite outputs of shape {(len(a), sum(points))}, found "
+            f"{tuple(outputs.shape)}"
+        )
+    parts = zip(operator.outputs, outputs.split(points, 1), strict=True)
+    left = torch.cat([one.encode(part) for one, part in parts], 1) - bases.output_mean
+    c = left @ bases.output_projection().double()
+    outside = (left - c @ bases.output_modes.double().T).square().mean(0)
+    return c / bases.output_scale.double(), outside
+
+
+def _effective(answer: Conditioned, a: Tensor, c: Tensor, found: Tensor) -> float:
+    """Return the effective number of samples when the solver's outputs replace the operator's."""
+    operator, sets = answer.operator, answer.sets.alone(0)
+    if not operator.reads_outputs(sets):
+        return float(len(a))
+    model: Any = operator.operator
+    seen, read = operator.encode(sets), operator.encode(sets, outputs=True)
+    offset, rows = model.bases.output_at(read)
+    (at_inputs,), (residual,) = model.bases.at_sensors(seen)
+    own = residual - a @ at_inputs.T  # the same for both
+    noise = NamedNoise.of(operator, sets, {} if answer.likelihood is None else answer.likelihood)
+    levels = noise.levels.clone()
+    levels[noise.place >= len(residual)] = sensor_noise(
+        read.noise(), model.output_error(), norm=read.norm(1)
+    ).clamp_min(1e-12)[0]
+    noise = replace(noise, levels=levels)
+    off = [torch.cat([own, read.values[0] - offset[0] - x @ rows[0].T], 1) for x in (found, c)]
+    weight = noise.log_likelihood(off[0]) - noise.log_likelihood(off[1])
+    return 1 / float(torch.softmax(weight, 0).square().sum())
+
+
+def _fitted(
+    operator: NamedOperator, every: list[tuple[Tensor, Tensor]], outside: Tensor
+) -> NamedOperator:
+    """Return the learned operator, corrected by a linear map that solves ask for."""
+    model: Any = copy.deepcopy(operator.operator)
+    a, found = (torch.cat(part) for part in zip(*every, strict=True))
+    with torch.no_grad():
+        beyond = found - model.branch(a.float()).double()
+        weight, offset, left = ridge_fit(a, beyond, len(every[-1][0]))
+        r, p = model.config.input_modes, model.config.output_modes
+        old = model.linear
+        model.linear = nn.Linear(r, p)
+        model.linear.weight.copy_(weight + (0 if old is None else old.weight))
+        model.linear.bias.copy_(offset + (0 if old is None else old.bias))
+        model.config = model.config.model_copy(update={"held_out_residuals": True, "nearest": 0})
+        model.register_buffer("residual_covariance", torch.zeros(p, p, dtype=torch.float64))
+        model.register_buffer("residuals", torch.zeros(KEPT, p))
+        model.register_buffer("output_remainder", torch.zeros((), dtype=torch.float64))
+        set_residuals(
+            model, left.float(), float(model.bases.input_remainder), float(outside.mean().sqrt())
+        )
+    return replace(operator, operator=model.eval(), remainder=outside.sqrt())
+
+
+def ridge_fit(a: Tensor, c: Tensor, last: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return weight (p, r), offset (p,) and leave-one-out residuals (k, p) of ``c = w a + o``.
+
+    The fit to all pairs or to the last ones alone, and the ridge, are those of the least
+    leave-one-out errors of the last pairs.
+    """
+    best, least = None, float("inf")
+    for rows in (len(a), last):
+        x, y = a[-rows:], c[-rows:]
+        at, mean = x.mean(0), y.mean(0)
+        u, s, v = torch.linalg.svd(x - at, full_matrices=False)
+        for ridge in RIDGES * float(s[0]) ** 2:
+            shrunk = s.square() / (s.square() + ridge)
+            leverage = (u.square() @ shrunk + 1 / rows).clamp_max(1 - 1e-6)
+            left = y - mean - (u * shrunk) @ (u.T @ (y - mean))
+            left = left / (1 - leverage)[:, None]
+            score = float(left[-last:].square().sum())
+            if score < least:
+                weight = ((v.T * (s / (s.square() + ridge))) @ (u.T @ (y - mean))).T
+                best, least = (weight, mean - weight @ at, left), score
+    assert best is not None
+    return best
