@@ -46,7 +46,7 @@ class Pile:
 
     def __init__(self, name: str) -> None:
         self._name, self._blocks, self._file = name, [], None
-        self._rows = 0
+        self._bytes = self._rows = 0
 
     def add(self, block: np.ndarray) -> None:
         """Take the next block.
@@ -56,12 +56,12 @@ class Pile:
         DataError
             If there is no room for the file.
         """
-        self._rows += len(block)
+        self._bytes, self._rows = self._bytes + block.nbytes, self._rows + len(block)
         self._blocks.append(block)
         folder = tempfile.gettempdir()
+        if self._bytes <= LARGE:
+            return
         if self._file is None:
-            if sum(one.nbytes for one in self._blocks) <= LARGE:
-                return
             LOG.info("%s: values go to a temporary file in %s (TMPDIR)", self._name, folder)
             self._file = tempfile.TemporaryFile()
         if self._blocks[0].dtype != block.dtype:
