@@ -108,7 +108,7 @@ def _kept_values(operator: NamedOperator, runs: Calibration, number: int) -> tup
         drawn = numpy_generator(0, "calibration", "inputs").permutation(len(points))[:MAX_POINTS]
         here = torch.from_numpy(np.sort(drawn))
         return points[here], runs.inputs[:, columns][:, here]
-    columns = operator.output_columns(number - len(inputs))
+    columns = part_columns(operator.outputs, number - len(inputs))
     kept = (runs.columns >= columns.start) & (runs.columns < columns.stop)
     return points[runs.columns[kept] - columns.start], runs.outputs[:, kept]
 

@@ -119,10 +119,6 @@ class NamedOperator:
         own = self.noise_std
         return float(getattr(self.operator, "noise_std", 0.0) if own is None else own)
 
-    def output_columns(self, number: int) -> slice:
-        """Return the columns of an output, the first being 0, in rows of all of them."""
-        return part_columns(self.outputs, number)
-
     def locations(self, number: int, x: Tensor) -> Tensor:
         """Return points (M, d) of a field as the operator has them."""
         if number < len(self.inputs):
@@ -137,7 +133,7 @@ class NamedOperator:
             return float(self.bases.input_remainder) * one.scale * torch.ones_like(x[:, 0])
         if self.remainder is None:
             return None
-        left = self.remainder[self.output_columns(number - len(self.inputs))].double()
+        left = self.remainder[part_columns(self.outputs, number - len(self.inputs))].double()
         return one.domain.interpolate(left[:, None], x)[:, 0].abs() * one.scale
 
     def reads_outputs(self, sets: Sensors) -> bool:

@@ -24,7 +24,7 @@ from torch import Tensor
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
 from uqsonet.fields.cloud import PointCloud
-from uqsonet.fields.field import Transform, part_locations
+from uqsonet.fields.field import Transform, part_columns, part_locations
 from uqsonet.fields.stacked import JointDomain, domain_as_dict
 from uqsonet.files import write_text
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
@@ -147,53 +147,48 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
         "residual": _residual(model),
         "conformal": emulator.calibration is not None,
         "reference": exact
-        and {
-            key: packed(value) if isinstance(value, Tensor) else value
-            for key, value in exact.items()
-        },
-        "fields": [
-            _field(emulator, model, k) for k in range(len(emulator.inputs + emulator.outputs))
-        ],
+        and {k: packed(v) if isinstance(v, Tensor) else v for k, v in exact.items()},
+        "fields": [_field(emulator, model, k) for k in range(len(emulator.named_fields))],
     }
 
 
 def _require_simple(emulator: Any) -> None:
     """Refuse what a page does not compute."""
-    model = emulator.operator
+    model, text = emulator.operator, ""
     if not isinstance(model, KarhunenLoeveModel):
         name = getattr(model, "method", type(model).__name__)
-        raise ConfigError(f"{name} cannot be explored: only Karhunen-Loeve models are")
-    if model.config.architecture != "karhunen_loeve":
-        raise ConfigError(
+        text = f"{name} cannot be explored: only Karhunen-Loeve models are"
+    elif model.config.architecture != "karhunen_loeve":
+        text = (
             f"the architecture {model.config.architecture!r} cannot be explored: pages compute "
             "with a perceptron ('karhunen_loeve')"
         )
-    if emulator.floor is not None:
-        named = sorted(emulator.floor.operators.keys() - {"uqsonet"})
-        raise ConfigError(
+    elif emulator.floor is not None:
+        named = ", ".join(sorted(emulator.floor.operators.keys() - {"uqsonet"}))
+        text = (
             f"{emulator.fields.name} cannot be explored: some numbers of sensors are answered by "
-            f"{', '.join(named)}, which a page does not compute (uqsonet fit --law gaussian)"
+            f"{named}, which a page does not compute (uqsonet fit --law gaussian)"
         )
-    if model.law is not None:
-        raise ConfigError(
+    elif model.law is not None:
+        text = (
             f"the law {model.law.name!r} cannot be explored: only 'gaussian' has a closed form "
             "for a page (uqsonet fit --law gaussian)"
         )
-    if model.config.nearest:
-        raise ConfigError(
+    elif model.config.nearest:
+        text = (
             "a model whose rest depends on its answer (fronts, for example) cannot be explored: "
             "pages compute with one law of what the operator leaves over"
         )
-    for one in emulator.named_fields:
+    for one in () if text else emulator.named_fields:
         if one.domain.dim > 2:
-            raise ConfigError(
-                f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
-            )
-        if not one.transform.linear and one.transform != Transform("log"):
-            raise ConfigError(
+            text = f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
+        elif not one.transform.linear and one.transform != Transform("log"):
+            text = (
                 f"{one.name} cannot be explored under {one.transform.name}, or where it has ends: "
                 "pages know the logarithm alone"
             )
+    if text:
+        raise ConfigError(text)
 
 
 def _residual(model: KarhunenLoeveModel) -> dict[str, Any] | None:
@@ -226,7 +221,7 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
     domain = joint.parts[number] if isinstance(joint, JointDomain) else joint
     rows = joint.rows(number) if isinstance(joint, JointDomain) else slice(None)
     if not is_input and emulator.remainder is not None:
-        own = emulator.remainder[emulator.output_columns(number)].double()
+        own = emulator.remainder[part_columns(emulator.outputs, number)].double()
         remainder = packed(one.domain.interpolate(own[:, None], domain.points())[:, 0].abs())
     target = None
     if not is_input:  # rows on the modes whose variances sum to the field's mean variance

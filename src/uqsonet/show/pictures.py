@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
 """Colours of the answer, of sensors and truth, and of everything else."""
 
+COLOURS = BLUE, ORANGE, "#2c8c4a", "#8a4fa3"
+STYLES = {
+    "uqsonet": (BLUE, "o-"),
+    "cokriging": (ORANGE, "s--"),
+    "sensor_free": (GREY, "^:"),
+    "regression": (COLOURS[2], "d-."),
+}
+"""Colour and line of each method."""
+
 PICTURES = (".png", ".pdf", ".svg")
 
 Values = tuple[np.ndarray, np.ndarray]
@@ -45,11 +54,14 @@ def draw(
         raise ObservationError("a picture shows one set of sensors, found a batch")
     figure = _figure()
     _draw_answer(figure, posterior, level, _true(posterior, truth))
-    sensors = posterior.sensors
-    count = int(sensors.mask.sum())
-    given = f"{count} sensor{'' if count == 1 else 's'}" if count else "no sensors"
-    figure.suptitle(title or f"{posterior.field.name} given {given}")
+    figure.suptitle(title or f"{posterior.field.name} given {_counted(posterior.sensors)}")
     return _saved(figure, path)
+
+
+def _counted(sets: Sensors) -> str:
+    """Return in words how many sensors one set has."""
+    count = int(sets.mask.sum())
+    return f"{count or 'no'} sensor{'' if count == 1 else 's'}"
 
 
 def _saved(figure: Any, path: object) -> Any:
@@ -71,9 +83,9 @@ def draw_placement(placement: Any, path: object) -> Any:
     for axes, name in zip(panels, names, strict=True):
         here = np.array([other == name for other in placement.candidate_fields])
         there = np.array([other == name for other in placement.given_fields], dtype=bool)
-        x, known = placement.candidates[here], placement.given[there]
-        dim = int(np.isfinite(x[0]).sum())
-        x, known, reduction = x[:, :dim], known[:, :dim], placement.reduction[:, here]
+        dim = int(np.isfinite(placement.candidates[here][0]).sum())
+        x, known = placement.candidates[here, :dim], placement.given[there, :dim]
+        reduction = placement.reduction[:, here]
         chosen = [k for k, other in enumerate(placement.fields) if other == name]
         axes.set_title(f"expected reduction by a sensor of {name}", fontsize=10)
         if dim == 1:
@@ -81,9 +93,9 @@ def draw_placement(placement: Any, path: object) -> Any:
             for k, line in enumerate(reduction):
                 axes.plot(x[order, 0], line[order], lw=1.2, label=f"step {k + 1}")
             for k in chosen:
-                place, height = placement.places[k, 0], placement.reduction[k, placement.chosen[k]]
-                axes.plot(place, height, "o", color=ORANGE)
-                axes.annotate(str(k + 1), (place, height), (3, 3), textcoords="offset points")
+                place = placement.places[k, 0], placement.reduction[k, placement.chosen[k]]
+                axes.plot(*place, "o", color=ORANGE)
+                axes.annotate(str(k + 1), place, (3, 3), textcoords="offset points")
             axes.plot(known[:, 0], np.zeros(len(known)), "s", color=GREY, clip_on=False)
             axes.set_xlabel("x")
             axes.set_ylabel(f"reduction of the variance of {placement.target}")
@@ -93,8 +105,9 @@ def draw_placement(placement: Any, path: object) -> Any:
         figure.colorbar(_map(axes, x, reduction[0], "viridis", {"vmin": 0}), ax=axes)
         axes.scatter(known[:, 0], known[:, 1], marker="s", color=GREY, edgecolors="white")
         for k in chosen:
-            axes.plot(*placement.places[k, :2], "o", color=ORANGE, mec="white", ms=11)
-            axes.annotate(str(k + 1), placement.places[k, :2], ha="center", va="center", fontsize=8)
+            place = placement.places[k, :2]
+            axes.plot(*place, "o", color=ORANGE, mec="white", ms=11)
+            axes.annotate(str(k + 1), place, ha="center", va="center", fontsize=8)
     figure.suptitle(f"where to measure for {placement.target}")
     return _saved(figure, path)
 
@@ -140,10 +153,8 @@ def _in_domain_order(field: Field, truth: object) -> object:
 
 
 def _draw_answer(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
-    if posterior.field.domain.dim == 1:
-        _draw_line(figure, posterior, level, truth)
-    else:
-        _draw_maps(figure, posterior, level, truth)
+    along = posterior.field.domain.dim == 1
+    (_draw_line if along else _draw_maps)(figure, posterior, level, truth)
 
 
 def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
@@ -156,20 +167,17 @@ def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) 
     above, axes = figure.subplots(2, 1, height_ratios=(1, 2))
     _draw_sensors(above, figure, posterior)
     lower, upper = (np.asarray(end) for end in posterior.band(level, x))
-    axes.fill_between(
-        line, lower, upper, color=BLUE, alpha=0.2, lw=0, label=f"{100 * level:g} % band"
-    )
+    name = f"{100 * level:g} % band"
+    axes.fill_between(line, lower, upper, color=BLUE, alpha=0.2, lw=0, label=name)
     for k, sample in enumerate(np.asarray(posterior.sample(SHOWN, x))):
         axes.plot(line, sample, color=GREY, lw=0.7, alpha=0.8, label="samples" if k == 0 else None)
     axes.plot(line, np.asarray(posterior.mean(x)), color=BLUE, lw=2, label="mean")
     if truth is not None:
-        order = truth[0][:, 0].argsort()
-        there, values = truth[0][order, 0], truth[1][order]
-        axes.plot(there, values, color=ORANGE, lw=1.5, ls="--", label="truth")
-    sets = posterior.sensors
+        there, order = truth[0][:, 0], truth[0][:, 0].argsort()
+        axes.plot(there[order], truth[1][order], color=ORANGE, lw=1.5, ls="--", label="truth")
     for number, one in posterior.read.items():
         if one is field:
-            x, y, points = _sensors(sets, number)
+            x, y, points = _sensors(posterior.sensors, number)
             axes.scatter(x[:, 0], y, color=ORANGE, s=36, zorder=3, label="sensors")
             _draw_weighted(axes, points)
     axes.set_xlabel(field.axis_labels[0])
@@ -197,10 +205,8 @@ def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) 
         (f"lower end of the {100 * level:g} % band", points, lower),
         (f"upper end of the {100 * level:g} % band", points, upper),
     ]
-    ends = {
-        "vmin": min(float(values.min()) for _, _, values in shared),
-        "vmax": max(float(values.max()) for _, _, values in shared),
-    }
+    every = np.concatenate([values for _, _, values in shared])
+    ends = {"vmin": float(every.min()), "vmax": float(every.max())}
     wide, high = (points[:, k].max() - points[:, k].min() for k in (0, 1))
     figure.set_size_inches(12, min(7.0, max(4.5, 2.0 + 6.5 * high / wide)))
     panels = figure.subplots(2, 3)
@@ -259,7 +265,7 @@ def _draw_weighted(axes: Any, points: np.ndarray) -> None:
 def _draw_sensors(axes: Any, figure: Any, posterior: Any) -> None:
     """Draw where sensors stand and what they read: a panel of a picture."""
     sets, read = posterior.sensors, posterior.read
-    fields, used = list(read.values()), sets.mask[0]
+    fields = list(read.values())
     dim = max(field.domain.dim for field in fields)
     coloured = len(fields) == 1 and dim > 1
     for (number, field), marker in zip(read.items(), cycle("osD^v"), strict=False):
@@ -268,28 +274,22 @@ def _draw_sensors(axes: Any, figure: Any, posterior: Any) -> None:
         if dim == 1:
             axes.scatter(x[:, 0], y, color=ORANGE, marker=marker, s=36, label=field.label)
         elif coloured:
-            dots = axes.scatter(
-                x[:, 0], x[:, 1], c=y, cmap="cividis", edgecolors="black", s=70, zorder=3
-            )
-            figure.colorbar(dots, ax=axes)
+            how: Any = {"cmap": "cividis", "edgecolors": "black", "s": 70, "zorder": 3}
+            figure.colorbar(axes.scatter(x[:, 0], x[:, 1], c=y, **how), ax=axes)
         else:
             axes.scatter(x[:, 0], x[:, 1], marker=marker, s=50, label=field.label)
     names = ", ".join(field.label for field in fields)
-    count = int(used.sum())
-    domains = [field.domain for field in fields if field.domain.dim == dim]
-    lower, upper = (np.array([getattr(d, e) for d in domains]) for e in ("lower", "upper"))
-    pad = 0.03 * (upper.max(0) - lower.min(0))
-    axes.set_xlim(lower.min(0)[0] - pad[0], upper.max(0)[0] + pad[0])
-    labels = next(field.axis_labels for field in fields if field.domain.dim == dim)
-    axes.set_xlabel(labels[0])
-    if dim == 1:
-        axes.set_ylabel(names)
-    else:
-        axes.set_ylim(lower.min(0)[1] - pad[1], upper.max(0)[1] + pad[1])
-        axes.set_ylabel(labels[1])
+    whole = [field for field in fields if field.domain.dim == dim]
+    lower = np.min([field.domain.lower for field in whole], 0)
+    upper = np.max([field.domain.upper for field in whole], 0)
+    pad = 0.03 * (upper - lower)
+    axes.set_xlim(lower[0] - pad[0], upper[0] + pad[0])
+    axes.set_xlabel(whole[0].axis_labels[0])
+    axes.set_ylabel(names if dim == 1 else whole[0].axis_labels[1])
+    if dim > 1:
+        axes.set_ylim(lower[1] - pad[1], upper[1] + pad[1])
         axes.set_aspect("equal")
-        plural = "" if count == 1 else "s"
-        axes.set_title(f"{count or 'no'} sensor{plural} of {names}", fontsize=10)
+        axes.set_title(f"{_counted(sets)} of {names}", fontsize=10)
     if len(fields) > 1:
         axes.legend(frameon=False, fontsize=9)
 
@@ -358,10 +358,10 @@ def _example(report: Any) -> Any:
 
 
 def _methods(report: Any) -> dict[str, list[Any]]:
-    first = report.scores[0].field
+    """Return the scores of the first field by method."""
     found: dict[str, list[Any]] = {}
     for score in report.scores:
-        if score.field == first:
+        if score.field == report.scores[0].field:
             found.setdefault(score.method, []).append(score)
     return found
 
@@ -369,19 +369,15 @@ def _methods(report: Any) -> dict[str, list[Any]]:
 def _errors(report: Any) -> Any:
     figure = _figure(9, 3.6)
     left, right = figure.subplots(1, 2)
-    styles = {"uqsonet": (BLUE, "o-"), "cokriging": (ORANGE, "s--"), "sensor_free": (GREY, "^:")}
-    styles["regression"] = "#2c8c4a", "d-."
     for method, scores in _methods(report).items():
-        colour, style = styles[method]
+        colour, style = STYLES[method]
         counts = [s.sensors for s in scores]
         errors = [100 * s.err_mean for s in scores]
         bars = [200 * s.err_mean_se for s in scores]
         left.errorbar(counts, errors, bars, color=colour, fmt=style, capsize=3, label=method)
         right.plot(counts, [s.crps for s in scores], style, color=colour, label=method)
-    left.set_ylabel("error of the mean, %")
-    right.set_ylabel("CRPS")
-    for axes in (left, right):
-        axes.set_xlabel("sensors")
+    for axes, name in ((left, "error of the mean, %"), (right, "CRPS")):
+        axes.set(xlabel="sensors", ylabel=name)
         axes.set_ylim(bottom=0)
     left.legend(frameon=False)
     return figure
@@ -391,17 +387,13 @@ def _coverage(report: Any) -> Any:
     figure = _figure(4.6, 4)
     axes = figure.add_subplot()
     axes.plot([0.4, 1], [0.4, 1], color=GREY, lw=1, label="exact")
-    for k, score in enumerate(_methods(report)["uqsonet"]):
-        colour = (BLUE, ORANGE, "#2c8c4a", "#8a4fa3")[k % 4]
+    for score, colour in zip(_methods(report)["uqsonet"], cycle(COLOURS), strict=False):
         for kind, style in (("plain", "o--"), ("conformal", "s-")):
-            bands = getattr(score, kind)
-            if bands:
+            if bands := getattr(score, kind):
                 label = f"{kind}, {score.sensors} sensors"
                 axes.plot(list(bands), list(bands.values()), style, color=colour, label=label)
-    axes.set_xlim(0.4, 1)
-    axes.set_ylim(min(0.4, axes.get_ylim()[0]), 1)
-    axes.set_xlabel("level of the band")
-    axes.set_ylabel("share of truths inside")
+    axes.set(xlim=(0.4, 1), ylim=(min(0.4, axes.get_ylim()[0]), 1))
+    axes.set(xlabel="level of the band", ylabel="share of truths inside")
     axes.legend(frameon=False, fontsize=8)
     return figure
 
@@ -409,8 +401,7 @@ def _coverage(report: Any) -> Any:
 def _ranks(report: Any) -> Any:
     figure = _figure(9, 3.4)
     left, right = figure.subplots(1, 2)
-    scores = _methods(report)["uqsonet"]
-    for score in scores:
+    for score in _methods(report)["uqsonet"]:
         edges = np.linspace(0, 1, len(score.ranks) + 1)
         left.stairs(score.ranks, edges, label=f"{score.sensors} sensors", lw=1.8)
         bins = max(2, min(10, len(score.functional_ranks) // 5))
