@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -89,32 +89,6 @@ def glorot(module: nn.Module) -> None:
             parameter.zero_()
         else:
             parameter.normal_(std=(2 / sum(parameter.shape[-2:])) ** 0.5)
-
-
-class _Rows(torch.autograd.Function):
-    """Rows of a small table; torch's own gradient of that is ten times slower on a CPU."""
-
-    @staticmethod
-    def forward(table: Tensor, index: Tensor) -> Tensor:
-        return table[index]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1])
-        ctx.rows = len(inputs[0])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (index,) = ctx.saved_tensors
-        g = gradients[0].reshape(-1, gradients[0].shape[-1])
-        return g.new_zeros(ctx.rows, g.shape[1]).index_add(0, index.reshape(-1), g), None
-
-
-def rows_of(table: Tensor, index: Tensor) -> Tensor:
-    """Return rows (..., d) of a table (n, d)."""
-    found = _Rows.apply(table, index)
-    assert isinstance(found, Tensor)
-    return found
 
 
 class AttentionNetworks(OperatorModel):
@@ -217,7 +191,7 @@ class AttentionNetworks(OperatorModel):
     def embed_batch(self, shared: Shared, batch: Batch) -> Tensor:
         """Return h(O) of training samples, shape (B, H q)."""
         if "places" in shared:
-            placed = rows_of(shared["places"][0], batch["index"])
+            placed = shared["places"][0][batch["index"]]
         else:
             scaled = self._scaled(batch["locations"])
             placed = self.embedding.location.evaluate(shared["location"], scaled)
@@ -260,7 +234,3 @@ class AttentionNetworks(OperatorModel):
             trunk = self.trunk(queries.to(self.points)).double()
         factor = self.fields.boundary_factor(queries.double())
         return torch.zeros_like(factor), factor[:, None] * trunk
-
-    def decode(self, coefficients: Tensor) -> Tensor:
-        """Map coefficients (B, p) to outputs on the training grid (B, M)."""
-        return coefficients @ (self.factor[:, None] * self.trunk(self.points)).T

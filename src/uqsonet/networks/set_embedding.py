@@ -41,16 +41,10 @@ class HeadsMLP(nn.Module):
         self.activation = ACTIVATIONS[activation]
 
     def prepared(self) -> Layers:
-        """Return the layers as `forward` and `SetEmbedding` read them."""
+        """Return the layers as `SetEmbedding` reads them."""
         pairs = zip(self.weights, self.biases, strict=True)
         layers = tuple(tensor for pair in pairs for tensor in pair)
         return by_sigmoid(layers) if self.activation is torch.sigmoid_ else layers
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (k, inputs) to (heads, k, outputs)."""
-        *hidden, weight, bias = self.prepared()
-        rows = x.expand(len(weight), *x.shape)
-        return torch.baddbmm(bias, through_hidden(rows, hidden, self.activation), weight)
 
 
 class SetEmbedding(nn.Module):
