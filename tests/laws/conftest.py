@@ -28,7 +28,7 @@ def quick_cards() -> Iterator[None]:
     """Leave the scores out of cards: these tests do not read them, and they take most of a fit."""
     importlib.import_module("torch._dynamo")  # by the first optimiser else, and takes seconds
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "score_rows", lambda *_, **__: [])
+        patch.setattr(fitting, "score", lambda *_, **__: [[]])
         yield
 
 

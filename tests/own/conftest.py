@@ -19,7 +19,7 @@ from uqsonet.fitting import fit as fitting
 def quick_cards() -> Iterator[None]:
     """Leave the scores out of cards: these tests do not read them, and they take most of a fit."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "score_rows", lambda *_, **__: [])
+        patch.setattr(fitting, "score", lambda *_, **__: [[]])
         yield
 
 

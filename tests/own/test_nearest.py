@@ -24,7 +24,7 @@ def fronts(size: int) -> tuple[np.ndarray, np.ndarray]:
 def model() -> uqsonet.Emulator:
     k, u = fronts(1200)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "score_rows", lambda *_, **__: [])
+        patch.setattr(fitting, "score", lambda *_, **__: [[]])
         patch.setattr(choice, "SCORE_DRAWS", 64)
         patch.setattr(nearest, "TRIED", (8,))
         patch.setattr(nearest, "MIN_PAIRS", 90)
@@ -60,6 +60,6 @@ def test_an_operator_without_a_rest_keeps_all_pairs():
     k, _ = fronts(1200)
     runs = uqsonet.Runs({"k": (k, SMALL)}, {"u": (np.cumsum(k, 1), SMALL)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "score_rows", lambda *_, **__: [])
+        patch.setattr(fitting, "score", lambda *_, **__: [[]])
         model = uqsonet.fit(runs, 0, sensors=[4], bar=False, law="gaussian")
     assert "left_over" not in model.card["recipe"] and not model.operator.config.nearest

@@ -52,7 +52,7 @@ def test_a_transform_of_classes_goes_forth_and_back():
 
 @pytest.mark.parametrize("law", ["thresholded", "gaussian"])
 def test_renaming_classes_changes_nothing(law, monkeypatch, tmp_path):
-    monkeypatch.setattr(fitting, "score_rows", lambda *_, **__: [])
+    monkeypatch.setattr(fitting, "score", lambda *_, **__: [[]])
     monkeypatch.setattr(choice, "SCORE_DRAWS", 64)
     monkeypatch.setattr(latent, "SPECTRUM_STEPS", 5)
     classes, u = layers(120)

@@ -141,19 +141,26 @@ def _law_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
         used = sets.mask & (sets.field < len(operator.inputs))
         sets = replace(sets, mask=used, field=sets.field * used).each(lambda t: t[:, used.any(0)])
     law: Any = getattr(operator.operator, "law", None)
-    if law is not None:
-        return _unlikely(operator, sets, law.name)
-    distance, count = _distances(operator, sets), sets.mask.sum(1)
-    if distance is None or not len(distance):
+    count, distance = sets.mask.sum(1), None if law is not None else _distances(operator, sets)
+    if distance is None:
+        p = _tails(operator, sets)
+    else:
+        p = torch.special.gammaincc(count / 2, distance / 2)
+    if p is None or not len(p):
         return []
-    p = torch.special.gammaincc(count / 2, distance / 2)
     row = int(p.argmin())
     if float(p[row]) > IMPROBABLE / len(p) or int(count[row]) == 0:
         return []
+    which = f"the sensors{sets.named(row)} are improbable under the model"
+    if law is not None:
+        return [
+            f"{which}'s law of the input ({law.name!r}): values as far from it have probability "
+            f"{float(p[row]):.1g}. The band may be wrong here"
+        ]
+    assert distance is not None  # of a Gaussian law
     text = (
-        f"the sensors{sets.named(row)} are improbable under the model: squared distance "
-        f"{float(distance[row]):.3g} from its mean where about {int(count[row])} is expected "
-        f"(probability {float(p[row]):.1g})"
+        f"{which}: squared distance {float(distance[row]):.3g} from its mean where about "
+        f"{int(count[row])} is expected (probability {float(p[row]):.1g})"
     )
     if operator.calibration is not None:
         from uqsonet.emulator.calibration import observed
@@ -167,51 +174,35 @@ def _law_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
     return [text + ". The band may be wrong here"]
 
 
-def _unlikely(operator: NamedOperator, sets: Sensors, law: str) -> list[str]:
-    """Return a doubt if sensors do not fit a law that is not Gaussian."""
+def _tails(operator: NamedOperator, sets: Sensors) -> Tensor | None:
+    """Return the probability (B,) of values as far from a law as these; None if it has none."""
     model: Any = operator.operator
-    tails = []
-    for first in range(0, len(sets), SETS):
-        tail = model.input_law_given(operator.encode(sets[first : first + SETS])).tail
-        if tail is None:
-            return []
-        tails.append(tail)
-    p = torch.cat(tails)
-    row = int(p.argmin())
-    if float(p[row]) > IMPROBABLE / len(p):
-        return []
-    return [
-        f"the sensors{sets.named(row)} are improbable under the model's law of the input "
-        f"({law!r}): values as far from it have probability {float(p[row]):.1g}. The band may be "
-        "wrong here"
-    ]
+    if getattr(model, "law", None) is None:
+        return None
+    parts = (sets[first : first + SETS] for first in range(0, len(sets), SETS))
+    tails = [model.input_law_given(operator.encode(part)).tail for part in parts]
+    return None if any(tail is None for tail in tails) else torch.cat(tails)
 
 
 def _distances(operator: NamedOperator, sets: Sensors) -> Tensor | None:
     """Return squared Mahalanobis distances (B,) of sensors from the law of the input."""
-    if operator.bases is None or sets.values.shape[1] == 0:
+    bases, size = operator.bases, sets.values.shape[1]
+    if bases is None or size == 0:
         return None
-    step = max(1, min(SETS, MAX_ENTRIES // sets.values.shape[1] ** 2))
-    starts = range(0, len(sets), step)
-    return torch.cat([_distances_of(operator, sets[k : k + step]) for k in starts])
-
-
-def _distances_of(operator: NamedOperator, sets: Sensors) -> Tensor:
-    bases = operator.bases
-    assert bases is not None
-    sensors = operator.encode(sets)
-    rows, residual = (t.cpu() for t in bases.at_sensors(sensors))
-    residual, noise = (
-        torch.where(sensors.mask, residual, 0.0),
-        sensors.noise(operator.default_noise(0)),
-    )
     spread = float(bases.input_factor.double().square().sum(1).mean().sqrt())
-    level = sensor_noise(noise, float(bases.input_remainder), MIN_LEVEL * spread).square()
-    rows = rows * sensors.mask[..., None]
-    # Directions without sensors have a residual of zero: they add nothing.
-    root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
-    white = torch.linalg.solve_triangular(root, residual[..., None], upper=False)[..., 0]
-    return white.square().sum(1)
+    found, step = [], max(1, min(SETS, MAX_ENTRIES // size**2))
+    for first in range(0, len(sets), step):
+        sensors = operator.encode(sets[first : first + step])
+        rows, residual = (t.cpu() for t in bases.at_sensors(sensors))
+        noise, seen = sensors.noise(operator.default_noise(0)), sensors.mask
+        level = sensor_noise(noise, float(bases.input_remainder), MIN_LEVEL * spread).square()
+        rows = rows * seen[..., None]
+        # Directions without sensors have a residual of zero: they add nothing.
+        root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
+        residual = torch.where(seen, residual, 0.0)[..., None]
+        white = torch.linalg.solve_triangular(root, residual, upper=False)[..., 0]
+        found.append(white.square().sum(1))
+    return torch.cat(found)
 
 
 def points_of(field: Field, points: Any, what: str, each: str) -> Tensor:

@@ -94,7 +94,7 @@ def corrected(
 
 def _samples(answer: Conditioned, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return coefficients of input (n, r) and output (n, p) that belong together."""
-    ((_, joint),) = answer.joint_laws()
+    joint = answer.joint_law(slice(0, 1))
     state = generator.get_state()
     a = joint.input.coefficient_samples(size, generator)[0]
     again = torch.Generator()

@@ -168,7 +168,7 @@ class Emulator(NamedOperator):
         """
         from uqsonet.fitting.validate import validate
 
-        return validate(self, held_out, sensors, noise_std=noise_std, seed=seed, pairs=pairs)
+        return validate(self, held_out, sensors, noise_std, seed, pairs)
 
     def place(
         self, n: int, candidates: object = None, *, field: str | None = None, given: object = None,

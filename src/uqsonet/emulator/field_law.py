@@ -101,6 +101,10 @@ class Conditioned:
             self._kept[key] = moments
         return moments
 
+    def joint_law(self, part: slice) -> JointPosterior:
+        """Return the law of both sides of some sets."""
+        return self._law(part, True)
+
     def _joint_law(self, sets: Sensors) -> JointPosterior:
         if self.likelihood is None:
             return self.operator.joint_law(sets)

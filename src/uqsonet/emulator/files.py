@@ -121,12 +121,9 @@ def _floor(operator: Any, stored: Any, tensors: Mapping[str, Tensor]) -> Floor |
 
 
 def _require_fitting(
-    operator: Any,
-    inputs: list[Field],
-    outputs: list[Field],
-    runs: list[Tensor],
+    operator: Any, inputs: list[Field], outputs: list[Field], runs: list[Tensor],
     tensors: Mapping[str, Tensor],
-) -> None:
+) -> None:  # fmt: skip
     """Refuse named fields and tensors of a file that do not belong to its operator."""
     fields = operator.fields
     for side, named in ((fields.input, inputs), (fields.output, outputs)):

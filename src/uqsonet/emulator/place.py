@@ -110,14 +110,9 @@ class Search:
     """
 
     def __init__(
-        self,
-        emulator: NamedOperator,
-        candidates: object = None,
-        field: str | None = None,
-        given: object = None,
-        noise_std: object = None,
-        target: object = None,
-    ) -> None:
+        self, emulator: NamedOperator, candidates: object = None, field: str | None = None,
+        given: object = None, noise_std: object = None, target: object = None,
+    ) -> None:  # fmt: skip
         self._emulator, self._fields = emulator, emulator.named_fields
         groups = _candidates(emulator, candidates, field)
         levels = _levels(emulator, groups, noise_std)

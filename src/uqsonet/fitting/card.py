@@ -48,50 +48,36 @@ def card_text(emulator: Model) -> str:
         If a file's card holds what no card has.
     """
     with readable(emulator.fields.name, "the card of this model cannot be read"):
-        return _text(emulator)
-
-
-def _text(emulator: Model) -> str:
-    """Return fields and card as plain text, if the card is one."""
-    card, lines = emulator.card, []
-    if title := card.get("title"):
-        lines.append(f"{'model':9}{title}")
-    for side in ("inputs", "outputs"):
-        lines += [f"{side[:-1]:9}{field_text(one)}" for one in getattr(emulator, side)]
-    operator: Any = emulator.operator
-    if hasattr(operator, "method"):
-        lines.append(f"{'method':9}{operator.method}, architecture {operator.config.architecture}")
-    noise = emulator.noise_std
-    noise = getattr(operator, "noise_std", 0.0) if noise is None else noise
-    lines.append(f"{'noise':9}{noise:g} (standard deviation that sensors have by default)")
-    for key in ("data", "recipe"):
-        value = card.get(key)
-        if isinstance(value, Mapping):
-            kept = {k: v for k, v in value.items() if k not in ("tried", "laws", "answers")}
-            shown = _ordered(kept)
-            value = ", ".join(f"{k} {_plain(v)}" for k, v in shown.items())
-        if value:
-            lines.append(f"{key:9}{value}")
-    rows = [_ordered(row) for row in card.get("scores") or []]
-    if rows:
-        lines += [
-            "",
-            "scores on runs that it has not seen (errors in percent):",
-            *table_lines(rows),
-        ]
-    if card.get("limits"):
-        lines += [
-            "",
-            "limits",
-            *(fill(f"- {text}", 100, subsequent_indent="  ") for text in card["limits"]),
-        ]
+        card, lines = emulator.card, []
+        if title := card.get("title"):
+            lines.append(f"{'model':9}{title}")
+        for side in ("inputs", "outputs"):
+            lines += [f"{side[:-1]:9}{field_text(one)}" for one in getattr(emulator, side)]
+        operator: Any = emulator.operator
+        if hasattr(operator, "method"):
+            text = f"{operator.method}, architecture {operator.config.architecture}"
+            lines.append(f"{'method':9}{text}")
+        noise = emulator.default_noise(0)
+        lines.append(f"{'noise':9}{noise:g} (standard deviation that sensors have by default)")
+        for key in ("data", "recipe"):
+            value = card.get(key)
+            if isinstance(value, Mapping):
+                left_out = "tried", "laws", "answers"
+                kept = {k: v for k, v in value.items() if k not in left_out}
+                value = ", ".join(f"{k} {_plain(v)}" for k, v in _ordered(kept).items())
+            if value:
+                lines.append(f"{key:9}{value}")
+        if rows := [_ordered(row) for row in card.get("scores") or []]:
+            heading = "scores on runs that it has not seen (errors in percent):"
+            lines += ["", heading, *table_lines(rows)]
+        if texts := card.get("limits"):
+            lines += ["", "limits"]
+            lines += [fill(f"- {text}", 100, subsequent_indent="  ") for text in texts]
     return "\n".join(lines)
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return rows as lines of a plain table with aligned columns."""
-    if not rows:
-        return []
+    """Return rows, one at least, as lines of a plain table with aligned columns."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [names, *([str(row.get(name, "-")) for name in names] for row in rows)]
     widths = [max(len(line[k]) for line in cells) for k in range(len(names))]

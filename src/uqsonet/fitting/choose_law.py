@@ -169,25 +169,19 @@ def held_pairs(
 ) -> HeldOut:
     """Return held-out pairs as sensors read them; fewer of them where there are many sensors."""
     most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_ALL_SENSORS // max(layouts)))
+    some = {count: places[:most] for count, places in layouts.items()}
+    points = numpy_generator(seed, "law", "points")
     return HeldOut.read(
-        held,
-        {count: places[:most] for count, places in layouts.items()},
-        noise_std,
-        lambda count: numpy_generator(seed, "law", "noise", count),
-        numpy_generator(seed, "law", "points"),
-        LAW_POINTS,
-        part=1,
-    )
+        held, some, noise_std, lambda count: numpy_generator(seed, "law", "noise", count), points,
+        LAW_POINTS, part=1,
+    )  # fmt: skip
 
 
 @torch.no_grad()
 def law_scores(
-    model: KarhunenLoeveModel,
-    law: InputLaw | None,
-    held_out: HeldOut,
-    seed: int,
+    model: KarhunenLoeveModel, law: InputLaw | None, held_out: HeldOut, seed: int,
     size: int | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Return the CRPS (counts, N) with a law; of the first `size` held-out pairs, or of all."""
     before, model.law = model.law, law
     try:

@@ -40,14 +40,14 @@ from uqsonet.fitting.card import limits
 from uqsonet.fitting.choose_answer import choose_answer
 from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.nearest import choose_nearest, take_nearest
-from uqsonet.fitting.validate import score_rows
+from uqsonet.fitting.validate import score
 from uqsonet.operator.baselines import Choice, Cokriging, Floor, Unread
 from uqsonet.operator.closed_form import unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.regression import kept_pairs
+from uqsonet.operator.regression import Regression, kept_pairs
 from uqsonet.operator.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
 from uqsonet.runs.functions import Functions
@@ -244,11 +244,13 @@ def _emulator(
         ),
     )  # fmt: skip
     if len(kept):
-        card["scores"] = score_rows(
-            emulator, runs[kept[:SCORED_RUNS]], data.sensors(),
-            noise_std=data.noise_std, seed=seed, pairs=every,
-            bases=final.bases if every.kappa_rows.wide else None,
+        bases = final.bases if every.kappa_rows.wide else None
+        scores, *_ = score(
+            emulator, runs[kept[:SCORED_RUNS]], data.sensors(), noise_std=data.noise_std,
+            seed=seed, conformal=False,
+            regression=emulator.with_operator(Regression(every, 0.0, bases=bases)),
         )  # fmt: skip
+        card["scores"] = [one.row() for one in scores]
     card["limits"] = limits(emulator, runs, card)
     return emulator
 

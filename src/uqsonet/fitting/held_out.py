@@ -157,16 +157,10 @@ class HeldOut:
 
     @classmethod
     def read(
-        cls,
-        pairs: Functions,
-        layouts: Mapping[int, Tensor],
-        noise_std: float | Tensor,
-        noise: Callable[[int], np.random.Generator],
-        columns: np.random.Generator,
-        max_points: int,
-        part: int,
-        outputs: Sequence[tuple[Field, Tensor, float]] = (),
-    ) -> HeldOut:
+        cls, pairs: Functions, layouts: Mapping[int, Tensor], noise_std: float | Tensor,
+        noise: Callable[[int], np.random.Generator], columns: np.random.Generator,
+        max_points: int, part: int, outputs: Sequence[tuple[Field, Tensor, float]] = (),
+    ) -> HeldOut:  # fmt: skip
         """Return pairs on a model's grids as sensors at grid points read them.
 
         Parameters

@@ -40,7 +40,6 @@ from uqsonet.show.terminal import STEP, never_silent
 
 if TYPE_CHECKING:
     from uqsonet.fields.field import Field
-    from uqsonet.laws.bases import KarhunenLoeveBases
     from uqsonet.runs.runs import FieldRuns
 
 LOG = logging.getLogger("uqsonet")
@@ -265,15 +264,9 @@ def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: float, se
 
 
 def score(
-    emulator: Model,
-    held_out: Runs,
-    sensors: object = None,
-    *,
-    noise_std: float | None = None,
-    seed: int = 0,
-    conformal: bool = True,
-    regression: Model | None = None,
-) -> tuple[list[Score], FieldPosterior, Tensor, Tensor]:
+    emulator: Model, held_out: Runs, sensors: object, *, noise_std: float | None, seed: int,
+    conformal: bool = True, regression: Model | None = None,
+) -> tuple[list[Score], FieldPosterior, Tensor, Tensor]:  # fmt: skip
     """Return scores of a model, of baselines and of no sensors, and an example for a picture.
 
     Parameters are those of `Emulator.validate`; without `conformal` only plain bands are counted.
@@ -417,33 +410,10 @@ def _inside_conformal(posterior: FieldPosterior, x: Tensor, truth: Tensor, whole
     return torch.stack(shares, 1)
 
 
-def score_rows(
-    emulator: Model,
-    held_out: Runs,
-    sensors: object,
-    *,
-    noise_std: float,
-    seed: int,
-    pairs: Functions,
-    bases: KarhunenLoeveBases | None = None,
-) -> list[dict[str, Any]]:
-    """Return rows for a model's card: scores with plain bands; `bases` as of `Regression`."""
-    scores, *_ = score(
-        emulator, held_out, sensors, noise_std=noise_std, seed=seed, conformal=False,
-        regression=emulator.with_operator(Regression(pairs, 0.0, bases=bases)),
-    )  # fmt: skip
-    return [one.row() for one in scores]
-
-
 def validate(
-    emulator: Model,
-    held_out: Runs,
-    sensors: object,
-    *,
-    noise_std: float | None,
-    seed: int,
-    pairs: Runs | None = None,
-) -> Report:
+    emulator: Model, held_out: Runs, sensors: object, noise_std: float | None, seed: int,
+    pairs: Runs | None,
+) -> Report:  # fmt: skip
     """Score a model on held-out runs (`Emulator.validate`)."""
     with never_silent("validate"):
         regression = None if pairs is None else _on_pairs(emulator, pairs)
