@@ -9,14 +9,15 @@ from uqsonet.errors import ConfigError
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.operator.base import Conditioned
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.closed_form import INPUT_MODES, OUTPUT_MODES
 from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
-from uqsonet.sensors.sensors import Sensors, checked_sensors
+from uqsonet.sensors.sensors import Sensors
 
 
-class SensorFree:
+class SensorFree(Conditioned):
     """The law of u without any observation, as a Gaussian on the leading modes of u.
 
     Parameters
@@ -47,14 +48,6 @@ class SensorFree:
         """Return mean (M,) and modes (M, p) at queries (M, d)."""
         values = self._training_grid.interpolate(self._stacked, queries)
         return values[:, 0], values[:, 1:]
-
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Posterior:
-        """Return the prior law, once per observation set."""
-        return self.condition_on(
-            checked_sensors(self.fields.input, locations, values, mask, noise_std)
-        )
 
     def condition_on(self, sensors: Sensors) -> Posterior:
         """Return the prior law, once per set of checked sensors."""
