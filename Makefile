@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env docs metadata tables test test-all coverage test-kill fuzz bench peers lint format lock explore pyemma published clean
+.PHONY: help env docs metadata notebooks tables test test-all coverage test-kill fuzz bench peers lint format lock explore pyemma published clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -110,6 +110,9 @@ docs: env ## the documentation as a site with search: build/site/index.html
 	  --output docs/cli-study.md
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
 	@echo 'Open $(CURDIR)/build/site/index.html'
+
+notebooks: env ## run docs/notebooks and keep what they show
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -W ignore -m benchmarks.notebooks
 
 lint: env ## style, formatting, types, import layers
 	$(BIN)/ruff check

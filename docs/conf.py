@@ -1,8 +1,10 @@
 """Settings of the documentation site: `make docs`, which runs Sphinx with warnings as errors."""
 
+import json
 import re
 
 from docutils import nodes
+from myst_parser.parsers.sphinx_ import MystParser
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.osutil import relative_uri
@@ -40,6 +42,27 @@ html_show_search_summary = False  # it is fetched, and a page of the file system
 html_show_sphinx = False
 
 
+class Notebook(MystParser):
+    """A notebook as the page that it is: its text, its code, and what that shows."""
+
+    supported = ("notebook",)
+
+    def parse(self, inputstring: str, document: nodes.document) -> None:
+        """Read a notebook as Markdown."""
+        parts = []
+        for cell in json.loads(inputstring)["cells"]:
+            text = "".join(cell["source"])
+            parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+            for one in cell.get("outputs", []):
+                data = one.get("data", {"text/plain": one.get("text", [])})
+                shown = f"```text\n{''.join(data['text/plain']).rstrip()}\n```"
+                if "image/png" in data:
+                    alt = cell["metadata"].get("alt", "")
+                    shown = f"![{alt}](data:image/png;base64,{data['image/png']})"
+                parts.append(shown)
+        super().parse("\n\n".join(parts), document)
+
+
 def _links(app: Sphinx, tree: nodes.document, page: str) -> None:
     """Let links to HTML pages open them, where Sphinx would save them."""
     for node in tree.findall(addnodes.download_reference):
@@ -59,6 +82,8 @@ def _together(_app: Sphinx, what: str, *rest: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Add both to the build."""
+    """Add all of this to the build."""
+    app.add_source_suffix(".ipynb", "notebook")
+    app.add_source_parser(Notebook)
     app.connect("doctree-resolved", _links)
     app.connect("autodoc-process-docstring", _together, priority=400)  # before napoleon
