@@ -344,9 +344,8 @@ class FieldPosterior:
         """Return draws of all fields, before and after the measurement, for ArviZ.
 
         Groups ``posterior`` and ``prior`` have a variable for each field, with dimensions ``chain,
-        draw[, set]`` and those of the field; ``observed_data`` has what sensors read. It is an
-        `arviz.InferenceData`, or from version 1 of ArviZ on an `xarray.DataTree`. Without ArviZ
-        there is `MissingLibraryError`.
+        draw[, set]`` and its own; ``observed_data`` has what sensors read. It is an
+        `arviz.InferenceData`, or from version 1 of ArviZ on an `xarray.DataTree`.
         """
         from uqsonet.show.inference_data import inference_data
 

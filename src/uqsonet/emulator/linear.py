@@ -21,8 +21,7 @@ from uqsonet.emulator.field_law import Conditioned, FieldLaw
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import DataError, ObservationError, ObservationWarning, library
 from uqsonet.files import atomic_path
-from uqsonet.operator.baselines import Cokriging
-from uqsonet.operator.kernel_regression import KernelRegression
+from uqsonet.operator.baselines import Cokriging, Unread
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import Regression
 from uqsonet.sensors.sensors import Sensors
@@ -73,21 +72,18 @@ class LinearMap:
             np.savez(file, **vars(self)) if graph is None else file.write(graph)
 
 
-GRAPH = """<ir_version: 8, opset_import: ["": 13]>
-linear_map (double[B, {0}] readings) => (double[B, {1}] mean, double[{1}] std) {{
-  logarithms = Log (readings)
-  t = Where (logarithm, logarithms, readings)
-  mean = Gemm <transB = 1> (t, matrix, offset)
-  std = Identity (spread)
-}}"""
-"""A map as ONNX states it; logarithms that are not taken may be not a number."""
-
-
 def _graph(one: LinearMap, onnx: Any) -> bytes:
-    """Return a map as a file of ONNX."""
-    model = onnx.parser.parse_model(GRAPH.format(len(one.places), len(one.points)))
-    arrays = {name: value for name, value in vars(one).items() if isinstance(value, np.ndarray)}
-    for name, value in (arrays | {"spread": arrays.pop("std")}).items():
+    """Return a map as a file of ONNX; logarithms that are not taken may be not a number."""
+    size, count = one.matrix.shape
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 13]>
+        linear_map (double[B, {count}] readings) => (double[B, {size}] mean, double[{size}] std) {{
+          logarithms = Log (readings)
+          t = Where (logarithm, logarithms, readings)
+          mean = Gemm <transB = 1> (t, matrix, offset)
+          std = Identity (spread)
+        }}""")
+    arrays = {"matrix": one.matrix, "offset": one.offset, "spread": one.std}
+    for name, value in (arrays | {"logarithm": one.logarithm}).items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
     return model.SerializeToString()
 
@@ -149,12 +145,9 @@ def _obstacles(
         yield False, f"{one.name} has the transform {one.transform.name}, or ends"
     for kind in {fields[k].transform.name for k in sets.field[0].tolist()} - {"identity", "log"}:
         yield False, f"sensors are read under {kind}"
-    if isinstance(model, KernelRegression):
-        yield True, f"kernel regression answers {count} sensors"
-    if isinstance(model, Cokriging | Regression):
-        return
+    if type(model) not in (KarhunenLoeveModel, Cokriging, Unread, Regression):
+        yield True, f"{type(model).__name__} answers {count} sensors"
     if type(model) is not KarhunenLoeveModel:
-        yield True, f"the method is {operator.method}, a {type(model).__name__}"
         return
     of_output = number >= len(operator.inputs)
     learned = model.network is not None and (of_output or jointly)

@@ -18,17 +18,14 @@ base, validation = (library(f"sklearn.{name}", "handover") for name in ("base", 
 class UQSONetRegressor(base.MultiOutputMixin, base.RegressorMixin, base.BaseEstimator):
     """Regression of a field on readings at fixed places, with its whole law (`uqsonet.fit`).
 
+    The model is the attribute `emulator_`; its fields are called ``X`` and ``y``.
+
     Parameters
     ----------
     places, points : array, shapes (m, d) and (M, d), optional
         Where columns of X are read, and where those of y are; by default evenly on [0, 1].
     minutes, noise_std, law, random_state
         As of `uqsonet.fit`, whose `seed` is the last.
-
-    Attributes
-    ----------
-    emulator_ : Emulator
-        Its fields are called ``X`` and ``y``.
     """
 
     def __init__(

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.spatial import KDTree
 from scipy.stats import chisquare
-
-PROJECTIONS = 4
-"""Number of projections of a function that a classifier sees."""
-
-PERMUTATIONS = 400
-"""Number of exchanges of truths and samples that show what chance gives."""
 
 
 def tarp(samples: np.ndarray, truth: np.ndarray, reference: np.ndarray) -> float:
@@ -27,12 +21,12 @@ def tarp(samples: np.ndarray, truth: np.ndarray, reference: np.ndarray) -> float
 
 
 def residuals(samples: np.ndarray, truth: np.ndarray, pick: int) -> np.ndarray:
-    """Return projections (2, q) of a truth (M,) and of one of its samples (n, M), standardised.
+    """Return 4 projections (2, 4) of a truth (M,) and of one of its samples (n, M), standardised.
 
     They are the mean over points and random ones, and have one law if truth and samples have.
     Runs that share random numbers have to pick different samples.
     """
-    weights = np.random.default_rng(0).standard_normal((len(truth), PROJECTIONS))
+    weights = np.random.default_rng(0).standard_normal((len(truth), 4))
     weights[:, 0] = 1
     drawn = samples @ weights
     both = np.stack([truth @ weights, drawn[pick % len(drawn)]])
@@ -44,12 +38,12 @@ def c2st(truths: np.ndarray, samples: np.ndarray) -> tuple[float, float]:
 
     A point is taken for what most of its nearest others are, the root of their number (Lopez-Paz
     and Oquab, ICLR 2017; for posteriors Lueckmann et al., AISTATS 2021). The share is about 1/2 for
-    a calibrated law; p is the chance of as large a one, by exchanging truth and sample of runs.
+    a calibrated law; p is the chance of as large a one, by 400 exchanges of truths and samples.
     """
     points, size = np.concatenate([truths, samples]), len(truths)
     most = int(np.sqrt(2 * size)) // 2 * 2 + 1  # odd, and so without ties
     near = np.asarray(KDTree(points).query(points, most + 1)[1])[:, 1:]
-    swapped = np.random.default_rng(0).random((PERMUTATIONS + 1, size)) < 0.5
+    swapped = np.random.default_rng(0).random((401, size)) < 0.5
     swapped[0] = False
     true = np.concatenate([~swapped, swapped], 1)
     shares = np.array([((row[near].mean(1) > 0.5) == row).mean() for row in true])
@@ -62,14 +56,8 @@ def uneven(shares: Sequence[float]) -> float:
     return float(chisquare(np.histogram(shares, bins, (0, 1))[0]).pvalue)
 
 
-def seen(samples: Any, truth: Any, reference: Any, pick: int) -> tuple[float, np.ndarray]:
-    """Return `tarp` and `residuals` of one run."""
-    drawn, true = samples.numpy(), truth.numpy()
-    return tarp(drawn, true, reference.numpy()), residuals(drawn, true, pick)
-
-
-def chances(ranks: Sequence[float], runs: Sequence[tuple[float, np.ndarray]]) -> dict[str, float]:
-    """Return p of ranks, and by what was `seen` of all runs that of TARP and C2ST."""
-    shares, pairs = zip(*runs, strict=True)
-    share, p = c2st(*np.stack(pairs, 1))
-    return {"ranks_p": uneven(ranks), "tarp_p": uneven(shares), "c2st_p": p, "c2st": share}
+def chances(rows: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+    """Return p of ``functional`` ranks, ``tarp`` and ``residuals`` of runs, and C2ST's share."""
+    share, p = c2st(*np.stack(rows["residuals"], 1))
+    ranks, distances = uneven(rows["functional"]), uneven(rows["tarp"])
+    return {"ranks_p": ranks, "tarp_p": distances, "c2st_p": p, "c2st": share}

@@ -364,18 +364,22 @@ def _scored(
             found["energy"].append(energy_score(samples[:ENERGY_SAMPLES], truth, equal))
             found["plain"].append(coverage(ordered, truth, COVERAGE_LEVELS))
             found["ranks"].append(rank_shares(ordered, truth, RANK_BINS))
-            found["below"].append(float((samples.mean(1) < truth.mean()).double().mean()))
+            found["functional"].append(float((samples.mean(1) < truth.mean()).double().mean()))
             if others is not None:
-                from uqsonet.fitting.sample_tests import seen
+                from uqsonet.fitting.sample_tests import residuals, tarp
 
-                found["tests"].append(seen(samples, truth, others[row], len(found["tests"])))
+                drawn, at, other = samples.numpy(), truth.numpy(), others[row].numpy()
+                found["tarp"].append(tarp(drawn, at, other))
+                found["residuals"].append(residuals(drawn, at, len(found["residuals"])))
         for kind in ("conformal", "whole") if conformal else ():
             found[kind] += _inside_conformal(posterior, x, truths, kind == "whole").tolist()
     told = {}
-    if tests := found.pop("tests", []):
+    if found["tarp"]:
         from uqsonet.fitting.sample_tests import chances
 
-        told = chances(found["below"], tests)
+        told = chances(found)
+    for name in ("tarp", "residuals"):
+        found.pop(name, None)
     means = {name: np.mean(rows, 0).tolist() for name, rows in found.items()}
     bands = {kind: dict(zip(COVERAGE_LEVELS, means[kind], strict=True))
              for kind in ("plain", "conformal", "whole") if kind in means}  # fmt: skip
@@ -385,7 +389,7 @@ def _scored(
         *what, size, float(np.nanmean(errors)), spread / math.sqrt(size),
         crps=means.get("crps", math.nan), energy=means.get("energy", math.nan),
         plain=bands.get("plain", {}), conformal=bands.get("conformal"), whole=bands.get("whole"),
-        ranks=means.get("ranks", []), functional_ranks=found["below"], tests=told,
+        ranks=means.get("ranks", []), functional_ranks=found["functional"], tests=told,
     )  # fmt: skip
 
 

@@ -14,7 +14,6 @@ from uqsonet.sensors.sensors import no_sensors
 from uqsonet.show.export import labelled
 
 LEAD = ("chain", "draw", "set")
-"""Dimensions of draws before those of a field."""
 
 
 def inference_data(posterior: Any, fields: Sequence[Field], draws: int, seed: int) -> Any:
