@@ -168,13 +168,27 @@ def test_the_gradient_of_a_perceptron_is_that_of_its_samples():
     np.testing.assert_allclose(answer.gradient(), exact, atol=2e-5 * float(exact.abs().max()))
 
 
-def test_other_smooth_means_have_a_gradient_and_the_rest_say_why_not(linear, pairs):
+def test_other_smooth_means_have_a_gradient_and_the_rest_say_why_not(linear, linear_runs, pairs):
     direction = RNG.standard_normal(5)
     model = replace(linear, floor=floor_of(linear, pairs))
     slope = quiet(model, (PLACES, READINGS, 0.1)).gradient() @ direction
     ends = [(PLACES, READINGS + step * direction, 0.1) for step in (0.01, -0.01)]
     up, down = quiet(model, ends).mean()
     np.testing.assert_allclose(slope, (up - down) / 0.02, atol=1e-3 * np.abs(slope).max())
+    for law, smooth in (("mixture", True), ("analogue", False)):
+        model = uqsonet.fit(linear_runs[:150], minutes=0, sensors=[4], law=law, bar=False)
+        answer = quiet(model, (PLACES, READINGS, 0.3))
+        with pytest.raises(ObservationError, match=f"the law of the input is {law}"):
+            answer.linear_map()
+        if not smooth:
+            with pytest.raises(
+                ObservationError, match=f"no gradient .* the law of the input is {law}"
+            ):
+                answer.gradient()
+            continue
+        up, down = quiet(model, [(*one[:2], 0.3) for one in ends]).mean()
+        slope = answer.gradient() @ direction
+        np.testing.assert_allclose(slope, (up - down) / 0.02, atol=1e-2 * np.abs(slope).max())
     with pytest.raises(ObservationError, match="no gradient that is known: k has the transform"):
         uqsonet.load("diffusion1d").condition([0.1], [1.0])["k"].gradient()
     both = uqsonet.load("diffusion1d").condition(k=([0.1], [1.0]), u=([0.3], [0.1], 0.01))
