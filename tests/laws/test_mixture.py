@@ -10,6 +10,7 @@ from tests.laws.conftest import (
     COVARIANCES,
     MEANS,
     SMALL,
+    functions_of,
     kernel,
     model_of,
     seeded,
@@ -204,3 +205,40 @@ def test_scales_of_a_student_process_are_found(monkeypatch):
             assert np.linalg.norm(answer.mean().numpy() - mean) / np.linalg.norm(mean) < 0.05
     # With a Gaussian law the first and last are more than 30 % off.
     assert max(errors) < 0.08, errors
+
+
+def test_spectra_are_found_and_their_samples_completed() -> None:
+    """Two spectra of one size: one is smooth, of the other modes leave a part out."""
+    generator, k = np.random.default_rng(0), np.arange(24)
+    waves = np.sqrt(2) * np.cos(np.pi * np.outer(k, (k + 0.5) / 24))
+    std = np.stack([(1.0 + k) ** -3.0, (1.0 + k) ** -0.5])
+    std /= np.linalg.norm(std, axis=1, keepdims=True)
+    fields = (std[np.arange(2000) % 2] * generator.standard_normal((2000, 24))) @ waves
+    model = model_of(fields, 6)
+    sample = input_sample(model, functions_of(fields))
+    clusters = mixture._Waves.of(sample).spectra(torch.arange(2000), 2)
+    shares = clusters.joint(sample.coefficients)[..., 0].softmax(1)
+    smooth = int(shares[::2].mean(0).argmax())
+    assert float(shares[::2, smooth].mean()) > 0.97 and float(shares[1::2, smooth].mean()) < 0.03
+    left = [(std[spectrum, 6:] ** 2).sum() ** 0.5 for spectrum in (0, 1)]
+    rest = mixture._rest(sample, shares)
+    assert rest.shape == (2, mixture.REST, 24)
+    size = shares.T @ sample.remainder.square() / shares.sum(0)
+    law = MixtureLaw(clusters, size.sqrt(), rest)
+    assert float(law.remainder[1 - smooth]) == pytest.approx(left[1], rel=0.05)
+
+    model.use_law(MixtureLaw.of(law.tensors(), model.bases))
+    assert set(law.layout_of(law.tensors())) == set(law.tensors())
+    nothing = torch.zeros(0, 1), torch.zeros(0), None, None
+    for spectrum in (0, 1):
+        truth = (std[spectrum] * generator.standard_normal(24)) @ waves
+        seen = SMALL.points()[::3], torch.from_numpy(truth[::3]), None, 0.05
+        answer = model.condition_jointly(nothing, seen).input
+        assert answer.left_out is not None and answer.whole is not None
+        expected = float(answer.left_out())
+        within = (0.9, 1.1) if spectrum else (0.0, 0.2)
+        assert within[0] * left[1] < expected < within[1] * left[1]
+        drawn = next(answer.whole(2000, seeded()))
+        inside = drawn.double() - model.bases.input_mean
+        beyond = inside - inside @ model.bases.from_fields() @ model.bases.input_factor.double().T
+        assert float(beyond.square().mean().sqrt()) == pytest.approx(expected, rel=0.4)

@@ -213,6 +213,12 @@ class FieldLaw:
         ends = law.ends[part_columns(self._operator.inputs, self._number)] * self._field.scale
         return values.clamp(float(ends[:, 0].min()), float(ends[:, 1].max()))
 
+    def _left_out(self, law: Posterior, x: Tensor) -> Tensor | None:
+        """Return the std (M,) or (b, M) of what is beyond the modes in the sets of a law."""
+        if law.left_out is None:
+            return self._operator.remainder_at(self._number, x)
+        return (law.left_out() * self._field.scale)[:, None].expand(-1, len(x))
+
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean (B, M) at points (M, d)."""
         if self._sampled:
@@ -230,10 +236,12 @@ class FieldLaw:
         """Return the standard deviation (B, M) at points (M, d)."""
         if self._sampled:
             return self._sampled_moments(x)[1]
-        left = self._operator.remainder_at(self._number, x)
         std = torch.empty(self._batch, len(x), dtype=torch.float64)
+        rest = torch.zeros_like(std)
         prior: Tensor | None = None
         for part, law, _, basis in self._laws(x):
+            if (left := self._left_out(law, x)) is not None:
+                rest[part] = left
             narrowing = law.narrowing()
             if narrowing is None:
                 std[part] = spread(basis, self._conditioned.moments(self._of_output, part, law)[1])
@@ -246,7 +254,7 @@ class FieldLaw:
                 covariance = self._conditioned.moments(self._of_output, part, law)[1]
                 variance[:, lost] = spread(basis[lost], covariance).square()
             std[part] = variance.sqrt()
-        return std if left is None else (std.square() + left.square()).sqrt()
+        return (std.square() + rest.square()).sqrt()
 
     def covariance(self, x: Tensor) -> Tensor:
         """Return the covariance (B, M, M) between points (M, d)."""
@@ -254,13 +262,12 @@ class FieldLaw:
             drawn = self.sample(MOMENT_SAMPLES, x, 0)
             centred = drawn - drawn.mean(1, keepdim=True)
             return centred.transpose(1, 2) @ centred / (MOMENT_SAMPLES - 1)
-        left = self._operator.remainder_at(self._number, x)
         between = torch.empty(self._batch, len(x), len(x), dtype=torch.float64)
         for part, law, _, basis in self._laws(x):
             _, covariance = self._conditioned.moments(self._of_output, part, law)
             between[part] = basis @ covariance @ basis.T
-        if left is not None:
-            between.diagonal(dim1=1, dim2=2).add_(left.square())
+            if (left := self._left_out(law, x)) is not None:
+                between[part].diagonal(dim1=1, dim2=2).add_(left.square())
         return between
 
     def sample(self, size: int, x: Tensor, seed: object) -> Tensor:

@@ -244,7 +244,8 @@ def refit(
     if law is None:
         return
     share = getattr(law, "share", None)  # of the analogue law, whose variants differ in it
-    scales = law.name != "mixture" or len(law.tensors()["scales"]) > 1
+    varied = law.rest is not None or len(law.tensors().get("scales", ())) > 1
+    scales = law.name != "mixture" or varied
     variants = _fitted(law.name, input_sample(model, training), seed, scales)
     alike = [one for one in variants if getattr(one, "share", None) == share]
     model.use_law(alike[0] if alike else None)

@@ -162,6 +162,9 @@ class InputLaw(ABC):
     ends: Tensor | None = None
     """Ends (n, 2) that the transformed field does not leave at each point, where a law has some."""
 
+    rest: Tensor | None = None
+    """What modes leave out of some training inputs, where a law completes its samples with it."""
+
     layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
     """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length,
     but for ``?``; those of a model's bases are n (points of the grid) and r (input modes). A name

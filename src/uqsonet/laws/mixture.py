@@ -9,20 +9,30 @@ sensors.
 Clusters and scales come from expectation maximisation on the training inputs; the law of s is
 nonparametric on a grid (Kiefer & Wolfowitz, Ann. Math. Statist. 27, 1956). How many clusters, and
 whether they have scales, is chosen by the likelihood of training inputs that were held out.
+
+Fields whose length or smoothness differs from run to run need many clusters, more than there are
+runs for covariances of each. They differ in the variances of the modes alone: clusters of that kind
+(*spectra*) share a mean and are diagonal in cosines, of which modes of few rough fields are
+mixtures; without a grid, in the modes. Full covariances are tried as long as they
+are likelier than as many spectra. What the modes leave out differs as much between spectra: each
+keeps that of some training inputs, which complete its samples.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from scipy.fft import dctn
 from torch import Tensor
 
+from uqsonet.fields.grid import Grid
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior, normals
@@ -35,6 +45,15 @@ if TYPE_CHECKING:
 
 CLUSTERS = (1, 2, 3, 4, 6, 8)
 """Numbers of clusters to try, in order, until two of them do not improve the score."""
+
+SPECTRA = (1, 2, 4, 8, 16, 32)
+"""Numbers of spectra to try, in order, until one of them does not improve the score."""
+
+REST = 8
+"""Number of training inputs of each spectrum whose rest beyond the modes is kept."""
+
+LEFT_DRAWS = 256
+"""Number of samples that show which spectra an answer has."""
 
 SCALES = 32
 """Number of points of the grid of scales."""
@@ -166,6 +185,74 @@ def _start(
     return Clusters(first.log_weights + spread, scales, first.means, first.roots)
 
 
+@dataclass(frozen=True)
+class _Waves:
+    """Coefficients of inputs on functions that their covariances are taken as diagonal in.
+
+    Attributes
+    ----------
+    x : Tensor, shape (N, q)
+        Of cosines by rising frequency on a grid, else of the modes themselves.
+    to_modes : Tensor, shape (q, r)
+        Maps them to coefficients of the modes.
+    """
+
+    x: Tensor
+    to_modes: Tensor
+
+    @classmethod
+    def of(cls, sample: InputSample) -> _Waves:
+        """Return cosines where the domain is a grid: modes of few rough fields mix them."""
+        grid, bases, r = sample.bases.fields.input.grid, sample.bases, sample.coefficients.shape[1]
+        if not isinstance(grid, Grid) or grid.periodic:
+            return cls(sample.coefficients, torch.eye(r, dtype=torch.float64))
+        spans = np.subtract(grid.upper, grid.lower).reshape(-1, *[1] * grid.dim)
+        square = np.square(np.indices(grid.shape) / spans).sum(0)
+        low = np.argsort(square, axis=None, kind="stable")[: 2 * r]
+
+        def cosines(fields: Tensor) -> Tensor:
+            whole: Any = dctn(
+                fields.view(-1, *grid.shape).numpy(), axes=range(1, 1 + grid.dim), norm="ortho"
+            )
+            return torch.from_numpy(whole.reshape(len(fields), -1)[:, low]).double()
+
+        x = cosines(sample.fields - bases.input_mean.float())
+        return cls(x, cosines(bases.from_fields().T.contiguous()).T)
+
+    def spectra(self, rows: Tensor, count: int) -> Clusters:
+        """Return clusters of mean zero that differ in the variances of the waves alone.
+
+        Expectation maximisation starts from groups of the same roughness, so nothing is random.
+        """
+        squares = self.x[rows].square()
+        rank = (squares / squares.mean(0).clamp_min(1e-300)).clamp_min(1e-300).log().mean(1)
+        rank = rank.argsort().argsort()
+        shares = torch.nn.functional.one_hot(rank * count // len(rows), count).double()
+        average = squares.mean(0)
+        variances, weights = average[None], torch.ones(1)
+        for _ in range(FIRST_STEPS if count == 1 else LAST_STEPS // 2):
+            weights = shares.mean(0) + 1e-12
+            variances = (shares.T @ squares + average) / (shares.sum(0)[:, None] + 1)
+            variances = variances.clamp_min(1e-12 * float(average.amax()))
+            density = weights.log() - (squares @ (1 / variances).T + variances.log().sum(1)) / 2
+            shares = density.softmax(1)
+        scaled = variances.sqrt()[:, :, None] * self.to_modes
+        roots = torch.stack([positive_root(one.T @ one) for one in scaled])
+        scales, means = torch.ones(1).double(), torch.zeros_like(roots[:, 0])
+        return Clusters((weights / weights.sum()).log()[:, None], scales, means, roots)
+
+    def likelihoods(self, a: Tensor, rows: Tensor, held: Tensor) -> dict[int, Tensor]:
+        """Return log likelihoods (H,) of held-out rows of `a` by the number of spectra."""
+        found: dict[int, Tensor] = {}
+        for count in SPECTRA:
+            if len(rows) < 20 * count:
+                break
+            found[count] = self.spectra(rows, count).joint(a[held]).flatten(1).logsumexp(1)
+            if count > 1 and not _better(found[count], found[count // 2]):
+                break
+        return found
+
+
 def _better(likelihood: Tensor, other: Tensor) -> bool:
     """Return whether log likelihoods (H,) are higher than others by two standard errors."""
     gain = likelihood - other
@@ -184,8 +271,13 @@ class MixtureLaw(InputLaw):
         "remainder": ("C", torch.float64),
     }
 
-    def __init__(self, clusters: Clusters, remainder: Tensor) -> None:
-        self.clusters, self.remainder = clusters, remainder
+    def __init__(self, clusters: Clusters, remainder: Tensor, rest: Tensor | None = None) -> None:
+        self.clusters, self.remainder, self.rest = clusters, remainder, rest
+
+    @classmethod
+    def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
+        """Return the layout of a mixture, with the rest that spectra keep if they do."""
+        return {**cls.layout, **({"rest": ("Ckn", torch.float32)} if "rest" in names else {})}
 
     @classmethod
     def fit(
@@ -194,10 +286,14 @@ class MixtureLaw(InputLaw):
         """Fit clusters to training inputs, with scales where they are likelier if they may be."""
         a = sample.coefficients
         order = torch.from_numpy(generator.permutation(len(a)))[:MAX_INPUTS]
-        held, rest = a[order].tensor_split([round(HELD_OUT * len(order))])
-        chosen, best, in_vain = (1, False, 1.0), None, 0
+        parts = order.tensor_split([round(HELD_OUT * len(order))])
+        held, rest = (a[part] for part in parts)
+        chosen, in_vain = (1, False, 1.0), 0
+        best = torch.full((len(held),), -math.inf, dtype=torch.float64)
+        waves = _Waves.of(sample)
+        spectra = waves.likelihoods(a, parts[1], parts[0]) if scales else {}
         for clusters in CLUSTERS:
-            rises = False
+            rises, diagonal = False, spectra.get(clusters)
             for scaled in (False, True) if scales else (False,):
                 before = -math.inf
                 for shrinkage in SHRINKAGE:
@@ -205,24 +301,58 @@ class MixtureLaw(InputLaw):
                     if tried is None:
                         continue
                     likelihood = tried.joint(held).flatten(1).logsumexp(1)
-                    if best is None or _better(likelihood, best):
+                    if best[0] == -math.inf or _better(likelihood, best):
                         chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
                     if float(likelihood.mean()) < before:  # more shrinkage is worse still
                         break
                     before = float(likelihood.mean())
             in_vain = 0 if rises else in_vain + 1
-            if in_vain == 2:
+            if in_vain == 2 or (
+                clusters > 1 and diagonal is not None and not _better(best, diagonal)
+            ):
                 break
         clusters, scaled, shrinkage = chosen
-        final = _fitted(a, clusters, scaled, shrinkage, generator, not scales)
+        several = max(spectra, key=lambda count: float(spectra[count].mean()), default=1)
+        varied = several > 1 and _better(spectra[several], best)
+        if varied:
+            final = waves.spectra(torch.arange(len(a)), several)
+        else:
+            final = _fitted(a, clusters, scaled, shrinkage, generator, not scales)
         assert final is not None
         shares = final.joint(a).flatten(2).logsumexp(2).softmax(1)
         left = (shares * sample.remainder.square()[:, None]).sum(0) / shares.sum(0)
-        return cls(final, left.sqrt())
+        return cls(final, left.sqrt(), _rest(sample, shares) if varied else None)
+
+    def completed(
+        self,
+        bases: KarhunenLoeveBases,
+        given: InputPosterior,
+        size: int,
+        generator: torch.Generator,
+    ) -> Iterator[Tensor]:
+        """Yield fields (size, n), float32, of samples with the rest of inputs of their spectrum."""
+        assert self.rest is not None
+        for a in given.sample(size, generator):
+            spectrum = torch.multinomial(self._shares(a), 1, generator=generator)[:, 0]
+            number = torch.randint(self.rest.shape[1], (size,), generator=generator)
+            fields = self.rest[spectrum, number]
+            yield fields.addmm_(a, bases.input_factor.T).add_(bases.input_mean.float())
+
+    def left_out(self, given: InputPosterior) -> Tensor:
+        """Return the root mean square (B,) of what the modes leave out of samples."""
+        a = given.sample(LEFT_DRAWS, torch.Generator().manual_seed(0))
+        return torch.stack(
+            [(self._shares(one).mean(0) @ self.remainder.square()) for one in a]
+        ).sqrt()
+
+    def _shares(self, a: Tensor) -> Tensor:
+        """Return the probability (S, C) of each cluster given coefficients (S, r)."""
+        return self.clusters.joint(a.double()).logsumexp(2).softmax(1)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return parameters and remainders."""
-        return vars(self.clusters) | {"remainder": self.remainder}
+        """Return parameters and remainders, and the rest that spectra keep."""
+        rest = {} if self.rest is None else {"rest": self.rest}
+        return vars(self.clusters) | {"remainder": self.remainder} | rest
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> MixtureLaw:
@@ -230,8 +360,8 @@ class MixtureLaw(InputLaw):
         rest = dict(tensors)
         if not bool((rest["scales"] > 0).all() & (rest["roots"].diagonal(0, 1, 2) > 0).all()):
             raise ValueError("scales, and diagonals of roots, must be positive")
-        remainder = rest.pop("remainder")
-        return cls(Clusters(**rest), remainder)
+        remainder, kept = rest.pop("remainder"), rest.pop("rest", None)
+        return cls(Clusters(**rest), remainder, kept)
 
     def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the mixture given sensors: each cluster and scale in closed form."""
@@ -244,6 +374,14 @@ class MixtureLaw(InputLaw):
     ) -> InputPosterior:
         """Return the mixture given linear functionals of the coefficients."""
         return MixturePosterior(self, rows, residual, mask, noise_std, direct)
+
+
+def _rest(sample: InputSample, shares: Tensor) -> Tensor:
+    """Return what the modes leave out of the inputs (C, k, n) that have most of each spectrum."""
+    chosen = shares.argsort(0, descending=True)[:REST].T
+    mean, factor = sample.bases.input_mean.float(), sample.bases.input_factor
+    seen = sample.coefficients[chosen].float() @ factor.T + mean
+    return sample.fields[chosen] - seen
 
 
 def _fitted(

@@ -402,6 +402,9 @@ def input_posterior(model: Model, single: bool, given: InputPosterior) -> Poster
     found = LatentPosterior(grid, basis, single, partial(sampled_draws, given), moments)
     if model.law is not None and model.law.whole and not isinstance(given, Sampled):
         found.whole = partial(given.fields, model.bases)
+    if model.law is not None and model.law.rest is not None:
+        found.whole = partial(model.law.completed, model.bases, given)
+        found.left_out = partial(model.law.left_out, given)
     return found
 
 
