@@ -110,6 +110,15 @@ def steps() -> dict[str, Step]:
         (pipeline("config/benchmark.yaml", f"{compared}.tex"),),
         copies=dict.fromkeys((f"{compared}.csv", f"{compared}.tex"), FOLDER / "benchmark"),
     )
+    asked = {"poisson": "--cases 50 --pairs 4000", "darcy": "--cases 4 --pairs 1000"}
+    found["posterior"] = Step(
+        tuple(
+            f"python -W ignore -m benchmarks.posterior --problem {name} {more} "
+            f"--out {DRAFTS}/benchmark --figure docs/figures/posterior_{name}.png"
+            for name, more in asked.items()
+        ),
+        copies=drafts("benchmark"),
+    )
     found["own_data"] = Step(_own_data(), copies=drafts("own_data"))
     flow = (
         "python -m benchmarks.flow_law binary1d --minutes 10 --laws gaussian,thresholded,analogue"

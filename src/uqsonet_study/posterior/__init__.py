@@ -1,0 +1,1 @@
+"""Whole posteriors of two inverse problems, and their distance from references (PosteriorBench)."""
