@@ -138,7 +138,7 @@ def chains_darcy(case: Case) -> tuple[Answer, Tensor]:
     return Answer(mean.view(POINTS, -1), std.view(POINTS, -1), first, notes), second
 
 
-CHAINS, ROUNDS, INNER = 48, 60, 15
+CHAINS, ROUNDS, INNER = 48, 40, 15
 """Chains of a Darcy reference, rounds of solves, and moves by the emulator between them."""
 
 

@@ -23,9 +23,20 @@ start outside are led in; in half of the steps they have long arrived."""
 
 
 class Walk:
-    """Moves of chains, each with a step of its own."""
+    """Moves of chains, each with a step of its own.
 
-    def __init__(self, chains: int, generator: np.random.Generator) -> None:
+    Parameters
+    ----------
+    chains : int
+    generator : np.random.Generator
+    shape : Tensor, shape (k,), optional
+        Relative steps of coordinates: those that the readings hardly see may take larger ones.
+    """
+
+    def __init__(
+        self, chains: int, generator: np.random.Generator, shape: Tensor | None = None
+    ) -> None:
+        self._shape = torch.ones(1, dtype=torch.float64) if shape is None else shape
         self._size = torch.full((chains, 1), -2.0, dtype=torch.float64)  # logarithm of the step
         self._generator, self._moves = generator, 0
 
@@ -33,7 +44,7 @@ class Walk:
         self, z: Tensor, now: Tensor, likelihood: Callable[[Tensor], Tensor], adapt: bool
     ) -> tuple[Tensor, Tensor]:
         """Return states (C, k) and their log likelihoods (C,) after a move from these."""
-        b = self._size.exp().clamp_max(1.0)
+        b = (self._size.exp() * self._shape).clamp_max(1.0)
         fresh = torch.from_numpy(self._generator.standard_normal(tuple(z.shape)))
         other = (1 - b**2).sqrt() * z + b * fresh
         then = likelihood(other)
@@ -47,7 +58,11 @@ class Walk:
 
 
 def walk(
-    z: Tensor, likelihood: Callable[[Tensor], Tensor], steps: int, generator: np.random.Generator
+    z: Tensor,
+    likelihood: Callable[[Tensor], Tensor],
+    steps: int,
+    generator: np.random.Generator,
+    shape: Tensor | None = None,
 ) -> Iterator[Tensor]:
     """Yield states (C, k) of chains after each step; in the first half steps are adapted.
 
@@ -59,8 +74,10 @@ def walk(
         Maps states to log likelihoods (C,).
     steps : int
     generator : np.random.Generator
+    shape : Tensor, shape (k,), optional
+        As that of `Walk`.
     """
-    now, moves = likelihood(z), Walk(len(z), generator)
+    now, moves = likelihood(z), Walk(len(z), generator, shape)
     for number in range(steps):
         z, now = moves.step(z, now, likelihood, number < steps // 2)
         yield z

@@ -48,6 +48,9 @@ SCALES, RIDGES = (0.3, 1.0, 3.0), (1e-8, 1e-6)
 ERRORS = 32
 """Errors of held-out pairs that a likelihood is averaged over."""
 
+STEEP = 2.0
+"""Power of the frequency that steps of chains grow with."""
+
 LATENT_POINTS, LATENT_FREQUENCY = 32, 10
 """Points along each axis, and frequencies, that show the spectrum of the latent field."""
 
@@ -167,6 +170,12 @@ def latent_spectrum(media: Tensor) -> Tensor:
     return spectrum(best[1], best[2])
 
 
+def step_shape(modes: int) -> Tensor:
+    """Return relative steps (modes^2,): readings see less of higher frequencies."""
+    k = torch.arange(modes, dtype=torch.float64)
+    return (1 + (k[:, None].square() + k.square()).sqrt().flatten()) ** STEEP
+
+
 def medium_of(std: Tensor, z: Tensor) -> Tensor:
     """Return media (C, n, n), float32, of white noise (C, k * k) on the lowest cosines."""
     k = round(z.shape[1] ** 0.5)
@@ -220,7 +229,7 @@ def by_emulator(
 
     z = torch.from_numpy(generator.standard_normal((chains, modes**2)))
     z = assimilated(z, read, case.readings, generator)
-    every = list(walk(z, likelihood, steps, generator))
+    every = list(walk(z, likelihood, steps, generator, step_shape(modes)))
     kept = torch.stack(every[steps // 2 :: thin])
     return kept, (read(kept[-1]) - case.readings).abs().mean(1)
 
@@ -258,7 +267,7 @@ class RealChains:
         z = torch.from_numpy(generator.standard_normal((chains, POINTS**2)))
         z = assimilated(z, self._solved, self._case.readings, generator)
         now, then = self._real(z), self._surrogate(z)
-        kept, accepted, moves = [], 0.0, Walk(chains, generator)
+        kept, accepted, moves = [], 0.0, Walk(chains, generator, step_shape(POINTS))
         for number in range(rounds):
             other, last = z, then
             for _ in range(inner):
