@@ -110,7 +110,7 @@ def steps() -> dict[str, Step]:
         (pipeline("config/benchmark.yaml", f"{compared}.tex"),),
         copies=dict.fromkeys((f"{compared}.csv", f"{compared}.tex"), FOLDER / "benchmark"),
     )
-    asked = {"poisson": "--cases 50 --pairs 4000", "darcy": "--cases 4 --pairs 1000"}
+    asked = {"poisson": "--cases 50 --pairs 4000", "darcy": "--cases 3 --pairs 1000"}
     found["posterior"] = Step(
         tuple(
             f"python -W ignore -m benchmarks.posterior --problem {name} {more} "
