@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -130,10 +129,3 @@ def covered(samples: Tensor, reference: Tensor) -> list[float]:
     """
     ordered = ascending(samples.float().flatten(1))
     return coverage(ordered, reference.float().flatten(1), LEVELS)
-
-
-def rounded(row: dict[str, float]) -> dict[str, float]:
-    """Return a row of figures with four digits."""
-    return {
-        name: float(np.format_float_positional(v, 4, fractional=False)) for name, v in row.items()
-    }
