@@ -195,9 +195,10 @@ class Grid:
         """
         lead = locations.shape[:-1]
         x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
-        nodes, there = self.nodes(x)
-        if bool(there.all()):
-            return values[nodes].reshape(*lead, values.shape[-1])
+        if bool(self.nodes(x[:1])[1].all()):  # one place off the grid is enough
+            nodes, there = self.nodes(x)
+            if bool(there.all()):
+                return values[nodes].reshape(*lead, values.shape[-1])
         index = torch.zeros((len(x), 1), dtype=torch.long, device=x.device)
         weights = torch.ones((len(x), 1), dtype=torch.float64, device=x.device)
         for k, (n, step, repeats) in enumerate(zip(self.shape, self.spacing(), self.repeats)):  # noqa: B905
