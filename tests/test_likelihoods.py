@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
 
-from tests.test_joint import SMALL, curved_model, integral, linear_model
+from tests.test_joint import FIELDS, SMALL, curved_model, fitted, integral, linear_model
 from uqsonet.emulator.emulator import Emulator
-from uqsonet.errors import ObservationError
+from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.runs.functions import Functions
+from uqsonet.sensors.likelihoods import Student
 
 X = np.linspace(0, 1, 12)[:, None]
 NOISE = {"k": 0.2, "u": 0.05}
@@ -48,6 +51,84 @@ def test_a_gaussian_function_gives_the_gaussian_answer(names: str, bent: bool) -
         mean, std = exact[field].mean(), exact[field].std()
         assert np.abs(found[field].mean() - mean).max() < 0.15 * std.max()
         assert np.abs(found[field].std() - std).max() < 0.1 * std.max()
+
+
+def in_one_direction(
+    likelihood: object, readings: list[float], noise: float
+) -> tuple[np.ndarray, float]:
+    """Return samples of a field of one mode at its middle, from readings there, and its std."""
+    shape = 1 + 0.5 * torch.cos(3 * SMALL.points()[:, 0])
+    z = torch.randn(400, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    k = z / z.std(correction=0) * shape
+    emulator = Emulator.around(fitted(Functions(FIELDS, "training", k.float(), k.float()), 1))
+    x = np.full((len(readings), 1), 0.5)
+    answer = emulator.condition(k=(x, np.array(readings), noise), likelihood=likelihood)
+    at = float(emulator.operator.bases.input_basis(torch.tensor([[0.5]]).double())[1].abs())  # type: ignore[attr-defined]
+    return answer["k"].sample(4096, x[:1])[:, 0], at
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "density"),
+    [
+        (Student(3), lambda off: -2 * np.log1p(off**2 / 3)),
+        ("laplace", lambda off: -np.sqrt(2) * np.abs(off)),
+        ("uniform", lambda off: np.where(np.abs(off) < np.sqrt(3), 0.0, -np.inf)),
+        (lambda p, y: -((p - y) ** 4).sum(1), lambda off: -((0.3 * off) ** 4)),
+    ],
+)
+def test_answers_agree_with_quadrature(likelihood: object, density: Callable) -> None:
+    readings, noise = [0.9, 1.1, 1.0, 1.2], 0.3
+    if isinstance(likelihood, Student):
+        readings[3] = 4.0  # an outlier
+    drawn, std = in_one_direction(likelihood, readings, noise)
+    k = np.linspace(-6, 6, 20001) * std
+    log = -((k / std) ** 2) / 2 + sum(density((k - y) / noise) for y in readings)
+    share = np.exp(log - log.max())
+    cumulated = share.cumsum() / share.sum()
+    exact = np.interp([0.1, 0.5, 0.9], cumulated, k)
+    width = exact[2] - exact[0]
+    assert np.abs(np.quantile(drawn, [0.1, 0.5, 0.9]) - exact).max() < 0.06 * width
+
+
+@pytest.mark.parametrize("names", ["k", "u", "ku"])
+def test_sets_have_the_same_answer_alone(names: str) -> None:
+    one, two = sensors(names), sensors(names, 2.0)
+    for likelihood in ("student", {names[-1]: "laplace"}):
+        both = model().condition([one, two], likelihood=likelihood)
+        alone = model().condition(two, likelihood=likelihood)
+        for field in "ku":
+            np.testing.assert_allclose(both[field].mean()[1], alone[field].mean(), atol=1e-9)
+            lower, upper = both[field].band(0.9)
+            assert (lower <= upper).all()
+
+
+def test_outliers_hardly_count() -> None:
+    clean = sensors("u")
+    x, y, noise = clean["u"]
+    wrong = y.copy()
+    wrong[[2, 7]] += 3.0
+    truth, std = model().condition(clean)["u"].mean(), model().condition(clean)["u"].std().max()
+    robust = model().condition(u=(x, wrong, noise), likelihood="student")
+    with pytest.warns(ObservationWarning, match="improbable"):
+        plain = model().condition(u=(x, wrong, noise))["u"].mean()
+    assert np.abs(robust["u"].mean() - truth).max() < 1.5 * std
+    assert np.abs(plain - truth).max() > 5 * std
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "noise", "message"),
+    [
+        ("cauchy", 0.1, "likelihood must be one of"),
+        ({"v": "student"}, 0.1, "'v' is unknown"),
+        ("student", 0.0, "positive noise_std for k"),
+        (lambda p, y: p - y, 0.1, "must return 4096|must return 512"),
+        (lambda p, y: np.full(len(p), np.nan), 0.1, "NaN or inf"),
+        (lambda p, y: np.full(len(p), -np.inf), 0.1, "likelihood is zero for all"),
+    ],
+)
+def test_wrong_likelihoods_are_refused(likelihood: object, noise: float, message: str) -> None:
+    with pytest.raises(ObservationError, match=message):
+        model().condition(k=([[0.5]], [1.0], noise), likelihood=likelihood).mean()
 
 
 def test_a_solver_corrects_a_wrong_linear_operator_exactly() -> None:

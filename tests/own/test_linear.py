@@ -15,8 +15,8 @@ import pytest
 import torch
 from onnx.reference import ReferenceEvaluator
 from typer.testing import CliRunner
-from uqsonet.operator.floor import Floor
-from uqsonet.operator.kernel_regression import kept_pairs
+from uqsonet.operator.baselines import Floor
+from uqsonet.operator.regression import kept_pairs
 
 import uqsonet
 from tests.own.conftest import Linear, quiet

@@ -6,7 +6,6 @@ neither the emulator that gave it nor its file: it can be pickled, copied and se
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,7 +14,7 @@ from torch import Tensor
 from uqsonet.emulator.checks import points_of
 from uqsonet.emulator.field_law import BAND_SAMPLES, TOO_LARGE, Conditioned, FieldLaw
 from uqsonet.emulator.named_operator import NamedOperator
-from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import is_frame, real_numbers
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
@@ -25,9 +24,6 @@ if TYPE_CHECKING:  # needed only for conformal bands and maps
     from uqsonet.emulator.calibration import ConformalFactors
     from uqsonet.emulator.corrected import Solves
     from uqsonet.emulator.linear import LinearMap
-
-MIN_SOLVED = 0.1
-"""A warning is given if less than this share of solved samples is effective under the solver."""
 
 Kind = Literal["conformal", "plain"]
 
@@ -132,37 +128,23 @@ class FieldPosterior:
             Maps inputs (S, n_in) at the points of the input fields, side by side, to outputs
             (S, n_out) at those of the outputs, both arrays in the fields' own units.
         solves : int
-            Number of solves, at least 40; they are spent in four rounds.
+            At least 40; they are spent in four rounds.
         seed : int
             Of the samples that are solved.
 
-        Returns
-        -------
-        FieldPosterior
-            Its `solves` has the effective number of the samples before and after.
+        Its `solves` has effective numbers of samples before and after. A warning is given if the
+        last samples still fit the solver badly.
 
         Raises
         ------
         ObservationError
             If there are several sets of sensors, or the solver's outputs do not fit.
-
-        Warns
-        -----
-        ObservationWarning
-            If the last samples still fit the solver badly.
         """
         from uqsonet.emulator.corrected import corrected
 
-        conditioned, solved = corrected(self._conditioned, solver, solves, seed)
+        conditioned, known = corrected(self._conditioned, solver, solves, seed)
         found = FieldPosterior(conditioned, None, self._number)
-        found.solves = solved
-        if solved.after < MIN_SOLVED * solved.of:
-            warnings.warn(
-                f"of the last {solved.of} samples {solved.after:.1f} are effective under the "
-                "solver: the answer is rough. Use more solves, or readings with more noise",
-                ObservationWarning,
-                stacklevel=2,
-            )
+        found.solves = known
         return found
 
     def _which(self) -> int:

@@ -10,6 +10,7 @@ How well it matches the solver is measured by weights of the last samples.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from uqsonet.emulator.field_law import Conditioned
 from uqsonet.emulator.likelihood import NamedNoise
 from uqsonet.emulator.named_operator import NamedOperator
-from uqsonet.errors import ObservationError
+from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KEPT
@@ -31,6 +32,9 @@ ROUNDS = 4
 """Number of times that samples are solved."""
 
 MIN_SOLVES = 40
+
+MIN_EFFECTIVE = 0.1
+"""A warning is given if a smaller share of the last samples is effective under the solver."""
 
 RIDGES = 10.0 ** np.arange(-8, 5)
 """Ridges to try, in units of the largest squared singular value."""
@@ -81,12 +85,21 @@ def corrected(
     size, generator = solves // ROUNDS, torch.Generator().manual_seed(seed)
     every, sizes = [], []
     for _ in range(ROUNDS):
-        a, c = _samples(Conditioned(operator, sets, conditioned.likelihood), size, generator)
+        with warnings.catch_warnings():  # of answers on the way
+            warnings.simplefilter("ignore", ObservationWarning)
+            a, c = _samples(Conditioned(operator, sets, conditioned.likelihood), size, generator)
         found, outside = _solved(operator, solver, a)
         sizes.append(_effective(conditioned, a, c, found))
         every.append((a, found))
         operator = _fitted(
             replace(operator, operator=conditioned.operator.operator), every, outside
+        )
+    if sizes[-1] < MIN_EFFECTIVE * size:
+        warnings.warn(
+            f"of the last {size} samples {sizes[-1]:.1f} are effective under the solver, so the "
+            "answer is rough. Use more solves, or readings with more noise",
+            ObservationWarning,
+            stacklevel=3,
         )
     answer = Conditioned(operator, sets, conditioned.likelihood)
     return answer, Solves(ROUNDS * size, sizes[0], sizes[-1], size)

@@ -19,6 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from uqsonet.errors import ObservationError
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior
 from uqsonet.operator.joint import (
@@ -116,7 +117,7 @@ class _Noisy(Source):
         self._root = covariance_root(narrowed) if bool(covariance.any()) else narrowed[:, :0]
         beyond = len(left) if float(share.max()) > NEGLIGIBLE else 0
         self._sizes = self._root.shape[1], beyond
-        self._floor = -IMPOSSIBLE
+        self._floor: float | None = None
         self._smooth = self._law.has_coordinates and noise.smooth
         if self._smooth:  # moves go far
             self.effective_share = FAR_MOVED_SHARE
@@ -146,7 +147,12 @@ class _Noisy(Source):
         """Return samples of the Gaussian answer."""
         found, _ = self._weighted(self._drawn(size, generator))
         finite = found.weight[found.weight.isfinite()]
-        self._floor = float(finite.min()) - IMPOSSIBLE if len(finite) else -IMPOSSIBLE
+        if not len(finite):
+            raise ObservationError(
+                f"the likelihood is zero for all of {size} samples of the Gaussian answer: state "
+                "a noise_std that comes nearer to it"
+            )
+        self._floor = float(finite.min()) - IMPOSSIBLE
         return replace(found, weight=found.weight.nan_to_num(neginf=self._floor))
 
     def _drawn(self, size: int, generator: torch.Generator) -> Tensor:
@@ -172,7 +178,9 @@ class _Noisy(Source):
                     slopes.append(torch.autograd.grad(weight.sum(), rows)[0].nan_to_num())
             parts.append((a.detach(), weight.detach()))
         a, weight = (torch.cat(part) for part in zip(*parts, strict=True))
-        found = Samples(a, weight.nan_to_num(neginf=self._floor), z)
+        found = Samples(
+            a, weight if self._floor is None else weight.nan_to_num(neginf=self._floor), z
+        )
         return found, torch.cat(slopes) if slope else None
 
     def moved(self, z: Tensor, step: float, generator: torch.Generator) -> Samples:
