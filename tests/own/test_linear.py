@@ -15,16 +15,14 @@ import pytest
 import torch
 from onnx.reference import ReferenceEvaluator
 from typer.testing import CliRunner
-from uqsonet.operator.baselines import Floor
-from uqsonet.operator.regression import kept_pairs
 
 import uqsonet
 from tests.own.conftest import Linear, quiet
 from uqsonet.cli import app
 from uqsonet.errors import DataError, MissingLibraryError, ObservationError
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
-from uqsonet.operator.baselines import Cokriging
-from uqsonet.operator.regression import Regression
+from uqsonet.operator.baselines import Cokriging, Floor
+from uqsonet.operator.regression import Regression, kept_pairs
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import rows_of
 

@@ -169,14 +169,7 @@ class FieldPosterior:
         if not bool(result.sum().isfinite()):
             raise ObservationError(TOO_LARGE)
         result = result[0] if self.single else result
-        if isinstance(points, Tensor):
-            return result
-        if is_frame(points) and result.ndim == 1:
-            import pandas as pd
-
-            return pd.Series(result.numpy(), index=points.index, name=self.field.name)  # type: ignore[attr-defined]
-        kind = self.sensors.kind if points is None else "numpy"
-        return result if kind == "torch" else result.numpy()
+        return _as_kind(result, points, self.sensors.kind, self.field.name)
 
     def mean(self, points: object = None) -> Any:
         """Return the mean at points (M, d); by default at the field's own."""
@@ -282,7 +275,7 @@ class FieldPosterior:
         if q.ndim or not 0 < float(q) < 1:
             raise ObservationError(f"level must be a number between 0 and 1, found {level}")
         level = float(q)
-        kind = self._band_kind(kind, whole)
+        kind = _band_kind(kind, whole, self._conditioned.jointly, self._factors is not None)
         x = self._points(points)
         ends = np.array([(1 - level) / 2, 0.5, (1 + level) / 2])
         lower, median, upper = self._law.quantiles(ends, x, BAND_SAMPLES, seed).unbind(1)
@@ -294,27 +287,6 @@ class FieldPosterior:
             lower, upper = (median + factors * (end - median) for end in (lower, upper))
             lower, upper = (transform.inverse(self._law.within(end)) for end in (lower, upper))
         return self._back(lower, points), self._back(upper, points)
-
-    def _band_kind(self, kind: Kind | None, whole: bool) -> Kind:
-        if kind not in (None, "conformal", "plain"):
-            raise ObservationError(f"kind {kind!r} is unknown; there are conformal and plain")
-        calibrated = self._factors is not None
-        if self._conditioned.jointly:
-            if kind == "conformal" or whole:
-                raise ObservationError(
-                    "calibration runs are observed with sensors of inputs and Gaussian noise: "
-                    "given sensors of outputs, or a likelihood, there are bands of kind='plain' "
-                    "alone"
-                )
-            return "plain"
-        if (kind == "conformal" or whole) and not calibrated:
-            raise ObservationError(
-                "this model has no calibration runs, so it has no conformal band and none of "
-                "whole functions; kind='plain' gives the band of its law"
-            )
-        if whole and kind == "plain":
-            raise ObservationError("a band of whole functions is conformal; leave out kind='plain'")
-        return kind or ("conformal" if calibrated else "plain")
 
     def to_xarray(self, level: float = 0.9) -> Any:
         """Return mean, std and band at the field's own points as an xarray.Dataset."""
@@ -357,3 +329,36 @@ class FieldPosterior:
         from uqsonet.show.pictures import draw
 
         return draw(self, path, level, title, truth)
+
+
+def _band_kind(kind: Kind | None, whole: bool, jointly: bool, calibrated: bool) -> Kind:
+    """Return the kind of band that is meant; refuse one that there is not."""
+    if kind not in (None, "conformal", "plain"):
+        raise ObservationError(f"kind {kind!r} is unknown; there are conformal and plain")
+    if jointly:
+        if kind == "conformal" or whole:
+            raise ObservationError(
+                "calibration runs are observed with sensors of inputs and Gaussian noise: "
+                "given sensors of outputs, or a likelihood, there are bands of kind='plain' "
+                "alone"
+            )
+        return "plain"
+    if (kind == "conformal" or whole) and not calibrated:
+        raise ObservationError(
+            "this model has no calibration runs, so it has no conformal band and none of "
+            "whole functions; kind='plain' gives the band of its law"
+        )
+    if whole and kind == "plain":
+        raise ObservationError("a band of whole functions is conformal; leave out kind='plain'")
+    return kind or ("conformal" if calibrated else "plain")
+
+
+def _as_kind(result: Tensor, points: object, kind: str, name: str) -> Any:
+    """Return a result in the kind of array of the points asked for, else of the sensors."""
+    if isinstance(points, Tensor):
+        return result
+    if is_frame(points) and result.ndim == 1:
+        import pandas as pd
+
+        return pd.Series(result.numpy(), index=points.index, name=name)  # type: ignore[attr-defined]
+    return result if points is None and kind == "torch" else result.numpy()
