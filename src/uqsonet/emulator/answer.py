@@ -209,8 +209,7 @@ class FieldPosterior:
         ----------
         size : int
         points : array (M, d), optional
-        seed : int
-            Or a torch.Generator.
+        seed : int or torch.Generator
         """
         return self._back(self._law.sample(count_of(size), self._points(points), seed), points)
 
