@@ -173,12 +173,13 @@ def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
         filled = card["run"].notna()
         merges = old.is_file() and not bool(filled.all())
         earlier = pd.read_csv(old, dtype=str) if merges else card
-        if list(earlier.columns) != list(card.columns) or len(earlier) != len(card):
+        # One of an earlier version may lack a baseline, but no cell.
+        if not set(earlier.columns) <= set(card.columns) or len(earlier) != len(card):
             raise ValueError("columns or rows are not those of this version")
     except (OSError, ValueError) as error:
         raise DataError(f"{old}: cannot be merged with {new} ({error})") from None
     card.loc[filled, "run"] = run
-    return card.where(filled, earlier)
+    return card.where(filled, earlier.reindex(columns=card.columns))
 
 
 def _remaining(folder: Path, scored: set[str], new: dict[str, Any]) -> dict[str, Any]:
