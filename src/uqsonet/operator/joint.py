@@ -82,7 +82,8 @@ class OutputReadings:
         self.rows = basis * mask[..., None]
         self.values = torch.where(mask, sensors.values - offset, 0.0)
         # Where nothing is read the noise is one, which changes nothing.
-        error = torch.as_tensor(model.output_error() * sensors.norm(1)).expand_as(sensors.values)
+        error = torch.as_tensor(model.output_error() * sensors.norm(1), dtype=torch.float64)
+        error = error.expand_as(sensors.values)
         self.beyond = error.square() * mask
         """Variance (B, m) of what the output's modes leave out, a part of `variance`."""
         self.variance = torch.where(mask, sensors.noise().square() + error**2, 1.0)
