@@ -16,7 +16,7 @@ from torch import Tensor
 
 import uqsonet
 from uqsonet.operator.particles import Samples, Source, tempered
-from uqsonet_study.problems.blocks import (
+from uqsonet_study.posterior.membrane import (
     BLOCKS,
     NOISE,
     PRIOR_STD,

@@ -4,6 +4,8 @@ A random line is seen at one or two places with noise, u is a linear map of it. 
 relative L2 error of posterior mean and std over observation sets and points, with z from its prior.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -140,8 +142,10 @@ def test_kriging_and_cokriging_recover_the_exact_posterior(
     functions, kriging, monkeypatch, m, noise_std
 ):
     monkeypatch.setattr("uqsonet_study.baselines.OUTPUT_MODES", 2)
-    monkeypatch.setattr(baselines, "INPUT_MODES", 2)  # the toy's functions span two dimensions
-    monkeypatch.setattr(baselines, "OUTPUT_MODES", 2)
+    # The toy's functions span two dimensions.
+    monkeypatch.setattr(
+        baselines, "sized_bases", partial(baselines.sized_bases, input_modes=2, output_modes=2)
+    )
     for model in (kriging, Cokriging(functions, noise_std)):
         found = errors(model, random_layouts(m), noise_std)
         assert max(found) < TOLERANCE, found

@@ -370,19 +370,20 @@ def train(
             progress.iteration += 1
             now, at_end = time.monotonic(), progress.iteration == total
             progress.seconds = before + now - start
-            save = (stop or now - saved_at > 60 * checkpoint_minutes) and not at_end
-            if save or at_end or progress.iteration % CHECK_EVERY == 0:
+            if at_end or progress.iteration % CHECK_EVERY == 0:
                 _require_finite_loss(trainer, terms["loss"], progress.iteration, state)
                 show.update(progress.iteration)
             if at_end or progress.iteration % every == 0:
                 require_finite(trainer.optimiser.weights(), progress.iteration, state)
                 progress.history.append(_row(trainer, validated, terms, progress, skills))
                 show.update(progress.iteration, _logged(progress.history[-1], show, total))
-            if save:
+            stopped = bool(stop) and not at_end  # a signal may come while skills are measured
+            if stopped or (now - saved_at > 60 * checkpoint_minutes and not at_end):
+                _require_finite_loss(trainer, terms["loss"], progress.iteration, state)
                 tensors, generator = trainer.optimiser.state(), trainer.generator
                 save_checkpoint(state, identity, tensors, generator, progress)
                 saved_at = time.monotonic()
-            if stop and not at_end:
+            if stopped:
                 raise TrainingError(
                     f"stopped by signal {stop[0]} at iteration {progress.iteration}; a "
                     "checkpoint is saved, and the same command continues from it"
