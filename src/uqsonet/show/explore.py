@@ -94,8 +94,8 @@ def page(emulator: Any, name: str, exact: dict[str, Any] | None = None) -> str:
     Raises
     ------
     ConfigError
-        If the model is no Karhunen-Loeve model with a Gaussian law, has a field of three
-        dimensions, or does not answer all numbers of sensors itself.
+        If the model is no Karhunen-Loeve model with a Gaussian law, or has a field of three
+        dimensions.
     """
     whole, style, script = (
         (resources.files("uqsonet.show") / "web" / f"explore.{kind}").read_text(encoding="utf-8")
@@ -115,7 +115,25 @@ def page(emulator: Any, name: str, exact: dict[str, Any] | None = None) -> str:
         style_hash=_hash(style),
         script_hash=_hash(script),
         model=json.dumps(described, allow_nan=False).replace("<", "\\u003c"),
+        note=_note(emulator),
     )
+
+
+def _note(emulator: Any) -> str:
+    """Return what stands above the page of a model that does not answer all numbers of sensors."""
+    if emulator.floor is None:
+        return ""
+    others = [
+        f"{count} sensors of {side}"
+        for side, by_count in emulator.floor.choice.items()
+        for count, name in sorted(by_count.items())
+        if name != "uqsonet"
+    ]
+    text = (
+        f"This page shows the model alone. For {', '.join(others)} a plainer answer had better "
+        "scores on held-out runs; uqsonet predict gives that one."
+    )
+    return f'<aside class="panel"><p class="refused">{html.escape(text)}</p></aside>'
 
 
 def _hash(text: str) -> str:
@@ -162,12 +180,6 @@ def _require_simple(emulator: Any) -> None:
         text = (
             f"the architecture {model.config.architecture!r} cannot be explored: pages compute "
             "with a perceptron ('karhunen_loeve')"
-        )
-    elif emulator.floor is not None:
-        named = ", ".join(sorted(emulator.floor.operators.keys() - {"uqsonet"}))
-        text = (
-            f"{emulator.fields.name} cannot be explored: some numbers of sensors are answered by "
-            f"{named}, which a page does not compute (uqsonet fit --law gaussian)"
         )
     elif model.law is not None:
         text = (
