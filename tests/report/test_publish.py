@@ -133,8 +133,10 @@ def test_unfinished_runs_and_foreign_files_are_refused(
 
     refused(tmp_path, "no finished run")
     out.mkdir()
-    card.drop(columns="precise_regression").to_csv(out / "scorecard.csv", index=False)
+    card.assign(foreign=1).to_csv(out / "scorecard.csv", index=False)
     refused(run, "cannot be merged")
+    # An older scorecard lacks a baseline, and no cell.
+    card.drop(columns="precise_regression").to_csv(out / "scorecard.csv", index=False)
     publish(finished(tmp_path / "all", card.assign(run="code"), config), out, "a" * 40, "x")
     published = pd.read_csv(out / "scorecard.csv")
     assert [*published] == [*card] and published["run"].str.startswith("a" * 10).all()
