@@ -19,7 +19,7 @@ from tests.laws.conftest import (
 )
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.laws import mixture
+from uqsonet.laws import law_of, mixture
 from uqsonet.laws.bases import SINGLE_PRECISION
 from uqsonet.laws.mixture import Clusters, MixtureLaw
 from uqsonet.operator.model import KarhunenLoeveModel
@@ -227,8 +227,9 @@ def test_spectra_are_found_and_their_samples_completed() -> None:
     law = MixtureLaw(clusters, size.sqrt(), rest)
     assert float(law.remainder[1 - smooth]) == pytest.approx(left[1], rel=0.05)
 
-    model.use_law(MixtureLaw.of(law.tensors(), model.bases))
-    assert set(law.layout_of(law.tensors())) == set(law.tensors())
+    model.use_law(law_of("mixture", law.tensors(), model.bases))  # as a weight file is read
+    with pytest.raises(ValueError, match=r"rest is torch\.float64"):
+        law_of("mixture", law.tensors() | {"rest": rest.double()}, model.bases)
     nothing = torch.zeros(0, 1), torch.zeros(0), None, None
     for spectrum in (0, 1):
         truth = (std[spectrum] * generator.standard_normal(24)) @ waves

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -269,15 +269,11 @@ class MixtureLaw(InputLaw):
         "means": ("Cr", torch.float64),
         "roots": ("Crr", torch.float64),
         "remainder": ("C", torch.float64),
+        "rest*": ("Ckn", torch.float32),  # of spectra
     }
 
     def __init__(self, clusters: Clusters, remainder: Tensor, rest: Tensor | None = None) -> None:
         self.clusters, self.remainder, self.rest = clusters, remainder, rest
-
-    @classmethod
-    def layout_of(cls, names: Collection[str]) -> Mapping[str, tuple[str, torch.dtype]]:
-        """Return the layout of a mixture, with the rest that spectra keep if they do."""
-        return {**cls.layout, **({"rest": ("Ckn", torch.float32)} if "rest" in names else {})}
 
     @classmethod
     def fit(
