@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 import uqsonet
+from uqsonet.errors import DataError
 
 PAGE = Path(__file__).parents[2] / "docs/simulators.md"
 N, SIDE = 12, 6
@@ -156,3 +157,16 @@ def test_comsol(folder: Path) -> None:
     runs = results("COMSOL")["runs"]
     np.testing.assert_allclose(rows(runs.inputs["k"]), np.sort(K, 1))
     np.testing.assert_allclose(rows(runs.outputs["T"]), np.sort(U, 1))
+
+
+def test_coordinates_beside_a_field_come_before_those_of_other_groups(folder: Path) -> None:
+    """Where none are beside it, and several groups have some, which are meant has to be said."""
+    with h5py.File("groups.h5", "w") as file:
+        for group, end in (("coarse", 2.0), ("fine", 3.0)):
+            file[f"{group}/x"] = np.linspace(0, end, SIDE)
+            file.update({f"{group}/k": K[:, :SIDE], f"{group}/u": U[:, :SIDE]})
+        file.update({"k": K[:, :SIDE], "u": U[:, :SIDE]})
+    runs = uqsonet.open_runs("groups.h5", "fine/k", "fine/u")
+    assert runs.inputs["k"].domain.upper == (3.0,)
+    with pytest.raises(DataError, match=r"several groups, coarse/, fine/; say by points="):
+        uqsonet.open_runs("groups.h5", "k", "u")

@@ -464,25 +464,35 @@ def _points(
 ) -> np.ndarray | dict[int, np.ndarray] | None:
     """Return what names give a field: points, coordinates x, y, z, time by number, or None."""
     group = name.rpartition("/")[0]
-    homes = dict.fromkeys((f"{name}_", f"{group}/" if group else "", ""))
-    for home in [*homes, *_home_of_axes(path, others)]:
-        if f"{home}points" in others:
-            return _coordinate(path, f"{home}points", others)
-        kinds: dict[int, str] = {}
-        for key in sorted(others):
-            rest = key[len(home) :]
-            if key.startswith(home) and "/" not in rest:
-                kind = axis_number(rest, {})
-                if kind is not None:
-                    kinds.setdefault(kind, key)
-        if len(kinds) > axes:
-            kinds.pop(TIME, None)  # of other fields
-        if any(kind < TIME for kind in kinds):
-            return {kind: _coordinate(path, key, others) for kind, key in sorted(kinds.items())}
+    for home in dict.fromkeys((f"{name}_", f"{group}/" if group else "", "")):
+        found = _points_at(path, home, others, axes)
+        if found is not None:
+            return found
+    apart = _home_of_axes(path, others)
+    return None if apart is None else _points_at(path, apart, others, axes)
+
+
+def _points_at(
+    path: Path, home: str, others: Mapping[str, Any], axes: int
+) -> np.ndarray | dict[int, np.ndarray] | None:
+    """Return what arrays whose names begin with `home` give a field, as `_points` does."""
+    if f"{home}points" in others:
+        return _coordinate(path, f"{home}points", others)
+    kinds: dict[int, str] = {}
+    for key in sorted(others):
+        rest = key[len(home) :]
+        if key.startswith(home) and "/" not in rest:
+            kind = axis_number(rest, {})
+            if kind is not None:
+                kinds.setdefault(kind, key)
+    if len(kinds) > axes:
+        kinds.pop(TIME, None)  # of other fields
+    if any(kind < TIME for kind in kinds):
+        return {kind: _coordinate(path, key, others) for kind, key in sorted(kinds.items())}
     return None
 
 
-def _home_of_axes(path: Path, others: Mapping[str, Any]) -> list[str]:
+def _home_of_axes(path: Path, others: Mapping[str, Any]) -> str | None:
     """Return the group of a file that holds coordinates apart from its fields, if there is one."""
     homes = set[str]()
     for key, one in others.items():
@@ -494,7 +504,7 @@ def _home_of_axes(path: Path, others: Mapping[str, Any]) -> list[str]:
             f"{path}: coordinates stand in several groups, {', '.join(sorted(homes))}; say by "
             "points= which are meant"
         )
-    return list(homes)
+    return homes.pop() if homes else None
 
 
 def _coordinate(path: Path, key: str, others: Mapping[str, Any]) -> np.ndarray:
