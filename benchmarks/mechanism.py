@@ -48,9 +48,9 @@ from uqsonet.gauss.posterior import even_normals
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.networks.attention import ACTIVE_NATS, AttentionModel, gaussian_kl
 from uqsonet.operator.baselines import Cokriging
-from uqsonet.operator.file import load_trials
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import checked_sensors
+from uqsonet_study.ensemble import load_trials
 from uqsonet_study.layouts import load_layouts, uniform_layouts
 from uqsonet_study.problems import get_problem
 from uqsonet_study.storage import load_functions

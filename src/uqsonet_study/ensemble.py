@@ -7,7 +7,7 @@ over the members (Lakshminarayanan et al. 2017, without a learned variance).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, Basis, PointPosterior, Posterior
 from uqsonet.operator.base import OperatorModel
-from uqsonet.operator.file import load_trials
+from uqsonet.operator.file import load, read_weights
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 
@@ -55,6 +55,14 @@ class DeepEnsemble:
         """Return the law of u given checked sensors."""
         answers = [member.condition_on(sensors) for member in self.members]
         return EnsemblePosterior(self.fields.output.grid, answers)
+
+
+def load_trials(paths: Iterable[Path]) -> Iterator[tuple[int, OperatorModel]]:
+    """Yield (trial, model) for every trial of some weight files."""
+    for path in paths:
+        _, meta = read_weights(path)
+        for trial in meta["trials"]:
+            yield trial, load(path, trial)
 
 
 def load_ensemble(paths: Sequence[Path]) -> DeepEnsemble:

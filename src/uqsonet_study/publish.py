@@ -72,7 +72,10 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     run = f"{commit[:10]}-{configuration[:6]}"
     card = _merged(results / "scorecard.csv", folder / "scorecard.csv", run)
     files = [path for pattern in KEPT for path in sorted(results.glob(pattern))]
-    whole = {name for name, table in config.tables.items() if not _lacks(table.experiments, config)}
+    selected = set(config.selected)
+    whole = {
+        name for name, table in config.tables.items() if selected.issuperset(table.experiments)
+    }
     files = [
         path
         for path in files
@@ -112,11 +115,6 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
                 (folder / name).unlink(missing_ok=True)
     runs = _remaining(folder, set(card["run"].dropna()), record) | {run: record}
     write_text(folder / "provenance.json", json.dumps({"runs": runs}, indent=2) + "\n")
-
-
-def _lacks(experiments: Iterable[str], config: Config) -> bool:
-    """Return whether one of these experiments is not selected."""
-    return bool(set(experiments) - set(config.selected))
 
 
 def _with_other_problems(new: Path, old: Path) -> str:

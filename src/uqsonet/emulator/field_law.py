@@ -151,16 +151,17 @@ class Conditioned:
                 f"given those of inputs: values as far from their mean have probability "
                 f"{float(tail):.1g}. The operator may be wrong here, and so may the band"
             )
-        mean, covariance = joint.input.coefficient_moments()
-        r, law = mean.shape[1], getattr(self.operator.operator, "law", None)
-        size, row = (mean.square().sum(1) + covariance.diagonal(0, 1, 2).sum(1)).max(0)
-        if law is None and float(size) > r + FAR * (2 * r) ** 0.5:
-            yield (
-                f"the answer{self.sets.named(part.start + int(row))} leaves what the operator has "
-                f"learned: squared coefficients of its inputs add up to {float(size):.3g} where "
-                f"about {r} is expected. The operator may be wrong there; a solver corrects the "
-                "answer (`corrected`)"
-            )
+        if getattr(self.operator.operator, "law", None) is None:
+            mean, covariance = joint.input.coefficient_moments()
+            r = mean.shape[1]
+            size, row = (mean.square().sum(1) + covariance.diagonal(0, 1, 2).sum(1)).max(0)
+            if float(size) > r + FAR * (2 * r) ** 0.5:
+                yield (
+                    f"the answer{self.sets.named(part.start + int(row))} leaves what the operator "
+                    "has learned: squared coefficients of its inputs add up to "
+                    f"{float(size):.3g} where about {r} is expected. The operator may be wrong "
+                    "there; a solver corrects the answer (`corrected`)"
+                )
         size, row = joint.effective_size.min(0)
         if float(size) < MIN_EFFECTIVE:
             yield (

@@ -105,8 +105,7 @@ class NamedNoise:
         number = self.sensors.field[0]
         if not isinstance(self.laws, Mapping):
             return [(self.laws, torch.arange(len(number)))]
-        laws = [(self.laws.get(k), (number == k).nonzero()[:, 0]) for k in number.unique().tolist()]
-        return laws
+        return [(self.laws.get(k), (number == k).nonzero()[:, 0]) for k in number.unique().tolist()]
 
     def log_likelihood(self, off: Tensor) -> Tensor:
         """Return log-likelihoods (S,) of readings that are off (S, m) from what is predicted."""

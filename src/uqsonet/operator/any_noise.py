@@ -254,12 +254,13 @@ def condition_any_noise(
     law, effective = Sampled(found.a[None]), torch.tensor([found.effective_size]).double()
     if read.values.shape[1]:
         c = Sampled(source.placed(found.z)[1][None])
-        grid, moments = (
+        output = LatentPosterior(
             model.fields.output.grid,
+            model.bases.output_basis,
+            single,
+            partial(sampled_draws, c),
             partial(sampled_moments, c, model.config.output_modes),
         )
-        draw = partial(sampled_draws, c)
-        output = LatentPosterior(grid, model.bases.output_basis, single, draw, moments)
     else:
         root = model.residual_root(law, 1)
         output = model.output_posterior(law, root, single)

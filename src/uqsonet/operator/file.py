@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -244,11 +244,3 @@ class _Within(TorchFunctionMode):
             if self._left < 0:
                 raise DataError("its networks are far larger than its tensors")
         return found
-
-
-def load_trials(paths: Iterable[Path]) -> Iterator[tuple[int, OperatorModel]]:
-    """Yield (trial, model) for every trial of some weight files."""
-    for path in paths:
-        _, meta = read_weights(path)
-        for trial in meta["trials"]:
-            yield trial, load(path, trial)

@@ -23,12 +23,11 @@ from uqsonet.files import write_text
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.operator.devices import keep_freed_memory
-from uqsonet.operator.file import load_trials
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.baselines import SensorFree, build_baseline
 from uqsonet_study.config import BASELINES, EvaluationConfig
-from uqsonet_study.ensemble import load_ensemble
+from uqsonet_study.ensemble import load_ensemble, load_trials
 from uqsonet_study.evaluation.scores import (
     Expansion,
     ScoringTargets,
