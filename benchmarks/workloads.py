@@ -63,9 +63,17 @@ class Workload:
     batches: list[Batch]
     plain: list[Tensor] = field(default_factory=list)
 
+    def on(self, device: str) -> Workload:
+        """Move everything to a device."""
+        self.model.to(device)
+        self.batches = [{k: v.to(device) for k, v in batch.items()} for batch in self.batches]
+        self.plain = [u.to(device) for u in self.plain]
+        return self
+
     def normals(self) -> Tensor:
-        """Draw the latent normals of a batch."""
-        return torch.randn(self.method.training.batch_size, self.model.latent_dim)
+        """Draw the latent normals of a batch, on its device."""
+        shape = self.method.training.batch_size, self.model.latent_dim
+        return torch.randn(shape, device=self.plain[0].device)
 
     def optimiser(self) -> BlockOptimiser:
         """Return a fresh optimiser of a copy of the model."""
