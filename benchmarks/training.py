@@ -148,7 +148,7 @@ def gpu_rows(quick: bool) -> list[Row]:
     card, found = torch.cuda.get_device_name(), []
     for label, size in batches.items():
         work = workload(names[label], "paper", batch_size=size).on("cuda")
-        actions = {"engine": synchronised(engine_pass(work))}
+        actions: dict[str, Callable[[], object]] = {"engine": synchronised(engine_pass(work))}
         for batched in (True, False):
             name = f"eager PyTorch, heads {'batched' if batched else 'separate'}"
             actions[name] = synchronised(eager_pass(work, batched, 0))
@@ -159,9 +159,9 @@ def gpu_rows(quick: bool) -> list[Row]:
         found.append(Row(name, card, engine, "s/iteration", best, taken[best]))
     for label, problem in names.items():
         work = workload(problem, "tuned").on("cuda")
-        taken = medians({"engine": synchronised(engine_pass(work))}, 25)["engine"]
+        engine = medians({"engine": synchronised(engine_pass(work))}, 25)["engine"]
         name = f"training, {label}, recipe tuned, batch {work.method.training.batch_size}"
-        found.append(Row(name, card, taken, "s/iteration"))
+        found.append(Row(name, card, engine, "s/iteration"))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Loss and gradients on a CPU, in blocks that fit its cache.
+"""Loss and gradients: on a CPU in blocks that fit its cache, on a GPU by recorded graphs.
 
 What all samples share (the trunk, embedded grid points) is computed once; each block adds to the
 gradient with respect to it, and one pass leads from there to the parameters. A sum over blocks
@@ -52,6 +52,20 @@ def by_count(batch: Batch, normals: Tensor) -> tuple[Batch, Tensor]:
     return {name: value[order] for name, value in batch.items()}, normals[order]
 
 
+NORMALS = "normals"
+"""Name of a batch's standard normals among the inputs of a recorded graph."""
+
+
+@dataclass
+class _Recorded:
+    """A CUDA graph of loss and gradients, and the tensors that it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: Batch
+    loss: Tensor
+    terms: dict[str, Tensor]
+
+
 class Workers:
     """Threads that take the groups of a batch; if there is only one, the caller does it all.
 
@@ -77,22 +91,55 @@ class Workers:
 
 
 class BlockOptimiser(Optimiser):
-    """An optimiser whose gradients on a CPU are sums over blocks."""
+    """An optimiser whose gradients on a CPU are sums over blocks.
+
+    On a GPU a step of the paper's networks is hundreds of small kernels, and starting them takes
+    longer than running them. There the kernels of each shape of batch are recorded once, as a CUDA
+    graph, and started together from then on.
+    """
 
     def __init__(self, model: OperatorModel, config: TrainingConfig) -> None:
         super().__init__(model, config)
         self._workers = Workers()
+        self._recorded: dict[tuple[object, ...], _Recorded] = {}
 
     def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Add the gradients of a batch; return the loss and its terms, detached."""
         if normals.device.type != "cpu":
-            return self._of_whole(batch, normals)
+            return self._replayed(batch | {NORMALS: normals})
         batch = without_padding(batch)
         if (blocks := block_count(self.model, batch)) == 1:
             # The one part of a step whose last bits may depend on the number of torch's threads.
             return self._of_whole(batch, normals)
         with one_thread():
             return add_gradients(self.model, batch, normals, blocks, self._workers)
+
+    def _replayed(self, inputs: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Add the gradients of a batch by the graph of its shapes."""
+        shapes = tuple((name, value.shape, value.dtype) for name, value in inputs.items())
+        if shapes not in self._recorded:
+            self._recorded[shapes] = self._record(inputs)
+            self._gradient.zero_()  # recording ran the kernels, too
+        recorded = self._recorded[shapes]
+        for name, value in inputs.items():
+            recorded.inputs[name].copy_(value)
+        recorded.graph.replay()
+        return recorded.loss.clone(), {name: v.clone() for name, v in recorded.terms.items()}
+
+    def _record(self, inputs: Batch) -> _Recorded:
+        """Record loss and gradients of a batch; kernels are tried before, as PyTorch asks."""
+        inputs = {name: value.contiguous().clone() for name, value in inputs.items()}
+        batch = {name: value for name, value in inputs.items() if name != NORMALS}
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self._of_whole(batch, inputs[NORMALS])
+        torch.cuda.current_stream().wait_stream(stream)
+        graph, earlier = torch.cuda.CUDAGraph(), next(iter(self._recorded.values()), None)
+        with torch.cuda.graph(graph, pool=earlier.graph.pool() if earlier else None):
+            loss, terms = self._of_whole(batch, inputs[NORMALS])
+        return _Recorded(graph, inputs, loss, terms)
 
 
 def block_count(model: OperatorModel, batch: Batch) -> int:
