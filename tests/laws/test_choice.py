@@ -93,6 +93,19 @@ def test_a_law_whose_fields_leave_the_range_is_not_taken():
     assert not found["gaussian"]["chosen"] and not found["mixture"]["chosen"]
 
 
+@pytest.mark.parametrize(("held", "taken"), [(0.86, 1), (0.895, 0)])
+def test_bands_decide_between_laws_of_the_same_crps(held, taken):
+    """A law that is simpler is taken, unless its bands hold less by more than chance."""
+    g = torch.Generator().manual_seed(0)
+    crps = 1 + 0.1 * torch.randn(2, 400, generator=g)
+    share = 0.05 * torch.randn(2, 400, generator=g)
+    half, simple, other = (torch.full((2, 400), level) + share for level in (0.5, held, 0.9))
+    scores = [torch.stack([crps, half, simple]), torch.stack([crps, half, other])]
+    rows: list[dict[str, Any]] = [{"outside": 0.0}, {"outside": 0.0}]
+    assert choice._simplest(scores, rows, 1000) == taken
+    assert [row["chosen"] for row in rows] == [taken == 0, taken == 1]
+
+
 def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(monkeypatch):
     kappa = gaussian_fields(np.random.default_rng(4), HELD + 400, kernel(0.3))
     with pytest.raises(ConfigError, match=r"'no' is unknown.*gaussian, family, mixture") as caught:

@@ -66,6 +66,13 @@ MAX_OUTSIDE = 0.05
 MAX_EXCESS = 2.0
 """Accepted excess of a law's score over the best one's, in standard errors."""
 
+LEVELS = (0.5, 0.9)
+"""Levels of the bands that are looked at: the CRPS hardly tells how wide an answer is."""
+
+MAX_MISS = 0.01
+"""Share of the output by which a law's bands may hold more or less than those of an equal law, and
+share by which the CRPS of an equal law may be higher."""
+
 
 def require_law(law: str) -> None:
     """Refuse a name that no law has.
@@ -109,10 +116,10 @@ def equip(
     Returns
     -------
     list of dict
-        For each law that was fitted: `law`, `seconds` (to fit), `crps_<m>`, `above_best` and
-        `standard_error` (relative), `outside` (share of its fields that leave the range of the
-        training inputs), `distance` of the coefficients from Gaussian and that which
-        chance allows, `chosen`.
+        For each law that was fitted: `law`, `seconds` (to fit), `crps_<m>`, `held_50` and `held_90`
+        (shares of the output inside bands), `above_best` and `standard_error` (relative), `outside`
+        (share of its fields that leave the range of the training inputs), `distance` of the
+        coefficients from Gaussian and that which chance allows, `chosen`.
 
     Raises
     ------
@@ -145,7 +152,7 @@ def equip(
         try:
             if len(variants) > 1:
                 few = [law_scores(model, v, held_out, seed, len(held_out) // 4) for v in variants]
-                variants = [variants[int(torch.stack(few).mean((1, 2)).argmin())]]
+                variants = [variants[int(torch.stack(few)[:, 0].mean((1, 2)).argmin())]]
             scores += [law_scores(model, v, held_out, seed) for v in variants]
         except ObservationError as error:
             LOG.info("law %s: no answer to a held-out pair (%s)", name, error)
@@ -153,8 +160,10 @@ def equip(
         for best in variants:
             laws.append(best)
             by_count = {
-                f"crps_{m}": float(s.mean()) for m, s in zip(layouts, scores[-1], strict=True)
+                f"crps_{m}": float(s.mean()) for m, s in zip(layouts, scores[-1][0], strict=True)
             }
+            shares = scores[-1][1:].mean((1, 2)).tolist()
+            by_count |= {f"held_{100 * q:.0f}": h for q, h in zip(LEVELS, shares, strict=True)}
             tests = {"outside": _outside(model, best, sample, seed), "distance": distance}
             rows.append({"law": name, "seconds": seconds, **by_count, **tests, "chance": chance})
             LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in by_count.items()))
@@ -182,18 +191,21 @@ def law_scores(
     model: KarhunenLoeveModel, law: InputLaw | None, held_out: HeldOut, seed: int,
     size: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the CRPS (counts, N) with a law; of the first `size` held-out pairs, or of all."""
+    """Return CRPS and shares inside bands of `LEVELS`, (3, counts, N), of answers with a law.
+
+    They are of the first `size` held-out pairs, or of all.
+    """
     before, model.law = model.law, law
     try:
         rows = []
         for count in held_out.sensors:
             generator = torch_generator(seed, "law", "draws")
             scores = [
-                scores_of_samples(answer, basis, truth, SCORE_DRAWS, generator)[0]
+                scores_of_samples(answer, basis, truth, SCORE_DRAWS, generator, LEVELS)
                 for truth, answer, basis in held_out.answers(model, count, size)
             ]
-            rows.append(torch.cat(scores))
-        return torch.stack(rows)
+            rows.append(torch.cat(scores, 1))
+        return torch.stack(rows, 1)
     finally:
         model.law = before
 
@@ -296,21 +308,39 @@ def _max_outside(size: int) -> float:
 
 def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], size: int) -> int:
     """Return which law is taken, and note in the rows why."""
-    base = scores[0].mean(1, keepdim=True)
-    relative = [(one / base).mean(0) for one in scores]
+    base = scores[0][0].mean(1, keepdim=True)
+    relative = [(one[0] / base).mean(0) for one in scores]
     best = min(relative, key=lambda one: float(one.mean()))
     limit = _max_outside(size)
     fair = any(row["outside"] <= limit for row in rows)
-    chosen = None
+    good = []
     for number, (one, row) in enumerate(zip(relative, rows, strict=True)):
         worse = one - best
         error = float(worse.std()) / math.sqrt(len(worse))
         row |= {"above_best": float(worse.mean()), "standard_error": error}
         possible = row["outside"] <= limit or not fair
-        if chosen is None and possible and float(worse.mean()) <= MAX_EXCESS * error:
-            chosen = number
-    if chosen is None:  # whatever stays within the range scores worse
-        chosen = next(k for k, row in enumerate(rows) if row["above_best"] == 0)
+        if possible and float(worse.mean()) <= MAX_EXCESS * error:
+            good.append(number)
+    if not good:  # whatever stays within the range scores worse
+        good = [next(k for k, row in enumerate(rows) if row["above_best"] == 0)]
+    held = {number: scores[number][1:].mean(1) for number in good}
+    chosen = next(
+        (one for one in good
+         if not any(_is_better(relative, held, other, one) for other in good)), good[0]
+    )  # fmt: skip
     for number, row in enumerate(rows):
         row["chosen"] = number == chosen
     return chosen
+
+
+def _is_better(relative: list[Tensor], held: Mapping[int, Tensor], other: int, one: int) -> bool:
+    """Return whether another law's CRPS is as good, and one's bands miss by more than chance."""
+    worse = relative[other] - relative[one]
+    if float(worse.mean()) > min(float(worse.std()) / math.sqrt(len(worse)), MAX_MISS):
+        return False
+    for mine, its, level in zip(held[one], held[other], LEVELS, strict=True):
+        error = float((mine - its).std()) / math.sqrt(len(mine))
+        excess = abs(float(mine.mean()) - level) - abs(float(its.mean()) - level)
+        if excess > max(MAX_EXCESS * error, MAX_MISS):
+            return True
+    return False

@@ -60,11 +60,11 @@ def choose_nearest(data: EncodedRuns, best: Candidate) -> dict[str, Any]:
     if left_over < MIN_LEFT_OVER**2 * float(held.u.double().var(0).sum()):
         return {}
     sets = held_pairs(data.scored(), data.noise_levels(), data.layouts(), data.seed)
-    base = law_scores(model, model.law, sets, data.seed).mean(0)
+    base = law_scores(model, model.law, sets, data.seed)[0].mean(0)
     rows, chosen, most = [], 0, 0.0
     for nearest in TRIED:
         take_nearest(model, held, range(scored, held.size), nearest, model)
-        gain = base - law_scores(model, model.law, sets, data.seed).mean(0)
+        gain = base - law_scores(model, model.law, sets, data.seed)[0].mean(0)
         rows.append({"nearest": nearest, "crps": float((base - gain).mean())})
         LOG.info("outputs of the nearest %d: CRPS %.4g", nearest, rows[-1]["crps"])
         if float(gain.mean()) > max(most, GAIN * float(gain.std()) / math.sqrt(len(gain))):
