@@ -207,13 +207,13 @@ def measure(
     generator = torch_generator(SEED, "mechanism", "draws")
     model, fit, u = model.double(), pairs.fit, pairs.u[pairs.fit :]
     embedded = model.embed_observations(checked_sensors(model.fields.input, x, y))
-    shared, h = model.shared({"values": y}), embedded[fit:]
-    mean, log_variance = model.encode(shared, h, u)
+    trunk, h = model.trunk_on_grid(), embedded[fit:]
+    mean, log_variance = model.encode(h, u)
 
     def decoded(h: Tensor, z: Tensor) -> Tensor:
         every = torch.broadcast_shapes(h.shape[:-1], z.shape[:-1])
         pair = torch.cat([h.expand(*every, -1), z.expand(*every, -1)], dim=-1)
-        return model.branch(pair) @ shared["decoder"][0].T
+        return model.branch(pair) @ trunk.T
 
     kl, prior = gaussian_kl(mean, log_variance).mean(0), even_normals(DRAWS, model.z_dim).double()
     normals = torch.randn(mean.shape, generator=generator, dtype=torch.float64)

@@ -16,7 +16,7 @@ from torch import Tensor
 from uqsonet.operator.base import Batch, OperatorModel, build_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config
-from uqsonet_study.gradients import BlockOptimiser
+from uqsonet_study.gradients import ChunkOptimiser
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
 
@@ -75,9 +75,9 @@ class Workload:
         shape = self.method.training.batch_size, self.model.latent_dim
         return torch.randn(shape, device=self.plain[0].device)
 
-    def optimiser(self) -> BlockOptimiser:
+    def optimiser(self) -> ChunkOptimiser:
         """Return a fresh optimiser of a copy of the model."""
-        return BlockOptimiser(copy.deepcopy(self.model), self.method.training)
+        return ChunkOptimiser(copy.deepcopy(self.model), self.method.training)
 
 
 def workload(

@@ -1,32 +1,19 @@
-"""Loss and gradients: on a CPU in blocks that fit its cache, on a GPU by recorded graphs.
-
-What all samples share (the trunk, embedded grid points) is computed once; each block adds to the
-gradient with respect to it, and one pass leads from there to the parameters. A sum over blocks
-differs from the plain gradient by rounding only. Whoever cuts batches into blocks (`block_rows`)
-takes parameters from `shared` only: blocks, and parts of what is shared, may be worked on side by
-side.
-"""
+"""Loss and gradients: on a CPU in chunks that bound its memory, on a GPU by recorded graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from uqsonet.operator.base import Batch, OperatorModel, Shared
+from uqsonet.operator.base import Batch, OperatorModel
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Optimiser, one_thread
 
-S = TypeVar("S")
-T = TypeVar("T")
-
-GROUPS = 4
-"""Sums over blocks are formed in so many groups, however many threads share them, so that no bit of
-a sum depends on threads."""
+CHUNK = 2000
+"""Samples, at most, whose loss is computed at a time on a CPU. In section 4.2 the states of so many
+sets of ten sensors take 0.3 GiB; chunks half as long compute the trunk on the grid too often."""
 
 
 def without_padding(batch: Batch) -> Batch:
@@ -40,16 +27,6 @@ def without_padding(batch: Batch) -> Batch:
         del cut["mask"]
     rest = {name: value for name, value in batch.items() if name not in ("mask", *cut)}
     return rest | cut
-
-
-MIXED_PARTS = 5
-"""Least number of blocks where counts differ: each is padded to its own fullest set only."""
-
-
-def by_count(batch: Batch, normals: Tensor) -> tuple[Batch, Tensor]:
-    """Return the samples of a batch in the order of their sensor counts."""
-    order = batch["mask"].sum(1).argsort(stable=True)
-    return {name: value[order] for name, value in batch.items()}, normals[order]
 
 
 NORMALS = "normals"
@@ -66,32 +43,8 @@ class _Recorded:
     terms: dict[str, Tensor]
 
 
-class Workers:
-    """Threads that take the groups of a batch; if there is only one, the caller does it all.
-
-    Each works with one of torch's own threads, and so should the caller. Threads that share blocks
-    wait for one another once a step, those that share each operation hundreds of times.
-
-    Parameters
-    ----------
-    number : int, optional
-        By default as many as torch uses.
-    """
-
-    def __init__(self, number: int | None = None) -> None:
-        number = min(number or torch.get_num_threads(), GROUPS)
-        one = {"initializer": torch.set_num_threads, "initargs": (1,)}
-        self._pool = ThreadPoolExecutor(number, **one) if number > 1 else None
-
-    def map(self, function: Callable[[T], S], items: Sequence[T]) -> list[S]:
-        """Return the function's values, in the order of the items."""
-        if self._pool is None or len(items) == 1:
-            return [function(item) for item in items]
-        return list(self._pool.map(function, items))
-
-
-class BlockOptimiser(Optimiser):
-    """An optimiser whose gradients on a CPU are sums over blocks.
+class ChunkOptimiser(Optimiser):
+    """An optimiser whose gradients on a CPU are sums over chunks of the batch.
 
     On a GPU a step of the paper's networks is hundreds of small kernels, and starting them takes
     longer than running them. There the kernels of each shape of batch are recorded once, as a CUDA
@@ -100,19 +53,24 @@ class BlockOptimiser(Optimiser):
 
     def __init__(self, model: OperatorModel, config: TrainingConfig) -> None:
         super().__init__(model, config)
-        self._workers = Workers()
         self._recorded: dict[tuple[object, ...], _Recorded] = {}
 
     def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Add the gradients of a batch; return the loss and its terms, detached."""
         if normals.device.type != "cpu":
             return self._replayed(batch | {NORMALS: normals})
-        batch = without_padding(batch)
-        if (blocks := block_count(self.model, batch)) == 1:
-            # The one part of a step whose last bits may depend on the number of torch's threads.
-            return self._of_whole(batch, normals)
+        size, sums = len(normals), dict[str, Tensor]()
+        rows = max(CHUNK // self.model.group, 1) * self.model.group
         with one_thread():
-            return add_gradients(self.model, batch, normals, blocks, self._workers)
+            for first in range(0, size, rows):
+                part = slice(first, first + rows)
+                chunk = without_padding({name: value[part] for name, value in batch.items()})
+                loss, terms = self.model.loss(chunk, normals[part])
+                share = len(normals[part]) / size
+                (loss * share).backward()
+                for name, value in ({"loss": loss} | terms).items():
+                    sums[name] = sums.get(name, 0.0) + value.detach() * share
+        return sums.pop("loss"), sums
 
     def _replayed(self, inputs: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Add the gradients of a batch by the graph of its shapes."""
@@ -140,85 +98,3 @@ class BlockOptimiser(Optimiser):
         with torch.cuda.graph(graph, pool=earlier.graph.pool() if earlier else None):
             loss, terms = self._of_whole(batch, inputs[NORMALS])
         return _Recorded(graph, inputs, loss, terms)
-
-
-def block_count(model: OperatorModel, batch: Batch) -> int:
-    """Return the number of blocks that a batch is cut into."""
-    rows = len(next(iter(batch.values())))
-    blocks = -(-rows // model.block_rows(batch))
-    if "mask" in batch and model.group == 1:
-        blocks = max(blocks, MIXED_PARTS)
-    # As many for each group: no thread waits for another's last one.
-    return min(blocks if blocks <= GROUPS else blocks + -blocks % GROUPS, rows)
-
-
-def add_gradients(
-    model: OperatorModel, batch: Batch, normals: Tensor, blocks: int, workers: Workers
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Add the gradient of the batch's loss to `.grad`; return the loss and its terms, detached."""
-    if "mask" in batch and model.group == 1:
-        batch, normals = by_count(batch, normals)
-    size = len(normals)
-    rows = -(-size // blocks)
-    parts = workers.map(lambda part: part(), model.shared_parts(batch))
-    shared = {name: values for part in parts for name, values in part.items()}
-
-    def group(starts: list[int]) -> _Sums:
-        found = _Sums.of(shared)
-        for first in starts:
-            part = slice(first, first + rows)
-            block = without_padding({name: value[part] for name, value in batch.items()})
-            loss, means = model.block_loss(found.leaves, block, normals[part])
-            share = len(normals[part]) / size
-            (loss * share if share < 1 else loss).backward()
-            found.add({"": loss.detach()} | means, share)
-        return found
-
-    starts = list(range(0, size, rows))
-    groups = [starts[k::GROUPS] for k in range(min(GROUPS, len(starts)))]
-    # Without shared parts all blocks add to the same gradients: one after another, in this order.
-    first, *others = workers.map(group, groups) if parts else [group(some) for some in groups]
-    for other in others:
-        first.add(other.means, 1.0)
-    leaves = [found.leaves for found in (first, *others)]
-    workers.map(lambda part: _lead_back(part, leaves), parts)
-    loss = first.means.pop("")
-    return loss, model.terms(first.means)
-
-
-def _lead_back(part: Shared, leaves: Sequence[Shared]) -> None:
-    """Lead the gradients that groups collected on their copies of a part to its parameters."""
-    ends: list[Tensor] = []
-    slopes_of_ends: list[Tensor] = []
-    for name, values in part.items():
-        for k, value in enumerate(values):
-            slopes = [own[name][k].grad for own in leaves]
-            known = [slope for slope in slopes if slope is not None]
-            if known:
-                ends.append(value)
-                slopes_of_ends.append(sum(known[1:], known[0]))
-    if ends:
-        torch.autograd.backward(ends, slopes_of_ends)
-
-
-@dataclass
-class _Sums:
-    """What one group of blocks adds up."""
-
-    leaves: Shared
-    means: dict[str, Tensor] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, shared: Shared) -> _Sums:
-        """Begin with copies of the shared tensors that collect gradients of their own."""
-        return cls(
-            {
-                name: tuple(value.detach().requires_grad_() for value in values)
-                for name, values in shared.items()
-            }
-        )
-
-    def add(self, means: dict[str, Tensor], share: float) -> None:
-        for name, value in means.items():
-            scaled = value.detach() * share
-            self.means[name] = self.means[name] + scaled if name in self.means else scaled

@@ -16,7 +16,7 @@ from uqsonet.operator.base import Batch
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Trainer, Trial
 from uqsonet.runs.functions import Functions
-from uqsonet_study.gradients import BlockOptimiser
+from uqsonet_study.gradients import ChunkOptimiser
 
 
 class BatchSampler:
@@ -147,7 +147,7 @@ class BatchSampler:
 
 
 class SensorTrainer(Trainer):
-    """A trial on a device whose batches have sensors, and whose gradients are sums over blocks.
+    """A trial on a device whose batches have sensors, and whose gradients are sums over chunks.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class SensorTrainer(Trainer):
         If the device is missing.
     """
 
-    optimiser_type = BlockOptimiser
+    optimiser_type = ChunkOptimiser
 
     def __init__(
         self,

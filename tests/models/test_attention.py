@@ -13,7 +13,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from uqsonet.errors import ConfigError, NoUncertaintyError, ObservationError
-from uqsonet.networks.attention import gaussian_kl, scaled_squared_error
+from uqsonet.networks.attention import gaussian_kl
+from uqsonet.networks.attention_networks import scaled_squared_error
 from uqsonet.operator.base import build_model
 from uqsonet.operator.perceptrons import MLP
 from uqsonet.runs.functions import Functions

@@ -1,4 +1,4 @@
-"""The training engine against the paper's formulas, written plainly, without span and blocks."""
+"""The training engine against the paper's formulas, written plainly, without span and chunks."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,13 @@ import torch
 
 from tests.models.test_attention import NETWORK as SMALL
 from uqsonet.gauss.blocks import RowBlocks
-from uqsonet.networks import attention_networks
 from uqsonet.networks.attention_networks import output_basis
 from uqsonet.operator.base import build_model
-from uqsonet.operator.train import Optimiser, one_thread
+from uqsonet.operator.train import Optimiser
 from uqsonet.runs.functions import Functions
+from uqsonet_study import gradients
 from uqsonet_study.config import TrainingConfig
-from uqsonet_study.gradients import (
-    BlockOptimiser,
-    Workers,
-    add_gradients,
-    without_padding,
-)
+from uqsonet_study.gradients import ChunkOptimiser
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
 
@@ -93,13 +88,13 @@ def plain_loss(model, batch, u, normals):
     return divergence + error / (2 * model.config.noise_variance)
 
 
-@pytest.mark.parametrize("blocks", ["whole", "blocks"])
+@pytest.mark.parametrize("chunks", ["whole", "chunks"])
 @pytest.mark.parametrize("counts", [[1], [1, 2, 5]], ids=["one", "mixed"])
 @pytest.mark.parametrize("method", ["uqsonet", "vidon"])
-def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, monkeypatch):
+def test_loss_and_gradients_equal_the_plain_form(data, method, counts, chunks, monkeypatch):
     """In float64; data, span and coefficients keep their float32."""
-    if blocks == "blocks":
-        monkeypatch.setattr(attention_networks, "BLOCK_VALUES", 700)
+    if chunks == "chunks":
+        monkeypatch.setattr(gradients, "CHUNK", 23)
     model = prepared(data, method)
     if data.fields.name == "poisson2d":
         assert model.output_basis is not None and model.output_basis.shape[1] < 310
@@ -113,7 +108,7 @@ def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, m
     parameters = dict(model.named_parameters())
     slopes = torch.autograd.grad(expected, list(parameters.values()), allow_unused=True)
     training = TrainingConfig(iterations=1, batch_size=SIZE, precision="float64")
-    optimiser = BlockOptimiser(model, training)
+    optimiser = ChunkOptimiser(model, training)
     loss, terms = optimiser.gradients(batch, normals)
     parameters = dict(model.named_parameters())
     assert float(loss) == pytest.approx(float(expected.detach()), rel=1e-6)
@@ -131,7 +126,7 @@ def test_loss_and_gradients_equal_the_plain_form(data, method, counts, blocks, m
 def test_the_engine_trains_as_the_plain_form(data):
     model = prepared(data)
     training = TrainingConfig(iterations=30, batch_size=SIZE, learning_rate=1e-3)
-    optimiser = BlockOptimiser(model, training)
+    optimiser = ChunkOptimiser(model, training)
     other = prepared(data)
     adam = torch.optim.Adam(other.parameters(), 1e-3)
     generator = torch.Generator().manual_seed(5)
@@ -147,19 +142,19 @@ def test_the_engine_trains_as_the_plain_form(data):
 
 
 @pytest.mark.parametrize("activation", ["tanh", "silu", "gelu"])
-def test_gradients_of_blocks_equal_those_of_the_whole_batch(data, activation, monkeypatch):
+def test_gradients_of_chunks_equal_those_of_the_whole_batch(data, activation, monkeypatch):
     """The whole batch, with its padding, is what a GPU takes."""
-    monkeypatch.setattr(attention_networks, "BLOCK_VALUES", 700)
+    monkeypatch.setattr(gradients, "CHUNK", 23)
     training, found = TrainingConfig(iterations=1, batch_size=SIZE), []
     normals = torch.randn(SIZE, 4, generator=torch.Generator().manual_seed(2))
-    for kind in (Optimiser, BlockOptimiser):
+    for kind in (Optimiser, ChunkOptimiser):
         model = prepared(data, activation=activation)
         batch, _ = batch_of(data, model.targets(data), [1, 3])
         loss, _ = kind(model, training).gradients(batch, normals)
         found.append([loss, *(p.grad for p in model.parameters())])
     largest = max(float(slope.abs().max()) for slope in found[0][1:])
-    for whole, blocks in zip(*found, strict=True):
-        torch.testing.assert_close(blocks, whole, rtol=1e-3, atol=1e-6 * largest)
+    for whole, chunks in zip(*found, strict=True):
+        torch.testing.assert_close(chunks, whole, rtol=1e-3, atol=1e-6 * largest)
 
 
 @pytest.mark.gpu
@@ -169,7 +164,7 @@ def test_recorded_graphs_take_the_same_steps(data, method):
     """Batches of three shapes in turns, against kernels that are started one by one."""
     config = TrainingConfig(iterations=30, batch_size=SIZE, learning_rate=1e-3)
     plain, recorded = (
-        kind(prepared(data, method).cuda(), config) for kind in (Optimiser, BlockOptimiser)
+        kind(prepared(data, method).cuda(), config) for kind in (Optimiser, ChunkOptimiser)
     )
     targets = prepared(data, method).targets(data)
     normals = torch.randn(30, SIZE, plain.model.latent_dim, device="cuda")
@@ -183,16 +178,3 @@ def test_recorded_graphs_take_the_same_steps(data, method):
             torch.testing.assert_close(same[name], value, rtol=1e-4, atol=1e-6)
     for name, value in plain.weights().items():
         torch.testing.assert_close(recorded.weights()[name], value, rtol=1e-3, atol=1e-4)
-
-
-def test_threads_change_no_bit(data, monkeypatch):
-    monkeypatch.setattr(attention_networks, "BLOCK_VALUES", 700)
-    found = []
-    for number in (1, 3):
-        model = prepared(data)
-        batch, _ = batch_of(data, model.targets(data), [1, 2, 5])
-        normals = torch.randn(SIZE, model.latent_dim, generator=torch.Generator().manual_seed(2))
-        with one_thread():
-            loss, _ = add_gradients(model, without_padding(batch), normals, 8, Workers(number))
-        found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

@@ -18,7 +18,7 @@ from uqsonet.operator.train import set_weights
 from uqsonet.runs.functions import Functions
 from uqsonet_study.baselines import SensorFree
 from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork, TrainingConfig
-from uqsonet_study.gradients import BlockOptimiser
+from uqsonet_study.gradients import ChunkOptimiser
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
 from uqsonet_study.trainer import BatchSampler
@@ -61,7 +61,7 @@ def fit(network, training: TrainingConfig, functions: Functions, layouts, method
     torch.manual_seed(1)
     model = build_model(method, get_problem("toy_linear").fields, network, NOISE)
     model.fit_constants(functions)
-    optimiser = BlockOptimiser(model, training)
+    optimiser = ChunkOptimiser(model, training)
     sampler = BatchSampler(
         TOY.fields,
         training,

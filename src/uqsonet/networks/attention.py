@@ -9,7 +9,6 @@ diagonal covariance from (h, u on the training grid). Loss (eq:loss): the negati
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -21,8 +20,8 @@ from uqsonet.gauss.posterior import LatentPosterior, PointPosterior, Posterior
 from uqsonet.laws.base import normals
 from uqsonet.networks.attention_networks import AttentionNetworks
 from uqsonet.networks.config import AttentionNetwork
-from uqsonet.operator.base import Batch, Shared, register
-from uqsonet.operator.perceptrons import MLP
+from uqsonet.operator.base import Batch, register
+from uqsonet.operator.perceptrons import MLP, perceptron
 
 ACTIVE_NATS = 0.01
 """A latent unit counts as active above this mean KL (in nats)."""
@@ -33,38 +32,6 @@ def gaussian_kl(
 ) -> Float[Tensor, "*batch d"]:
     """Return KL(N(mean, exp(log_variance)) || N(0, I)) per dimension, shape of `mean`."""
     return 0.5 * (log_variance.exp() + mean**2 - 1.0 - log_variance)
-
-
-def scaled_squared_error(
-    prediction: Float[Tensor, "B M"], u: Float[Tensor, "B M"], noise_variance: float
-) -> Float[Tensor, ""]:
-    """Return ``sum_i (prediction_i - u_i)^2 / (2 M sigma_u^2)`` averaged over the batch.
-
-    The sum over M points is divided by M (eq:loss), so on a uniform grid it converges to
-    ``|prediction - u|^2_{L2} / (2 |Omega| sigma_u^2)`` as M grows (appendix A.3).
-    """
-    return torch.nn.functional.mse_loss(prediction, u) / (2 * noise_variance)
-
-
-def reconstruction(model: AttentionNetworks, shared: Shared, b: Tensor, u: Tensor) -> Tensor:
-    """Return the scaled squared error of the expansions with coefficients b (B, p).
-
-    Parameters
-    ----------
-    model : AttentionNetworks
-    shared : dict of Tensor
-        From `model.shared`.
-    b : Tensor, shape (B, p)
-    u : Tensor, shape (B, M) or (B, r)
-        On the training grid, or coefficients in the basis of the outputs.
-    """
-    variance = model.config.noise_variance
-    decoder, *outside = shared["decoder"]
-    inside = scaled_squared_error(b @ decoder.T, u, variance)
-    if not outside:
-        return inside
-    beyond = (b @ outside[0] * b).sum(-1).mean() / (2 * variance)
-    return (inside * u.shape[-1] + beyond) / len(model.points)
 
 
 @register("attention")
@@ -82,63 +49,42 @@ class AttentionModel(AttentionNetworks):
         self.encoder = MLP(inputs, config.encoder, 2 * config.latent_dim, config.activation)
         self._initialise(self.encoder)
 
-    def shared_parts(self, batch: Batch) -> list[Callable[[], Shared]]:
-        """Return also the encoder."""
-        return [*super().shared_parts(batch), self._shared_encoder]
-
-    def _shared_encoder(self) -> Shared:
-        """Return the encoder's layers, the first one cut in what acts on h and what on u.
-
-        On coefficients in the basis V, a weight W acts as V^T W.
-        """
-        weight, *rest = self.encoder.prepared()
-        for_h, for_u = weight.split([self.embedding.outputs, len(self.points)])
-        if self.output_basis is not None:
-            for_u = self.output_basis.T @ for_u
-        return {"encoder": (for_u, for_h, *rest)}
-
-    def encode(self, shared: Shared, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, h: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance (B, d_z) of q(z | O, u).
 
         Parameters
         ----------
-        shared : Shared
         h : Tensor, shape (B, H q)
         u : Tensor, shape (B, M) or (B, r)
-            On the training grid, or coefficients in the basis of the outputs.
+            On the training grid, or coefficients in the basis V of the outputs: a weight W acts on
+            those as V^T W.
         """
-        for_u, for_h, bias, *rest = shared["encoder"]
-        # u needs no gradient, so it enters apart from h.
-        given_u = torch.addmm(bias, u, for_u)
-        mean, log_variance = self.encoder.evaluate((for_h, given_u, *rest), h).chunk(2, dim=-1)
+        weight, bias, *rest = self.encoder.tensors()
+        for_h, for_u = weight.split([self.embedding.outputs, len(self.points)])
+        if self.output_basis is not None:
+            for_u = self.output_basis.T @ for_u
+        # u needs no gradient, so it enters apart from h: as a bias of each row.
+        layers = for_h, torch.addmm(bias, u, for_u), *rest
+        mean, log_variance = perceptron(h, layers, self.encoder.activation).chunk(2, dim=-1)
         return mean, log_variance
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the negative ELBO (eq:loss) with `latent_samples` draws of z per sample."""
-        loss, means = self.block_loss(self.shared(batch), batch, normals)
-        return loss, self.terms(means)
+        """Return the negative ELBO (eq:loss) with `latent_samples` draws of z per sample.
 
-    def block_loss(
-        self, shared: Shared, batch: Batch, normals: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the negative ELBO of some samples, the KL of each unit and the error."""
-        h = self.embed_batch(shared, batch)
-        mean, log_variance = self.encode(shared, h, batch["u"])
+        Its terms are also told apart, with the number of latent units that carry information.
+        """
+        h = self.embed_batch(batch)
+        mean, log_variance = self.encode(h, batch["u"])
         normals = normals.unflatten(1, (-1, self.z_dim))
         z = mean[:, None] + normals * (0.5 * log_variance).exp()[:, None]
         draws = z.shape[1]
         pair = torch.cat([h[:, None].expand(-1, draws, -1), z], dim=-1)
-        b = self.branch.evaluate(shared["branch"], pair).flatten(0, 1)
-        per_unit = gaussian_kl(mean, log_variance).mean(0)
         u = batch["u"][:, None].expand(-1, draws, -1).flatten(0, 1)
-        error = reconstruction(self, shared, b, u)
-        return per_unit.sum() + error, {"kl": per_unit, "reconstruction": error}
-
-    def terms(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return both terms of the loss, and how many latent units carry information."""
-        per_unit = means["kl"]
+        error = self.reconstruction(self.branch(pair).flatten(0, 1), u)
+        per_unit = gaussian_kl(mean, log_variance).mean(0)
         active = (per_unit > ACTIVE_NATS).sum().to(per_unit.dtype)
-        return means | {"kl": per_unit.sum(), "active_units": active}
+        terms = {"kl": per_unit.sum(), "reconstruction": error, "active_units": active}
+        return terms["kl"] + error, terms
 
     def _posterior(self, h: Tensor, single: bool) -> Posterior:
         grid = self.fields.output.grid
@@ -165,14 +111,7 @@ class AttentionVIDON(AttentionNetworks):
 
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the mean squared error over batch and points, in the units of eq:loss."""
-        return self.block_loss(self.shared(batch), batch, normals)
-
-    def block_loss(
-        self, shared: Shared, batch: Batch, normals: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the same for some samples of a batch."""
-        b = self.branch.evaluate(shared["branch"], self.embed_batch(shared, batch))
-        error = reconstruction(self, shared, b, batch["u"])
+        error = self.reconstruction(self.branch(self.embed_batch(batch)), batch["u"])
         return error, {"reconstruction": error}
 
     def _posterior(self, h: Tensor, single: bool) -> Posterior:

@@ -17,11 +17,10 @@ Before `fit_constants`, or where outputs fill the whole space, V is the identity
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from uqsonet.errors import ConfigError
@@ -31,17 +30,12 @@ from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.networks.config import AttentionNetwork
 from uqsonet.networks.set_embedding import SetEmbedding
-from uqsonet.operator.base import Batch, OperatorModel, Shared
+from uqsonet.operator.base import Batch, OperatorModel
 from uqsonet.operator.perceptrons import MLP
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
-
-BLOCK_VALUES = 1 << 22
-"""Values of one hidden layer of all heads in a gradient block (16 MiB): what a block keeps for the
-way back stays near the core."""
-
 
 TOLERANCE = torch.finfo(torch.float32).eps
 """Root mean square of what a basis leaves out, relative to that of the outputs: no more than
@@ -91,6 +85,17 @@ def glorot(module: nn.Module) -> None:
             parameter.normal_(std=(2 / sum(parameter.shape[-2:])) ** 0.5)
 
 
+def scaled_squared_error(
+    prediction: Float[Tensor, "B M"], u: Float[Tensor, "B M"], noise_variance: float
+) -> Float[Tensor, ""]:
+    """Return ``sum_i (prediction_i - u_i)^2 / (2 M sigma_u^2)`` averaged over the batch.
+
+    The sum over M points is divided by M (eq:loss), so on a uniform grid it converges to
+    ``|prediction - u|^2_{L2} / (2 |Omega| sigma_u^2)`` as M grows (appendix A.3).
+    """
+    return torch.nn.functional.mse_loss(prediction, u) / (2 * noise_variance)
+
+
 class AttentionNetworks(OperatorModel):
     """Set embedding, branch on (h, z) and trunk; z is empty for VIDON."""
 
@@ -101,7 +106,6 @@ class AttentionNetworks(OperatorModel):
     input_std: Tensor
     points: Tensor
     factor: Tensor
-    places: Tensor
     output_basis: Tensor | None
 
     def __init__(self, fields: OperatorFields, config: AttentionNetwork, noise_std: float) -> None:
@@ -121,7 +125,6 @@ class AttentionNetworks(OperatorModel):
         points = training_grid.points()
         self.register_buffer("points", points.float(), persistent=False)
         self.register_buffer("factor", fields.boundary_factor(points).float(), persistent=False)
-        self.register_buffer("places", grid.points().float(), persistent=False)
         self.register_buffer("output_basis", None, persistent=False)
         self.register_buffer("input_mean", torch.zeros(()))
         self.register_buffer("input_std", torch.ones(()))
@@ -155,48 +158,31 @@ class AttentionNetworks(OperatorModel):
             first += len(block)
         return {"u": coefficients}
 
-    def shared_parts(self, batch: Batch) -> list[Callable[[], Shared]]:
-        """Return the decoder; and the layers of the rest, ready for use, with embedded points."""
-        return [self._shared_decoder, partial(self._shared_layers, batch)]
+    def embed_batch(self, batch: Batch) -> Tensor:
+        """Return h(O) of training samples, shape (B, H q)."""
+        return self.embed(batch["locations"], batch["values"], batch.get("mask"))
 
-    def _shared_decoder(self) -> Shared:
-        """Return the trunk on the training grid, in coordinates of the basis if there is one."""
-        trunk = self.factor[:, None] * self.trunk(self.points)
+    def reconstruction(self, b: Tensor, u: Tensor) -> Tensor:
+        """Return the scaled squared error of the expansions with coefficients b (B, p).
+
+        Parameters
+        ----------
+        b : Tensor, shape (B, p)
+        u : Tensor, shape (B, M) or (B, r)
+            On the training grid, or coefficients in the basis of the outputs.
+        """
+        variance, trunk = self.config.noise_variance, self.trunk_on_grid()
         if self.output_basis is None:
-            return {"decoder": (trunk,)}
+            return scaled_squared_error(b @ trunk.T, u, variance)
         inside = self.output_basis.T @ trunk
         outside = trunk - self.output_basis @ inside
-        return {"decoder": (inside, outside.T @ outside)}
+        error = scaled_squared_error(b @ inside.T, u, variance)
+        beyond = (b @ (outside.T @ outside) * b).sum(-1).mean() / (2 * variance)
+        return (error * u.shape[-1] + beyond) / len(self.points)
 
-    def _shared_layers(self, batch: Batch) -> Shared:
-        """Return layers ready for use.
-
-        Sensors of a batch stand on points of the input's grid. Where there are more sensors than
-        points, each point is embedded once.
-        """
-        found = self.embedding.prepared(batch["values"].shape[1])
-        found["branch"] = self.branch.prepared()
-        if "index" in batch and batch["index"].numel() >= len(self.places):
-            layers = found.pop("location")
-            places = self.embedding.location.evaluate(layers, self._scaled(self.places))
-            found["places"] = (places,)
-        return found
-
-    def block_rows(self, batch: Batch) -> int:
-        """Return the number of samples whose sensors take `BLOCK_VALUES` in the heads."""
-        rows, sensors = batch["values"].shape
-        values = rows * sensors * 2 * self.config.heads * max(self.config.attention)
-        return -(-rows // -(-values // BLOCK_VALUES))
-
-    def embed_batch(self, shared: Shared, batch: Batch) -> Tensor:
-        """Return h(O) of training samples, shape (B, H q)."""
-        if "places" in shared:
-            placed = shared["places"][0][batch["index"]]
-        else:
-            scaled = self._scaled(batch["locations"])
-            placed = self.embedding.location.evaluate(shared["location"], scaled)
-        values = self._standardised(batch["values"])
-        return self.embedding.pool(shared, placed, values, batch.get("mask"))
+    def trunk_on_grid(self) -> Tensor:
+        """Return the trunk with its boundary factor on the training grid (M, p)."""
+        return self.factor[:, None] * self.trunk(self.points)
 
     def embed(self, locations: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Return h(O), shape (B, H q), after the configured scaling of the inputs."""

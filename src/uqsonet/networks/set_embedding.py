@@ -6,7 +6,7 @@ weights softmax_i(w_l(Lambda_i) / sqrt(d_emb)); h is the concatenation over the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from uqsonet.networks.config import AttentionNetwork
-from uqsonet.operator.perceptrons import ACTIVATIONS, MLP, Layers, by_sigmoid, through_hidden
+from uqsonet.operator.perceptrons import MLP, perceptron
 
 
 class HeadsMLP(nn.Module):
@@ -38,13 +38,13 @@ class HeadsMLP(nn.Module):
             bound = a**-0.5  # nn.Linear's own initial law
             self.weights.append(nn.Parameter(torch.empty(heads, a, b).uniform_(-bound, bound)))
             self.biases.append(nn.Parameter(torch.empty(heads, 1, b).uniform_(-bound, bound)))
-        self.activation = ACTIVATIONS[activation]
+        self.activation = activation
 
-    def prepared(self) -> Layers:
-        """Return the layers as `SetEmbedding` reads them."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (rows, inputs) to (H, rows, outputs)."""
         pairs = zip(self.weights, self.biases, strict=True)
         layers = tuple(tensor for pair in pairs for tensor in pair)
-        return by_sigmoid(layers) if self.activation is torch.sigmoid_ else layers
+        return perceptron(x.expand(len(layers[0]), *x.shape), layers, self.activation)
 
 
 class SetEmbedding(nn.Module):
@@ -75,66 +75,18 @@ class SetEmbedding(nn.Module):
         mask: Bool[Tensor, "B m"] | None = None,
     ) -> Float[Tensor, "B h"]:
         """Map locations (B, m, d), values (B, m), mask (B, m) to h (B, H q [+ 1])."""
-        layers = self.prepared(values.shape[1])
-        placed = self.location.evaluate(layers["location"], locations)
-        return self.pool(layers, placed, values, mask)
-
-    def prepared(self, sensors: int) -> dict[str, Layers]:
-        """Return the layers that `pool` reads for sets of so many sensors."""
-        *hidden, weight, bias = self.projection.prepared()
-        found = {"location": self.location.prepared(), "value": self.value.prepared()}
-        if sensors > 1:
-            *for_scores, score, _ = self.score.prepared()
-            found["score"] = (score * self.scale,)
-            hidden = [torch.cat(pair) for pair in zip(for_scores, hidden, strict=True)]
-        return found | {"heads": tuple(hidden), "projection": (weight, bias)}
-
-    def pool(
-        self,
-        layers: Mapping[str, Layers],
-        placed: Float[Tensor, "B m e"],
-        values: Float[Tensor, "B m"],
-        mask: Bool[Tensor, "B m"] | None = None,
-    ) -> Float[Tensor, "B h"]:
-        """Return h from embedded locations ``Lambda_x(x_i)`` and values.
-
-        Weights sum to 1, so the linear last layer of v_l acts on the average of what enters it
-        instead of on each sensor; a single sensor needs no weights; and the last bias of w_l
-        changes none.
-
-        Parameters
-        ----------
-        layers : mapping
-            From `prepared`.
-        placed : Tensor, shape (B, m, d_emb)
-        values : Tensor, shape (B, m)
-        mask : Tensor of bool, shape (B, m), optional
-            False on padding; None if there is none.
-        """
         b, m = values.shape
         # All first sensors, all second ones, ...: sums over sensors run along memory.
-        tokens = placed.transpose(0, 1) + self.value.evaluate(layers["value"], values.T[..., None])
-        by_sensor = None if mask is None else mask.T
-        average = self._average(layers, tokens.reshape(m * b, -1), m, by_sensor)
-        weight, bias = layers["projection"]
-        h = torch.baddbmm(bias, average, weight).permute(1, 0, 2).reshape(b, -1)
+        tokens = self.location(locations.transpose(0, 1)) + self.value(values.T[..., None])
+        tokens = tokens.reshape(m * b, -1)
+        h = self.projection(tokens).unflatten(1, (m, b))
+        if m > 1:
+            scores = self.score(tokens).view(-1, m, b) * self.scale
+            if mask is not None:
+                scores = scores.masked_fill(~mask.T, float("-inf"))
+            h = scores.softmax(1)[..., None] * h
+        h = h.sum(1).permute(1, 0, 2).reshape(b, -1)
         if self.count_feature:
             counts = h.new_full((b, 1), m) if mask is None else mask.sum(-1, keepdim=True).to(h)
             h = torch.cat([h, 1.0 / counts], dim=-1)
         return h
-
-    def _average(
-        self, layers: Mapping[str, Layers], tokens: Tensor, m: int, mask: Tensor | None
-    ) -> Tensor:
-        """Return the weighted average (H, B, width) of what enters the last layer of v_l."""
-        heads = layers["heads"]
-        rows = tokens.expand(len(heads[0]), *tokens.shape)
-        hidden = through_hidden(rows, heads, self.projection.activation)
-        if "score" not in layers:
-            return hidden
-        for_scores, hidden = hidden.chunk(2)
-        scores = torch.bmm(for_scores, layers["score"][0]).view(len(hidden), m, -1)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf"))
-        weights = torch.softmax(scores, dim=1)
-        return (weights[..., None] * hidden.reshape(*weights.shape, -1)).sum(1)

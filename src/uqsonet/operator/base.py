@@ -34,9 +34,6 @@ they stand on the input's grid, `index` (B, m), their points. Besides, the rows 
 SAMPLES = 4096
 """Number of samples of an answer that has no closed form."""
 
-Shared = dict[str, tuple[Tensor, ...]]
-"""Tensors that all samples of a batch share, by name."""
-
 
 class Conditioned(ABC):
     """An operator that answers sensors of its input."""
@@ -169,35 +166,6 @@ class OperatorModel(nn.Module, Conditioned):
         normals : Tensor, shape (B, latent_dim)
             The randomness of the evaluation, drawn outside so that the loss is a pure function.
         """
-
-    def shared_parts(self, batch: Batch) -> list[Callable[[], Shared]]:
-        """Return the functions that compute `shared`; no two of them read a common parameter.
-
-        They, and the ways back from them, may therefore run side by side.
-        """
-        return []
-
-    def shared(self, batch: Batch) -> Shared:
-        """Return what all samples of a batch share: functions of parameters alone, for one step."""
-        return {name: value for part in self.shared_parts(batch) for name, value in part().items()}
-
-    def block_loss(
-        self, shared: Shared, batch: Batch, normals: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of some samples of a batch, and means over them that `terms` reads.
-
-        Training adds up the gradients of blocks that fit a cache; it needs no more than this and
-        `shared_parts`.
-        """
-        return self.loss(batch, normals)
-
-    def terms(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the terms of the loss, all scalars, from the means of a whole batch."""
-        return means
-
-    def block_rows(self, batch: Batch) -> int:
-        """Return the number of samples in a block of a batch on a CPU; by default all of them."""
-        return len(next(iter(batch.values())))
 
 
 REGISTRY: dict[tuple[str, str], type[OperatorModel]] = {}

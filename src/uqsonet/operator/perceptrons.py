@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -32,14 +32,13 @@ def by_sigmoid(layers: Layers) -> Layers:
     return tuple(found)
 
 
-def through_hidden(
-    x: Tensor, layers: Sequence[Tensor], activation: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """Lead rows x through hidden layers, each with the activation after it."""
+def perceptron(x: Tensor, layers: Layers, activation: str) -> Tensor:
+    """Lead rows x (n, inputs), or (H, n, inputs) of H perceptrons, through all layers."""
+    *hidden, weight, bias = by_sigmoid(layers) if activation == "tanh" else layers
     product = torch.addmm if x.ndim == 2 else torch.baddbmm
-    for weight, bias in zip(layers[::2], layers[1::2], strict=True):
-        x = activation(product(bias, x, weight))
-    return x
+    for inner, shift in zip(hidden[::2], hidden[1::2], strict=True):
+        x = ACTIVATIONS[activation](product(shift, x, inner))
+    return product(bias, x, weight)
 
 
 class MLP(nn.Module):
@@ -59,20 +58,14 @@ class MLP(nn.Module):
         super().__init__()
         pairs = pairwise([inputs, *hidden, outputs])
         self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairs])
-        self.activation = ACTIVATIONS[activation]
+        self.activation = activation
 
-    def prepared(self) -> Layers:
-        """Return the layers as `evaluate` reads them."""
+    def tensors(self) -> Layers:
+        """Return weights and biases as `perceptron` reads them."""
         linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
-        layers = tuple(tensor for layer in linear for tensor in (layer.weight.T, layer.bias))
-        return by_sigmoid(layers) if self.activation is torch.sigmoid_ else layers
-
-    def evaluate(self, layers: Layers, x: Tensor) -> Tensor:
-        """Map (..., inputs) to (..., outputs) with layers in place of the module's own ones."""
-        *hidden, weight, bias = layers
-        rows = through_hidden(x.reshape(-1, x.shape[-1]), hidden, self.activation)
-        return torch.addmm(bias, rows, weight).reshape(*x.shape[:-1], -1)
+        return tuple(tensor for layer in linear for tensor in (layer.weight.T, layer.bias))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., inputs) to (..., outputs)."""
-        return self.evaluate(self.prepared(), x)
+        rows = perceptron(x.reshape(-1, x.shape[-1]), self.tensors(), self.activation)
+        return rows.reshape(*x.shape[:-1], -1)

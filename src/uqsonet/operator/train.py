@@ -2,7 +2,7 @@
 
 A `Trainer` has the numbers: initial weights, batches and steps. `train` runs it: progress, rows of
 the log, checkpoints. This trainer's batches are rows of a model's targets, and its gradients are
-those of a whole batch. `uqsonet_study.trainer` adds sensors to batches and cuts them in blocks.
+those of a whole batch. `uqsonet_study.trainer` adds sensors to batches, and sums over chunks.
 """
 
 from __future__ import annotations
