@@ -16,7 +16,7 @@ import xarray as xr
 import uqsonet
 from uqsonet.errors import DataError
 from uqsonet.fields.cloud import PointCloud
-from uqsonet.fields.grid import ByPoint, Grid
+from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import JointDomain
 from uqsonet.files import require_writable
 from uqsonet.gauss import blocks, modes
@@ -169,13 +169,12 @@ def test_functions_are_read_at_the_points_that_are_needed() -> None:
             read.append(len(points))
             return values[points]
 
-        lazy = ByPoint((len(values), 3), note)
         x = torch.from_numpy(rng.uniform(0.1, 0.8, (2, 2)))
         x = both.locations(1, x) if domain is both else x
-        torch.testing.assert_close(domain.interpolate(lazy, x), domain.interpolate(values, x))
+        torch.testing.assert_close(domain.interpolate(note, x), domain.interpolate(values, x))
         assert sum(read) <= 36 + 36
         own = domain.points()
-        assert torch.equal(domain.interpolate(lazy, own), domain.interpolate(values, own))
+        assert torch.equal(domain.interpolate(note, own), domain.interpolate(values, own))
 
 
 def test_one_axis_repeats_and_the_others_do_not() -> None:

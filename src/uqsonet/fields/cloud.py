@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, ObservationError
-from uqsonet.fields.grid import ByPoint, Grid, weighted_sums
+from uqsonet.fields.grid import Grid, Interpolating
 from uqsonet.fields.numbers import real_numbers
 
 NEIGHBOURS = {1: 6, 2: 16, 3: 32}
@@ -25,7 +25,7 @@ MAX_SCATTERED = 1_000_000
 """Most points of a cloud that is read from a file."""
 
 
-class Scattered(ABC):
+class Scattered(Interpolating):
     """A domain that is a list of points in a box."""
 
     periodic = False
@@ -89,9 +89,9 @@ class Point(Scattered):
         """Return the weight of the number."""
         return torch.ones(1, dtype=torch.float64)
 
-    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
-        """Return the numbers (1, k) at locations (..., 1): (..., k)."""
-        return values[:][0].expand(*locations.shape[:-1], -1)
+    def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the only point, whatever the places."""
+        return torch.zeros(len(x), 1, dtype=torch.long), torch.ones(len(x), 1)
 
 
 @dataclass(frozen=True)
@@ -196,18 +196,15 @@ class PointCloud(Scattered):
     def _shares(self) -> np.ndarray:
         return _shares(self._unit_points())
 
-    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
-        """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
-        lead = locations.shape[:-1]
-        x = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
+    def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the nearest points and weights of splines (j, q) (`Interpolating.neighbours`)."""
+        x = x.cpu()
         if torch.equal(x, self.points()):
-            return values[:].reshape(*lead, values.shape[-1])
-        nodes, parts = torch.from_numpy(self._unit_points()), []
-        for block in torch.from_numpy(self._unit(x.numpy())).split(BLOCK):
-            index, weights = _spline(nodes, block, self._tree)
-            parts.append(weighted_sums(values, index, weights))
-        found = torch.cat(parts) if parts else values[:0]
-        return found.reshape(*lead, values.shape[-1])
+            return torch.arange(len(x))[:, None], torch.ones(len(x), 1)
+        nodes, places = torch.from_numpy(self._unit_points()), self._unit(x.numpy())
+        parts = [_spline(nodes, one, self._tree) for one in torch.from_numpy(places).split(BLOCK)]
+        index, weights = (torch.cat(part) for part in zip(*parts, strict=True))
+        return index, weights
 
 
 @dataclass(frozen=True)
@@ -289,9 +286,9 @@ class MaskedGrid(Scattered):
                 f"{what} {first} at {where} stands where the field has no values in any run"
             )
 
-    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
-        """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
-        return self.cloud.interpolate(values, locations)
+    def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return those of the points that have a value, as of a cloud."""
+        return self.cloud.neighbours(x)
 
 
 def _shares(points: np.ndarray) -> np.ndarray:

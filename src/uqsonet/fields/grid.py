@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,66 +21,56 @@ SAME = 1e-7
 the node, without spurious weights on its neighbours."""
 
 
-class ByPoint:
-    """Functions (size, k) of which only the points that are asked for are read, float64.
-
-    Parameters
-    ----------
-    shape : (int, int)
-    read : callable
-        Returns the values (j, k) at points of these numbers (j,).
-    device : torch.device, optional
-    """
-
-    dtype = torch.float64
-
-    def __init__(
-        self,
-        shape: tuple[int, int],
-        read: Callable[[Tensor], Tensor],
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self.shape, self._read, self.device = shape, read, device
-
-    @classmethod
-    def of(cls, *parts: Tensor) -> ByPoint:
-        """Return tensors (size, k_i) side by side."""
-
-        def read(points: Tensor) -> Tensor:
-            return torch.cat([part[points].double() for part in parts], 1)
-
-        width = sum(part.shape[1] for part in parts)
-        return cls((len(parts[0]), width), read, parts[0].device)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, points: Tensor | slice) -> Tensor:
-        """Return the values (j, k) at some points."""
-        if isinstance(points, slice):
-            points = torch.arange(len(self), device=self.device)[points]
-        return self._read(points)
-
-    def part(self, rows: slice) -> ByPoint:
-        """Return the functions on some of the points."""
-        shape = rows.stop - rows.start, self.shape[1]
-        return ByPoint(shape, lambda points: self._read(points + rows.start), self.device)
+Values = Tensor | Callable[[Tensor], Tensor]
+"""Functions (size, k), or what returns their values (j, k) at points of these numbers (j,): of long
+functions only the points that are needed are then read."""
 
 
-def weighted_sums(values: Tensor | ByPoint, index: Tensor, weights: Tensor) -> Tensor:
-    """Return sums (j, k) of functions (size, k) at points (j, q) with weights (j, q)."""
-    index = index.to(values.device)
-    if not len(index):
-        return values[:0]
-    if index.numel() < len(values):
-        near, index = index.unique(return_inverse=True)
-        values = values[near]
-    weights = weights.to(values.device, values.dtype)
-    return embedding_bag(index, values[:], mode="sum", per_sample_weights=weights)
+class Interpolating(ABC):
+    """A domain whose functions are known between its points."""
+
+    @abstractmethod
+    def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the points behind values at places x (j, dim), float64, and their weights.
+
+        Numbers of points and weights are (j, q). Weights sum to one, so a single point, where the
+        place is one of the domain's own, has weight one.
+        """
+
+    def interpolate(self, values: Values, locations: Tensor) -> Tensor:
+        """Interpolate functions on the points.
+
+        Parameters
+        ----------
+        values : Tensor, shape (size, k), or callable
+            k functions, or what reads them at some points (`Values`).
+        locations : Tensor, shape (..., dim)
+
+        Returns
+        -------
+        Tensor, shape (..., k), dtype of `values`
+            On points of the domain, the functions' own values.
+        """
+        x = locations.detach().to(torch.float64).reshape(-1, locations.shape[-1])
+        index, weights = self.neighbours(x)
+        if index.shape[1] == 1 or not len(x):
+            found = values_at(values, index[:, :1].flatten())
+        else:
+            if not isinstance(values, Tensor) or index.numel() < len(values):
+                near, index = index.unique(return_inverse=True)
+                values = values_at(values, near)
+            index, weights = index.to(values.device), weights.to(values.device, values.dtype)
+            found = embedding_bag(index, values, mode="sum", per_sample_weights=weights)
+        return found.reshape(*locations.shape[:-1], found.shape[-1])
+
+
+def values_at(values: Values, points: Tensor) -> Tensor:
+    """Return the values (j, k) of functions at points of these numbers (j,)."""
+    return values[points.to(values.device)] if isinstance(values, Tensor) else values(points)
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Interpolating):
     """A uniform grid on a box, last axis fastest.
 
     Attributes
@@ -179,34 +170,19 @@ class Grid:
                 f"{list(self.lower)} to {list(self.upper)}"
             )
 
-    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
-        """Interpolate grid functions.
-
-        Parameters
-        ----------
-        values : Tensor or ByPoint, shape (size, k)
-            k functions on the grid.
-        locations : Tensor, shape (..., dim)
-
-        Returns
-        -------
-        Tensor, shape (..., k), dtype of `values`
-            On grid points, the grid's own values.
-        """
-        lead = locations.shape[:-1]
-        x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
+    def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return grid points and Lagrange weights (j, q) (`Interpolating.neighbours`)."""
         if bool(self.nodes(x[:1])[1].all()):  # one place off the grid is enough
             nodes, there = self.nodes(x)
             if bool(there.all()):
-                return values[nodes].reshape(*lead, values.shape[-1])
+                return nodes[:, None], torch.ones_like(nodes[:, None])
         index = torch.zeros((len(x), 1), dtype=torch.long, device=x.device)
         weights = torch.ones((len(x), 1), dtype=torch.float64, device=x.device)
         for k, (n, step, repeats) in enumerate(zip(self.shape, self.spacing(), self.repeats)):  # noqa: B905
             columns, factors = _lagrange((x[:, k] - self.lower[k]) / step, n, repeats)
             index = (index[:, :, None] * n + columns[:, None, :]).flatten(1)
             weights = (weights[:, :, None] * factors[:, None, :]).flatten(1)
-        found = weighted_sums(values, index, weights)
-        return found.reshape(*lead, values.shape[-1])
+        return index, weights
 
     def nodes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the grid points (k,) next to locations (k, dim), and whether they are these."""

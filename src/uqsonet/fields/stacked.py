@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.cloud import MAX_SCATTERED, MaskedGrid, Point, PointCloud, Scattered
-from uqsonet.fields.grid import ByPoint, Grid
+from uqsonet.fields.grid import Grid
 
 MAX_POINTS = 100_000_000
 """Most points of a grid that is read from a file."""
@@ -74,19 +75,22 @@ class JointDomain(Scattered):
         if not bool(((locations[..., 0] >= 0) & (locations[..., 0] < len(self.parts))).all()):
             raise ObservationError(f"the first coordinate numbers one of {len(self.parts)} domains")
 
-    def interpolate(self, values: Tensor | ByPoint, locations: Tensor) -> Tensor:
-        """Interpolate functions (size, k) at locations (..., dim); returns (..., k)."""
-        x = locations.to(values.device, torch.float64).reshape(-1, self.dim)
-        size = len(x), values.shape[-1]
-        found = torch.zeros(size, dtype=values.dtype, device=values.device)
+    def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return those of each place's part; fewer are filled up with the first, at weight 0."""
+        parts = []
         for number, part in enumerate(self.parts):
-            here = x[:, 0] == number
-            if bool(here.any()):
-                inside = x[here][:, 1 : 1 + part.dim]
-                rows = self.rows(number)
-                own = values.part(rows) if isinstance(values, ByPoint) else values[rows]
-                found[here] = part.interpolate(own, inside)
-        return found.reshape(*locations.shape[:-1], values.shape[-1])
+            here = (x[:, 0] == number).nonzero()[:, 0]
+            if len(here):
+                near, weights = part.neighbours(x[here, 1 : 1 + part.dim])
+                parts.append((here, near.to(x.device) + self.rows(number).start, weights))
+        width = max((near.shape[1] for _, near, _ in parts), default=1)
+        index = torch.zeros(len(x), width, dtype=torch.long, device=x.device)
+        shares = torch.zeros(len(x), width, dtype=torch.float64, device=x.device)
+        for here, near, weights in parts:
+            more = width - near.shape[1]
+            index[here] = torch.cat([near, near[:, :1].expand(-1, more)], 1)
+            shares[here] = pad(weights.to(shares), [0, more])
+        return index, shares
 
 
 Domain = Grid | MaskedGrid | PointCloud | Point | JointDomain

@@ -7,7 +7,6 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from uqsonet.fields.grid import ByPoint
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import point_weights
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
@@ -84,32 +83,28 @@ class KarhunenLoeveBases(nn.Module):
         state = [(id(one), one._version) for one in tensors]
         kept = self._kept_basis
         if kept is None or kept[0] != state or not torch.equal(kept[1], queries):
-            values = self._training_grid.interpolate(self._output_functions(), queries)
+            values = self._training_grid.interpolate(self._output_values, queries)
             kept = state, queries.clone(), values
             self._kept_basis = kept if values.numel() <= MAX_KEPT else None
         return kept[2][:, 0], kept[2][:, 1:]
 
     def output_at(self, observations: Sensors) -> tuple[Tensor, Tensor]:
         """Return what sensors read of output mean (B, m) and scaled modes (B, m, p), float64."""
-        values = observations.read(self._training_grid, self._output_functions())
+        values = observations.read(self._training_grid, self._output_values)
         return values[..., 0], values[..., 1:]
 
-    def _output_functions(self) -> ByPoint:
-        mean, modes, scale = (
-            self.output_mean[:, None],
-            self.output_modes,
-            self.output_scale.double(),
-        )
+    def _output_values(self, points: Tensor) -> Tensor:
+        """Return output mean and scaled modes (k, 1 + p), float64, at points of these numbers."""
+        modes = self.output_modes[points] * self.output_scale.double()
+        return torch.cat([self.output_mean[points, None], modes], 1)
 
-        def read(points: Tensor) -> Tensor:
-            return torch.cat([mean[points], modes[points] * scale], 1)
-
-        return ByPoint((len(mean), 1 + modes.shape[1]), read, mean.device)
+    def _input_values(self, points: Tensor) -> Tensor:
+        """Return mean and scaled modes (k, 1 + r) of the input, float64, at such points."""
+        return torch.cat([self.input_mean[points, None], self.input_factor[points].double()], 1)
 
     def input_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (M,) and scaled modes (M, r) of the transformed input at queries (M, d)."""
-        stacked = ByPoint.of(self.input_mean[:, None], self.input_factor)
-        values = self.fields.input.grid.interpolate(stacked, queries)
+        values = self.fields.input.grid.interpolate(self._input_values, queries)
         return values[:, 0], values[:, 1:]
 
     def input_law(self, sensors: Sensors, noise_std: float = 0.0) -> GaussianLaw:
@@ -163,8 +158,7 @@ class KarhunenLoeveBases(nn.Module):
             Transformed value less the mean there.
         """
         ready = observations.to(torch.float64, self.input_mean.device)
-        stacked = ByPoint.of(self.input_mean[:, None], self.input_factor)
-        at_sensors = ready.read(self.fields.input.grid, stacked)
+        at_sensors = ready.read(self.fields.input.grid, self._input_values)
         residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
         return at_sensors[..., 1:], residual
 

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.fields.grid import ByPoint
+from uqsonet.fields.grid import Values
 from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.posterior import Basis, Posterior, SeparatePosterior
@@ -120,7 +120,7 @@ class Regression(EitherSide):
         return targets(self.bases, functions)
 
     @cached_property
-    def _outputs(self) -> Tensor | ByPoint:
+    def _outputs(self) -> Values:
         """Training outputs (M, N)."""
         return _by_point(self._u_rows)
 
@@ -139,7 +139,7 @@ class Regression(EitherSide):
 
     def effective_size(self) -> float:
         """Return the number of pairs: samples are errors of theirs."""
-        return float(self._inputs.shape[1])
+        return float(len(self._u_rows))
 
     def _readings(self, seen: Sensors, read: Sensors | None) -> list[Set]:
         """Return each set's readings, and what its sensors would have read of every pair."""
@@ -172,14 +172,13 @@ class Regression(EitherSide):
         return one.mean, one.covariance, one.errors
 
 
-def _by_point(rows: RowBlocks) -> Tensor | ByPoint:
+def _by_point(rows: RowBlocks) -> Values:
     """Return a matrix (N, n) as (n, N), float32: a sensor reads all pairs at one place.
 
     A large one stays where it is.
     """
     if rows.wide and rows.large:
-        size, points = rows.shape
-        return ByPoint((points, size), lambda index: rows.columns(index).T.double())
+        return lambda index: rows.columns(index).T.double()
     columns, first = torch.empty(rows.shape[1], len(rows), dtype=torch.float32), 0
     for block in rows.blocks():
         columns[:, first : first + len(block)] = block.T

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from uqsonet.errors import ObservationError, nearest
 from uqsonet.fields.field import AXES, Field
-from uqsonet.fields.grid import ByPoint
+from uqsonet.fields.grid import Values
 from uqsonet.fields.numbers import real_numbers, require_noise, without_mask
 from uqsonet.fields.stacked import Domain
 
@@ -129,7 +129,7 @@ class Sensors:
             lambda t: t.to(device=device, dtype=dtype if t.is_floating_point() else t.dtype)
         )
 
-    def read(self, domain: Domain, functions: Tensor | ByPoint) -> Tensor:
+    def read(self, domain: Domain, functions: Values) -> Tensor:
         """Return what sensors read (B, m, k) of functions (size, k)."""
         x, weights = self.locations, self.weights
         if weights is None:
