@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.emulator.field_law import BAND_SAMPLES, Conditioned, FieldLaw
-from uqsonet.emulator.named_operator import Calibration, NamedOperator, sensor_locations
+from uqsonet.emulator.named_operator import Calibration, NamedOperator
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import part_columns
+from uqsonet.fields.field import part_columns, part_locations
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
 
@@ -120,7 +120,7 @@ def observed(operator: NamedOperator, runs: Calibration, one: Sensors) -> Sensor
     compact = one.each(lambda t: t[:, keep])
     n, m = len(runs), int(keep.sum())
     grid = operator.fields.input.grid
-    x = sensor_locations(operator.inputs, compact.field, compact.locations, grid)
+    x = part_locations(compact.field, compact.locations, grid)
     read = replace(compact, locations=x).read(grid, runs.inputs.double().T.contiguous())[0].T
     level = compact.noise_std.nan_to_num(nan=operator.default_noise(0))[0]
     scales = torch.tensor([f.scale for f in operator.inputs], dtype=torch.float64)

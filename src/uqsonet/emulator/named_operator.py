@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +11,6 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.sensors.sensors import Sensors
 
@@ -177,19 +175,6 @@ class NamedOperator:
             here = (number == k) & used
             values[here] = one.encode(sets.values[here]) if self.encoded else sets.values[here]
         domain = self.fields.output.domain if outputs else self.fields.input.domain
-        x = sensor_locations(fields, number, sets.locations, domain)
+        x = part_locations(number, sets.locations, domain)
         x = x * used.view(*used.shape, *[1] * (x.ndim - 2))
         return replace(sets, locations=x, values=values, mask=used, noise_std=noise, field=number)
-
-
-def sensor_locations(
-    fields: Sequence[Field], number: Tensor, locations: Tensor, joint: Domain
-) -> Tensor:
-    """Return locations (B, m, d) in fields of these numbers as locations of the fields as one."""
-    if len(fields) == 1:
-        return locations[..., : fields[0].domain.dim]
-    together = locations.new_zeros(*locations.shape[:-1], joint.dim)
-    together[..., 0] = number.view(*number.shape, *[1] * (locations.ndim - number.ndim - 1))
-    width = min(locations.shape[-1], joint.dim - 1)
-    together[..., 1 : 1 + width] = locations[..., :width]
-    return together

@@ -255,9 +255,9 @@ class Field:
         return points[index], values
 
 
-def part_locations(number: int, x: Tensor, joint: Domain) -> Tensor:
-    """Return locations (..., d) of field `number` as locations of the fields taken as one."""
-    return joint.locations(number, x) if isinstance(joint, JointDomain) else x
+def part_locations(number: int | Tensor, x: Tensor, joint: Domain) -> Tensor:
+    """Return locations (..., d) in fields of these numbers as locations of the fields as one."""
+    return joint.locations(number, x) if isinstance(joint, JointDomain) else x[..., : joint.dim]
 
 
 def part_columns(fields: Sequence[Field], number: int) -> slice:

@@ -50,12 +50,12 @@ class JointDomain(Scattered):
         first = sum(part.size for part in self.parts[:number])
         return slice(first, first + self.parts[number].size)
 
-    def locations(self, number: int, x: Tensor) -> Tensor:
-        """Return locations (..., d) in a part as locations (..., dim) here."""
-        found = x.new_zeros(*x.shape[:-1], self.dim)
-        found[..., 0] = number
-        found[..., 1 : 1 + x.shape[-1]] = x
-        return found
+    def locations(self, number: int | Tensor, x: Tensor) -> Tensor:
+        """Return locations (..., d) in parts of these numbers as locations (..., dim) here."""
+        first = torch.as_tensor(number, dtype=x.dtype, device=x.device)
+        first = first.view(*first.shape, *[1] * (x.ndim - first.ndim)).expand(*x.shape[:-1], 1)
+        x = x[..., : self.dim - 1]
+        return pad(torch.cat([first, x], -1), [0, self.dim - 1 - x.shape[-1]])
 
     def points(self) -> Tensor:
         """Return all points, shape (size, dim), float64."""

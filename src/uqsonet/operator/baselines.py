@@ -97,17 +97,9 @@ class Cokriging(EitherSide):
 class Unread(Cokriging):
     """The Gaussian law of the training pairs, whatever sensors read."""
 
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the law of u without any sensor, once for each set."""
-        return super().condition_on(_blind(sensors))
-
-    def condition_both(self, seen: Sensors, read: Sensors, size: int = SAMPLES) -> JointPosterior:
-        """Return the law of both sides without any sensor, once for each set."""
-        return super().condition_both(_blind(seen), _blind(read))
-
-
-def _blind(sensors: Sensors) -> Sensors:
-    return replace(sensors, mask=torch.zeros_like(sensors.mask))
+    def _law(self, seen: Sensors, read: Sensors | None) -> GaussianLaw:
+        """Return the law of the coefficients without any sensor, once for each set."""
+        return super()._law(replace(seen, mask=torch.zeros_like(seen.mask)), None)
 
 
 def candidates(model: Any, unexplained: Tensor, pairs: Sequence[Tensor | None]) -> dict[str, Any]:

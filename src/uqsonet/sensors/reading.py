@@ -151,13 +151,10 @@ def _stacked(found: Sequence[Sensors]) -> Sensors:
     """Return single sets as a batch, padded to the largest."""
     if any(not one.single for one in found):
         raise ObservationError("a list of sets must hold single sets, found a batch in it")
-    parts = torch.arange(sum(map(_size, found))).split(list(map(_size, found)))
+    sizes = [one.values.shape[1] for one in found]
+    parts = torch.arange(sum(sizes)).split(sizes)
     members = {str(k): part.tolist() for k, part in enumerate(parts)}
     return in_sets(side_by_side(found), members, False)
-
-
-def _size(one: Sensors) -> int:
-    return one.values.shape[1]
 
 
 def _of_fields(sets: Sequence[Sensors]) -> Sensors:
