@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from uqsonet.gauss.seeds import restarted
-from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.base import InputPosterior, SeparateLaw
 from uqsonet.laws.common import InputSample
 from uqsonet.sensors.sensors import Sensors
 
@@ -32,7 +31,7 @@ MAX_KEPT_VALUES = 1 << 26
 """Maximum number of values of all kept training inputs together."""
 
 
-class AnalogueLaw(InputLaw):
+class AnalogueLaw(SeparateLaw):
     """Training inputs near the sensors, moved onto them (this module's text).
 
     Parameters
@@ -45,7 +44,6 @@ class AnalogueLaw(InputLaw):
     """
 
     name = "analogue"
-    separate = True
     layout: ClassVar = {
         "fields": ("Nn", torch.float32),
         "coefficients": ("Nr", torch.float32),
@@ -69,8 +67,8 @@ class AnalogueLaw(InputLaw):
         most = max(100, MAX_KEPT_VALUES // sample.fields.shape[1])
         return cls(sample.fields[:most], sample.coefficients[:most].float(), share)
 
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
-        """Return weighted, moved training inputs for each set."""
+    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+        """Return weighted, moved training inputs."""
         return AnaloguePosterior(self, bases, sensors)
 
 
@@ -81,35 +79,24 @@ class AnaloguePosterior(InputPosterior):
         self._law, self._bases, self._sensors = law, bases, sensors
 
     @cached_property
-    def _parts(self) -> list[tuple[Tensor, Tensor]]:
-        """Weights (k,) and moved coefficients (k, r) for each set."""
-        law, o, noise = self._law, self._sensors, self._sensors.noise()
-        field = self._bases.fields.input
-        count = max(20, round(float(law.share) * len(law.fields)))
-        parts = []
-        for s in range(len(o.values)):
-            real = o.mask[s]
-            if not bool(real.any()):
-                parts.append((torch.ones(len(law.fields)), law.coefficients))
-                continue
-            seen = field.grid.interpolate(law.by_point, o.locations[s, real]).T.double()  # (N, m)
-            generator = torch.Generator().manual_seed(1)
-            drawn = torch.randn(seen.shape, generator=generator, dtype=torch.float64)
-            observed = field.transform.forward(o.values[s, real].double())
-            away = observed - (seen + noise[s, real] * drawn)
-            near, weights = _nearest(away, count)
-            a = law.coefficients[near].double()
-            slope = _slope(a, away[near], weights)
-            parts.append((weights, (a + away[near] @ slope).float()))
-        return parts
+    def _weighted(self) -> tuple[Tensor, Tensor]:
+        """Weights (k,) and moved coefficients (k, r)."""
+        law, o, field = self._law, self._sensors, self._bases.fields.input
+        if not o.values.shape[1]:
+            return torch.ones(len(law.fields)), law.coefficients
+        seen = field.grid.interpolate(law.by_point, o.locations[0]).T.double()  # (N, m)
+        generator = torch.Generator().manual_seed(1)
+        drawn = torch.randn(seen.shape, generator=generator, dtype=torch.float64)
+        observed = field.transform.forward(o.values[0].double())
+        away = observed - (seen + o.noise()[0] * drawn)
+        near, weights = _nearest(away, max(20, round(float(law.share) * len(law.fields))))
+        a = law.coefficients[near].double()
+        return weights, (a + away[near] @ _slope(a, away[near], weights)).float()
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return moved training inputs, picked by their weights."""
-        drawn = [
-            a[torch.multinomial(w, size, replacement=True, generator=generator)]
-            for w, a in restarted(generator, self._parts)
-        ]
-        return torch.stack(drawn)
+        weights, a = self._weighted
+        return a[torch.multinomial(weights, size, replacement=True, generator=generator)][None]
 
 
 def _nearest(away: Tensor, count: int) -> tuple[Tensor, Tensor]:

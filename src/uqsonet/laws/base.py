@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import GaussianLaw
+from uqsonet.gauss.seeds import restarted
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -86,6 +87,26 @@ class InputPosterior(ABC):
     def kinds(self, size: int, generator: torch.Generator) -> Tensor:
         """Return what kind (B, size) each of some samples is of."""
         return torch.zeros(len(self.mean), size, dtype=torch.long)
+
+
+class Separately(InputPosterior):
+    """The laws of several sets, each by itself: samples of one may take more random numbers."""
+
+    def __init__(self, laws: Sequence[InputPosterior]) -> None:
+        self._laws = laws
+        tails = [law.tail for law in laws if law.tail is not None]
+        self.tail = torch.cat(tails) if tails else None
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return the samples of each set."""
+        return torch.cat([law.sample(size, generator) for law in restarted(generator, self._laws)])
+
+    def fields(
+        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
+    ) -> Iterator[Tensor]:
+        """Yield the fields (size, n) of each set."""
+        for law in restarted(generator, self._laws):
+            yield from law.fields(bases, size, generator)
 
 
 class WholeFields(InputPosterior):
@@ -232,3 +253,18 @@ class InputLaw(ABC):
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> Self:
         """Return the law that `tensors` were taken of; ValueError if there is no such law."""
         return cls(**tensors)
+
+
+class SeparateLaw(InputLaw):
+    """A law that is conditioned on one set of sensors at a time."""
+
+    separate = True
+
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+        """Return the law of the coefficients given sensors (`InputLaw.condition`)."""
+        laws = [self.condition_one(bases, sensors.alone(b)) for b in range(len(sensors))]
+        return laws[0] if len(laws) == 1 else Separately(laws)
+
+    @abstractmethod
+    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+        """Return the law of the coefficients given one set of sensors, without padding."""

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.gauss.gaussian import GaussianLaw, condition, covariance_root, sensor_noise
-from uqsonet.gauss.seeds import restarted
-from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.gauss.gaussian import condition, covariance_root, sensor_noise
+from uqsonet.laws.base import InputPosterior, SeparateLaw
 from uqsonet.laws.bases import rounding_noise
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, farthest_tail
 from uqsonet.laws.truncated import truncated_samples
@@ -42,7 +41,7 @@ MAX_TRIES = 64
 """Maximum number of draws per sample; after these, Hamiltonian Monte Carlo is used instead."""
 
 
-class BoundedLaw(InputLaw):
+class BoundedLaw(SeparateLaw):
     """A Gaussian law of the coefficients, given that the field is within bounds everywhere.
 
     Parameters
@@ -55,7 +54,6 @@ class BoundedLaw(InputLaw):
     """
 
     name = "bounded"
-    separate = True
     layout: ClassVar = {
         "lower": ("", torch.float64),
         "upper": ("", torch.float64),
@@ -105,7 +103,7 @@ class BoundedLaw(InputLaw):
         field = bases.input_mean.float().cpu() + a.float() @ bases.input_factor.cpu().T
         return (field.amin(-1) >= self.lower) & (field.amax(-1) <= self.upper)
 
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the Gaussian law given sensors, restricted to fields within the bounds."""
         return BoundedPosterior(self, bases, sensors)
 
@@ -114,43 +112,34 @@ class BoundedPosterior(InputPosterior):
     """A conditioned Gaussian within bounds, by rejection or else by Hamiltonian Monte Carlo."""
 
     def __init__(self, law: BoundedLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
-        rows, residual = (seen.cpu() for seen in bases.at_sensors(sensors))
-        level = sensor_noise(sensors.noise(), bases.input_remainder.cpu(), rounding_noise(bases))
+        rows, residual = (seen[0].cpu() for seen in bases.at_sensors(sensors))
+        noise = sensors.noise()[0]
+        level = sensor_noise(noise, bases.input_remainder.cpu(), rounding_noise(bases))
         self._law, self._bases = law, bases
-        self._gaussian = condition(rows @ law.root, residual - rows @ law.mean, level, sensors.mask)
+        self._gaussian = condition(rows @ law.root, residual - rows @ law.mean, level, None)
 
-        values = bases.fields.input.transform.forward(sensors.values.double())
+        values = bases.fields.input.transform.forward(sensors.values[0].double())
         beyond = torch.maximum(values - law.upper, law.lower - values).clamp_min(0)
         least = MIN_TAIL_NOISE * float(law.upper - law.lower)
-        self.tail = farthest_tail(beyond / sensors.noise().clamp_min(least), sensors.mask)
+        self.tail = farthest_tail(beyond / noise.clamp_min(least))
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients of fields within the bounds."""
-        sets = restarted(generator, range(len(self._gaussian.mean)))
-        return torch.stack([self._of_set(s, size, generator) for s in sets])
-
-    def _gaussian_of(self, s: int) -> GaussianLaw:
-        """Return the Gaussian law given the sensors of one set."""
-        law = self._gaussian
-        return GaussianLaw(law.mean[s], law.directions[s], law.std_reduction[s])
-
-    def _of_set(self, s: int, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients (size, r) given the sensors of one set, by rejection if possible."""
-        law, gaussian = self._law, self._gaussian_of(s)
+        """Return coefficients of fields within the bounds, by rejection if possible."""
+        law = self._law
         kept: list[Tensor] = []
         inside, tried = 0, 0
         while inside < size and tried < MAX_TRIES * size:
             z = torch.randn(2 * size, len(law.mean), generator=generator, dtype=torch.float64)
-            a = law.mean + gaussian.coordinates(z) @ law.root
+            a = law.mean + self._gaussian.coordinates(z) @ law.root
             kept.append(a[law.holds(self._bases, a)])
             inside, tried = inside + len(kept[-1]), tried + len(a)
         if inside >= size:
-            return torch.cat(kept)[:size].float()
-        return self._by_chains(gaussian, size, generator)
+            return torch.cat(kept)[None, :size].float()
+        return self._by_chains(size, generator)[None]
 
-    def _by_chains(self, gaussian: GaussianLaw, size: int, generator: torch.Generator) -> Tensor:
+    def _by_chains(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients (size, r) by Hamiltonian Monte Carlo for the field on its grid."""
-        law = self._law
+        law, gaussian = self._law, self._gaussian
         factor = self._bases.input_factor.double().cpu()
         rows = factor @ law.root @ gaussian.root
         mean = self._bases.input_mean.cpu() + factor @ (law.mean + gaussian.mean @ law.root)

@@ -29,20 +29,19 @@ def classes_of(fields: Tensor) -> Tensor | None:
     return values.double() if 2 <= len(values) <= MAX_CLASSES else None
 
 
-def farthest_tail(off: Tensor, mask: Tensor) -> Tensor | None:
-    """Return the probability (B,) that noise moves one of m values as far as the farthest one.
+def farthest_tail(off: Tensor) -> Tensor:
+    """Return the probability (1,) that noise moves one of m values as far as the farthest one.
 
     Parameters
     ----------
-    off : Tensor, shape (B, m)
+    off : Tensor, shape (m,)
         Distance of each value from what a law allows, in standard deviations of its noise.
-    mask : Tensor of bool, shape (B, m)
     """
-    if not off.shape[1]:
-        return None
-    least = torch.special.erfc(off.masked_fill(~mask, 0.0) / math.sqrt(2)).amin(-1)
+    if not len(off):
+        return torch.ones(1, dtype=torch.float64)
+    least = torch.special.erfc(off / math.sqrt(2)).amin()
     # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
-    return -torch.expm1(mask.sum(-1).clamp_min(1) * torch.log1p(-least.clamp_max(1 - 1e-15)))
+    return -torch.expm1(len(off) * torch.log1p(-least.clamp_max(1 - 1e-15)))[None]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
-from uqsonet.gauss.seeds import restarted
-from uqsonet.laws.base import InputLaw, InputPosterior, WholeFields
+from uqsonet.laws.base import InputPosterior, SeparateLaw, WholeFields
 from uqsonet.laws.censored import censored_factor
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
 from uqsonet.laws.constrained import NUGGET, Choices, among_choices, between, kriged
@@ -43,7 +42,7 @@ REACH = 6.0
 """Distance of a reading from the values that it may stand for, in standard deviations of noise."""
 
 
-class CopulaLaw(InputLaw):
+class CopulaLaw(SeparateLaw):
     """A latent Gaussian field with margins (this module's text).
 
     Parameters
@@ -57,7 +56,6 @@ class CopulaLaw(InputLaw):
     """
 
     name = "copula"
-    separate = True
     whole = True
     layout: ClassVar = {
         "knots": ("K", torch.float64),
@@ -104,7 +102,7 @@ class CopulaLaw(InputLaw):
             raise ValueError("knots, values, and pairs of cuts and limits must rise")
         return cls(margins, tensors["factor"], tensors["remainder"])
 
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the law of whole fields given values at the sensors."""
         return CopulaPosterior(self, bases, sensors)
 
@@ -115,14 +113,13 @@ class CopulaPosterior(WholeFields):
     def __init__(self, law: CopulaLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
         super().__init__(bases)
         self._law = law
-        field, o = bases.fields.input, sensors
-        margins, places = law.margins, o.locations.double()
+        field, margins, places = bases.fields.input, law.margins, sensors.locations[0].double()
         together = torch.cat([margins.values, margins.cuts, margins.limits], 1)
         seen = field.grid.interpolate(together, places).split([len(margins.knots), 2, 2], -1)
         self._margins = Margins(margins.knots, *seen)
-        self._rows, self._mask = law.latent.rows(field.grid, places), o.mask
-        self._values = torch.where(o.mask, field.transform.forward(o.values.double()), 0.0)
-        self._noise = o.noise()
+        self._rows = law.latent.rows(field.grid, places)
+        self._values = field.transform.forward(sensors.values[0].double())
+        self._noise = sensors.noise()[0]
         latent, slope = (one[..., 0] for one in self._margins.latent(self._values[..., None]))
         self._readings, self._levels = latent, self._noise / slope
         low, high = self._margins.cuts.unbind(-1)
@@ -131,60 +128,51 @@ class CopulaPosterior(WholeFields):
         beyond = torch.stack([latent <= low, latent >= high], -1) & atoms
         near = ((self._values[..., None] - limits).abs() < off) & atoms
         self._beyond = beyond
-        self._uncertain = (near.any(-1) | (self._levels > LINEAR)) & o.mask
+        self._uncertain = bool((near.any(-1) | (self._levels > LINEAR)).any())
         # A value beyond an atom is exact: what it is far off by is an error of the reading.
         self.tail = self._tail(limits)
 
-    def _tail(self, limits: Tensor) -> Tensor | None:
-        """Return the probability of values as far from the law as those of the sensors."""
-        if not self._mask.shape[1]:
-            return None
+    def _tail(self, limits: Tensor) -> Tensor:
+        """Return the probability (1,) of values as far from the law as those of the sensors."""
         values, level = self._values, self._noise.clamp_min(1e-300)
-        level = torch.maximum(level, MIN_TAIL_NOISE * (limits[..., 1] - limits[..., 0]) / 10)
-        off = torch.maximum(values - limits[..., 1], limits[..., 0] - values).clamp_min(0) / level
-        beyond = farthest_tail(off, self._mask)
-        assert beyond is not None
-        used = self._mask & ~self._beyond.any(-1)
-        rows = self._rows * used[..., None]
-        level = torch.where(used, self._levels.square() + MIN_TAIL_NOISE**2, 1.0)
-        root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
-        left = torch.where(used, self._readings, 0.0)[..., None]
-        distance = torch.linalg.solve_triangular(root, left, upper=False).square().sum((1, 2))
-        half = used.sum(1).double() / 2
-        chance = torch.special.gammaincc(half.clamp_min(0.5), distance / 2)
-        chance = torch.where(half > 0, chance, 1.0)
-        return (2 * torch.minimum(beyond, chance)).clamp_max(1)
+        level = torch.maximum(level, MIN_TAIL_NOISE * (limits[:, 1] - limits[:, 0]) / 10)
+        off = torch.maximum(values - limits[:, 1], limits[:, 0] - values).clamp_min(0) / level
+        chance, used = torch.ones((), dtype=torch.float64), ~self._beyond.any(-1)
+        if bool(used.any()):
+            rows, level = self._rows[used], self._levels[used].square() + MIN_TAIL_NOISE**2
+            root = torch.linalg.cholesky(rows @ rows.T + level.diag())
+            left = self._readings[used, None]
+            distance = torch.linalg.solve_triangular(root, left, upper=False).square().sum()
+            chance = torch.special.gammaincc(used.sum().double() / 2, distance / 2)
+        return (2 * torch.minimum(farthest_tail(off), chance)).clamp_max(1)
 
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
     ) -> Iterator[Tensor]:
-        """Yield fields (size, n) of each set, float32."""
-        law = self._law
+        """Yield fields (size, n), float32."""
+        law, rows = self._law, self._rows
         variance = max(NUGGET, float(law.remainder) ** 2)
-        for s in restarted(generator, range(len(self._rows))):
-            rows = self._rows[s, self._mask[s]]
-            values, level = self._latent(s, rows @ rows.T, variance, size, generator)
-            xi = torch.randn(size, law.latent.rank, generator=generator, dtype=torch.float64)
-            latent = law.latent.fields(kriged(xi, rows, values, level, generator))
-            if variance > NUGGET:
-                left = torch.randn(latent.shape, generator=generator, dtype=torch.float32)
-                latent = (1 - variance) ** 0.5 * latent + variance**0.5 * left
-            yield law.margins.field(latent)
+        values, level = self._latent(variance, size, generator)
+        xi = torch.randn(size, law.latent.rank, generator=generator, dtype=torch.float64)
+        latent = law.latent.fields(kriged(xi, rows, values, level, generator))
+        if variance > NUGGET:
+            left = torch.randn(latent.shape, generator=generator, dtype=torch.float32)
+            latent = (1 - variance) ** 0.5 * latent + variance**0.5 * left
+        yield law.margins.field(latent)
 
     def _latent(
-        self, s: int, among: Tensor, variance: float, size: int, generator: torch.Generator
+        self, variance: float, size: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Return latent readings (size, m) of a set, and the variance (m,) of each."""
-        used, m = self._mask[s], self._margins
+        """Return latent readings (size, m), and the variance (m,) of each."""
+        m, among = self._margins, self._rows @ self._rows.T
         nugget = torch.full((len(among),), variance, dtype=torch.float64)
-        if bool(self._uncertain[s].any()):
-            at = (m.values, m.cuts, m.limits, self._values, self._noise)
-            parts = zip(*(one[s, used] for one in at), strict=True)
+        if self._uncertain:
+            parts = zip(m.values, m.cuts, m.limits, self._values, self._noise, strict=True)
             pieces = [_Pieces.of(m.knots, *one) for one in parts]
             covariance = among + nugget.diag()
             return among_choices([covariance], pieces, size, generator)[0][0], nugget
-        values, (below, above) = self._readings[s, used], self._beyond[s, used].unbind(-1)
-        level = torch.where(below | above, 0.0, self._levels[s, used].square()) + nugget
+        values, (below, above) = self._readings, self._beyond.unbind(-1)
+        level = torch.where(below | above, 0.0, self._levels.square()) + nugget
         lower, upper = (
             torch.where(at, end, values) for at, end in ((below, -math.inf), (above, math.inf))
         )

@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Grid
-from uqsonet.gauss.seeds import restarted
-from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.base import InputPosterior, SeparateLaw
 from uqsonet.laws.bases import rounding_noise
 from uqsonet.laws.common import InputSample, classes_of, farthest_tail
 from uqsonet.laws.constrained import kriged
@@ -107,7 +106,7 @@ def _average(values: Tensor, inside: Tensor) -> Tensor:
     return mean.expand_as(here) if bool(alike) else here
 
 
-class FaciesLaw(InputLaw):
+class FaciesLaw(SeparateLaw):
     """Classes with a Gaussian field in each (this module's text).
 
     Parameters
@@ -118,7 +117,6 @@ class FaciesLaw(InputLaw):
     """
 
     name = "facies"
-    separate = True
     whole = True
     layout: ClassVar = {
         **ThresholdedLaw.layout,
@@ -171,7 +169,7 @@ class FaciesLaw(InputLaw):
         ]
         return cls(ThresholdedLaw.of(tensors, bases), inner)
 
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the law of whole fields given the sensors."""
         return FaciesPosterior(self, bases, sensors)
 
@@ -181,29 +179,27 @@ class FaciesPosterior(ThresholdedPosterior):
 
     def __init__(self, law: FaciesLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
         super().__init__(law.classes, bases, sensors)
-        grid, locations = bases.fields.input.grid, sensors.locations.double()
+        grid, locations = bases.fields.input.grid, sensors.locations[0].double()
         self._inner, self._near = law.inner, torch.cdist(locations, locations)
         means, stds = (
             grid.interpolate(torch.stack([getattr(one, of) for one in law.inner], 1), locations)
             for of in ("mean", "std")
         )
-        values = bases.fields.input.transform.forward(sensors.values.double())
-        noise = sensors.noise().clamp_min(rounding_noise(bases))
-        self._noise, self._off = noise, values[..., None] - means  # (B, m, K)
-        # Responses (B, m, rank) of the sensors to each class's field.
+        values = bases.fields.input.transform.forward(sensors.values[0].double())
+        noise = sensors.noise()[0].clamp_min(rounding_noise(bases))
+        self._noise, self._off = noise, values[:, None] - means  # (m, K)
+        # Responses (m, rank) of the sensors to each class's field.
         self._inner_rows = [
-            one.latent.rows(grid, locations) * stds[..., k, None] for k, one in enumerate(law.inner)
+            one.latent.rows(grid, locations) * stds[:, k, None] for k, one in enumerate(law.inner)
         ]
-        level = (stds.square() + noise[..., None].square()).sqrt()
-        self.tail = farthest_tail((self._off / level).abs().amin(-1), sensors.mask)
+        level = (stds.square() + noise[:, None].square()).sqrt()
+        self.tail = farthest_tail((self._off / level).abs().amin(-1))
         self._judge(-(self._off / level).square() / 2 - level.log())
 
-    def _reading(self, s: int) -> Reading:
+    def _reading(self) -> Reading:
         """Return the log likelihood of a reading given those of the same class nearby."""
-        used = self._mask[s]
-        off, noise, apart = self._off[s, used], self._noise[s, used], self._near[s, used][:, used]
-        rows = [rows[s, used] for rows in self._inner_rows]
-        nearest = apart.argsort(1)[:, 1 : NEAR + 1]
+        off, noise, rows = self._off, self._noise, self._inner_rows
+        nearest = self._near.argsort(1)[:, 1 : NEAR + 1]
         bits = 1 << torch.arange(nearest.shape[1])
         kept = torch.full((*off.shape, 1 << nearest.shape[1]), torch.nan, dtype=torch.float64)
 
@@ -232,22 +228,19 @@ class FaciesPosterior(ThresholdedPosterior):
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
     ) -> Iterator[Tensor]:
-        """Yield fields (size, n) of each set, float32."""
-        for s in restarted(generator, range(len(self._mask))):
-            numbers, classes = self._numbers(s, size, generator)
-            used = self._mask[s]
-            patterns, of = _patterns(classes)
-            field = torch.zeros(numbers.shape)
-            for k, one in enumerate(self._inner):
-                xi = torch.randn(size, one.latent.rank, generator=generator, dtype=torch.float64)
-                off, rows = self._off[s, used, k], self._inner_rows[k][s, used]
-                for number, pattern in enumerate(patterns):
-                    here, mine = of == number, pattern == k
-                    seen = rows[mine], off[mine], self._noise[s, used][mine].square()
-                    xi[here] = kriged(xi[here], *seen, generator)
-                inside = one.mean.float() + one.std.float() * one.latent.fields(xi)
-                field = torch.where(numbers == k, inside, field)
-            yield field
+        """Yield fields (size, n), float32."""
+        numbers, classes = self._numbers(size, generator)
+        patterns, of = _patterns(classes)
+        field = torch.zeros(numbers.shape)
+        for k, one in enumerate(self._inner):
+            xi = torch.randn(size, one.latent.rank, generator=generator, dtype=torch.float64)
+            off, rows, variance = self._off[:, k], self._inner_rows[k], self._noise.square()
+            for number, pattern in enumerate(patterns):
+                here, mine = of == number, pattern == k
+                xi[here] = kriged(xi[here], rows[mine], off[mine], variance[mine], generator)
+            inside = one.mean.float() + one.std.float() * one.latent.fields(xi)
+            field = torch.where(numbers == k, inside, field)
+        yield field
 
 
 def _patterns(classes: Tensor) -> tuple[Tensor, Tensor]:

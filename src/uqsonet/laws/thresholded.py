@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from uqsonet.gauss.seeds import restarted
-from uqsonet.laws.base import InputLaw, InputPosterior, WholeFields
+from uqsonet.laws.base import InputPosterior, SeparateLaw, WholeFields
 from uqsonet.laws.class_rules import chosen_rule, fields_of, tetrachoric
 from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
 from uqsonet.laws.constrained import NUGGET, Choices, among_choices, between, kriged
@@ -110,7 +109,7 @@ class ClassField:
         return cls(places, thresholds, fit_latent(domain, side, cut, tetrachoric, inside))
 
 
-class ThresholdedLaw(InputLaw):
+class ThresholdedLaw(SeparateLaw):
     """Latent Gaussian fields cut into classes (this module's text).
 
     Parameters
@@ -121,7 +120,6 @@ class ThresholdedLaw(InputLaw):
     """
 
     name = "thresholded"
-    separate = True
     whole = True
     layout: ClassVar = {
         "values": ("K", torch.float64),
@@ -209,7 +207,7 @@ class ThresholdedLaw(InputLaw):
             box.append(torch.stack(above).sum(0))
         return self.table[tuple(box)]
 
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the law of whole fields given the classes at the sensors."""
         return ThresholdedPosterior(self, bases, sensors)
 
@@ -219,10 +217,10 @@ class ThresholdedPosterior(WholeFields):
 
     def __init__(self, law: ThresholdedLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
         super().__init__(bases)
-        self._law, o = law, sensors
+        self._law = law
         grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
-        locations = o.locations.double()
-        self._mask, self._rows, ends = o.mask, [], []
+        locations, ends = sensors.locations[0].double(), []
+        self._rows: list[Tensor] = []
         for part in law.parts:
             self._rows.append(part.latent.rows(grid, locations))
             cuts = torch.nn.functional.pad(
@@ -231,47 +229,43 @@ class ThresholdedPosterior(WholeFields):
             cuts[..., 0] = -torch.inf
             free = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64)
             place = part.places.clamp_min(0)
-            of_class = torch.stack([cuts[..., place], cuts[..., place + 1]])  # (2, B, m, K)
-            ends.append(of_class.where(part.places >= 0, free[:, None, None, None]))
-        self._ends = torch.stack(ends, 1)
+            of_class = torch.stack([cuts[:, place], cuts[:, place + 1]])  # (2, m, K)
+            ends.append(of_class.where(part.places >= 0, free[:, None, None]))
+        self._ends = torch.stack(ends, 1)  # (2, F, m, K)
         edges = (law.values[1:] + law.values[:-1]) / 2
-        values = forward(o.values.double())
+        values = forward(sensors.values[0].double())
         which = self._which = torch.bucketize(values, edges)
         # A value between the classes is wrong or noisy; without noise the gap is its scale.
         gap = (law.values[1:] - law.values[:-1]).amin()
-        level = o.noise().clamp_min(MIN_TAIL_NOISE * float(gap))
-        self.tail = farthest_tail((values - law.values[which]).abs() / level, o.mask)
-        z = (values[..., None] - law.values) / level[..., None]
+        level = sensors.noise()[0].clamp_min(MIN_TAIL_NOISE * float(gap))
+        self.tail = farthest_tail((values - law.values[which]).abs() / level)
+        z = (values[:, None] - law.values) / level[:, None]
         self._judge(-z.square() / 2)
 
     def _judge(self, likelihood: Tensor) -> None:
-        """Take the log likelihood (B, m, K) of each class given each reading."""
-        mask = self._mask[..., None]
-        self._likelihood = torch.where(mask, likelihood, 0.0).log_softmax(-1)
-        second = self._likelihood.exp().topk(2).values[..., 1]
-        self._uncertain = (second * self._mask > DOUBT).any(-1)
+        """Take the log likelihood (m, K) of each class given each reading."""
+        self._likelihood = likelihood.log_softmax(-1)
+        second = self._likelihood.exp().topk(2).values[:, 1]
+        self._uncertain = bool((second > DOUBT).any())
 
-    def _reading(self, s: int) -> Reading:
-        """Return the log likelihood of the reading of a set's sensor, whatever the others are."""
-        likelihood = self._likelihood[s, self._mask[s]]
-        return lambda i, classes: likelihood[i].expand(len(classes), -1)
+    def _reading(self) -> Reading:
+        """Return the log likelihood of the reading of a sensor, whatever the others are."""
+        return lambda i, classes: self._likelihood[i].expand(len(classes), -1)
 
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
     ) -> Iterator[Tensor]:
-        """Yield thresholded fields (size, n) of each set, float32."""
-        for s in restarted(generator, range(len(self._mask))):  # fields on fine grids are large
-            yield self._law.values.float()[self._numbers(s, size, generator)[0]]
+        """Yield thresholded fields (size, n), float32."""
+        yield self._law.values.float()[self._numbers(size, generator)[0]]
 
-    def _numbers(self, s: int, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return numbers (size, n) of a set's classes, and those (size, m) at its sensors."""
-        used = self._mask[s]
-        rows, which = [rows[s, used] for rows in self._rows], self._which[s, used]
+    def _numbers(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return numbers (size, n) of classes, and those (size, m) at the sensors."""
+        rows, which = self._rows, self._which
         nugget = torch.full((len(which),), NUGGET, dtype=torch.float64)
         covariances = [one @ one.T + nugget.diag() for one in rows]
-        low, high = ends = self._ends[:, :, s, used]  # (2, F, m, K)
-        if bool(self._uncertain[s]):
-            reading = self._reading(s)
+        low, high = ends = self._ends
+        if self._uncertain:
+            reading = self._reading()
             choices = [_Classes(low[:, i], high[:, i], i, reading) for i in range(len(which))]
             values, classes = among_choices(covariances, choices, size, generator)
         else:
