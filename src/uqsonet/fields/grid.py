@@ -29,6 +29,11 @@ functions only the points that are needed are then read."""
 class Interpolating(ABC):
     """A domain whose functions are known between its points."""
 
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of points."""
+
     @abstractmethod
     def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the points behind values at places x (j, dim), float64, and their weights.
@@ -56,9 +61,11 @@ class Interpolating(ABC):
         if index.shape[1] == 1 or not len(x):
             found = values_at(values, index[:, :1].flatten())
         else:
-            if not isinstance(values, Tensor) or index.numel() < len(values):
+            if index.numel() < self.size:
                 near, index = index.unique(return_inverse=True)
                 values = values_at(values, near)
+            elif not isinstance(values, Tensor):
+                values = values(torch.arange(self.size))
             index, weights = index.to(values.device), weights.to(values.device, values.dtype)
             found = embedding_bag(index, values, mode="sum", per_sample_weights=weights)
         return found.reshape(*locations.shape[:-1], found.shape[-1])
