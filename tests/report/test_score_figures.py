@@ -184,12 +184,12 @@ def test_places_are_drawn_by_strategy(tmp_path: Path) -> None:
 HEAD = "trial,iteration,seconds,learning_rate,loss,reconstruction,"
 
 
-def draw_training(folder: Path, skill: str = "0.5") -> Figure:
+def draw_training(folder: Path) -> Figure:
     """Draw the losses and skills of two trials of one method and of a single row of another."""
     logs = [folder / name for name in ("uqsonet/0.csv", "uqsonet/1.csv", "vidon/0.csv")]
     for trial, log in enumerate(logs):
         log.parent.mkdir(exist_ok=True)
-        rows = f"{trial},100,1,0.1,20,12,8,-3,0.1\n{trial},200,2,0,1,0.6,0.4,{skill},0.2\n"
+        rows = f"{trial},100,1,0.1,20,12,8,-3,0.1\n{trial},200,2,0,1,0.6,0.4,0.5,0.2\n"
         log.write_text(f"{HEAD}kl,skill_mean_1,skill_std_1\n{rows}")
     logs[-1].write_text(f"{HEAD}skill_mean_1,skill_mean_2\n0,10,1,0,-2,-2,0.1,0.3\n")
     with styled():
@@ -204,8 +204,6 @@ def test_training_shows_losses_and_skills(tmp_path: Path) -> None:
     require_line(std, (100, 200), (0.1, 0.2))
     require_line(other, [10], [-2])
     assert len(loss.lines) == 6  # two trials
-    with pytest.raises(DataError, match=r"0\.csv: row 2 .*skill_mean_1"):
-        draw_training(tmp_path, "nan")
     for text in ("", "a,b\n1,2\n"):
         (tmp_path / "x.csv").write_text(text)
         with pytest.raises(DataError, match=r"x\.csv"):

@@ -113,7 +113,7 @@ rule all_tables:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        told=lambda w: Told(config=PLAN.part(), code=code("all_tables")),
+        told=lambda w: Told(code=code("all_tables")),
     script:
         "../scripts/all_tables.py"
 

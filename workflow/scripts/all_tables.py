@@ -2,13 +2,8 @@
 
 from pathlib import Path
 
-from uqsonet_study.config import load_config
 from uqsonet_study.jobs import job
 from uqsonet_study.report.tables.write import all_tables
 
-with job(snakemake) as told:
-    all_tables(
-        [Path(path) for path in snakemake.input.tables],
-        Path(snakemake.output.tex),
-        load_config(told["config"]),
-    )
+with job(snakemake):
+    all_tables([Path(path) for path in snakemake.input.tables], Path(snakemake.output.tex))

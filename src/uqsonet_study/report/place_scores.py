@@ -13,8 +13,12 @@ import numpy as np
 import pandas as pd
 
 from uqsonet.errors import DataError
+from uqsonet_study.report.summary import read_numbers
 
 COLUMNS = ["problem", "sensors", "strategy", "std", "error"]
+READ = ["problem", "sensors", "strategy", "layout", "function", "std"]
+"""Columns of the files of `uqsonet_study.placement`."""
+
 QUARTILES = {"random_low": 0.25, "random": 0.5, "random_high": 0.75}
 """Strategy -> quantile over random layouts."""
 
@@ -44,15 +48,12 @@ def place_scores(files: Sequence[Path]) -> pd.DataFrame:
     """
     found = []
     for path in files:
-        try:
-            scores = pd.read_csv(path)
-            problem, counts = scores["problem"].iloc[0], sorted(set(scores["sensors"]))
-            of = {
-                key: one.pivot(index="layout", columns="function", values="std").to_numpy()
-                for key, one in scores.groupby(["strategy", "sensors"])
-            }
-        except (OSError, ValueError, KeyError, IndexError) as error:
-            raise DataError(f"{path}: not scores of places ({error})") from None
+        scores = read_numbers(path, READ, "std")
+        problem, counts = scores["problem"].iloc[0], sorted(set(scores["sensors"]))
+        of = {
+            key: one.pivot(index="layout", columns="function", values="std").to_numpy()
+            for key, one in scores.groupby(["strategy", "sensors"])
+        }
         for name, m in product(STRATEGIES, counts):
             std = of.get((name.partition("_")[0] if name in QUARTILES else name, m))
             if std is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,8 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
     Raises
     ------
     DataError
-        If a file lacks a column, holds a value that no such score can have, or repeats a score; if
-        the files of a case have another method, or lack a trial, a metric, a count or a set.
+        If a file lacks a column, holds what is no number, or repeats a score; if the files of a
+        case lack a method, or scores of one.
     """
     tables = []
     for name, paths in files.items():
@@ -139,111 +140,63 @@ def _summarise_case(files: Sequence[Path], case: str, config: Config) -> pd.Data
 
 
 def read_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame:
-    """Read the scores of a case and refuse other or fewer than the configuration asks for."""
-    scores = pd.concat([read_scores(path) for path in files], ignore_index=True)
-    keys = SCORE_COLUMNS[:-1]
-    repeated = scores.duplicated(keys)
-    if repeated.any():
-        first = scores.loc[repeated.idxmax()]
-        raise DataError(
-            f"{first['file']}: score given twice: {', '.join(f'{k} {first[k]}' for k in keys)}"
-        )
+    """Read the scores of a case, and refuse other or fewer than the configuration asks for."""
+    scores = pd.concat([read_numbers(path, SCORE_COLUMNS, "value") for path in files])
     where = f"{files[0]}: {case.name}" if len(files) == 1 else f"score files of {case.name}"
-    _require(where, "evaluations", scores["evaluation"], case.evaluations)
-    for label in case.evaluations:
-        found, here = scores.loc[scores["evaluation"] == label], f"{where}: {label}"
-        methods = (*BASELINES, *case.methods)
-        _require(here, "methods", found["method"], methods, OTHERS)
-        _require(here, "sensors", found["sensors"], case.counts)
-        sets = range(config.evaluation_of(case.name, label).sets)
-        _require(here, "sets", found["set"], sets)
-        whole = set(found.loc[~found["method"].isin(OTHERS), "metric"]) - MAY_LACK
-        for method, of in found.groupby("method"):
-            of_trials = method in case.methods
-            if of_trials:
-                of_trials = config.ensemble_of(case.experiment, str(method)) is None
+    sets = {label: config.evaluation_of(case.name, label).sets for label in case.evaluations}
+    asked = scores["sensors"].isin(case.counts) & (
+        scores["set"] < scores["evaluation"].map(sets.get)
+    )
+    scores = scores.loc[asked, SCORE_COLUMNS]
+    keys = SCORE_COLUMNS[:-1]
+    if scores.duplicated(keys).any():
+        first = scores.loc[scores.duplicated(keys), keys].iloc[0].to_dict()
+        raise DataError(f"{where}: score given twice: {first}")
+    counts = scores.groupby(["evaluation", "method", "metric"]).size()
+    for label, method in product(case.evaluations, (*BASELINES, *case.methods)):
+        trials = 1
+        if method in case.methods and config.ensemble_of(case.experiment, method) is None:
             # An ensemble of the same trainings may want more of them than there are trials.
-            size = max(case.trials, int(of["trial"].max()) + 1) if of_trials else 1
-            this = f"{here}: {method!r}"
-            _require(this, "trials", of["trial"], range(size))
-            metrics = {str(metric) for metric in of["metric"]}
-            if method not in OTHERS:
-                mean_alone = {m for m in whole if m.partition("@")[0] == "err_mean"}
-                _require(this, "metrics", metrics, mean_alone or {"err_mean"}, whole | MAY_LACK)
-                if metrics - mean_alone:
-                    _require(this, "metrics", metrics, whole, MAY_LACK)
-            for metric, rows in of.groupby("metric"):
-                wanted = size * len(case.counts) * len(sets)
-                if len(rows) != wanted and metric not in MAY_LACK:
-                    raise DataError(
-                        f"{this}: {len(rows)} scores of {metric}, expected {wanted} "
-                        f"({size} trials, {len(case.counts)} counts, {len(sets)} sets)"
-                    )
+            own = scores.loc[scores["method"] == method, "trial"]
+            trials = max(case.trials, int(own.max()) + 1 if len(own) else 0)
+        wanted = trials * len(case.counts) * sets[label]
+        found = counts.get((label, method), pd.Series(dtype=int))
+        for metric in dict.fromkeys(["err_mean", *found.index]):
+            size = found.get(metric, 0)
+            if size != wanted and metric not in MAY_LACK:
+                raise DataError(
+                    f"{where}: {label}: {size} scores of {metric} of {method!r}, expected {wanted} "
+                    f"({trials} trials, {len(case.counts)} counts, {sets[label]} sets)"
+                )
     return scores
 
-
-OTHERS = ("reference",)
-"""What may be scored beside baselines and learned methods; it has some metrics only."""
 
 MAY_LACK = {"effective_size"}
 """Metrics that some answers have not."""
 
-UNBIASED = ("crps", "energy")
-"""Scores whose estimate may be below 0."""
 
-SHARES = ("narrower", "within", "coverage", "rank")
+def read_numbers(path: Path, columns: Sequence[str], *finite: str) -> pd.DataFrame:
+    """Return a CSV file that a job wrote.
 
-LARGEST = 1e30
-"""Of a score in units of u; an error relative to the reference's norm is below its root."""
-
-
-def _require(
-    where: str,
-    what: str,
-    found: Iterable[object],
-    wanted: Iterable[object],
-    allowed: Iterable[object] = (),
-) -> None:
-    """Refuse values that are unknown, or of which one is missing."""
-    there, asked = set(found), set(wanted)
-    for word, these in (("lacks", asked - there), ("unknown", there - asked - set(allowed))):
-        if these:
-            shown = ", ".join(repr(one)[:80] for one in sorted(these, key=str)[:5])
-            raise DataError(f"{where}: {what}: {word} {shown}")
-
-
-def _impossible(metric: str, value: float) -> bool:
-    """Whether no score of this name can have such a value."""
-    kind = metric.partition("@")[0].partition("_")[0]
-    most = {"err": LARGEST**0.5} | dict.fromkeys(SHARES, 1 + 1e-6)
-    return (value < 0 and kind not in UNBIASED) or abs(value) > most.get(kind, LARGEST)
-
-
-def read_scores(path: Path) -> pd.DataFrame:
-    """Read one file of scores and refuse what cannot be averaged."""
+    Raises
+    ------
+    DataError
+        If it cannot be read, lacks a column or rows, or has other than a finite number in one of
+        the columns `finite`.
+    """
     try:
-        scores = pd.read_csv(path)
+        table = pd.read_csv(path)
+        lacking = [name for name in columns if name not in table]
+        if lacking or table.empty:
+            raise ValueError(f"lacks {', '.join(lacking) or 'rows'}")
+        for name in finite:
+            table[name] = np.asarray(pd.to_numeric(table[name], errors="coerce"), dtype=float)
+            bad = table.loc[~np.isfinite(table[name])]
+            if len(bad):
+                raise ValueError(f"row {bad.index[0] + 1}: {name} is no finite number")
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a readable CSV file ({error})") from None
-    missing = [name for name in SCORE_COLUMNS if name not in scores.columns]
-    if missing or scores.empty:
-        what = f"lacks columns {missing}" if missing else "holds no scores"
-        raise DataError(f"{path}: {what}; expected {', '.join(SCORE_COLUMNS)}")
-    values = np.asarray(pd.to_numeric(scores["value"], errors="coerce"), dtype=float)
-    metrics = scores["metric"].astype(str)
-    bad_rows = [
-        not np.isfinite(value) or _impossible(metric, value)
-        for metric, value in zip(metrics, values.tolist(), strict=True)
-    ]
-    if any(bad_rows):
-        row = bad_rows.index(True)
-        bad = scores.iloc[row]
-        raise DataError(
-            f"{path}: row {row + 1} after the header: {bad['metric']} of method "
-            f"{bad['method']!r} (trial {bad['trial']}, {bad['sensors']} sensors, set {bad['set']}) "
-            f"is {bad['value']}, which is no such score; only finite values can be averaged"
-        )
-    return scores[SCORE_COLUMNS].assign(value=values, file=str(path))
+        raise DataError(f"{path}: not a file of {', '.join(columns)} ({error})") from None
+    return table
 
 
 def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, str], Estimate]:
@@ -254,14 +207,6 @@ def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, st
     for head, wide in scores.groupby(level=["method", "metric"]):
         assert isinstance(head, tuple)
         (method, metric), values = head, wide.to_numpy()
-        if np.isnan(values).any():
-            trial, lacking = np.argwhere(np.isnan(values))[0]
-            of = group.loc[(group["method"] == method) & (group["metric"] == metric), "file"]
-            raise DataError(
-                f"{of.iloc[0]}: {place}: {metric} of {method!r}, trial "
-                f"{wide.index[trial][2]}, lacks set {wide.columns[lacking]}; all methods and "
-                "trials must be scored on the same sets"
-            )
         found[str(method), str(metric)] = estimate(values)
     for error, name in SKILLS.items():
         of = [method for method, metric in found if metric == error and method != SENSOR_FREE]

@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from uqsonet.errors import DataError
 from uqsonet_study.config import Config
 from uqsonet_study.report.figures.colours import BLACK, CYCLE, GREY
 from uqsonet_study.report.figures.style import new_figure
 from uqsonet_study.report.names import method_title
+from uqsonet_study.report.summary import read_numbers
 
 HEAD = ["trial", "iteration", "seconds", "learning_rate", "loss"]
 SKILLS = {"skill_mean_": "skill of the mean", "skill_std_": "skill of the std"}
@@ -36,7 +36,8 @@ def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
     """
     methods: dict[str, list[pd.DataFrame]] = {}
     for path in map(Path, files["logs"]):
-        methods.setdefault(path.parent.name.partition("-")[0], []).append(_read(path))
+        method = path.parent.name.partition("-")[0]
+        methods.setdefault(method, []).append(read_numbers(path, HEAD))
     tables = {name: pd.concat(parts, ignore_index=True) for name, parts in methods.items()}
     counts = sorted({m for table in tables.values() for m in _counts(table)})
     terms = dict.fromkeys(term for table in tables.values() for term in _terms(table))
@@ -57,23 +58,6 @@ def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:
         panel.set_xlabel("iteration")
     _legend(figure, hues, colors)
     return figure
-
-
-def _read(path: Path) -> pd.DataFrame:
-    try:
-        log = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a readable CSV file ({error})") from None
-    missing = [name for name in HEAD if name not in log.columns]
-    if missing or log.empty:
-        raise DataError(f"{path}: not a training log (lacks {missing or 'rows'})")
-    values = log.apply(pd.to_numeric, errors="coerce").to_numpy(float)
-    if not np.isfinite(values).all():
-        row, column = np.argwhere(~np.isfinite(values))[0]
-        raise DataError(
-            f"{path}: row {row + 1} after the header: {log.columns[column]} is not finite"
-        )
-    return log
 
 
 def _counts(log: pd.DataFrame) -> list[int]:

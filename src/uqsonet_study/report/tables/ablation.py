@@ -16,6 +16,7 @@ from uqsonet.errors import DataError
 from uqsonet_study.config import AblationTable, Config
 from uqsonet_study.report.names import problem_title
 from uqsonet_study.report.printing import Panel, Table, pivot, text_of
+from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import distinct
 from uqsonet_study.report.tables.costs import Logs
 from uqsonet_study.report.tables.records import about, shown_cases
@@ -90,14 +91,9 @@ def _text(record: Any) -> str:
 
 def _trials(path: Path) -> pd.DataFrame:
     """Return the last row of each trial, with skills over all sensor counts, and minutes."""
-    try:
-        log = pd.read_csv(path)
-        last = log.groupby("trial").tail(1)
-        found = last.assign(minutes=last["seconds"] / 60 / len(last))
-        for part in PARTS:
-            skills = last[[c for c in last.columns if c.startswith(f"{part}_")]]
-            over_all = {part: skills.mean(axis=1), f"{part}_worst": skills.min(axis=1)}
-            found = found.assign(**over_all)
-    except (OSError, ValueError, KeyError, IndexError) as error:
-        raise DataError(f"{path}: not a training log ({error})") from None
+    last = read_numbers(path, ["trial", "seconds"]).groupby("trial").tail(1)
+    found = last.assign(minutes=last["seconds"] / 60 / len(last))
+    for part in PARTS:
+        skills = last[[c for c in last.columns if c.startswith(f"{part}_")]]
+        found[part], found[f"{part}_worst"] = skills.mean(axis=1), skills.min(axis=1)
     return found

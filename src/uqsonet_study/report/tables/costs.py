@@ -15,6 +15,7 @@ from uqsonet_study.config import Config
 from uqsonet_study.report.names import method_title, problem_about
 from uqsonet_study.report.paper import paper_costs
 from uqsonet_study.report.printing import Panel, Table, integer, text_of
+from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import distinct
 from uqsonet_study.report.tables.records import shown_cases
 
@@ -37,7 +38,7 @@ def costs_table(
     name: str, config: Config, logs: Logs, inference: Sequence[Path]
 ) -> tuple[Table, pd.DataFrame]:
     """Return a table of costs, from logs and timings, and its numbers in long form."""
-    timings = {path.stem: _timing(path) for path in map(Path, inference)}
+    timings = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in map(Path, inference)}
     paper = paper_costs().set_index(["problem", "method"])
     records, labels = [], []
     for experiment in distinct(case.experiment for case in shown_cases(config, name)):
@@ -112,12 +113,9 @@ def _training(config: Config, experiment: str, method: str, logs: Logs) -> dict[
 
 def _log(path: Path) -> tuple[float, int]:
     """Return hours per trial and iterations of a training."""
-    try:
-        log = pd.read_csv(path, usecols=["trial", "iteration", "seconds"])
-        last = log.iloc[-1]
-        return last["seconds"] / 3600 / log["trial"].nunique(), int(last["iteration"])
-    except (OSError, ValueError, IndexError) as error:
-        raise DataError(f"{path}: not a training log ({error})") from None
+    log = read_numbers(path, ["trial", "iteration", "seconds"])
+    last = log.iloc[-1]
+    return last["seconds"] / 3600 / log["trial"].nunique(), int(last["iteration"])
 
 
 def _inference(
@@ -127,15 +125,6 @@ def _inference(
     timed = [timings[c.name] for c in config.cases_of([experiment]) if c.name in timings]
     seconds = [found["seconds"][method] for found in timed if method in found["seconds"]]
     return {"inference_seconds": fmean(seconds)} if seconds else {}
-
-
-def _timing(path: Path) -> dict[str, Any]:
-    try:
-        timed = json.loads(path.read_text(encoding="utf-8"))
-        timed["seconds"] = {m: float(s) for m, s in timed["seconds"].items()}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise DataError(f"{path}: not a timing of inference ({error})") from None
-    return timed
 
 
 def _text(metric: str, value: float) -> str:

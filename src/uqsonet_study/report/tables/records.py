@@ -49,14 +49,6 @@ def about(table: str, config: Config, case: Case) -> dict[str, Any]:
     }
 
 
-def place(row: Any) -> str:
-    """Return where a number stands, in words."""
-    return (
-        f"{row['case']}: {row['metric']} of {row['method']!r} with {int(row['sensors'])} sensors "
-        f"({row['evaluation']})"
-    )
-
-
 def score_records(
     table: str, config: Config, cases: Sequence[Case], summary: pd.DataFrame, wanted: Wanted
 ) -> pd.DataFrame:
@@ -68,31 +60,24 @@ def score_records(
     Raises
     ------
     DataError
-        If a number is absent, there twice, NaN, or has other trials or sets than the
-        configuration, whose numbers captions state.
+        If a number is absent or NaN.
     """
     given = summary.loc[:, [*KEY, *NUMBERS, "trials", "sets"]].astype({"sensors": int})
-    given = given.loc[given["case"].isin([case.name for case in cases])]
-    _refuse(given, given.duplicated(KEY), "is in the summary twice")
     rows = [row for case in cases for row in _rows(table, config, case, wanted)]
     found = pd.DataFrame(rows).merge(given, how="left", on=KEY, indicator="there")
     found["there"] = found["there"] == "both"
     of_mean = found["metric"].str.startswith(("err_mean", "skill_mean"))
     at_any_count = found.groupby(["experiment", "evaluation", "method", "metric"])["there"]
     found = found.loc[of_mean | at_any_count.transform("any")]
-    _refuse(found, ~found["there"], "is not in the summary")
-    differs = found["trials"] != found["expected_trials"]
-    differs |= found["sets"] != found["expected_sets"]
-    _refuse(
-        found,
-        differs,
-        "has {trials:.0f} trials and {sets:.0f} sets, the configuration says {expected_trials} "
-        "and {expected_sets}",
-    )
-    # With one trial there is no spread over trials: that ± alone may be absent.
-    absent = found[["value", "low", "high"]].isna().any(axis=1)
-    absent |= found["pm"].isna() & (found["trials"] > 1)
-    _refuse(found, absent, "is NaN in the summary")
+    for problem, bad in (
+        ("is not in the summary", ~found["there"]),
+        ("is NaN in the summary", found["value"].isna()),
+    ):
+        for row in found.loc[bad].to_dict("records")[:1]:
+            raise DataError(
+                f"{row['case']}: {row['metric']} of {row['method']!r} with {row['sensors']} "
+                f"sensors ({row['evaluation']}) {problem}"
+            )
     scale = found["unit"].map({"1": 1.0, "percent": 100.0})
     found[NUMBERS] = found[NUMBERS].mul(scale, axis=0)
     found = found.astype({"trials": int, "sets": int})
@@ -102,8 +87,6 @@ def score_records(
 def _rows(table: str, config: Config, case: Case, wanted: Wanted) -> Iterable[dict[str, Any]]:
     """Yield what the configuration says of every number of a case."""
     for label, method, metric in wanted(case):
-        trained = method in case.methods
-        single = not trained or config.ensemble_of(case.experiment, method)
         for m in case.counts:
             yield about(table, config, case) | {
                 "evaluation": label,
@@ -111,15 +94,7 @@ def _rows(table: str, config: Config, case: Case, wanted: Wanted) -> Iterable[di
                 "sensors": m,
                 "metric": metric,
                 "unit": "1" if metric in OWN_UNITS else "percent",
-                "expected_trials": 1 if single else case.trials,
-                "expected_sets": config.evaluation_of(case.name, label).sets,
             }
-
-
-def _refuse(records: pd.DataFrame, bad: pd.Series, problem: str) -> None:
-    """Raise for the first of some bad records; the problem may name its columns in braces."""
-    for row in records.loc[bad].to_dict("records")[:1]:
-        raise DataError(f"{place(row)} {problem.format(**row)}")
 
 
 def with_paper(records: pd.DataFrame, config: Config) -> pd.DataFrame:

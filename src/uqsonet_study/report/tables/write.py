@@ -21,11 +21,11 @@ from uqsonet_study.config import Config
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
 from uqsonet_study.report.printing import Table, document, fitted, html_table, latex, to_html
+from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.ablation import ablation_table
 from uqsonet_study.report.tables.bands import bands_table
 from uqsonet_study.report.tables.costs import Logs, costs_table
 from uqsonet_study.report.tables.errors import errors_table
-from uqsonet_study.report.tables.guards import require_distinct, require_finite
 from uqsonet_study.report.tables.laws import laws_table
 from uqsonet_study.report.tables.networks import networks_table
 from uqsonet_study.report.tables.placement import placement_table
@@ -72,8 +72,7 @@ def write_table(
     Raises
     ------
     DataError
-        If an input lacks a number or contradicts the configuration, or a number is none that a
-        table may print (`uqsonet_study.report.tables.guards`).
+        If an input lacks a number or contradicts the configuration.
     """
     if name not in config.tables:
         raise DataError(f"tables.{name} is not in the configuration")
@@ -84,29 +83,18 @@ def write_table(
     elif layout == "networks":
         table, records = networks_table(name, config)
     elif layout == "laws":
-        table, records = laws_table(name, config, _scores(scores, LAW_COLUMNS, "laws"))
+        table, records = laws_table(name, config, read_numbers(scores[0], LAW_COLUMNS))
     elif layout == "placement":
-        table, records = placement_table(name, config, _scores(scores, PLACE_COLUMNS, "places"))
+        table, records = placement_table(name, config, read_numbers(scores[0], PLACE_COLUMNS))
     elif layout == "ablation":
         table, records = ablation_table(name, config, logs or {})
     else:
         table, records = costs_table(name, config, logs or {}, inference)
-    require_finite(records)
-    require_distinct(records, config)
     table = fitted(table)
     note = "SMOKE SCALE – " if config.scale == "smoke" else ""
     write_text(out_tex, latex(table, note))
     write_text(out_csv, records.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
     write_text(out_json, json.dumps(_page(table, note), ensure_ascii=False, indent=1) + "\n")
-
-
-def _scores(paths: Sequence[Path], columns: Sequence[str], of: str) -> pd.DataFrame:
-    try:
-        found = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
-        return found.loc[:, list(columns)]
-    except (OSError, ValueError, KeyError) as error:
-        named = ", ".join(str(path) for path in paths) or "no scores.csv"
-        raise DataError(f"{named}: not scores of {of} ({error})") from None
 
 
 def _page(table: Table, note: str) -> dict[str, object]:
@@ -120,26 +108,14 @@ def _page(table: Table, note: str) -> dict[str, object]:
     }
 
 
-def all_tables(tables: Sequence[Path], out: Path, config: Config) -> None:
+def all_tables(tables: Sequence[Path], out: Path) -> None:
     """Write one document that holds every table and compiles by itself, and one CSV beside it.
 
-    `tables` are LaTeX files of `write_table`, each with its CSV of the same name beside it. The
-    configuration says which cases share trainings: numbers of all others must differ between
-    tables, too.
+    `tables` are LaTeX files of `write_table`, each with its CSV of the same name beside it.
     """
-    bodies, found = [], []
-    for path in map(Path, tables):
-        try:
-            bodies.append(path.read_text(encoding="utf-8"))
-            found.append(pd.read_csv(path.with_suffix(".csv"), dtype=str))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: table or its CSV cannot be read ({error})") from None
-    if found:
-        records = pd.concat(found, ignore_index=True)
-        require_finite(records)
-        require_distinct(records, config)
-    else:
-        records = pd.DataFrame(columns=pd.Index(["table", "metric", "value"]))
-        bodies = ["The configuration asks for no tables."]
-    write_text(out, document(bodies))
+    bodies = [path.read_text(encoding="utf-8") for path in map(Path, tables)]
+    found = [pd.read_csv(Path(path).with_suffix(".csv"), dtype=str) for path in tables]
+    none = pd.DataFrame(columns=pd.Index(["table", "metric", "value"]))
+    records = pd.concat(found or [none], ignore_index=True)
+    write_text(out, document(bodies or ["The configuration asks for no tables."]))
     write_text(out.with_suffix(".csv"), records.to_csv(index=False, lineterminator="\n"))
