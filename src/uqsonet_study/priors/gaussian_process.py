@@ -73,6 +73,11 @@ Mean = Callable[[Tensor], Tensor]
 """Maps locations (k, d) to the mean or another function of place (k,)."""
 
 
+def zero(locations: Tensor) -> Tensor:
+    """Return the mean (k,) of a field without one."""
+    return torch.zeros_like(locations[:, 0])
+
+
 class _Eigenbasis:
     """Eigenfactor of a kernel on points (n, d), with its rows at any other place."""
 

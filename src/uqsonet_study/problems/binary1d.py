@@ -6,10 +6,7 @@ log k is 0.8 where a GP(0, exp(-(x - x')^2 / 0.2^2)) is positive, and -0.8 elsew
 
 from __future__ import annotations
 
-import torch
-
 from uqsonet_study.priors.beyond import ThresholdedField
-from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
@@ -23,9 +20,4 @@ class Binary1D(Diffusion1D):
 
     def __init__(self) -> None:
         super().__init__()
-        latent = GaussianField(
-            self.grid.points(),
-            mean=lambda x: torch.zeros_like(x[:, 0]),
-            kernel=squared_exponential(std=1.0, length=0.2),
-        )
-        self.prior = ThresholdedField(latent, low=-0.8, high=0.8)
+        self.prior = ThresholdedField(self.gaussian(std=1.0, length=0.2), low=-0.8, high=0.8)

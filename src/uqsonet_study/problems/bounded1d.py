@@ -7,12 +7,11 @@ stand at points 17, 50 and 79 with noise of variance 0.001.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Grid
 from uqsonet_study.priors.beyond import BoundedField
-from uqsonet_study.priors.gaussian_process import GaussianField, matern
+from uqsonet_study.priors.gaussian_process import GaussianField, matern, zero
 from uqsonet_study.problems.base import BEYOND, Problem
 
 
@@ -25,11 +24,7 @@ class Bounded1D(Problem):
 
     def __init__(self) -> None:
         self.grid = Grid((0.0,), (1.0,), (128,))
-        field = GaussianField(
-            self.grid.points(),
-            mean=lambda x: torch.zeros_like(x[:, 0]),
-            kernel=matern(std=1.0, length=0.3),
-        )
+        field = GaussianField(self.grid.points(), zero, matern(std=1.0, length=0.3))
         self.prior = BoundedField(field, -1.2, 1.2)
 
     def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:

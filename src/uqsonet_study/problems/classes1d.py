@@ -6,10 +6,7 @@ Grids of `diffusion1d`.
 
 from __future__ import annotations
 
-import torch
-
 from uqsonet_study.priors.classes import ClassField
-from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
@@ -23,9 +20,5 @@ class Classes1D(Diffusion1D):
 
     def __init__(self) -> None:
         super().__init__()
-        latent = GaussianField(
-            self.grid.points(),
-            mean=lambda x: torch.zeros_like(x[:, 0]),
-            kernel=squared_exponential(std=1.0, length=0.3),
-        )
+        latent = self.gaussian(std=1.0, length=0.3)
         self.prior = ClassField(latent, [-0.5, 0.5], [-1.0, 0.0, 1.2])

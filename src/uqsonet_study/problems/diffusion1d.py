@@ -13,9 +13,14 @@ from torch import Tensor
 
 from uqsonet.fields.field import Transform
 from uqsonet.fields.grid import Grid
-from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
+from uqsonet_study.priors.gaussian_process import GaussianField, Mean, squared_exponential, zero
 from uqsonet_study.problems.base import Problem
 from uqsonet_study.solvers.elliptic1d import solve_elliptic1d
+
+
+def sine(x: Tensor) -> Tensor:
+    """Return ``sin(2 pi x)`` (k,) at locations (k, 1): the mean of log k."""
+    return torch.sin(2 * pi * x[:, 0])
 
 
 class Diffusion1D(Problem):
@@ -31,13 +36,12 @@ class Diffusion1D(Problem):
 
     def __init__(self) -> None:
         self.grid = Grid((-1.0,), (1.0,), (401,))
-        points = self.grid.points()
-        self.prior = GaussianField(
-            points,
-            mean=lambda x: torch.sin(2 * pi * x[:, 0]),
-            kernel=squared_exponential(std=0.5, length=0.1),
-        )
-        self.source = 2.0 * torch.sin(2 * pi * points[:, 0])
+        self.prior = self.gaussian(std=0.5, length=0.1, mean=sine)
+        self.source = 2.0 * sine(self.grid.points())
+
+    def gaussian(self, std: float, length: float, mean: Mean = zero) -> GaussianField:
+        """Return a field on the grid with the kernel ``std^2 exp(-(x - x')^2 / length^2)``."""
+        return GaussianField(self.grid.points(), mean, squared_exponential(std, length))
 
     def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the second-order finite-difference system exactly, in bulk."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from uqsonet.fields.field import Transform
 from uqsonet.fields.grid import Grid
-from uqsonet_study.priors.gaussian_process import SeparableField, squared_exponential
+from uqsonet_study.priors.gaussian_process import SeparableField, squared_exponential, zero
 from uqsonet_study.problems.base import Problem
 from uqsonet_study.problems.poisson2d import source_field
 from uqsonet_study.solvers.elliptic2d import EllipticOperator2D, solve_elliptic2d
@@ -26,7 +26,7 @@ def coefficient_field(grid: Grid) -> SeparableField:
     """Return the law of log k (eqn:2d-gp with mean zero)."""
     return SeparableField(
         grid.axes(),
-        mean=lambda x: torch.zeros_like(x[:, 0]),
+        mean=zero,
         kernel=squared_exponential(std=1.0, length=0.1, halved=True),
     )
 

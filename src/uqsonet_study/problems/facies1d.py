@@ -6,10 +6,7 @@ Where a GP(0, exp(-(x - x')^2 / 0.4^2)) is negative, log k is a GP(-0.8, 0.3^2 e
 
 from __future__ import annotations
 
-import torch
-
 from uqsonet_study.priors.classes import ClassField
-from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
@@ -24,11 +21,6 @@ class Facies1D(Diffusion1D):
     def __init__(self) -> None:
         super().__init__()
         latent, low, high = (
-            GaussianField(
-                self.grid.points(),
-                mean=lambda x: torch.zeros_like(x[:, 0]),
-                kernel=squared_exponential(std=std, length=length),
-            )
-            for std, length in ((1.0, 0.4), (0.3, 0.2), (0.2, 0.1))
+            self.gaussian(std, length) for std, length in ((1.0, 0.4), (0.3, 0.2), (0.2, 0.1))
         )
         self.prior = ClassField(latent, [0.0], [-0.8, 0.8], [low, high])

@@ -6,14 +6,9 @@ values that are 3.7 % apart. Grids of `diffusion1d`.
 
 from __future__ import annotations
 
-from math import pi
-
-import torch
-
 from uqsonet_study.priors.families import LengthField
-from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.problems.base import BEYOND
-from uqsonet_study.problems.diffusion1d import Diffusion1D
+from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 
 
 class Length1D(Diffusion1D):
@@ -25,10 +20,4 @@ class Length1D(Diffusion1D):
 
     def __init__(self) -> None:
         super().__init__()
-        points = self.grid.points()
-
-        def field(length: float) -> GaussianField:
-            kernel = squared_exponential(std=0.5, length=length)
-            return GaussianField(points, lambda x: torch.sin(2 * pi * x[:, 0]), kernel)
-
-        self.prior = LengthField(field, 0.05, 0.5, 64)
+        self.prior = LengthField(lambda length: self.gaussian(0.5, length, sine), 0.05, 0.5, 64)

@@ -7,11 +7,9 @@ log k ~ GP(0, 0.5^2 exp(-|x - x'|^2 / l^2)) with l log-uniform from 0.1 to 1, on
 
 from __future__ import annotations
 
-import torch
-
 from uqsonet.fields.field import Transform
 from uqsonet_study.priors.families import LengthField
-from uqsonet_study.priors.gaussian_process import SeparableField, squared_exponential
+from uqsonet_study.priors.gaussian_process import SeparableField, squared_exponential, zero
 from uqsonet_study.problems.darcy64 import Darcy64
 
 
@@ -28,6 +26,6 @@ class Length2D(Darcy64):
 
         def field(length: float) -> SeparableField:
             kernel = squared_exponential(std=0.5**0.5, length=length)  # along each axis
-            return SeparableField(axes, lambda x: torch.zeros_like(x[:, 0]), kernel)
+            return SeparableField(axes, zero, kernel)
 
         self.prior = LengthField(field, 0.1, 1.0, 32)

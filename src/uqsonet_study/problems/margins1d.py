@@ -11,7 +11,6 @@ import torch
 from scipy.special import gammainccinv, gammaincinv
 from torch import Tensor
 
-from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.priors.mapped import MappedField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
@@ -37,9 +36,4 @@ class Margins1D(Diffusion1D):
 
     def __init__(self) -> None:
         super().__init__()
-        latent = GaussianField(
-            self.grid.points(),
-            mean=lambda x: torch.zeros_like(x[:, 0]),
-            kernel=squared_exponential(std=1.0, length=0.1),
-        )
-        self.prior = MappedField(latent, log_gamma)
+        self.prior = MappedField(self.gaussian(std=1.0, length=0.1), log_gamma)

@@ -11,9 +11,8 @@ from math import pi
 import torch
 
 from uqsonet_study.priors.beyond import MixtureField
-from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.problems.base import BEYOND
-from uqsonet_study.problems.diffusion1d import Diffusion1D
+from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 
 
 class Mixture1D(Diffusion1D):
@@ -25,14 +24,6 @@ class Mixture1D(Diffusion1D):
 
     def __init__(self) -> None:
         super().__init__()
-        rough = GaussianField(
-            self.grid.points(),
-            mean=lambda x: torch.sin(2 * pi * x[:, 0]),
-            kernel=squared_exponential(std=0.5, length=0.1),
-        )
-        smooth = GaussianField(
-            self.grid.points(),
-            mean=lambda x: 0.5 * torch.cos(3 * pi * x[:, 0]) - 0.5,
-            kernel=squared_exponential(std=0.5, length=0.4),
-        )
+        rough = self.gaussian(0.5, 0.1, sine)
+        smooth = self.gaussian(0.5, 0.4, lambda x: 0.5 * torch.cos(3 * pi * x[:, 0]) - 0.5)
         self.prior = MixtureField([rough, smooth], [0.5, 0.5])

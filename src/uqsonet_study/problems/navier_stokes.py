@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Grid
-from uqsonet_study.priors.gaussian_process import SeparableField, squared_exponential
+from uqsonet_study.priors.gaussian_process import SeparableField, squared_exponential, zero
 from uqsonet_study.problems.base import Problem
 from uqsonet_study.solvers.navier_stokes import solve_navier_stokes
 
@@ -37,7 +37,7 @@ class NavierStokes(Problem):
         self.grid = Grid((0.0, 0.0), (1.0, 1.0), (100, 100), periodic=True)
         self.prior = SeparableField(
             self.grid.axes(),
-            mean=lambda x: torch.zeros_like(x[:, 0]),
+            mean=zero,
             kernel=squared_exponential(std=1.0, length=0.1, halved=True),
             envelope=lambda x: (x * (1 - x)).prod(-1).clamp_min(0) ** (1 / 3),
         )

@@ -7,11 +7,9 @@ input, as sensors that read zero are what a law of the input has to understand.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from uqsonet.fields.field import Transform
-from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.priors.mapped import MappedField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
@@ -31,11 +29,7 @@ class Rain1D(Diffusion1D):
 
     def __init__(self) -> None:
         super().__init__()
-        latent = GaussianField(
-            self.grid.points(),
-            mean=lambda x: torch.zeros_like(x[:, 0]),
-            kernel=squared_exponential(std=1.0, length=0.3),
-        )
+        latent = self.gaussian(std=1.0, length=0.3)
         self.prior = MappedField(latent, lambda w: w.clamp_min(0) ** 1.5, cut=0.0)
 
     def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:

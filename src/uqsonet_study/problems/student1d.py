@@ -7,14 +7,9 @@ mean. Grids of `diffusion1d`.
 
 from __future__ import annotations
 
-from math import pi
-
-import torch
-
 from uqsonet_study.priors.beyond import StudentField
-from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.problems.base import BEYOND
-from uqsonet_study.problems.diffusion1d import Diffusion1D
+from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 
 
 class Student1D(Diffusion1D):
@@ -26,9 +21,4 @@ class Student1D(Diffusion1D):
 
     def __init__(self) -> None:
         super().__init__()
-        field = GaussianField(
-            self.grid.points(),
-            mean=lambda x: torch.sin(2 * pi * x[:, 0]),
-            kernel=squared_exponential(std=0.35, length=0.1),
-        )
-        self.prior = StudentField(field, degrees=3, largest=3)
+        self.prior = StudentField(self.gaussian(0.35, 0.1, sine), degrees=3, largest=3)
