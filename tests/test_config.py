@@ -133,7 +133,7 @@ WRONG = [
     (BASE, "figures.1d-pde-plot.counts", [99], r"figures.1d-pde-plot: \[99\] not among"),
     (LAWS, f"{AUTO}.law_of", "auto", "'auto' is a law of 'auto', itself a law"),
     (LAWS, "figures.any-law-mixture.count", 3, r"\[3\] not among experiments.mixture1d.sensors"),
-    (PLACES, f"{PLACEMENT}.method", "mine", f"'mine' not among {ONE}.methods"),
+    (PLACES, f"{PLACEMENT}.method", "mine", rf"\['mine'\] not among {ONE}.methods"),
     (PLACES, f"{PLACEMENT}.samples_of", {"poisson": 9}, r"\['poisson'\] not among its exper"),
     (BENCHMARK, "benchmark.problems.darcy.experiment", "darcy12", "did you mean 'darcy128'"),
     # Limits between sections.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -41,11 +41,22 @@ BY_REFERENCE: frozenset[ScoreMetric] = frozenset(
 """Scores of evaluation `paper`, whose references hold samples."""
 
 
-BY_LAW = "errors bands ablation laws placement compare calibration learning spectra".split()
-"""Layouts that need reference posteriors."""
+class Output(Section):
+    """A table or a figure, and what it asks of its experiments."""
+
+    by_reference: ClassVar[bool] = True
+    """Posteriors are compared with reference posteriors."""
+    one_case: ClassVar[bool] = False
+    """An experiment is shown by its one case."""
+    across: ClassVar[bool] = False
+    """Several problems stand beside each other."""
+    among: ClassVar[dict[str, str]] = {}
+    """Key of every experiment -> own key, whose values are among those of the former."""
+    swept: ClassVar[dict[str, str]] = {}
+    """Own key that names experiments -> what these have to vary."""
 
 
-class ErrorTable(Section):
+class ErrorTable(Output):
     """Errors beside the paper's: tab:1d-pde-error and its like."""
 
     layout: Literal["errors"]
@@ -55,31 +66,40 @@ class ErrorTable(Section):
     )
 
 
-class BandTable(Section):
+class BandTable(Output):
     """Width of the predicted bands against the reference's (the deep-ensemble appendix)."""
 
     layout: Literal["bands"]
     experiments: Experiments
 
 
-class NetworkTable(Section):
+class NetworkTable(Output):
     """Network sizes and training settings actually used: tab:NN."""
+
+    by_reference: ClassVar[bool] = False
+    across: ClassVar[bool] = True
 
     layout: Literal["networks"]
     experiments: Experiments
 
 
-class CostTable(Section):
+class CostTable(Output):
     """Hours of training and seconds of inference, measured in this run: tab:training-cost."""
+
+    by_reference: ClassVar[bool] = False
+    across: ClassVar[bool] = True
 
     layout: Literal["costs"]
     experiments: Experiments
 
 
-class AblationTable(Section):
+class AblationTable(Output):
     """Skill on validation sets, one row an experiment of one case and one method."""
 
     later = ("counts",)
+
+    one_case: ClassVar[bool] = True
+    across: ClassVar[bool] = True
 
     layout: Literal["ablation"]
     experiments: Experiments
@@ -88,8 +108,12 @@ class AblationTable(Section):
     )
 
 
-class ScoreTable(Section):
+class ScoreTable(Output):
     """Scores of whole laws beside all baselines, most precise evaluation, a panel a problem."""
+
+    by_reference: ClassVar[bool] = False
+    one_case: ClassVar[bool] = True
+    across: ClassVar[bool] = True
 
     layout: Literal["scores"]
     experiments: Experiments
@@ -100,21 +124,27 @@ class ScoreTable(Section):
     )
 
 
-class LawTable(Section):
+class LawTable(Output):
     """Laws of the input beside all baselines and the floor, a panel a problem.
 
     What it shows stands in `scores.csv` of the results, with medians over the observation sets.
     """
 
+    one_case: ClassVar[bool] = True
+    across: ClassVar[bool] = True
+
     layout: Literal["laws"]
     experiments: Experiments
 
 
-class PlacementTable(Section):
+class PlacementTable(Output):
     """Spread of the reference posterior by where sensors stand, a panel a problem.
 
     What it shows stands in `placement/scores.csv` of the results.
     """
+
+    one_case: ClassVar[bool] = True
+    across: ClassVar[bool] = True
 
     layout: Literal["placement"]
     experiments: Experiments
@@ -151,8 +181,15 @@ TableConfig = Annotated[
 ]
 
 
-class PosteriorFigure(Section):
+class PosteriorFigure(Output):
     """Reference and prediction of one test function: fig:1d-pde-plot and its like."""
+
+    by_reference: ClassVar[bool] = False
+    among: ClassVar[dict[str, str]] = {
+        "methods": "method",
+        "sensors.counts": "counts",
+        "noise_std": "noise_std",
+    }
 
     layout: Literal["posterior"]
     experiment: Name
@@ -168,8 +205,10 @@ class PosteriorFigure(Section):
         return [self.experiment]
 
 
-class CompareFigure(Section):
+class CompareFigure(Output):
     """Sweeps: fig:1d-pde-compare (a), (b), (c), any of which may be absent."""
+
+    swept: ClassVar[dict[str, str]] = {"distance": "latent_dim", "errors": "training"}
 
     layout: Literal["compare"]
     distance: Name | None = Field(
@@ -195,25 +234,34 @@ class CompareFigure(Section):
         return [name for name in (self.distance, self.errors, self.spread) if name is not None]
 
 
-class CalibrationFigure(Section):
+class CalibrationFigure(Output):
     """Rank histograms and coverage of bands, one column an experiment of one noise level."""
+
+    one_case: ClassVar[bool] = True
+    across: ClassVar[bool] = True
 
     layout: Literal["calibration"]
     experiments: Experiments
 
 
-class SpectraFigure(Section):
+class SpectraFigure(Output):
     """Sample functions and their spectra beside the reference's, one column an experiment."""
+
+    one_case: ClassVar[bool] = True
+    across: ClassVar[bool] = True
 
     layout: Literal["spectra"]
     experiments: Experiments
 
 
-class LawFigure(Section):
+class LawFigure(Output):
     """Samples of laws beside those of the reference, given the sensors of one test function.
 
     Functions of one variable with marginals at three points, functions of two variables as maps.
     """
+
+    one_case: ClassVar[bool] = True
+    among: ClassVar[dict[str, str]] = {"methods": "methods", "sensors.counts": "count"}
 
     layout: Literal["laws"]
     experiment: Name
@@ -228,18 +276,24 @@ class LawFigure(Section):
         return [self.experiment]
 
 
-class PlacementFigure(Section):
+class PlacementFigure(Output):
     """Spread of the reference posterior against the number of sensors, a panel an experiment."""
+
+    one_case: ClassVar[bool] = True
+    across: ClassVar[bool] = True
 
     layout: Literal["placement"]
     experiments: Experiments = Field(description="All in the table of this layout.")
 
 
-class LearningFigure(Section):
+class LearningFigure(Output):
     """Errors against training pairs and against core-minutes, a line for what was learned how.
 
     Methods that share network and law share a line.
     """
+
+    among: ClassVar[dict[str, str]] = {"sensors.counts": "counts"}
+    swept: ClassVar[dict[str, str]] = {"sizes": "training"}
 
     layout: Literal["learning"]
     counts: Counts = Field(description="Sensor counts, a column each.")

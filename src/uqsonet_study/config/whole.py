@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -20,19 +20,12 @@ from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConf
 from uqsonet_study.config.jobs import JobsConfig
 from uqsonet_study.config.networks import MethodConfig
 from uqsonet_study.config.outputs import (
-    BY_LAW,
-    AblationTable,
     CalibrationFigure,
-    CompareFigure,
     ErrorTable,
     FigureConfig,
-    LawFigure,
     LawTable,
     LearningFigure,
-    PlacementFigure,
     PlacementTable,
-    PosteriorFigure,
-    ScoreTable,
     SpectraFigure,
     TableConfig,
 )
@@ -281,11 +274,8 @@ class Config(Section):
             raise ValueError(f"evaluations: missing {sorted(missing)}")
         if (found := sum(e.case_count for e in self.experiments.values())) > MOST_CASES:
             raise ValueError(f"experiments: {found} cases together, at most {MOST_CASES}")
-        known = ", ".join(self.experiments)
-        unknown = sorted(set(self.select or ()) - set(self.experiments))
-        if unknown:
-            hint = nearest(unknown[0], self.experiments)
-            raise ValueError(f"select: {unknown} not among the experiments {known}{hint}")
+        known = f"the experiments {', '.join(self.experiments)}"
+        _require_among("select", self.select or (), self.experiments, known)
         for name, experiment in self.experiments.items():
             self._check_experiment(f"experiments.{name}", experiment)
         for case in self.cases.values():
@@ -293,12 +283,7 @@ class Config(Section):
                 self._check_method(case, method)
         for kind, outputs in (("tables", self.tables), ("figures", self.figures)):
             for name, output in outputs.items():
-                unknown = [e for e in output.experiments if e not in self.experiments]
-                if unknown:
-                    hint = nearest(unknown[0], self.experiments)
-                    raise ValueError(
-                        f"{kind}.{name}: {unknown} not among the experiments {known}{hint}"
-                    )
+                _require_among(f"{kind}.{name}", output.experiments, self.experiments, known)
                 self._check_output(f"{kind}.{name}", output)
         for name, one in (self.benchmark.problems if self.benchmark else {}).items():
             where, used = f"benchmark.problems.{name}.experiment", one.experiment
@@ -322,22 +307,15 @@ class Config(Section):
                 f"{where}: training = {max(sizes)} exceeds the {data.training} training pairs of "
                 f"problems.{experiment.problem}"
             )
-        splits: dict[Evaluation, str] = {
-            "paper": "test",
-            "precise": "test",
-            "validation": "validation",
-        }
-        for label, split in splits.items():
-            sets, there = self._evaluation(experiment, label).sets, getattr(data, split)
-            if sets > there:
+        for label in self.evaluations:
+            split = "validation" if label == "validation" else "test"
+            used, there = self._evaluation(experiment, label), getattr(data, split)
+            if (sets := used.sets) > there:
                 own = f"{where}.sets.{label}" if label in experiment.sets else None
                 raise ValueError(
                     f"{own or f'evaluations.{label}.sets'} = {sets} exceeds the {there} {split} "
                     f"functions of problems.{experiment.problem}"
                 )
-
-        for label in splits:
-            used = self._evaluation(experiment, label)
             read = experiment.output_sensors is not None and label in experiment.evaluations
             if (read or used.target == "input") and used.estimator not in OF_BOTH:
                 what = "output_sensors need" if read else f"target.{label}: input needs"
@@ -380,63 +358,76 @@ class Config(Section):
                 f"fewer than the {len(case.sensors.counts)} sensor counts; lower batch_size"
             )
 
-    def _check_samples(self, where: str, figure: CalibrationFigure | SpectraFigure) -> None:
-        for case in self.cases_of(figure.experiments):
-            label = case.evaluations[0]
-            if "uqsonet" not in case.methods or not self.evaluations[label].wasserstein:
+    def _check_output(self, where: str, output: TableConfig | FigureConfig) -> None:
+        names = output.experiments
+        without = [e for e in names if not self.has_reference(e)]
+        if without and output.by_reference:
+            raise ValueError(
+                f"{where}: layout {output.layout} compares with reference posteriors, which "
+                f"{without} have not; layouts scores and posterior compare with true functions"
+            )
+        several = [e for e in names if len(self.cases_of([e])) > 1]
+        if several and output.one_case:
+            raise ValueError(f"{where}: {several} have several cases, one is shown")
+        for name in names:
+            one = self.experiments[name]
+            known = {
+                "methods": one.methods,
+                "sensors.counts": one.sensors.counts,
+                "noise_std": one.noise_levels,
+            }
+            for key, own in output.among.items():
+                found = _listed(getattr(output, own))
+                _require_among(where, found, known[key], f"experiments.{name}.{key}")
+        for own, key in output.swept.items():
+            for name in _listed(getattr(output, own)):
+                sweep = self.experiments[name].sweep
+                if sweep is None or getattr(sweep, key) is None:
+                    raise ValueError(f"{where}: experiments.{name} has no sweep.{key}")
+        problems = [self.experiments[e].problem for e in names]
+        if isinstance(output, ErrorTable):
+            if len(set(problems)) > 1:
                 raise ValueError(
-                    f"{where}: {case.experiment} needs the method uqsonet, and samples in its "
-                    f"references: evaluations.{label}.wasserstein"
+                    f"{where}: experiments of several problems, {sorted(set(problems))}"
                 )
-
-    def _check_case(self, where: str, figure: LawFigure) -> None:
-        cases = self.cases_of([figure.experiment])
-        if len(cases) > 1:
-            raise ValueError(f"{where}: {figure.experiment} has several cases, one is shown")
-        for found, allowed, key in (
-            (figure.methods, cases[0].methods, "methods"),
-            ([figure.count], cases[0].sensors.counts, "sensors.counts"),
-        ):
-            extra = [value for value in found if value not in allowed]
-            if extra:
-                raise ValueError(
-                    f"{where}: {extra} not among experiments.{figure.experiment}.{key}"
-                )
-
-    def _check_learning(self, where: str, figure: LearningFigure) -> None:
-        for name in figure.sizes:
-            sweep = self.experiments[name].sweep
-            if sweep is None or sweep.training is None:
-                raise ValueError(f"{where}.sizes: experiments.{name} has no sweep.training")
-        for case in self.cases_of(figure.experiments):
-            extra = [m for m in figure.counts if m not in case.sensors.counts]
-            if extra:
-                raise ValueError(
-                    f"{where}: {extra} not among experiments.{case.experiment}.sensors.counts"
-                )
-            if case.experiment in figure.budgets and case.name != case.experiment:
-                raise ValueError(f"{where}.budgets: {case.experiment} has several cases")
+            swept = [e for e in names if self.experiments[e].sweep is not None]
+            if swept:
+                raise ValueError(f"{where}: {swept} are sweeps, which no table of errors can show")
+        elif isinstance(output, LearningFigure):
+            if split := [e for e in output.budgets if e in several]:
+                raise ValueError(f"{where}.budgets: {split[0]} has several cases")
+        elif isinstance(output, CalibrationFigure | SpectraFigure):
+            for case in self.cases_of(names):
+                label = case.evaluations[0]
+                if "uqsonet" not in case.methods or not self.evaluations[label].wasserstein:
+                    raise ValueError(
+                        f"{where}: {case.experiment} needs the method uqsonet, and samples in its "
+                        f"references: evaluations.{label}.wasserstein"
+                    )
+        elif isinstance(output, LawTable | PlacementTable):
+            if len(set(problems)) < len(problems):
+                raise ValueError(f"{where}: a problem has one panel, found {problems}")
+            if isinstance(output, PlacementTable):
+                self._check_places(where, output)
 
     def _check_places(self, where: str, table: PlacementTable) -> None:
         for key in ("functions_of", "samples_of"):
-            unknown = sorted(set(getattr(table, key)) - set(table.experiments))
-            if unknown:
-                raise ValueError(f"{where}.{key}: {unknown} not among its experiments")
+            _require_among(
+                f"{where}.{key}", getattr(table, key), table.experiments, "its experiments"
+            )
         if sum(isinstance(other, PlacementTable) for other in self.tables.values()) > 1:
             raise ValueError(f"{where}: there is one placement/scores.csv, so one table of it")
         for case in self.cases_of(table.experiments):
-            if not table.shipped and table.method not in case.methods:
-                raise ValueError(
-                    f"{where}: {table.method!r} not among experiments.{case.experiment}.methods"
-                )
             functions = table.functions_of.get(case.experiment, table.functions)
-            if functions > self.problems[case.problem].test:
+            if functions > (there := self.problems[case.problem].test):
                 raise ValueError(
-                    f"{where}.functions = {functions} exceeds the "
-                    f"{self.problems[case.problem].test} test functions of problems.{case.problem}"
+                    f"{where}.functions = {functions} exceeds the {there} test functions of "
+                    f"problems.{case.problem}"
                 )
             if table.shipped:
                 continue
+            methods = f"experiments.{case.experiment}.methods"
+            _require_among(where, [table.method], case.methods, methods)
             network = self.method_of(case.name, table.method).network
             if not has_law(network):
                 raise ValueError(
@@ -444,59 +435,14 @@ class Config(Section):
                     f"{network.architecture}; places are chosen by karhunen_loeve"
                 )
 
-    def _check_output(self, where: str, output: TableConfig | FigureConfig) -> None:
-        without = [e for e in output.experiments if not self.has_reference(e)]
-        if without and output.layout in BY_LAW:
-            raise ValueError(
-                f"{where}: layout {output.layout} compares with reference posteriors, which "
-                f"{without} have not; layouts scores and posterior compare with true functions"
-            )
-        if isinstance(output, ErrorTable):
-            problems = {self.experiments[name].problem for name in output.experiments}
-            if len(problems) > 1:
-                raise ValueError(f"{where}: experiments of several problems, {sorted(problems)}")
-            swept = [e for e in output.experiments if self.experiments[e].sweep is not None]
-            if swept:
-                raise ValueError(f"{where}: {swept} are sweeps, which no table of errors can show")
-        elif isinstance(output, PosteriorFigure):
-            chosen = self.experiments[output.experiment]
-            for found, allowed, key in (
-                ([output.method], chosen.methods, "methods"),
-                (output.counts, chosen.sensors.counts, "sensors.counts"),
-                (output.noise_std, chosen.noise_levels, "noise_std"),
-            ):
-                extra = [value for value in found if value not in allowed]
-                if extra:
-                    raise ValueError(
-                        f"{where}: {extra} not among experiments.{output.experiment}.{key}"
-                    )
-        elif isinstance(output, LawFigure):
-            self._check_case(where, output)
-        elif isinstance(
-            output,
-            AblationTable
-            | ScoreTable
-            | LawTable
-            | PlacementTable
-            | PlacementFigure
-            | CalibrationFigure
-            | SpectraFigure,
-        ):
-            several = [e for e in output.experiments if len(self.cases_of([e])) > 1]
-            if several:
-                raise ValueError(f"{where}: {several} have several cases, one is shown")
-            if isinstance(output, CalibrationFigure | SpectraFigure):
-                self._check_samples(where, output)
-            problems = [self.experiments[e].problem for e in output.experiments]
-            alone = isinstance(output, LawTable | PlacementTable)
-            if alone and len(set(problems)) < len(problems):
-                raise ValueError(f"{where}: a problem has one panel, found {problems}")
-            if isinstance(output, PlacementTable):
-                self._check_places(where, output)
-        elif isinstance(output, LearningFigure):
-            self._check_learning(where, output)
-        elif isinstance(output, CompareFigure):
-            for name, key in ((output.distance, "latent_dim"), (output.errors, "training")):
-                sweep = None if name is None else self.experiments[name].sweep
-                if name is not None and (sweep is None or getattr(sweep, key) is None):
-                    raise ValueError(f"{where}: experiments.{name} has no sweep.{key}")
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _require_among(where: str, values: Iterable[Any], allowed: Collection[Any], what: str) -> None:
+    """Refuse values that are not among those allowed, with the one that may be meant."""
+    extra = [value for value in values if value not in allowed]
+    if extra:
+        hint = nearest(extra[0], allowed) if isinstance(extra[0], str) else ""
+        raise ValueError(f"{where}: {extra} not among {what}{hint}")

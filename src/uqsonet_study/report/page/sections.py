@@ -21,16 +21,7 @@ from uqsonet.errors import DataError
 from uqsonet.files import write_text
 from uqsonet_study.config import (
     BASELINES,
-    AblationTable,
-    CalibrationFigure,
     Config,
-    CostTable,
-    LawTable,
-    NetworkTable,
-    PlacementFigure,
-    PlacementTable,
-    ScoreTable,
-    SpectraFigure,
 )
 from uqsonet_study.report.names import OWN, method_title, problem_about
 from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
@@ -38,18 +29,6 @@ from uqsonet_study.report.printing import environment
 from uqsonet_study.report.provenance import provenance_of
 
 NUMBERS = ["paper", "paper_pm", "ours", "ours_pm", *BASELINES, "mc_floor"]
-ACROSS = (
-    NetworkTable
-    | CostTable
-    | AblationTable
-    | ScoreTable
-    | LawTable
-    | PlacementTable
-    | PlacementFigure
-    | CalibrationFigure
-    | SpectraFigure
-)
-"""What shows several problems beside each other."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +190,7 @@ def _sections(
     def home(name: str, outputs: Mapping[str, object]) -> str:
         """Return where an output stands. Pictures of data and training are not declared."""
         output = outputs.get(name)
-        if isinstance(output, ACROSS):
+        if getattr(output, "across", False):
             return "all"
         experiments = getattr(output, "experiments", [name.rpartition("_")[0]])
         return next((problem_of[e] for e in experiments if e in problem_of), "model")
