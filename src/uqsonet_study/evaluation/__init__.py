@@ -9,14 +9,3 @@ from uqsonet_study.evaluation.scores import (
     score_reference,
     score_set,
 )
-
-__all__ = [
-    "Expansion",
-    "Scored",
-    "ScoringTargets",
-    "evaluate",
-    "load_targets",
-    "points_on",
-    "score_reference",
-    "score_set",
-]

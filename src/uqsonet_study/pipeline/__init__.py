@@ -10,14 +10,3 @@ from uqsonet_study.pipeline.plan import (
     model_module,
     problem_modules,
 )
-
-__all__ = [
-    "SOURCES",
-    "UNTRAINED",
-    "Paths",
-    "Plan",
-    "Told",
-    "flat",
-    "model_module",
-    "problem_modules",
-]

@@ -9,8 +9,6 @@ from functools import cache
 from uqsonet.errors import ConfigError
 from uqsonet_study.problems.base import Problem
 
-__all__ = ["Problem", "get_problem", "problem_names"]
-
 
 def problem_names() -> list[str]:
     """Return the names of all problems in this folder."""
