@@ -5,6 +5,8 @@ A script opens it with ``with job(snakemake) as told:`` and calls one function i
 
 from __future__ import annotations
 
+import csv
+import io
 import logging
 import resource
 import sys
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import UQSONetError
-from uqsonet.files import remove_debris
+from uqsonet.files import remove_debris, write_text
 from uqsonet_study.headers import require_headers
 
 LOG = logging.getLogger("uqsonet")
@@ -92,6 +94,18 @@ def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
         if handler is not None:
             LOG.removeHandler(handler)
             handler.close()
+
+
+def log_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write the rows of a log as CSV; what a row has not stays empty."""
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(
+        {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows
+    )
+    write_text(path, text.getvalue())
 
 
 def _explained(error: Exception) -> str | None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from uqsonet.errors import DataError
-from uqsonet.files import file_digest, write_text
+from uqsonet.files import file_digest
 from uqsonet.fitting.choose_law import equip
 from uqsonet.gauss.seeds import seed_sequence
 from uqsonet.operator.file import read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet_study.exact import EXACT
+from uqsonet_study.jobs import log_rows
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.storage import load_functions
 
@@ -107,16 +105,4 @@ def fit_law(job: LawJob, weights: Path, log: Path) -> None:
         },
     }
     write_weights(weights, stored | model.law_tensors(), meta)
-    write_text(log, _as_csv([{"trial": job.trial} | row for row in rows]))
-
-
-def _as_csv(rows: list[dict[str, Any]]) -> str:
-    """Return rows as CSV; what a law was not tried on stays empty."""
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows
-    )
-    return text.getvalue()
+    log_rows(log, [{"trial": job.trial} | row for row in rows])

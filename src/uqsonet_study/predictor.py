@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from uqsonet.gauss.posterior import Posterior
+from uqsonet.operator.joint import JointPosterior
 
 
 class Predictor(Protocol):
@@ -19,25 +20,6 @@ class Predictor(Protocol):
         ...
 
 
-class JointAnswer(Protocol):
-    """The joint law of input and output for B observation sets."""
-
-    @property
-    def input(self) -> Posterior:
-        """Law of the transformed input."""
-        ...
-
-    @property
-    def output(self) -> Posterior:
-        """Law of u."""
-        ...
-
-    @property
-    def effective_size(self) -> Tensor:
-        """Independent samples that stand for it, shape (B,)."""
-        ...
-
-
 Sensors = tuple[Tensor, Tensor, Tensor, float]
 """Locations (B, m, d), values (B, m), mask (B, m) and noise of one side."""
 
@@ -46,6 +28,6 @@ Sensors = tuple[Tensor, Tensor, Tensor, float]
 class JointPredictor(Protocol):
     """A model that can be conditioned on sensors of the input and of u."""
 
-    def condition_jointly(self, inputs: Sensors, outputs: Sensors) -> JointAnswer:
+    def condition_jointly(self, inputs: Sensors, outputs: Sensors) -> JointPosterior:
         """Return the joint law of input and output."""
         ...

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import DataError, TrainingError
-from uqsonet.files import file_digest, write_text
+from uqsonet.files import file_digest
 from uqsonet.operator.closed_form import BUFFERS, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_weights, write_weights
@@ -18,6 +16,7 @@ from uqsonet.operator.train import train as train_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.config.networks import MethodConfig
+from uqsonet_study.jobs import log_rows
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.reference.files import Reference, load_sets
@@ -111,7 +110,7 @@ def train(
     if getattr(config.network, "held_out_residuals", False):
         trained = _with_residuals(trial, trained, data, held)
     write_weights(weights, trained.tensors(), trained.meta)
-    write_text(log, _as_csv(trained.history))
+    log_rows(log, trained.history)
     state.unlink(missing_ok=True)
 
 
@@ -141,16 +140,6 @@ def _with_residuals(trial: Trial, trained: Trained, data: Functions, held: Funct
     residuals = {name: model.state_dict()[name] for name in BUFFERS}
     constants = {name: v for name, v in trained.constants.items() if name not in residuals}
     return replace(trained, weights=trained.weights | residuals, constants=constants)
-
-
-def _as_csv(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows
-    )
-    return text.getvalue()
 
 
 def lower_rate(path: Path, rate: float) -> tuple[int, float]:

@@ -20,32 +20,24 @@ from uqsonet_study.config.experiments import (
     ExperimentConfig,
     OwnDataConfig,
     ProblemConfig,
-    SweepConfig,
 )
 from uqsonet_study.config.jobs import JobsConfig
 from uqsonet_study.config.loading import json_schema, load_config
-from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork, MethodConfig, Network
+from uqsonet_study.config.networks import MethodConfig
 from uqsonet_study.config.outputs import (
     BY_REFERENCE,
     AblationTable,
-    BandTable,
     CalibrationFigure,
     CompareFigure,
-    CostTable,
     ErrorTable,
-    FigureConfig,
     LawFigure,
-    LawTable,
     LearningFigure,
-    NetworkTable,
     PlacementFigure,
     PlacementTable,
     PosteriorFigure,
-    ScoreMetric,
     ScoreTable,
     SpectraFigure,
-    TableConfig,
 )
-from uqsonet_study.config.recipes import EnsembleConfig, LawConfig
+from uqsonet_study.config.recipes import LawConfig
 from uqsonet_study.config.sensors import SensorsConfig
 from uqsonet_study.config.whole import Config
