@@ -10,13 +10,8 @@ from scipy.stats import chi2, kstest, multivariate_normal, norm
 
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields.grid import Grid
-from uqsonet_study.priors.beyond import (
-    BoundedField,
-    MixtureField,
-    StudentField,
-    ThresholdedField,
-)
-from uqsonet_study.priors.classes import ClassField, log_box
+from uqsonet_study.priors.beyond import BoundedField, MixtureField, StudentField
+from uqsonet_study.priors.classes import ClassField, ThresholdedField, log_box
 from uqsonet_study.priors.gaussian_process import GaussianField, matern, squared_exponential
 from uqsonet_study.problems import get_problem
 

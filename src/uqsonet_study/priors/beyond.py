@@ -20,18 +20,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.errors import ConfigError
 from uqsonet.laws.truncated import truncated_samples
 from uqsonet_study.priors.gaussian_process import GaussianField
 
 ROUNDING = 1e-7
 """Least noise of a sensor: what single precision leaves of values about one."""
-
-TWO_VALUED = 1e-4
-"""Sensors of a field of two values may miss one of them by this part of their distance."""
-
-SURE = 30.0
-"""Log of the likelihood ratio from which on a noisy sensor tells a class beyond doubt."""
 
 SCALES = 20_000
 """Points on which the law of a scale is tabulated."""
@@ -209,77 +203,6 @@ class StudentField:
         uniform = generator.random(size) * share[-1]
         scale = np.exp(np.interp(uniform, share, self._scale.log().numpy()))
         return _coordinates(self._field, generator, size), torch.from_numpy(scale)
-
-
-class ThresholdedField:
-    """A field of two values: `high` where a latent Gaussian field is not negative, else `low`.
-
-    Sensors tell signs of the latent field. There its law is a Gaussian cut off to an orthant
-    (`truncated_samples`), and the whole latent field follows from it by conditioning.
-
-    Parameters
-    ----------
-    latent : GaussianField
-    low, high : float
-        Of the transformed field.
-    """
-
-    def __init__(self, latent: GaussianField, low: float, high: float) -> None:
-        self.latent, self._low, self._high = latent, low, high
-
-    def draw(self, generator: np.random.Generator, size: int) -> Tensor:
-        """Draw `size` fields."""
-        return self._of(_coordinates(self.latent, generator, size))
-
-    def posterior(self, locations: Tensor, values: Tensor, noise_std: float) -> Law:
-        """Return the law given values (m,) at locations (m, d).
-
-        Raises
-        ------
-        ObservationError
-            If noise leaves the class of a sensor in doubt, or a value without noise is neither of
-            the two.
-        """
-        positive = self._classes(values, noise_std)
-        sensors = _Sensors(self.latent, locations, 0.0)
-        infinite = torch.full_like(sensors.mean, math.inf)
-        zero = torch.zeros_like(infinite)
-        lower, upper = torch.where(positive, zero, -infinite), torch.where(positive, infinite, zero)
-
-        def draw(generator: np.random.Generator, size: int) -> Tensor:
-            seed = int(generator.integers(2**63))
-            latent = truncated_samples(
-                sensors.mean,
-                sensors.covariance,
-                lower,
-                upper,
-                size,
-                torch.Generator().manual_seed(seed),
-            )
-            xi = _coordinates(self.latent, generator, size)
-            return self._of(sensors.condition(generator, xi, latent))
-
-        return _Drawn(draw)
-
-    def _of(self, xi: Tensor) -> Tensor:
-        values = torch.tensor([self._low, self._high], dtype=torch.float64)
-        return values[(self.latent.field(xi) >= 0).long()]
-
-    def _classes(self, values: Tensor, noise_std: float) -> Tensor:
-        """Return whether each value (m,) is of the class `high`."""
-        apart = abs(self._high - self._low)
-        off_high, off_low = (values - self._high).abs(), (values - self._low).abs()
-        if noise_std == 0:
-            sure = torch.minimum(off_high, off_low) <= TWO_VALUED * apart
-        else:
-            sure = (off_high**2 - off_low**2).abs() >= 2 * SURE * noise_std**2
-        if not bool(sure.all()):
-            raise ObservationError(
-                f"a field of the values {self._low:g} and {self._high:g} (transformed) has no "
-                f"posterior for the sensor value {float(values[~sure][0]):g} with noise_std "
-                f"{noise_std:g}: sensors must tell beyond doubt which of the two they see"
-            )
-        return off_high < off_low
 
 
 class BoundedField:

@@ -22,6 +22,12 @@ from uqsonet.laws.truncated import truncated_samples
 from uqsonet_study.priors.beyond import Law, _coordinates, _Drawn, _Sensors
 from uqsonet_study.priors.gaussian_process import GaussianField
 
+TWO_VALUED = 1e-4
+"""Sensors of a field of two values may miss one of them by this part of their distance."""
+
+SURE = 30.0
+"""Log of the likelihood ratio from which on a noisy sensor tells a class beyond doubt."""
+
 UNLIKELY = 20.0
 """A class of a sensor is left out if its log density is so far below that of the likeliest."""
 
@@ -146,6 +152,50 @@ class ClassField:
                 inner = sensors.condition(generator, inner, values[here] - self._values[k])
             within.append(field.field(inner))
         return self._of(xi, within)
+
+
+class ThresholdedField(ClassField):
+    """A field of two values: `high` where a latent Gaussian field is positive, else `low`.
+
+    Parameters
+    ----------
+    latent : GaussianField
+    low, high : float
+        Of the transformed field.
+    """
+
+    def __init__(self, latent: GaussianField, low: float, high: float) -> None:
+        super().__init__(latent, [0.0], [low, high])
+        self._low, self._high = low, high
+
+    def posterior(self, locations: Tensor, values: Tensor, noise_std: float) -> Law:
+        """Return the law given values (m,) at locations (m, d).
+
+        Raises
+        ------
+        ObservationError
+            If noise leaves the class of a sensor in doubt, or a value without noise is neither of
+            the two.
+        """
+        given = self._classes(values, noise_std).long(), values, locations, noise_std
+        sensors = _Sensors(self._latent, locations, 0.0)
+        return _Drawn(lambda generator, size: self._given(*given, sensors, generator, size))
+
+    def _classes(self, values: Tensor, noise_std: float) -> Tensor:
+        """Return whether each value (m,) is of the class `high`."""
+        apart = abs(self._high - self._low)
+        off_high, off_low = (values - self._high).abs(), (values - self._low).abs()
+        if noise_std == 0:
+            sure = torch.minimum(off_high, off_low) <= TWO_VALUED * apart
+        else:
+            sure = (off_high**2 - off_low**2).abs() >= 2 * SURE * noise_std**2
+        if not bool(sure.all()):
+            raise ObservationError(
+                f"a field of the values {self._low:g} and {self._high:g} (transformed) has no "
+                f"posterior for the sensor value {float(values[~sure][0]):g} with noise_std "
+                f"{noise_std:g}: sensors must tell beyond doubt which of the two they see"
+            )
+        return off_high < off_low
 
 
 def log_box(covariance: Tensor, lower: Tensor, upper: Tensor) -> float:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Grid
-from uqsonet_study.priors.beyond import ThresholdedField
+from uqsonet_study.priors.classes import ThresholdedField
 from uqsonet_study.priors.gaussian_process import CosineField
 from uqsonet_study.problems.base import BEYOND, Problem
 from uqsonet_study.solvers.elliptic2d import solve_rough2d
