@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from uqsonet_study.layouts import load_layouts
 from uqsonet_study.reference.files import load_sets
 from uqsonet_study.storage import ArrayFile, array_kind, load_functions
 
+NO_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 LARGEST_FIELD = 1 << 20
 """Characters in one field of a CSV file; ours are far shorter."""
 
@@ -82,49 +84,29 @@ def _check_answer(model: OperatorModel, what: str) -> None:
 def _check_table(path: Path) -> None:
     """Rows as wide as the header, and no number that is none; a field may be empty."""
     csv.field_size_limit(LARGEST_FIELD)
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file, strict=True)
-            header = next(rows, [])
-            if not header:
-                raise DataError(f"{path}: is empty")
-            for row in rows:
-                if len(row) != len(header):
-                    raise DataError(
-                        f"{path}: line {rows.line_num} has {len(row)} fields, expected "
-                        f"{len(header)}"
-                    )
-                for name, field in zip(header, row, strict=True):
-                    if not _is_finite_or_text(field):
-                        raise DataError(f"{path}: line {rows.line_num}, {name}: found {field!r}")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not a readable CSV file ({error})") from None
-
-
-def _is_finite_or_text(field: str) -> bool:
-    try:
-        return math.isfinite(float(field))
-    except ValueError:
-        return True
+    with readable(path, "not a readable CSV file"), path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file, strict=True)
+        header = next(rows, [])
+        if not header:
+            raise ValueError("it is empty")
+        for row in rows:
+            if len(row) != len(header):
+                raise ValueError(
+                    f"line {rows.line_num} has {len(row)} fields, expected {len(header)}"
+                )
+            for name, field in zip(header, row, strict=True):
+                if NO_NUMBER.fullmatch(field):
+                    raise ValueError(f"line {rows.line_num}, {name}: found {field!r}")
 
 
 def _check_json(path: Path) -> None:
     def finite(number: str) -> float:
         if math.isfinite(found := float(number)):
             return found
-        raise DataError(f"{path}: holds {number:.80}, which is not finite")
+        raise ValueError(f"{number:.80} is not finite")
 
-    try:
+    with readable(path, "not a readable JSON file"):
         json.loads(path.read_text(encoding="utf-8"), parse_constant=finite, parse_float=finite)
-    except DataError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not a readable JSON file ({error})") from None
-
-
-def _check_configuration(path: Path) -> None:
-    """Refuse what no file of a configuration may hold, an overlay either."""
-    require_readable([path])
 
 
 CHECKS = {
@@ -133,7 +115,7 @@ CHECKS = {
     ".csv": _check_table,
     ".json": _check_json,
 }
-NAMED = {".yaml": _check_configuration, ".yml": _check_configuration}
+NAMED = dict.fromkeys((".yaml", ".yml"), lambda path: require_readable([path]))
 """Only for files that are named: others of a tree may be anything."""
 
 

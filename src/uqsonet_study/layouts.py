@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ConfigError, DataError, ObservationError
+from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields.grid import Grid
-from uqsonet.fields.stacked import Domain, domain_as_dict, domain_from_dict
+from uqsonet.fields.stacked import Domain, domain_as_dict
 from uqsonet.files import readable
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet_study.config import SensorsConfig
@@ -347,19 +346,8 @@ def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
     Raises
     ------
     DataError
-        If the file is damaged, or a layout has other sensors than its count or than the grid.
+        If the file is damaged.
     """
     with ArrayFile(path, "sensors") as file, readable(path, "header cannot be read"):
-        stated, size = file.meta["config"]["counts"], None
-        if not isinstance(stated, list) or len(stated) > len(file.names()) + 1:  # 0 has no array
-            raise DataError(f"{len(stated)} counts, {len(file.names())} arrays")
-        counts = [int(m) for m in stated if int(m)]
-        if "grid" in file.meta:  # files of earlier versions have none
-            size = domain_from_dict(file.meta["grid"]).size
-        found = {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}
-    for m, layouts in found.items():
-        if layouts.ndim != 2 or layouts.shape[1] != m:
-            raise DataError(f"{path}: {split}/{m} has shape {tuple(layouts.shape)}")
-        if layouts.numel() and (layouts.min() < 0 or layouts.max() >= (size or math.inf)):
-            raise DataError(f"{path}: {split}/{m} has a sensor outside the grid of {size} points")
-    return found
+        counts = [int(m) for m in file.meta["config"]["counts"] if m]
+        return {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}

@@ -417,19 +417,13 @@ def load_functions(path: Path, split: str, first: int | None = None) -> Function
     Raises
     ------
     DataError
-        If the file is damaged, its shapes disagree with its fields or it has too few pairs; where
-        values are read, if they are damaged, not finite, or not positive in a coefficient.
+        If the file is damaged or has too few pairs; where values are read, if they are damaged,
+        not finite, or not positive in a coefficient.
     """
     with ArrayFile(path, "functions") as file:
-        fields = file.fields()
-        shapes = {name: file.shape(f"{split}/{name}") for name in ("kappa", "u")}
+        fields, (size, _) = file.fields(), file.shape(f"{split}/u")
     points = fields.output.grid.size if split != "training" else fields.training_grid()[0].size
     columns = {"kappa": fields.input.grid.size, "u": points}
-    size = shapes["kappa"][0] if shapes["kappa"] else 0
-    for name, wanted in columns.items():
-        if shapes[name] != (size, wanted):
-            expected = f"expected ({size}, {wanted})"
-            raise DataError(f"{path}: {split}/{name} has shape {shapes[name]}, {expected}")
     if first is not None and first > size:
         raise DataError(f"{path}: has {size} {split} pairs, asked for {first}")
 

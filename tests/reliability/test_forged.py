@@ -77,22 +77,11 @@ HUGE = {"architecture": "attention", "branch": [4096] * 12}
 GRID = {"lower": [0], "upper": [1], "shape": [99], "periodic": False}
 KEPT = "emulator/calibration/"
 FORGED: dict[str, list[tuple[str, Change]]] = {
-    "f.h5": [
-        ("has no array 'test/u'", lambda m, a: a.pop("test/u")),
-        ("test/u has shape (), expected (3, 401)", array("test/u", lambda t: t[0, 0])),
-    ],
-    "s.h5": [
-        ("100000 counts", lambda m, a: m["config"].update(counts=[1] * 100_000)),
-        ("float infinity", lambda m, a: m["config"].update(counts=[float("inf")])),
-        ("outside the grid of 401 points", array("test/3", lambda t: t + 10_000)),
-    ],
+    "f.h5": [("has no array 'test/u'", lambda m, a: a.pop("test/u"))],
+    "s.h5": [("has no array 'test/3'", lambda m, a: a.pop("test/3"))],
     "r.h5": [
-        ("an index beyond the 2 functions", array("function", lambda t: t - 9)),
-        ("'function' holds torch.float64", array("function", lambda t: t.astype("f8"))),
-        ("'std' has shape (3, 401), expected (4, 401)", array("std", lambda t: t[:-1])),
-        ("'values' has shape ()", array("values", lambda t: t[0, 0])),
+        ("arrays std are missing or unknown", lambda m, a: a.pop("std")),
         ("fields cannot be read", lambda m, a: m["fields"]["input"].update(transform=[])),
-        ("unhashable type", lambda m, a: m["config"].update(target=["input"])),
     ],
     "w.safetensors": [
         ("are far larger than its tensors", lambda m, a: m["config"].update(network=HUGE)),
@@ -150,8 +139,8 @@ def test_an_npz_whose_header_does_not_end_is_refused(files: Path, tmp_path: Path
         ("a.csv", b"a,value\nx,-inf\n", "line 2, value: found '-inf'"),
         ("a.csv", b'a\n"half', "not a readable CSV file"),
         ("a.json", b'{"a": ', "not a readable JSON file"),
-        ("a.json", b'{"a": NaN}', "holds NaN"),
-        ("a.json", b"[1, -1e999]", "holds -1e999, which is not finite"),
+        ("a.json", b'{"a": NaN}', "NaN is not finite"),
+        ("a.json", b"[1, -1e999]", "-1e999 is not finite"),
         ("a.json", b"[" * 100_000, "not a readable JSON file"),
         ("note.txt", b"x", "neither .h5 nor .safetensors, .csv, .json or .yaml"),
         ("none.h5", None, "no such file"),

@@ -131,16 +131,20 @@ def chain_posterior(
     ConfigError
         If the problem has another input.
     ObservationError
-        If a sensor stands on no point of the grid, its noise or its value is impossible, or the
-        chains do not mix.
+        If a sensor of u has no noise, a value of the input is impossible, or the chains do not mix.
     """
     if problem.unobserved is not None:
         raise ConfigError(
             f"problem {problem.name}: chains need a solver without an unobserved input; "
             "estimators monte_carlo and reduced are possible"
         )
-    law = _input_law(problem, _checked(problem, sensors_in, problem.input_symbol))
-    seen = _checked(problem, sensors_out, problem.output_symbol, positive=True)
+    law = _input_law(problem, sensors_in)
+    seen = GridSensors(sensors_out.place, sensors_out.values.double(), sensors_out.noise)
+    if bool((seen.noise <= 0).any()):
+        raise ObservationError(
+            f"sensors of {problem.output_symbol}: noise_std must be positive: chains cannot meet a "
+            f"value exactly, found {float(seen.noise.min())}"
+        )
     target = _Target(problem, law, seen, generator)
     moves = _Chains(target, generator, chains)
     every, kept = 1, -(-KEPT * draws // chains)
@@ -166,39 +170,10 @@ def chain_posterior(
         states = torch.cat([half, moves.advance(kept - half.shape[1], every)], dim=1)
 
 
-def _checked(
-    problem: Problem, sensors: GridSensors, symbol: str, positive: bool = False
-) -> GridSensors:
-    """Return sensors in float64, refused where they are impossible."""
-    given = sensors.place, sensors.values, sensors.noise_std
-    index, values, noise = (torch.as_tensor(part) for part in given)
-    noise = noise.expand_as(values) if noise.ndim == 0 else noise
-    if not index.shape == values.shape == noise.shape or index.ndim != 1:
-        shapes = ", ".join(str(tuple(part.shape)) for part in (index, values, noise))
-        raise ObservationError(
-            f"sensors of {symbol}: places, values and noise_std (m,) expected, found {shapes}"
-        )
-    if bool(((index < 0) | (index >= problem.grid.size)).any()):
-        raise ObservationError(
-            f"sensors of {symbol}: {int(index.max())} is no index of the grid's "
-            f"{problem.grid.size} points"
-        )
-    bad = ~noise.isfinite() | ((noise <= 0) if positive else (noise < 0))
-    if bool(bad.any()):
-        raise ObservationError(
-            f"sensors of {symbol}: noise_std must be "
-            f"{'positive: chains cannot meet a value exactly' if positive else '0 or more'}, "
-            f"found {float(noise[bad][0])}"
-        )
-    if not bool(values.isfinite().all()):
-        raise ObservationError(f"sensors of {symbol}: values must be finite (found NaN or inf)")
-    return GridSensors(index.long(), values.double(), noise.double())
-
-
 def _input_law(problem: Problem, sensors: GridSensors) -> GaussianLaw:
     """Return the law of the input's coordinates given its own sensors."""
     mean, rows = problem.gaussian_prior.rows(problem.grid.points()[sensors.place])
-    residuals = problem.transform.forward(sensors.values) - mean
+    residuals = problem.transform.forward(sensors.values.double()) - mean
     if not bool(residuals.isfinite().all()):
         raise ObservationError(
             f"sensors of {problem.input_symbol}: values must be positive, found "

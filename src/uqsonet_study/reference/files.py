@@ -97,28 +97,6 @@ OPTIONAL = ("samples", "floor_w2", "quantiles", "floor_w1", "r_hat", "effective_
 SIDES = ("observations", "outputs", "output_noise_std")
 OF_SETS = ("locations", "values", "mask")
 OF_OUTPUTS = tuple(f"output_{name}" for name in OF_SETS)
-SHAPES = {
-    **{"locations": "S m d", "values": "S m", "mask": "S m", "function": "S"},
-    **{"output_locations": "S q e", "output_values": "S q", "output_mask": "S q"},
-    **dict.fromkeys(("mean", "std", "repeat_mean", "repeat_std"), "S n"),
-    **{"mode_vectors": "n k", "mode_mean": "S k", "mode_covariance": "S k k"},
-    **{"samples": "S r M", "quantiles": "S b M"},
-    **dict.fromkeys(("floor_w2", "floor_w1", "r_hat", "effective_size"), "S"),
-}
-"""What belongs together: a letter stands for one size throughout a file."""
-
-
-def _require_shapes(path: Path, data: dict[str, Tensor], sizes: dict[str, int]) -> None:
-    """Refuse arrays of other shapes than `SHAPES`, given some of the sizes, or of other types."""
-    for name, array in data.items():
-        letters = SHAPES[name].split()
-        wanted = [sizes.setdefault(*pair) for pair in zip(letters, array.shape, strict=False)]
-        if list(array.shape) != wanted or len(wanted) != len(letters) or not sizes.get("S", 1):
-            shape = f"has shape {tuple(array.shape)}, expected {tuple(wanted)} ({SHAPES[name]})"
-            raise DataError(f"{path}: array {name!r} {shape}")
-        kind = {"mask": torch.bool, "function": torch.int64}.get(name.removeprefix("output_"))
-        if array.dtype != kind if kind else not array.is_floating_point():
-            raise DataError(f"{path}: array {name!r} holds {array.dtype}")
 
 
 def load_reference(path: Path) -> tuple[Reference, OperatorFields, float]:
@@ -140,39 +118,23 @@ def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
 
     Returns and errors are otherwise those of `load_reference`.
     """
-    with ArrayFile(path, "reference") as file:
-        operator_fields = file.fields()
-        noise_std = file.meta.get("noise_std")
-        output_noise_std = file.meta.get("output_noise_std", 0.0)
+    with ArrayFile(path, "reference") as file, readable(path, "header cannot be read"):
+        operator_fields, noise_std = file.fields(), float(file.meta["noise_std"])
+        output_noise_std = float(file.meta.get("output_noise_std", 0.0))
         data = {name: torch.from_numpy(file.read(name)) for name in file.names()}
-    sets_alone = {*OF_SETS, "function"}
-    expected = {f.name for f in fields(Reference)} - set(SIDES) | sets_alone
-    there = set(data) - set(OF_OUTPUTS)
-    if there == sets_alone:
-        expected = sets_alone
-    if set(data) & set(OF_OUTPUTS):
-        expected = expected | set(OF_OUTPUTS)
-    if wrong := sorted((expected - set(OPTIONAL) - set(data)) | (set(data) - expected)):
+    own = {f.name for f in fields(Reference)} - set(SIDES)
+    posteriors = own & set(data) != {"function"}
+    expected = {*OF_SETS, *(own - set(OPTIONAL) if posteriors else {"function"})}
+    expected |= set(OF_OUTPUTS) if set(data) & set(OF_OUTPUTS) else set()
+    if wrong := sorted((expected - set(data)) | (set(data) - expected - set(OPTIONAL))):
         raise DataError(f"{path}: arrays {', '.join(wrong)} are missing or unknown")
-    if not isinstance(noise_std, int | float):
-        raise DataError(f"{path}: header cannot be read (noise_std is {noise_std!r})")
-    if not isinstance(output_noise_std, int | float):
-        raise DataError(f"{path}: header cannot be read (output_noise_std is {output_noise_std!r})")
-    with readable(path, "header cannot be read"):
-        config = file.meta.get("config", {})
-        target = {"input": operator_fields.input}.get(config.get("target"), operator_fields.output)
-        sizes = {"d": operator_fields.input.grid.dim, "e": operator_fields.output.grid.dim}
-        _require_shapes(path, data, sizes | {"n": target.grid.size})
-        most = config.get("sets", data["function"].max() + 1)
-        if data["function"].min() < 0 or data["function"].max() >= most:
-            raise DataError(f"{path}: array 'function' has an index beyond the {most} functions")
     x, y, mask = (data.pop(name) for name in OF_SETS)
     observations, outputs = Sensors(x, y, mask), None
     if OF_OUTPUTS[0] in data:
         x, y, mask = (data.pop(name) for name in OF_OUTPUTS)
         outputs = Sensors(x, y, mask)
-    sides = {"outputs": outputs, "output_noise_std": float(output_noise_std)}
-    if there == sets_alone:
-        return ObservationSets(observations, **data, **sides), operator_fields, float(noise_std)
+    sides = {"outputs": outputs, "output_noise_std": output_noise_std}
+    if not posteriors:
+        return ObservationSets(observations, **data, **sides), operator_fields, noise_std
     optional = {name: data.pop(name, None) for name in OPTIONAL}
-    return Reference(observations, **data, **optional, **sides), operator_fields, float(noise_std)
+    return Reference(observations, **data, **optional, **sides), operator_fields, noise_std

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from uqsonet.errors import ConfigError, ObservationError
+from uqsonet.errors import ConfigError
 from uqsonet.gauss.gaussian import condition
 from uqsonet_study.problems import Problem
 
@@ -141,8 +141,6 @@ def linear_posterior(
     ------
     ConfigError
         If the problem is another.
-    ObservationError
-        If places, values or noise do not fit together or to the grid.
     """
     if problem.affine != "kappa" or problem.unobserved or problem.transform.name != "identity":
         raise ConfigError(
@@ -155,14 +153,14 @@ def linear_posterior(
     for side, sensors in sides:
         if sensors is None:
             continue
-        weights, values, noise_std = _checked(GridSensors(*sensors), problem.grid.size, side)
-        apply = affine_maps(problem)[side]
+        apply, values = affine_maps(problem)[side], sensors.values.double()
         centre = apply(start)[0]
         for first in range(0, len(values), BATCH):
-            some = weights(slice(first, first + BATCH))
+            part = slice(first, first + BATCH)
+            some = _weights(sensors, problem.grid.size, part)
             rows.append(pulled_back(apply, start, some))
-            residuals.append(values[first : first + BATCH] - some @ centre)
-        noise.append(noise_std)
+            residuals.append(values[part] - some @ centre)
+        noise.append(sensors.noise)
     return LinearPosterior(problem, torch.cat(rows), torch.cat(residuals), torch.cat(noise))
 
 
@@ -205,42 +203,12 @@ def _prior_variance(problem: Problem, side: Side) -> Tensor:
     return variance
 
 
-def _checked(
-    sensors: GridSensors, size: int, side: Side
-) -> tuple[Callable[[slice], Tensor], Tensor, Tensor]:
-    """Return weights by slices of sensors, values (m,) and noise (m,), float64."""
-    place, values = sensors.place, torch.as_tensor(sensors.values, dtype=torch.float64)
-    noise = torch.as_tensor(sensors.noise_std, dtype=torch.float64)
-    points = not place.is_floating_point()
-    wanted = values.shape if points else (len(values), size)
-    if values.ndim != 1 or place.shape != wanted or noise.shape not in ((), values.shape):
-        raise ObservationError(
-            f"sensors of the {side}: places (m,) or weights (m, {size}), values (m,) and noise "
-            f"(m,) expected, found {tuple(place.shape)}, {tuple(values.shape)}, "
-            f"{tuple(noise.shape)}"
-        )
-    if points and len(place) and not 0 <= int(place.min()) <= int(place.max()) < size:
-        raise ObservationError(
-            f"sensors of the {side}: places {int(place.min())} to {int(place.max())} found, the "
-            f"grid has points 0 to {size - 1}"
-        )
-    known = place.coalesce().values() if place.is_sparse else place
-    for name, numbers in (("values", values), ("weights", known), ("noise", noise)):
-        if not bool(torch.isfinite(numbers).all()):
-            raise ObservationError(f"sensors of the {side}: {name} are not finite")
-    if bool((noise < 0).any()):
-        raise ObservationError(
-            f"sensors of the {side}: noise must not be negative, found {float(noise.min())}"
-        )
-
-    def weights(part: slice) -> Tensor:
-        if points:
-            index = place[part].long()
-            found = torch.zeros(len(index), size, dtype=torch.float64)
-            return found.scatter_(1, index[:, None], 1.0)
-        if place.is_sparse:
-            rows = torch.arange(*part.indices(len(place)))
-            return place.index_select(0, rows).to_dense().double()
-        return place[part].double()
-
-    return weights, values, noise.expand_as(values)
+def _weights(sensors: GridSensors, size: int, part: slice) -> Tensor:
+    """Return sensors as weights on all points (k, n), float64, by a slice of them."""
+    place = sensors.place
+    if not place.is_floating_point():
+        return torch.nn.functional.one_hot(place[part].long(), size).double()
+    if place.is_sparse:
+        rows = torch.arange(*part.indices(len(place)))
+        return place.index_select(0, rows).to_dense().double()
+    return place[part].double()
