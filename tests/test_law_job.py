@@ -84,11 +84,9 @@ def test_a_chosen_law_is_named_in_the_file_and_bytes_repeat(toy_files, stack, tm
     assert again.read_bytes() == path.read_bytes()
 
 
-def test_what_does_not_fit_together_is_refused(toy_files, diffusion_files, stack, tmp_path):
+def test_what_does_not_fit_together_is_refused(toy_files, stack, tmp_path):
     with pytest.raises(DataError, match=r"has trials \[0, 1\], asked for 2"):
         fitted(toy_files, stack, tmp_path, "auto", trial=2)
-    with pytest.raises(DataError, match="not an operator of"):
-        fitted(diffusion_files, stack, tmp_path, "auto")
     with pytest.raises(ConfigError, match="thresholded"):
         fitted(toy_files, stack, tmp_path, "thresholded")
     assert not list(tmp_path.iterdir())

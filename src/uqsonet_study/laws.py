@@ -67,7 +67,7 @@ def fit_law(job: LawJob, weights: Path, log: Path) -> None:
     Raises
     ------
     DataError
-        If the weights lack the trial, belong to another operator, or have no such law.
+        If the weights lack the trial or have no such law.
     """
     data = load_functions(job.functions, "training", job.training)
     validation = load_functions(job.functions, "validation")
@@ -76,8 +76,6 @@ def fit_law(job: LawJob, weights: Path, log: Path) -> None:
     model, meta, _ = read_model(job.weights, job.trial)
     if not isinstance(model, KarhunenLoeveModel):
         raise DataError(f"{job.weights}: laws are for the architecture karhunen_loeve")
-    if model.fields != data.fields:
-        raise DataError(f"{job.weights}: not an operator of {job.functions}")
     node = seed_sequence(job.seed, data.fields.name, "law", job.trial)
     rows = equip(
         model,

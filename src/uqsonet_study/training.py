@@ -78,14 +78,10 @@ def train(
 
     Raises
     ------
-    DataError
-        If the data are those of another problem.
     TrainingError
         See `uqsonet.operator.train.train`.
     """
     data = load_functions(job.functions, "training", job.training)
-    if data.fields.name != job.problem:
-        raise DataError(f"{job.functions}: of {data.fields.name}, asked for {job.problem}")
     files = {
         name: file_digest(getattr(job, name)) for name in ("functions", "sensors", "reference")
     }

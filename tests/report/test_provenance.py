@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.report.conftest import make_config
-from uqsonet.errors import DataError
 from uqsonet.files import file_digest
 from uqsonet_study.pipeline import Paths
 from uqsonet_study.report.provenance import provenance_of, stage_costs
@@ -54,8 +53,3 @@ def test_provenance_names_configuration_seed_recipes_and_machine(results: Path) 
     assert set(found["stages"]) == {"table"}
     other = provenance_of(results, make_config(experiment={"recipe": "other"}))
     assert other["recipe"] == "my_recipe (e_1: other)"
-
-
-def test_a_folder_without_configuration_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"config\.json: cannot be read"):
-        provenance_of(tmp_path, make_config())

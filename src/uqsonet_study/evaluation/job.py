@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ConfigError, DataError
+from uqsonet.errors import ConfigError
 from uqsonet.files import write_text
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import torch_generator
@@ -120,11 +120,6 @@ def evaluate(
         weights = scored.weights
         found = [(0, load_ensemble(weights))] if scored.ensemble else load_trials(weights)
         for trial, model in found:
-            if model.fields != targets.fields:
-                names = ", ".join(map(str, weights))
-                raise DataError(
-                    f"{names}: of {model.fields.name}, but {reference}: of {targets.fields.name}"
-                )
             if is_exact(weights):
                 assert isinstance(model, KarhunenLoeveModel)  # no other method has a law
                 model.law = ExactLaw(model.fields.name)

@@ -105,8 +105,6 @@ def load_targets(
     """
     found, fields, _ = load_sets(reference)
     data, scored = load_functions(functions, "test"), fields.output
-    if data.fields != fields:
-        raise DataError(f"{reference}: of {fields.name}, but {functions}: of {data.fields.name}")
     if config.target == "input":
         scored = fields.input
         truth = scored.transform.forward(data.kappa.double())[found.function]

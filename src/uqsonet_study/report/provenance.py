@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from uqsonet.errors import DataError
 from uqsonet.files import file_digest, provenance
 from uqsonet.operator.devices import processor
 from uqsonet_study.config import Config
@@ -59,19 +58,9 @@ def provenance_of(results: Path, config: Config) -> dict[str, Any]:
     """Return what a reader needs to know where the numbers of a run come from.
 
     Read from the folder's `config.json` and logs; `stages` are jobs, hours and peak memory in MiB.
-
-    Raises
-    ------
-    DataError
-        If the folder has no readable `config.json`.
     """
-    path = results / "config.json"
-    try:
-        digest = file_digest(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     return {
-        "configuration_sha256": digest,
+        "configuration_sha256": file_digest(results / "config.json"),
         "seed": config.seed,
         "recipe": _recipes(config),
         "processor": processor(),

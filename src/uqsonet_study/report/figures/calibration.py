@@ -15,7 +15,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from uqsonet.errors import DataError
 from uqsonet_study.config import Config
 from uqsonet_study.report.figures.colours import AMBER, BLACK, BLUE, SKY
 from uqsonet_study.report.figures.style import new_figure
@@ -57,7 +56,7 @@ def draw_calibration(tables: dict[str, pd.DataFrame], bands: dict[str, pd.DataFr
     grid = figure.subplots(2, len(tables), squeeze=False, sharey="row")
     for axes, (title, table) in zip(grid.T, tables.items(), strict=True):
         _ranks(axes[0], title, table)
-        _bands(axes[1], title, bands[title])
+        _bands(axes[1], bands[title])
     grid[0, 0].set_ylabel("share of truths")
     grid[0, 0].set_ylim(bottom=0)
     grid[1, 0].set_ylabel("inside band - level (points)")
@@ -68,22 +67,18 @@ def draw_calibration(tables: dict[str, pd.DataFrame], bands: dict[str, pd.DataFr
     return figure
 
 
-def _values(title: str, table: pd.DataFrame, method: str, metrics: Sequence[str]) -> pd.DataFrame:
+def _values(table: pd.DataFrame, method: str, metrics: Sequence[str]) -> pd.DataFrame:
     """Return values by sensor count (rows) and metric (columns)."""
     rows = table.loc[(table["method"] == method) & table["metric"].isin(metrics)]
-    found = rows.pivot_table(index="sensors", columns="metric", values="value")
-    missing = [metric for metric in metrics if metric not in found.columns]
-    if missing or found.isna().any(axis=None):
-        raise DataError(f"{title}: the summary has no {', '.join(missing) or 'number'} of {method}")
-    return found[list(metrics)]
+    return rows.pivot_table(index="sensors", columns="metric", values="value")[list(metrics)]
 
 
 def _ranks(axes: Axes, title: str, table: pd.DataFrame) -> None:
     """Draw rank histograms over all sensor counts."""
     bins = len({m for m in table["metric"] if str(m).startswith("rank_")})
     metrics = [f"rank_{k + 1}" for k in range(max(bins, 1))]
-    shares = _values(title, table, METHOD, metrics).mean().to_numpy()
-    linear = _values(title, table, LINEAR, metrics).mean().to_numpy()
+    shares = _values(table, METHOD, metrics).mean().to_numpy()
+    linear = _values(table, LINEAR, metrics).mean().to_numpy()
     edges = np.linspace(0, 1, bins + 1)
     axes.bar(edges[:-1], shares, 1 / bins, align="edge", color=SKY, label=method_title(METHOD))
     axes.stairs(linear, edges, color=AMBER, linewidth=1.2, label=method_title(LINEAR))
@@ -91,9 +86,9 @@ def _ranks(axes: Axes, title: str, table: pd.DataFrame) -> None:
     axes.set(title=title, xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="rank")
 
 
-def _bands(axes: Axes, title: str, table: pd.DataFrame) -> None:
+def _bands(axes: Axes, table: pd.DataFrame) -> None:
     """Draw by how much shares inside bands miss their levels, for each sensor count."""
-    found = _values(title, table, METHOD, [f"within_{level}" for level in LEVELS])
+    found = _values(table, METHOD, [f"within_{level}" for level in LEVELS])
     axes.axhspan(-WITHIN, WITHIN, color="#E8E8E8", zorder=0)
     axes.axhline(0, color=BLACK, linewidth=0.7, linestyle="--")
     for level, (marker, colour) in LEVELS.items():

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, CompareFigure, Config
 from uqsonet_study.report.figures.colours import (
     AMBER,
@@ -92,10 +91,6 @@ def sweep(summaries: pd.DataFrame, part: str, experiment: str) -> pd.DataFrame:
     found, metrics = most_precise(summaries, experiment), METRICS[part]
     methods = [OURS, FLOOR, *(BASELINES if part == "errors" else ())]
     found = found.loc[found["method"].isin(methods) & found["metric"].isin(metrics)]
-    if OURS not in set(found["method"]):
-        raise DataError(f"{experiment}: the summary holds no {' or '.join(metrics)} of {OURS}")
-    if not np.isfinite(found["value"]).all():
-        raise DataError(f"{experiment}: a value of {' or '.join(metrics)} is not finite")
     return found.assign(x=found[SWEEPS[part]].astype(float))
 
 

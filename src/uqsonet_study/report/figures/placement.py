@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from uqsonet.errors import DataError
 from uqsonet_study.config import Config
 from uqsonet_study.report.figures.colours import AMBER, BLUE, GREEN, GREY
 from uqsonet_study.report.figures.style import new_figure
@@ -28,9 +27,6 @@ def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
     """Return a declared figure of layout ``placement``, from `files`: ``scores``."""
     scores = pd.read_csv(files["scores"][0])
     cases = config.cases_of(config.figures[name].experiments)
-    lacking = [case.problem for case in cases if case.problem not in set(scores["problem"])]
-    if lacking:
-        raise DataError(f"figures.{name}: the table of layout placement has no {lacking[0]}")
     rows = -(-(len(cases) + 1) // COLUMNS)
     figure = new_figure(2.1 * rows)
     panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()

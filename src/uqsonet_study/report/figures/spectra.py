@@ -18,7 +18,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.fft import dctn
 
-from uqsonet.errors import DataError
 from uqsonet.fields.grid import Grid
 from uqsonet_study.config import Config
 from uqsonet_study.evaluation.scores import uniform_grid
@@ -67,12 +66,9 @@ def _draw_column(column: np.ndarray, one: PanelFiles) -> None:
     """Draw samples of the reference, samples of the model, and the spectra of both."""
     path, count = one["reference"], one["sensors"]
     data, reference, noise_std = read_test(Path(one["functions"]), Path(path))
-    if not isinstance(reference, Reference) or reference.samples is None:
-        raise DataError(f"{path}: holds no samples, so no spectra can be drawn")
+    assert isinstance(reference, Reference) and reference.samples is not None
     sets = (reference.counts == count).nonzero()[:, 0].tolist()
-    first = next((s for s in sets if int(reference.function[s]) == FUNCTION), None)
-    if first is None:
-        raise DataError(f"{path}: no observation set with {count} sensors")
+    first = next(s for s in sets if int(reference.function[s]) == FUNCTION)
     model, (_, kept) = load_predictor(one), data.fields.training_grid()
     grid, _ = uniform_grid(data.fields.output).subgrid(data.fields.output_stride)
     spectra = np.zeros((2, min(grid.shape) - 1))
