@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 import uqsonet
-from uqsonet.operator.particles import Samples, Source, tempered
-from uqsonet_study.posterior.membrane import (
+from benchmarks.membrane import (
     BLOCKS,
     NOISE,
     PRIOR_STD,
@@ -25,6 +24,7 @@ from uqsonet_study.posterior.membrane import (
     measured,
     places,
 )
+from uqsonet.operator.particles import Samples, Source, tempered
 
 PAIRS, PARTICLES, LEAPS = 4000, 256, 4
 

@@ -23,7 +23,7 @@ import pandas as pd
 from uqsonet.errors import DataError
 from uqsonet.files import atomic_path, file_digest, provenance, write_text
 from uqsonet.operator.devices import processor
-from uqsonet_study.config import Case, Config, load_config
+from uqsonet_study.config import Config, load_config
 from uqsonet_study.pipeline import Paths
 from uqsonet_study.report.provenance import stage_costs
 
@@ -87,9 +87,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         if (folder / path.relative_to(results)).resolve() in pictures:
             files.append(path)
     # A folder of results may hold trainings that this run did not ask for, finished or not.
-    asked = config.cases_of(config.selected)
-    files += _trained(results, config, asked, "csv")
-    files += _law_logs(results, config, asked)
+    files += _made(results, config, "csv") + _made(results, config, "csv", laws=True)
     for source in files:
         target = folder / source.relative_to(results)
         if source.name == "scores.csv" and target.is_file():
@@ -107,7 +105,7 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
         **provenance(),
         "stages": stage_costs(results, config),
         "sha256": _digests(folder, [folder / path.relative_to(results) for path in files]),
-        "weights_sha256": _digests(results, _trained(results, config, asked, "safetensors")),
+        "weights_sha256": _digests(results, _made(results, config, "safetensors")),
     }
     for earlier in _earlier(folder / "provenance.json").values():
         if earlier["command"] == command:  # which this run replaces
@@ -148,20 +146,16 @@ def _configuration(path: Path) -> Config:
         raise DataError(f"{path}: not the configuration of a run ({error})") from None
 
 
-def _trained(results: Path, config: Config, cases: Iterable[Case], suffix: str) -> list[Path]:
-    """Return the training logs (`csv`) or weights (`safetensors`) that cases have in a folder."""
-    paths = Paths(config)
-    trainings = (paths.trained(case, method, suffix) for case in cases for method in case.methods)
-    found = {Path(file).relative_to(config.results) for files in trainings for file in files}
-    return sorted(results / path for path in found if (results / path).is_file())
+def _made(results: Path, config: Config, suffix: str, *, laws: bool = False) -> list[Path]:
+    """Return the logs (`csv`) or weights (`safetensors`) that a folder has of selected cases.
 
-
-def _law_logs(results: Path, config: Config, cases: Iterable[Case]) -> list[Path]:
-    """Return what was tried for the laws of cases, as far as a folder has it."""
-    paths = Paths(config)
-    logs = {Path(f) for c in cases for m in c.methods for f in paths.laws(c, m, "csv")}
-    found = (results / path.relative_to(config.results) for path in logs)
-    return sorted(path for path in found if path.is_file())
+    Those of trainings, or of laws.
+    """
+    files = Paths(config).laws if laws else Paths(config).trained
+    cases = config.cases_of(config.selected)
+    found = {Path(f) for case in cases for m in case.methods for f in files(case, m, suffix)}
+    there = (results / path.relative_to(config.results) for path in found)
+    return sorted(path for path in there if path.is_file())
 
 
 def _merged(new: Path, old: Path, run: str) -> pd.DataFrame:
