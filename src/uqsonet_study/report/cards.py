@@ -83,7 +83,7 @@ SCORES = {
     for error in ("err_mean", "err_std")
 }
 SCORES |= {f"coverage_{level}": ("uqsonet", f"coverage_{level}") for level in (50, 90, 95)}
-"""Column of a card -> method and metric of a summary; older ones lack regression."""
+"""Column of a card -> method and metric of a summary."""
 
 
 def card(name: str, config: Config, published: Path, meta: dict[str, Any]) -> dict[str, Any]:
@@ -165,13 +165,10 @@ def _scores(operator: Operator, published: Path) -> list[dict[str, float]]:
             found = summary.loc[summary["evaluation"] == "precise"].set_index(
                 ["noise_std", "sensors", "method", "metric"]
             )
-            lacking = {"regression"} - set(found.index.unique("method"))
             places = found.index.droplevel(["method", "metric"]).unique().sort_values()
             for noise, sensors in places:
                 row = {"sensors": int(sensors), "noise_std": float(noise)}
                 for column, key in SCORES.items():
-                    if key[0] in lacking:
-                        continue
                     unit = 100 if "err" in column else 1
                     row[column] = rounded(unit * found.loc[(noise, sensors, *key), "value"], 4)
                 counts = found.loc[(noise, sensors, "uqsonet", "err_mean")]

@@ -47,7 +47,7 @@ EXPERIMENTS = {
 
 METHODS = {"paper": "paper", "precise": "ours"}
 METHODS |= {f"precise_{name}": name for name in INFORMED}
-"""Column of a scorecard -> heading; a file that is older than a baseline lacks it."""
+"""Column of a scorecard -> heading."""
 
 
 def overview_table(card: pd.DataFrame) -> pd.DataFrame:
@@ -56,10 +56,9 @@ def overview_table(card: pd.DataFrame) -> pd.DataFrame:
     run = card[card["precise"].notna()]
     found = run.assign(good=run["precise"] <= run["paper"]).groupby(places, sort=False)
     table = found.agg(cells=("good", "size"), good=("good", "sum"))
-    methods = {column: name for column, name in METHODS.items() if column in card}
-    averages = run.pivot_table(index=places, columns="metric", values=list(methods))
+    averages = run.pivot_table(index=places, columns="metric", values=list(METHODS))
     for metric, name in ERRORS.items():
-        for column, method in methods.items():
+        for column, method in METHODS.items():
             table[f"{name}: {method}"] = averages[column, metric]
     table = table.rename(columns={"good": "at or below the paper"}).reset_index()
     return table.replace({"table": TITLES}).assign(method=table["method"].map(method_title))
@@ -153,11 +152,6 @@ def errors(summary: pd.DataFrame, method: str, evaluation: str = "precise") -> p
     return 100 * chosen.pivot_table(index="sensors", columns="metric", values="value")
 
 
-def _baselines(summary: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the errors of those baselines with sensors that a published summary has."""
-    return {name: errors(summary, name) for name in INFORMED if name in set(summary["method"])}
-
-
 def first_table(summary: pd.DataFrame) -> pd.DataFrame:
     """Return Table 1 of the paper beside ours, from the summary of `diffusion1d`."""
     cells = paper_cells()
@@ -166,7 +160,7 @@ def first_table(summary: pd.DataFrame) -> pd.DataFrame:
         "paper": cells.pivot_table(index="sensors", columns="metric", values="paper"),
         "ours, 10 sets": errors(summary, "uqsonet", "paper"),
         "ours, 200 sets": errors(summary, "uqsonet"),
-        **_baselines(summary),
+        **{name: errors(summary, name) for name in INFORMED},
         "no sensors": errors(summary, "sensor_free"),
     }
     columns = {f"{e}: {name}": t[m] for m, e in ERRORS.items() for name, t in found.items()}
@@ -185,7 +179,7 @@ def worst_table(summaries: Path) -> pd.DataFrame:
         row: dict[str, Any] = {"experiment": title}
         for metric, name in ERRORS.items():
             row[f"{name}: ours"] = largest.loc[metric, "uqsonet"]
-            row |= {f"{name}: {m}": largest.loc[metric, m] for m in INFORMED if m in largest}
+            row |= {f"{name}: {m}": largest.loc[metric, m] for m in INFORMED}
             row[f"{name}: skill"] = smallest.loc[f"skill_{name}", "uqsonet"]
         rows.append(row)
     return pd.DataFrame(rows)
@@ -241,7 +235,8 @@ def baseline_table(folder: Path) -> pd.DataFrame:
     tables = []
     for path in sorted(folder.glob("data/*.json")):
         summary = pd.read_csv(folder / f"summary/{path.stem}.csv")
-        found = {"no sensors": errors(summary, "sensor_free")} | _baselines(summary)
+        found = {"no sensors": errors(summary, "sensor_free")}
+        found |= {name: errors(summary, name) for name in INFORMED}
         columns = {
             f"{name}: {error}": table[metric].iloc[::3]
             for name, table in found.items()
