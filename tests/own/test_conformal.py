@@ -7,6 +7,7 @@ Data and layout are fixed by seeds; the calibration runs and 300 fresh ones are 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ import uqsonet
 from tests.own.conftest import quiet, waves
 from uqsonet import FieldPosterior, Runs
 from uqsonet.emulator.calibration import function_factor, pointwise_factor, ratios
+from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError
 
 LINE = np.linspace(0, 1, 31)
@@ -29,6 +31,11 @@ def student(rng: np.random.Generator, size: int) -> np.ndarray:
     """Return fields with Student-t coefficients, two degrees of freedom, one scale for each run."""
     scale = np.sqrt(2 / rng.chisquare(2, (size, 1)))
     return (rng.standard_normal((size, 6)) * scale) @ waves(LINE[:, None], 6, 1).T
+
+
+def waves_of(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Return Gaussian fields."""
+    return rng.standard_normal((size, 6)) @ waves(LINE[:, None], 6, 1).T
 
 
 def two_valued(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -144,3 +151,27 @@ def test_points_without_width_do_not_count() -> None:
     found = ratios(zero, -upper, upper, truth)
     assert found[:, 1].isnan().all()
     assert pointwise_factor(found, 0.9) == function_factor(found, 0.9) == 0.5
+
+
+def test_a_validation_draws_once_and_counts_the_bands_that_users_get(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a = waves_of(np.random.default_rng(4), 150)
+    model = uqsonet.fit(Runs({"a": a}, {"u": operator(a)}), 0, sensors=[3], bar=False)
+    fresh = waves_of(np.random.default_rng(5), 20)
+    asked = []
+    plain = FieldLaw.quantiles
+
+    def counted(law: FieldLaw, *rest: Any) -> torch.Tensor:
+        asked.append(len(law.sets))
+        return plain(law, *rest)
+
+    monkeypatch.setattr(FieldLaw, "quantiles", counted)
+    places = LINE[PLACES, None]
+    score = model.validate(Runs({"a": fresh}, {"u": operator(fresh)}), places).scores[0]
+    assert len(asked) == 2 * 3  # of runs and of calibration runs: ours, cokriging, no sensors
+    answer = model.condition(np.broadcast_to(places, (20, 3, 1)), fresh[:, PLACES])
+    for level in (0.5, 0.8, 0.9):
+        inside = held(answer.band(level), operator(fresh))
+        assert score.conformal is not None
+        assert score.conformal[level] == pytest.approx(inside.mean(), abs=1e-3)

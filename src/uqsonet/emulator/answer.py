@@ -154,15 +154,15 @@ class FieldPosterior:
         return self._number
 
     @property
-    def _law(self) -> FieldLaw:
+    def law(self) -> FieldLaw:
+        """The law of this field, without checks and kinds of arrays."""
         return FieldLaw(self._conditioned, self._which())
 
     def _points(self, points: object) -> Tensor:
         """Return points (M, d) that a caller asked for; by default those of the field."""
-        field = self.field
         if points is None:
-            return field.domain.points()
-        return points_of(field, points, "points", "point")
+            return self.field.domain.points()
+        return points_of(self.field, points, "points", "point")
 
     def _back(self, result: Tensor, points: object) -> Any:
         """Return a result (B, ...) in the caller's kind of array, without a batch of one."""
@@ -173,15 +173,15 @@ class FieldPosterior:
 
     def mean(self, points: object = None) -> Any:
         """Return the mean at points (M, d); by default at the field's own."""
-        return self._back(self._law.mean(self._points(points)), points)
+        return self._back(self.law.mean(self._points(points)), points)
 
     def std(self, points: object = None) -> Any:
         """Return the standard deviation at points (M, d)."""
-        return self._back(self._law.std(self._points(points)), points)
+        return self._back(self.law.std(self._points(points)), points)
 
     def covariance(self, points: object = None) -> Any:
         """Return the covariance (M, M) or (B, M, M) between points (M, d)."""
-        return self._back(self._law.covariance(self._points(points)), points)
+        return self._back(self.law.covariance(self._points(points)), points)
 
     def gradient(self, points: object = None) -> Any:
         """Return how the mean at points (M, d) changes with each reading: (M, m) or (B, M, m).
@@ -211,7 +211,7 @@ class FieldPosterior:
         points : array (M, d), optional
         seed : int or torch.Generator
         """
-        return self._back(self._law.sample(count_of(size), self._points(points), seed), points)
+        return self._back(self.law.sample(count_of(size), self._points(points), seed), points)
 
     def quantile(
         self, levels: object, points: object = None, size: int = MOMENT_SAMPLES, seed: object = 0
@@ -229,7 +229,7 @@ class FieldPosterior:
         real_numbers(levels, "levels")
         q = levels_of(levels)
         x = self._points(points)
-        quantiles = self._law.quantiles(np.atleast_1d(q), x, count_of(size), seed)
+        quantiles = self.law.quantiles(np.atleast_1d(q), x, count_of(size), seed)
         return self._back(quantiles[:, 0] if q.ndim == 0 else quantiles, points)
 
     def band(
@@ -275,17 +275,17 @@ class FieldPosterior:
             raise ObservationError(f"level must be a number between 0 and 1, found {level}")
         level = float(q)
         kind = _band_kind(kind, whole, self._conditioned.jointly, self._factors is not None)
-        x = self._points(points)
         ends = np.array([(1 - level) / 2, 0.5, (1 + level) / 2])
-        lower, median, upper = self._law.quantiles(ends, x, BAND_SAMPLES, seed).unbind(1)
-        if kind == "conformal" and self._factors is not None:
-            factors = self._factors.of(self.sensors, self._which(), level, whole)[:, None]
-            # Of the transformed field, so that the band stays within the field's range.
-            transform = self.field.transform
-            lower, median, upper = (transform.forward(one) for one in (lower, median, upper))
-            lower, upper = (median + factors * (end - median) for end in (lower, upper))
-            lower, upper = (transform.inverse(self._law.within(end)) for end in (lower, upper))
+        plain = self.law.quantiles(ends, self._points(points), BAND_SAMPLES, seed)
+        if kind == "conformal":
+            plain = self.widened(plain, level, whole)
+        lower, _, upper = plain.unbind(1)
         return self._back(lower, points), self._back(upper, points)
+
+    def widened(self, plain: Tensor, level: float, whole: bool) -> Tensor:
+        """Return lower end, median and upper end (B, 3, M) of a plain band, made conformal."""
+        assert self._factors is not None
+        return self._factors.widened(self.law, plain, level, whole)
 
     def to_xarray(self, level: float = 0.9) -> Any:
         """Return mean, std and band at the field's own points as an xarray.Dataset."""

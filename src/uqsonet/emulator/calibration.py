@@ -14,6 +14,7 @@ and that sensor places were not chosen by looking at the function.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,8 @@ MAX_VALUES = 1 << 24
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Usual levels of bands: they are calibrated together, as sorting takes most of the time."""
 
-MAX_KEPT = 64
-"""Number of calibrations that are remembered."""
+MAX_KEPT = 640
+"""Number of factors that are remembered: of about 80 sets."""
 
 
 class ConformalFactors:
@@ -57,47 +58,76 @@ class ConformalFactors:
 
     def __init__(self, operator: NamedOperator) -> None:
         self._operator = operator
-        self._kept: dict[object, Tensor] = {}
+        self._kept: dict[object, float] = {}
 
-    def of(self, sets: Sensors, number: int, level: float, whole: bool) -> Tensor:
-        """Return the factor (B,) of each set's band for a field, inputs counted first.
+    def widened(self, law: FieldLaw, plain: Tensor, level: float, whole: bool) -> Tensor:
+        """Return the ends of a plain band, moved away from its median as calibration runs ask for.
+
+        Parameters
+        ----------
+        law : FieldLaw
+        plain : Tensor, shape (B, 3, M)
+            Lower end, median and upper end of the plain band.
+        level : float
+            Of the band.
+        whole : bool
+            The band is to hold whole functions rather than single points.
+
+        Returns
+        -------
+        Tensor, shape (B, 3, M)
 
         Raises
         ------
         ObservationError
             If there are too few calibration runs for the level.
         """
-        factor = function_factor if whole else pointwise_factor
-        ones = (sets[b : b + 1] for b in range(len(sets)))
-        factors = [factor(self._ratios(one, number, level), level) for one in ones]
-        return torch.tensor(factors, dtype=torch.float64)
-
-    def _ratios(self, one: Sensors, number: int, level: float) -> Tensor:
-        """Return by how much plain bands must be widened to hold each calibration run."""
-        operator, runs, kept = self._operator, self._operator.calibration, self._kept
+        runs, field = self._operator.calibration, law.field
         assert runs is not None
-        used = one.mask[0]
+        _require(len(runs), level)
+        ones = (law.sets[b : b + 1] for b in range(len(law.sets)))
+        found = [self._factor(one, law.number, level, whole) for one in ones]
+        factors = torch.tensor(found, dtype=torch.float64)[:, None, None]
+        # Of the transformed field, so that the band stays within the field's range.
+        ends = field.transform.forward(plain)
+        median = ends[:, 1:2]
+        return field.transform.inverse(law.within(median + factors * (ends - median)))
+
+    def _factor(self, one: Sensors, number: int, level: float, whole: bool) -> float:
+        """Return by how much the plain band of a field given one set must be widened."""
+        used, kept = one.mask[0], self._kept
         parts = (one.field, one.locations, one.noise_std, one.weights)
         key = number, b"".join(t[0][used].numpy().tobytes() for t in parts if t is not None)
-        if (key, level) in kept:
-            return kept[key, level]
+        if (key, level, whole) not in kept:
+            while len(kept) > MAX_KEPT:
+                kept.pop(next(iter(kept)))
+            for q, found in self._ratios(one, number, {level, *LEVELS}):
+                kept[key, q, False] = pointwise_factor(found, q)
+                kept[key, q, True] = function_factor(found, q)
+        return kept[key, level, whole]
+
+    def _ratios(
+        self, one: Sensors, number: int, levels: set[float]
+    ) -> Iterator[tuple[float, Tensor]]:
+        """Yield by how much plain bands must be widened to hold each calibration run, by level."""
+        operator, runs = self._operator, self._operator.calibration
+        assert runs is not None
         field = operator.named_fields[number]
         x, encoded = _kept_values(operator, runs, number)
         truth = encoded.double() * field.scale  # transformed
         if not field.transform.linear:  # values beyond an end of the range are at it
             truth = field.transform.forward(field.transform.inverse(truth))
-        levels = sorted({level, *LEVELS})
-        ends = np.array([0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))])
-        law = FieldLaw(Conditioned(operator, observed(operator, runs, one)), number)
+        possible = sorted(q for q in levels if len(runs) >= _runs_needed(q))
+        ends = np.array([0.5, *((1 + sign * q) / 2 for q in possible for sign in (-1, 1))])
+        sets = observed(operator, runs, one)
+        sets = sets if bool(one.mask.any()) else sets[:1]  # all have one law
+        law = FieldLaw(Conditioned(operator, sets), number)
         # All runs share random numbers, as a new function's band does by default: with them fixed,
         # runs and function are exchangeable.
         found = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0))
         median, *bands = found.unbind(1)
-        while len(kept) > MAX_KEPT:
-            kept.pop(next(iter(kept)))
-        for k, q in enumerate(levels):
-            kept[key, q] = ratios(median, bands[2 * k], bands[2 * k + 1], truth)
-        return kept[key, level]
+        for k, q in enumerate(possible):
+            yield q, ratios(median, bands[2 * k], bands[2 * k + 1], truth)
 
 
 def _kept_values(operator: NamedOperator, runs: Calibration, number: int) -> tuple[Tensor, Tensor]:
@@ -197,8 +227,12 @@ def function_factor(found: Tensor, level: float) -> float:
     return float(largest[math.ceil((n + 1) * level - 1e-9) - 1])
 
 
+def _runs_needed(level: float) -> int:
+    return math.ceil(level / (1 - level) - 1e-9)
+
+
 def _require(runs: int, level: float) -> None:
-    needed = math.ceil(level / (1 - level) - 1e-9)
+    needed = _runs_needed(level)
     if runs < needed:
         raise ObservationError(
             f"a conformal band of level {level:g} needs {needed} calibration runs, this model has "

@@ -25,7 +25,6 @@ from uqsonet.gauss.posterior import (
     SeparatePosterior,
     spread,
 )
-from uqsonet.gauss.seeds import restarted
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
@@ -179,24 +178,32 @@ class FieldLaw:
     conditioned : Conditioned
     number : int
         Number of the field, inputs first.
+
+    Attributes
+    ----------
+    field : Field
+    sets : Sensors
+    separate : bool
+        Sets are sampled one by one, and have no moments in closed form.
     """
 
     def __init__(self, conditioned: Conditioned, number: int) -> None:
         operator = conditioned.operator
-        self._conditioned, self._operator, self._number = conditioned, operator, number
-        self._field = operator.named_fields[number]
+        self._conditioned, self._operator, self.number = conditioned, operator, number
+        self.field, self.sets = operator.named_fields[number], conditioned.sets
         self._of_output = number >= len(operator.inputs)
         self._batch = len(conditioned.sets)
         law: Any = getattr(operator.operator, "law", None)
         whole = law is not None and law.whole
+        self.separate = law is not None and law.separate
         if self._of_output:
             config = getattr(operator.operator, "config", None)
             whole = getattr(config, "nearest", 0) and not conditioned.jointly
-        self._sampled = whole or not self._field.transform.linear
+        self._sampled = whole or not self.field.transform.linear
 
     def _laws(self, x: Tensor) -> Iterator[tuple[slice, Posterior, Tensor, Tensor]]:
         """Yield laws of coefficients with offset (M,) and basis (M, p) of the transformed field."""
-        at, scale = self._operator.locations(self._number, x), self._field.scale
+        at, scale = self._operator.locations(self.number, x), self.field.scale
         offset, basis = torch.empty(0), torch.empty(0)
         for part, law in self._conditioned.laws(self._of_output):
             if part.start == 0:  # all sets have the same
@@ -212,26 +219,26 @@ class FieldLaw:
     ) -> Iterator[Tensor]:
         """Yield functions (size, M), float64, at points (M, d) for each set of a law."""
         assert law.whole is not None
-        fields, at = self._operator.fields, self._operator.locations(self._number, x)
+        fields, at = self._operator.fields, self._operator.locations(self.number, x)
         grid = fields.training_grid()[0] if self._of_output else fields.input.grid
         for drawn in law.whole(size, generator):
             ends = drawn.amin(1, keepdim=True), drawn.amax(1, keepdim=True)
             found = grid.interpolate(drawn.T.contiguous(), at).T  # splines overshoot
-            yield found.clamp(*ends).double() * self._field.scale
+            yield found.clamp(*ends).double() * self.field.scale
 
     def within(self, values: Tensor) -> Tensor:
         """Return values of the transformed field within the ends that the law of the input has."""
         law: Any = getattr(self._operator.operator, "law", None)
         if self._of_output or law is None or law.ends is None:
             return values
-        ends = law.ends[part_columns(self._operator.inputs, self._number)] * self._field.scale
+        ends = law.ends[part_columns(self._operator.inputs, self.number)] * self.field.scale
         return values.clamp(float(ends[:, 0].min()), float(ends[:, 1].max()))
 
     def _left_out(self, law: Posterior, x: Tensor) -> Tensor | None:
         """Return the std (M,) or (b, M) of what is beyond the modes in the sets of a law."""
         if law.left_out is None:
-            return self._operator.remainder_at(self._number, x)
-        return (law.left_out() * self._field.scale)[:, None].expand(-1, len(x))
+            return self._operator.remainder_at(self.number, x)
+        return (law.left_out() * self.field.scale)[:, None].expand(-1, len(x))
 
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean (B, M) at points (M, d)."""
@@ -286,7 +293,7 @@ class FieldLaw:
 
     def sample(self, size: int, x: Tensor, seed: object) -> Tensor:
         """Draw functions (B, size, M) at points (M, d)."""
-        left, generator = self._operator.remainder_at(self._number, x), generator_of(seed)
+        left, generator = self._operator.remainder_at(self.number, x), generator_of(seed)
         samples = torch.empty(self._batch, size, len(x), dtype=torch.float64)
         seeds = [_seed(generator) for _ in range(0, size, SAMPLES)]
         for part, law, offset, basis in self._laws(x):
@@ -303,7 +310,7 @@ class FieldLaw:
                 if left is not None:
                     shape = here.shape[1:]  # sets share random numbers
                     here += torch.randn(shape, generator=own, dtype=torch.float32) * left
-        return self._field.transform.inverse(self.within(samples))
+        return self.field.transform.inverse(self.within(samples))
 
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and std (B, M) of a field from samples."""
@@ -316,8 +323,8 @@ class FieldLaw:
 
     def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: object) -> Tensor:
         """Return quantiles (B, Q, M) at points (M, d), estimated from `size` functions."""
-        left, seed = self._operator.remainder_at(self._number, x), _seed(generator_of(seed))
-        transform, unordered = self._field.transform, bool(self._field.transform.values)
+        left, seed = self._operator.remainder_at(self.number, x), _seed(generator_of(seed))
+        transform, unordered = self.field.transform, bool(self.field.transform.values)
         quantiles = torch.empty(self._batch, len(levels), len(x), dtype=torch.float64)
         place = levels * (size - 1)
         low = np.floor(place).astype(int)
@@ -338,18 +345,18 @@ class FieldLaw:
                     quantiles[row] = picked(drawn.T.contiguous())
                 continue
             c = law.coefficient_samples(size, own).float()
-            for k, b in restarted(own, enumerate(range(part.start, part.stop))):
-                for first in range(0, len(x), step):
-                    here = slice(first, first + step)
-                    values = basis[here].float() @ c[k].T
-                    if left is not None:
-                        noise = torch.randn(values.shape, generator=own, dtype=torch.float32)
-                        values += noise * left[here, None].float()
+            for first in range(0, len(x), step):
+                here, noise = slice(first, first + step), 0.0
+                if left is not None:  # sets share random numbers
+                    shape = len(x[here]), size
+                    noise = torch.randn(shape, generator=own, dtype=torch.float32)
+                    noise *= left[here, None].float()
+                for one, into in zip(c, quantiles[part], strict=True):
+                    values = basis[here].float() @ one.T + noise
                     if unordered:  # by value, not by score
-                        quantiles[b, :, here] = picked(values + offset[here, None])
+                        into[:, here] = picked(values + offset[here, None])
                     else:
-                        quantiles[b, :, here] = picked(values)
-                        quantiles[b, :, here] += offset[here]
+                        into[:, here] = picked(values) + offset[here]
         return quantiles if unordered else transform.inverse(self.within(quantiles))
 
 

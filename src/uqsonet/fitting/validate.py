@@ -6,7 +6,7 @@ import logging
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.emulator.answer import FieldPosterior
+from uqsonet.emulator.field_law import BAND_SAMPLES
 from uqsonet.errors import DataError, DataWarning, NoUncertaintyError, ObservationError
 from uqsonet.fields.numbers import require_noise
 from uqsonet.files import write_text
@@ -26,6 +27,7 @@ from uqsonet.gauss.metrics import (
     coverage,
     crps,
     energy_score,
+    quantile,
     rank_shares,
     relative_error,
 )
@@ -47,11 +49,17 @@ LOG = logging.getLogger("uqsonet")
 COVERAGE_LEVELS = (0.5, 0.8, 0.9)
 """Levels of the bands whose coverage is counted."""
 
+ENDS = (0.5, *((1 + side * level) / 2 for level in COVERAGE_LEVELS for side in (-1, 1)))
+"""Levels of the median and of the ends of these bands."""
+
 LAYOUTS = 3
 """Number of random layouts for each number of sensors; runs share them."""
 
-SCORE_SAMPLES = 1000
-"""Number of functions behind the scores of one answer."""
+SCORE_SAMPLES = BAND_SAMPLES
+"""Number of functions behind the scores of one answer, and behind its bands."""
+
+MAX_DRAWN = 1 << 22
+"""Number of values of functions that are drawn at a time."""
 
 ENERGY_SAMPLES = 250
 """Number of those functions that the energy score uses: its cost grows with their square."""
@@ -350,16 +358,17 @@ def _scored(
     found: defaultdict[str, list[Any]] = defaultdict(list)
     equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
     for posterior, truths, others in answers:
-        for mean, truth, row in zip(posterior.mean(x), truths, range(len(truths)), strict=True):
+        bands, separate = [], posterior.law.separate
+        for row, (mean, samples) in enumerate(_drawn(posterior, x)):
+            truth = truths[row]
             # Dry runs have no relative error.
             error = float(relative_error(mean, truth)) if bool(truth.any()) else math.nan
             found["error"].append(error)
-            one = posterior.given(replace(posterior.sensors[row : row + 1], single=True))
-            try:
-                samples = one.sample(SCORE_SAMPLES, x, seed=1)
-            except NoUncertaintyError:
+            if samples is None:
                 continue
             ordered = ascending(samples)
+            if separate and conformal:
+                bands.append(torch.stack([quantile(ordered, end) for end in ENDS]))
             found["crps"].append(crps(ordered, truth))
             found["energy"].append(energy_score(samples[:ENERGY_SAMPLES], truth, equal))
             found["plain"].append(coverage(ordered, truth, COVERAGE_LEVELS))
@@ -371,8 +380,10 @@ def _scored(
                 drawn, at, other = samples.numpy(), truth.numpy(), others[row].numpy()
                 found["tarp"].append(tarp(drawn, at, other))
                 found["residuals"].append(residuals(drawn, at, len(found["residuals"])))
-        for kind in ("conformal", "whole") if conformal else ():
-            found[kind] += _inside_conformal(posterior, x, truths, kind == "whole").tolist()
+        if conformal:
+            plain = torch.stack(bands) if separate else posterior.quantile(ENDS, x, SCORE_SAMPLES)
+            for kind in ("conformal", "whole"):
+                found[kind] += _inside(posterior, plain, truths, kind == "whole").tolist()
     told = {}
     if found["tarp"]:
         from uqsonet.fitting.sample_tests import chances
@@ -393,19 +404,41 @@ def _scored(
     )  # fmt: skip
 
 
-def _inside_conformal(posterior: FieldPosterior, x: Tensor, truth: Tensor, whole: bool) -> Tensor:
+def _drawn(posterior: FieldPosterior, x: Tensor) -> Iterator[tuple[Tensor, Any]]:
+    """Yield the mean (M,) of each set, and functions (S, M) or None without uncertainty.
+
+    Laws that are sampled set by set take long: their functions are those behind their bands.
+    """
+    sets, separate = posterior.sensors, posterior.law.separate
+    some = 1 if separate else max(1, MAX_DRAWN // (SCORE_SAMPLES * len(x)))
+    alike = not bool(sets.mask.any())  # without sensors all have one law
+    for rows in torch.arange(len(sets)).split(len(sets) if alike else some):
+        part = posterior.given(sets[rows[:1] if alike else rows])
+        means = part.mean(x)
+        try:
+            samples = part.sample(SCORE_SAMPLES, x, seed=0 if separate else 1)
+        except NoUncertaintyError:
+            samples = [None] * len(means)
+        for place in range(len(rows)):
+            row = 0 if alike else place
+            yield means[row], samples[row]
+
+
+def _inside(posterior: FieldPosterior, plain: Tensor, truth: Tensor, whole: bool) -> Tensor:
     """Return the shares (B, levels) of truths (B, M) inside conformal bands.
 
-    Points where a band has no width (a boundary condition) do not count. The share is not a number
-    where there are too few calibration runs for the level.
+    Plain bands are (B, 1 + 2 levels, M), as `ENDS` has them. Points where a band has no width (a
+    boundary condition) do not count. The share is not a number where there are too few calibration
+    runs for the level.
     """
     shares = []
-    for level in COVERAGE_LEVELS:
+    for k, level in enumerate(COVERAGE_LEVELS):
         try:
-            lower, upper = posterior.band(level, x, "conformal", whole)
+            band = posterior.widened(plain[:, [2 * k + 1, 0, 2 * k + 2]], level, whole)
         except ObservationError:
             shares.append(torch.full((len(truth),), torch.nan))
             continue
+        lower, upper = band[:, 0], band[:, 2]
         slack = 1e-9 * (upper - lower).amax(1, keepdim=True)
         free = upper - lower > slack
         inside = (truth >= lower - slack) & (truth <= upper + slack) | ~free

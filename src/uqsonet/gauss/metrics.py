@@ -84,14 +84,15 @@ def coverage(
 
 def central_band(ordered: Tensor, level: float) -> tuple[Tensor, Tensor]:
     """Return the ends (M,) of a central band, interpolated between `ascending` samples."""
+    return quantile(ordered, (1 - level) / 2), quantile(ordered, (1 + level) / 2)
+
+
+def quantile(ordered: Tensor, level: float) -> Tensor:
+    """Return a quantile (M,), interpolated linearly between `ascending` samples (M, n)."""
     last = ordered.shape[1] - 1
-
-    def quantile(level: float) -> Tensor:
-        place = level * last
-        low = int(place)
-        return torch.lerp(ordered[:, low], ordered[:, min(low + 1, last)], place - low)
-
-    return quantile((1 - level) / 2), quantile((1 + level) / 2)
+    place = level * last
+    low = int(place)
+    return torch.lerp(ordered[:, low], ordered[:, min(low + 1, last)], place - low)
 
 
 def energy_score(
