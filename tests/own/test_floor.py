@@ -226,3 +226,11 @@ def test_a_header_with_numbers_as_keys_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     write_weights(path, {"a": torch.zeros(1)}, {"floor": {3: "mean", 10: "kriging", 30: "mean"}})
     assert read_weights(path)[1] == {"floor": {"3": "mean", "10": "kriging", "30": "mean"}}
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0, 1e-24])
+def test_rounding_does_not_choose_what_answers(scale: float) -> None:
+    a = scale * np.exp(0.3 * smooth(80))
+    field = uqsonet.FieldRuns.of(a, transform="log")
+    found = uqsonet.fit(uqsonet.Runs({"a": field}, {"u": a}), 0, sensors=[4], bar=False)
+    assert found.floor is None  # all answers are exact, but for the rounding of values

@@ -56,6 +56,9 @@ MIN_GAIN = 0.02
 """Share by which a CRPS must be lower to count: what closed forms of the model gain at other noise
 and other numbers of sensors is not scored."""
 
+ROUNDING = 1e-4
+"""CRPS, relative to that of the mean of the runs, below which only rounding is left."""
+
 MAX_MISS = 0.1
 """Sum, over both levels, of what a model's bands may hold too much or too little beyond those of a
 candidate whose CRPS is as good."""
@@ -114,6 +117,8 @@ def _better(scores: Mapping[str, Tensor], means: Mapping[str, float]) -> tuple[s
         held = scores[name][1:].mean(1)
         return float((held - torch.tensor(LEVELS)).abs().sum())
 
+    if means["uqsonet"] < ROUNDING:
+        return "uqsonet", ""
     order = sorted(means, key=lambda name: means[name])
     if above("uqsonet", order[0]):
         return order[0], "crps"
