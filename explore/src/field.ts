@@ -16,6 +16,8 @@ export interface StoredDomain {
 export interface StoredField {
   name: string;
   units: string;
+  /** Name and units of each coordinate. */
+  axes: string[];
   input: boolean;
   log: boolean;
   scale: number;

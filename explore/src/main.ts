@@ -202,6 +202,13 @@ function described(): string {
 
 const COLUMNS = [...(dim === 2 ? ["x", "y"] : ["x"]), "value", "noise"];
 
+/** What a column is called: a coordinate by the name that its field has for it, or all fields have. */
+function title(column: string, shown = fields): string {
+  const axis = "xy".indexOf(column);
+  const names = new Set(shown.filter((field) => field.dim > axis).map((field) => field.stored.axes[axis]));
+  return axis >= 0 && names.size === 1 ? [...names][0] : column;
+}
+
 function entry(one: Placed, column: string): number | undefined {
   if (column === "value" || column === "noise") return one[column];
   return one.x["xy".indexOf(column)];
@@ -216,7 +223,7 @@ function listSensors(): void {
       row.append(cell);
       if (entry(one, column) === undefined) continue;
       const input = element("input", {
-        type: "number", step: "any", name: column, "aria-label": `${column} of a sensor of ${name}`,
+        type: "number", step: "any", name: column, "aria-label": `${title(column, [fields[one.field]])} of a sensor of ${name}`,
       });
       input.addEventListener("change", () => typed(one, column, input));
       cell.append(input);
@@ -247,7 +254,7 @@ function typed(one: Placed, column: string, input: HTMLInputElement): void {
   input.setAttribute("aria-invalid", String(!allowed));
   const wanted = axis >= 0 ? `from ${number(least)} to ${number(most)}`
     : positive ? "above 0" : column === "noise" ? "0 or more" : "a number";
-  input.closest("tr")!.querySelector(".refused")!.textContent = allowed ? "" : ` ${column}: ${wanted}`;
+  input.closest("tr")!.querySelector(".refused")!.textContent = allowed ? "" : ` ${title(column, [field])}: ${wanted}`;
   if (!allowed) return;
   if (axis < 0) owner.change(one.id, { [column]: value });
   else owner.change(one.id, { x: one.x.map((old, i) => (i === axis ? value : old)) });
@@ -399,7 +406,7 @@ document.getElementById("page")!.replaceChildren(
     " Exact answer to sensors of k: the equation solved for draws of its own law (dashed)"))] : []),
   element("div", { class: "wide" }, element("table", {},
     element("caption", {}, "Sensors"),
-    element("thead", {}, element("tr", {}, ...["field", ...COLUMNS, ""].map((name) => element("th", { scope: "col" }, name)))),
+    element("thead", {}, element("tr", {}, ...["field", ...COLUMNS, ""].map((name) => element("th", { scope: "col" }, title(name))))),
     rows)),
   element("h2", {}, "In words"), summary,
   element("details", {}, element("summary", {}, "What is exact here"),

@@ -154,8 +154,8 @@ export class Panel {
       parts.push(
         svg("line", { x1: MARGIN.left - 4, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) }),
         svg("text", { x: MARGIN.left - 8, y: y(tick) + 4, "text-anchor": "end" }, label(tick)));
-    parts.push(svg("text", { x: width - MARGIN.right, y: bottom + 31, "text-anchor": "end" }, "x"));
-    if (field.dim === 2) parts.push(svg("text", { x: 12, y: MARGIN.top + 10 }, "y"));
+    parts.push(svg("text", { x: width - MARGIN.right, y: bottom + 31, "text-anchor": "end" }, field.stored.axes[0]));
+    if (field.dim === 2) parts.push(svg("text", { x: 12, y: MARGIN.top + 10 }, field.stored.axes[1]));
     this.axes.replaceChildren(...parts);
   }
 
@@ -240,7 +240,7 @@ export class Panel {
       const { x, y, field } = this, [top, bottom] = [MARGIN.top, y.range()[0]];
       const height = field.dim === 2 ? y(one.x[1]) : Math.min(bottom, Math.max(top, y(one.value)));
       handle.setAttribute("transform", `translate(${x(one.x[0])},${height})`);
-      const place = one.x.map((v, axis) => `${"xy"[axis]} ${number(v)}`).join(", ");
+      const place = one.x.map((v, axis) => `${field.stored.axes[axis]} ${number(v)}`).join(", ");
       handle.setAttribute("aria-label", `Sensor ${k + 1} of ${field.stored.name}`);
       handle.setAttribute("aria-valuenow", String(one.value));
       handle.setAttribute("aria-valuetext", `${place}, value ${number(one.value)}, noise ${number(one.noise)}`);

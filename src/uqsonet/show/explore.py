@@ -123,15 +123,15 @@ def _note(emulator: Any) -> str:
     """Return what stands above the page of a model that does not answer all numbers of sensors."""
     if emulator.floor is None:
         return ""
-    others = [
-        f"{count} sensors of {side}"
-        for side, by_count in emulator.floor.choice.items()
-        for count, name in sorted(by_count.items())
-        if name != "uqsonet"
-    ]
+    others = []
+    for side, by_count in emulator.floor.choice.items():
+        names = ", ".join(one.name for one in getattr(emulator, side))
+        if counts := [str(n) for n, taken in sorted(by_count.items()) if taken != "uqsonet"]:
+            listed = " and ".join(filter(None, [", ".join(counts[:-1]), counts[-1]]))
+            others.append(f"{listed} {'sensor' if counts == ['1'] else 'sensors'} of {names}")
     text = (
-        f"This page shows the model alone. For {', '.join(others)} a plainer answer had better "
-        "scores on held-out runs; uqsonet predict gives that one."
+        f"This page shows the model alone. For {', and for '.join(others)} a plainer answer had "
+        "better scores on held-out runs; uqsonet predict gives that one."
     )
     return f'<aside class="panel"><p class="refused">{html.escape(text)}</p></aside>'
 
@@ -248,6 +248,7 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
     return {
         "name": one.name,
         "units": one.units,
+        "axes": list(one.axis_labels),
         "input": is_input,
         "log": one.transform.positive,
         "scale": one.scale,
