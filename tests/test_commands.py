@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -64,6 +65,25 @@ def test_describe_and_info_say_what_is_there(folder, model):
     assert "runs: 90 runs" in text and "k: 21 points" in text and "transform identity" in text
     text = invoke("info", model).stdout
     assert "architecture karhunen_loeve" in text and "k: 21 points on [0, 1]" in text
+
+
+@pytest.mark.parametrize("suffix", ["npz", "h5", "nc"])
+def test_describe_lists_a_file_whose_names_are_not_known(suffix: str, tmp_path: Path) -> None:
+    path, k = tmp_path / f"runs.{suffix}", np.linspace(0, 1, 200).reshape(20, 10)
+    k[3, 4:6] = np.nan
+    if suffix == "npz":
+        np.savez(path, k=k, names=np.array(["a", "b"]))
+    elif suffix == "h5":
+        with h5py.File(path, "w") as file:
+            file["k"], file["names"] = k, [b"a", b"b"]
+            file["k"].attrs["units"] = "m"
+    else:
+        data = xr.Dataset({"k": (("run", "x"), k, {"units": "m"}), "names": ("n", ["a", "b"])})
+        data.to_netcdf(path, engine="h5netcdf")
+    text = invoke("describe", path).stdout
+    units, dims = "" if suffix == "npz" else ", m", " (run, x)" if suffix == "nc" else ""
+    assert f"k: 20 x 10{dims}{units}, 0 to 1, 2 values missing" in text
+    assert "names: 2" in text and f"uqsonet describe {path} --input NAME --output NAME" in text
 
 
 def test_predict_writes_what_python_answers(folder, model, tmp_path):

@@ -94,14 +94,21 @@ Noise = Annotated[float | None, _help("Noise of the sensors (std).", "the model'
 
 @command
 def describe(
-    file: FileOfRuns, input: Input, output: Output, transform: Transforms = None,
-    missing: Missing = "error", run: RunDimension = None, periodic: Periodic = None,
-    groups: Groups = None, merge: Merge = False,
+    file: FileOfRuns, input: Input | None = None, output: Output | None = None,
+    transform: Transforms = None, missing: Missing = "error", run: RunDimension = None,
+    periodic: Periodic = None, groups: Groups = None, merge: Merge = False,
 ) -> None:  # fmt: skip
     """Say what is in a file of runs: shapes, ranges, modes, distance from a Gaussian law.
 
+    Without --input and --output: the names of its fields, with shapes, units and ranges.
+
     Example: uqsonet describe runs.nc --input k --output u
     """
+    if input is None or output is None:
+        from uqsonet.runs.contents import contents
+
+        print(contents(file))
+        return
     print(_runs(file, input, output, transform, missing, run, periodic, groups, merge).describe())
 
 

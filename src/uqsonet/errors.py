@@ -65,6 +65,5 @@ def library(name: str, extra: str = "runs") -> Any:
         return import_module(name)
     except ImportError:
         package = name.partition(".")[0].replace("sklearn", "scikit-learn")
-        raise MissingLibraryError(
-            f"this needs {package}: pip install 'uqsonet[{extra}]', or {package} alone"
-        ) from None
+        way = f"'uqsonet[{extra}]', or {package} alone" if extra else package
+        raise MissingLibraryError(f"this needs {package}: pip install {way}") from None

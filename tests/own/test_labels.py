@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +19,7 @@ from uqsonet.fields.layout import Layout
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.runs import split_runs
 from uqsonet.runs.soundness import crashed_runs
+from uqsonet.show.explore import description
 
 LAT = np.linspace(60.0, 20.0, 9)
 LON = np.arange(0.0, 360.0, 30.0)
@@ -173,6 +176,37 @@ def test_zarr_needs_no_codec_that_runs_a_program(tmp_path: Path) -> None:
         uqsonet.open_runs(tmp_path / "runs.zarr", "k", "u")
 
 
+def test_zarr_says_what_was_never_written_and_where_its_groups_are(tmp_path: Path) -> None:
+    array = {"shape": [1000, 10**6], "dtype": "<f8", "chunks": [10, 1000], "compressor": None}
+    for chunks, name in (([10, 1000], "runs.zarr"), ([1, 10**9], "chunk.zarr")):
+        (tmp_path / name / "k").mkdir(parents=True)
+        (tmp_path / name / "k/.zarray").write_text(json.dumps({**array, "chunks": chunks}))
+        with pytest.raises(DataError, match="bytes, which were never written"):
+            uqsonet.open_runs(tmp_path / name, "k", "u")
+    home = tmp_path / "store"  # a folder without the suffix
+    (home / "inner/k").mkdir(parents=True)
+    (home / "inner/k/.zarray").write_text(json.dumps({**array, "shape": [10, 10]}))
+    (home / ".zgroup").write_text('{"zarr_format": 2}')
+    with pytest.raises(DataError, match=r"its arrays stand in groups; open one of them: .*inner"):
+        uqsonet.open_runs(home, "k", "u")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_zarr_of_both_formats(version: int, tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    x = np.linspace(1.0, 2.0, 8)
+    k = waves(25, x)
+    data = xr.Dataset({"k": (("run", "x"), k), "u": (("run", "x"), 2 * k)}, {"x": x})
+    packed = {"k": {"dtype": "i2", "scale_factor": 1e-3, "_FillValue": -9999, "chunks": (7, 5)}}
+    data.to_zarr(tmp_path / "a.zarr", group="inner", zarr_format=version, encoding=packed)
+    runs = uqsonet.open_runs(tmp_path / "a.zarr/inner", "k", "u")
+    np.testing.assert_allclose(runs.inputs["k"].values, k, atol=5.1e-4)
+    assert runs.inputs["k"].domain.lower == (1.0,) and len(runs) == 25
+    zarr.open_group(tmp_path / "b.zarr", mode="w", zarr_format=version).create_array("k", data=k)
+    with pytest.raises(DataError, match=r"need names of dimensions.*numpy\.savez"):
+        uqsonet.open_runs(tmp_path / "b.zarr", "k", "k")
+
+
 @pytest.mark.parametrize("number", [-9999.0, 9.969209968386869e36, 1e20])
 def test_numbers_that_stand_for_missing_values_are_noticed(number: float) -> None:
     k = waves(N, np.linspace(0, 1, 12))
@@ -223,3 +257,49 @@ def _tensor(values: np.ndarray) -> Any:
     import torch
 
     return torch.from_numpy(values)
+
+
+def test_a_page_has_the_names_and_units_of_the_file() -> None:
+    x, t = np.linspace(0, 1, 12), np.linspace(0, 2, 9)
+    k = np.random.default_rng(0).standard_normal((40, 4)) @ np.cos(np.outer(np.arange(1, 5), x))
+    axes = {"x": ("x", x, {"units": "km"}), "t": ("t", t, {"units": "hours"})}
+    u = xr.DataArray(k[:, :, None] * np.exp(-t), dims=("run", "x", "t"), coords=axes)
+    runs = uqsonet.Runs({"k": (k, x[:, None])}, {"u": u})
+    model = uqsonet.fit(runs, 0, sensors=[3], law="gaussian", bar=False)
+    assert [one["axes"] for one in description(model)["fields"]] == [["x"], ["x [km]", "t [hours]"]]
+
+
+SHAPES = {
+    "scalar": lambda k: k.mean(1),
+    "column": lambda k: k.mean(1)[:, None],
+    "row": lambda k: k.mean(1)[None],
+    "three": lambda k: k.mean(1)[:, None, None],
+    "first": lambda k: k[None],
+    "second": lambda k: k[:, None],
+    "last": lambda k: k[:, :, None],
+    "both": lambda k: k[None, :, None],
+}
+
+
+@pytest.mark.parametrize("kind", ["npz", "h5", "nc"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_axes_of_length_one_may_stand_anywhere(shape: str, kind: str, tmp_path: Path) -> None:
+    x, path = np.linspace(1.0, 2.0, 9), tmp_path / f"one.{kind}"
+    k = waves(25, x)
+    u = SHAPES[shape](k)
+    if kind == "npz":
+        np.savez(path, k=k, u=u, x=x)
+    elif kind == "h5":
+        with h5py.File(path, "w") as file:
+            file["k"], file["u"], file["x"] = k, u, x
+    else:
+        names = {25: "run", 9: "x"}
+        dims = [names.get(size, f"one_{place}") for place, size in enumerate(u.shape)]
+        data = xr.Dataset({"k": (("run", "x"), k), "u": (dims, u)}, {"x": x})
+        data.to_netcdf(path, engine="h5netcdf")
+    found = uqsonet.open_runs(path, "k", "u").outputs["u"]
+    np.testing.assert_array_equal(found.values.reshape(25, -1), u.reshape(25, -1))
+    if u.size > 25:
+        assert found.domain.lower == (1.0,) and found.domain.upper == (2.0,)
+    with pytest.raises(DataError, match="first axis of length one"):
+        uqsonet.Runs({"k": k}, {"u": k[None]})

@@ -29,7 +29,7 @@ from uqsonet.runs import field_runs, guard, stored
 from uqsonet_study.check import check_path
 
 FINE = ("refused", "equal", "read")
-BATCH, MEMORY, SECONDS = 250, 6 << 30, 300
+BATCH, MEMORY, SECONDS, MEGABYTES = 250, 6 << 30, 20, 1000
 
 
 def damage(data: bytes, chance: random.Random) -> tuple[str, bytes]:
@@ -88,7 +88,12 @@ def work(folder: Path, first: int, count: int) -> None:
             bad.write_bytes(data)
             signal.alarm(SECONDS)  # ends the process
             print(f"{good.name}: {kind}", flush=True)
-            print(outcome(good, bad, number // len(files) % 2 == 1), flush=True)
+            print(outcome(good, bad, number // len(files) % 2 == 1), end="", flush=True)
+            signal.alarm(0)
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+            print(f", with {peak} MB" if peak > MEGABYTES else "", flush=True)
+            if peak > MEGABYTES:
+                return  # the next batch begins anew
 
 
 def judged(count: int) -> Iterator[fuzz.Case]:
@@ -102,7 +107,8 @@ def judged(count: int) -> Iterator[fuzz.Case]:
             done = subprocess.run([*command, *batch], cwd=ROOT, capture_output=True, text=True)
             lines = done.stdout.splitlines()
             if done.returncode and len(lines) % 2 == 0:
-                raise SystemExit(f"the batch at {first} failed:\n{done.stderr[-3000:]}")
+                ended = f"the batch at {first} ended with {done.returncode}"
+                raise SystemExit(f"{ended} after {lines[-2:]}:\n{done.stderr[-3000:]}")
             if len(lines) % 2:  # a crash, or SIGALRM after a hang; the next batch goes on behind it
                 lines.append(f"ended by signal {-done.returncode}")
             yield from zip(lines[::2], lines[1::2], strict=True)

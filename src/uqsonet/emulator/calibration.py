@@ -14,7 +14,6 @@ and that sensor places were not chosen by looking at the function.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -61,73 +60,52 @@ class ConformalFactors:
         self._kept: dict[object, float] = {}
 
     def widened(self, law: FieldLaw, plain: Tensor, level: float, whole: bool) -> Tensor:
-        """Return the ends of a plain band, moved away from its median as calibration runs ask for.
-
-        Parameters
-        ----------
-        law : FieldLaw
-        plain : Tensor, shape (B, 3, M)
-            Lower end, median and upper end of the plain band.
-        level : float
-            Of the band.
-        whole : bool
-            The band is to hold whole functions rather than single points.
-
-        Returns
-        -------
-        Tensor, shape (B, 3, M)
+        """Return lower end, median and upper end (B, 3, M) of a plain band, made conformal.
 
         Raises
         ------
         ObservationError
             If there are too few calibration runs for the level.
         """
-        runs, field = self._operator.calibration, law.field
-        assert runs is not None
-        _require(len(runs), level)
+        assert self._operator.calibration is not None
+        _require(len(self._operator.calibration), level)
         ones = (law.sets[b : b + 1] for b in range(len(law.sets)))
         found = [self._factor(one, law.number, level, whole) for one in ones]
         factors = torch.tensor(found, dtype=torch.float64)[:, None, None]
         # Of the transformed field, so that the band stays within the field's range.
-        ends = field.transform.forward(plain)
+        ends = law.field.transform.forward(plain)
         median = ends[:, 1:2]
-        return field.transform.inverse(law.within(median + factors * (ends - median)))
+        return law.field.transform.inverse(law.within(median + factors * (ends - median)))
 
     def _factor(self, one: Sensors, number: int, level: float, whole: bool) -> float:
         """Return by how much the plain band of a field given one set must be widened."""
-        used, kept = one.mask[0], self._kept
+        operator, runs, kept = self._operator, self._operator.calibration, self._kept
+        assert runs is not None
+        used = one.mask[0]
         parts = (one.field, one.locations, one.noise_std, one.weights)
         key = number, b"".join(t[0][used].numpy().tobytes() for t in parts if t is not None)
-        if (key, level, whole) not in kept:
-            while len(kept) > MAX_KEPT:
-                kept.pop(next(iter(kept)))
-            for q, found in self._ratios(one, number, {level, *LEVELS}):
-                kept[key, q, False] = pointwise_factor(found, q)
-                kept[key, q, True] = function_factor(found, q)
-        return kept[key, level, whole]
-
-    def _ratios(
-        self, one: Sensors, number: int, levels: set[float]
-    ) -> Iterator[tuple[float, Tensor]]:
-        """Yield by how much plain bands must be widened to hold each calibration run, by level."""
-        operator, runs = self._operator, self._operator.calibration
-        assert runs is not None
+        if (key, level, whole) in kept:
+            return kept[key, level, whole]
         field = operator.named_fields[number]
         x, encoded = _kept_values(operator, runs, number)
         truth = encoded.double() * field.scale  # transformed
         if not field.transform.linear:  # values beyond an end of the range are at it
             truth = field.transform.forward(field.transform.inverse(truth))
-        possible = sorted(q for q in levels if len(runs) >= _runs_needed(q))
-        ends = np.array([0.5, *((1 + sign * q) / 2 for q in possible for sign in (-1, 1))])
+        levels = sorted(q for q in {level, *LEVELS} if len(runs) >= _runs_needed(q))
+        ends = np.array([0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))])
         sets = observed(operator, runs, one)
-        sets = sets if bool(one.mask.any()) else sets[:1]  # all have one law
+        sets = sets if bool(used.any()) else sets[:1]  # all have one law
         law = FieldLaw(Conditioned(operator, sets), number)
         # All runs share random numbers, as a new function's band does by default: with them fixed,
         # runs and function are exchangeable.
-        found = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0))
-        median, *bands = found.unbind(1)
-        for k, q in enumerate(possible):
-            yield q, ratios(median, bands[2 * k], bands[2 * k + 1], truth)
+        median, *bands = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0)).unbind(1)
+        while len(kept) > MAX_KEPT:
+            kept.pop(next(iter(kept)))
+        for k, q in enumerate(levels):
+            found = ratios(median, bands[2 * k], bands[2 * k + 1], truth)
+            kept[key, q, False] = pointwise_factor(found, q)
+            kept[key, q, True] = function_factor(found, q)
+        return kept[key, level, whole]
 
 
 def _kept_values(operator: NamedOperator, runs: Calibration, number: int) -> tuple[Tensor, Tensor]:

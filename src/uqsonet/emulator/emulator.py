@@ -115,7 +115,12 @@ class Emulator(NamedOperator):
             from uqsonet.emulator.likelihood import likelihoods_of
 
             likelihood = likelihoods_of(self, sets, likelihood)
-        check(self, sets, stacklevel=2, gaussian=likelihood is None)
+        try:
+            check(self, sets, stacklevel=2, gaussian=likelihood is None)
+        except ObservationError as error:
+            if not isinstance(sensors, str | Path):
+                raise
+            raise ObservationError(f"{sensors}: {error}") from None
         return self.answer(sets, None, likelihood)
 
     def answer(

@@ -179,12 +179,7 @@ class FieldLaw:
     number : int
         Number of the field, inputs first.
 
-    Attributes
-    ----------
-    field : Field
-    sets : Sensors
-    separate : bool
-        Sets are sampled one by one, and have no moments in closed form.
+    Its `separate` says that sets are sampled one by one, and have no moments in closed form.
     """
 
     def __init__(self, conditioned: Conditioned, number: int) -> None:

@@ -292,9 +292,8 @@ def _notice_runs_last(values: np.ndarray, name: str) -> None:
 
 def roughness(centred: np.ndarray, axis: int) -> float:
     """Return the mean squared step along an axis over twice the variance: 1 for independence."""
-    return float(
-        np.square(np.diff(centred, axis=axis)).mean() / (2 * np.square(centred).mean() or 1)
-    )
+    unit = centred / (np.abs(centred).max() or 1)
+    return float(np.square(np.diff(unit, axis=axis)).mean() / (2 * np.square(unit).mean() or 1))
 
 
 def _without_fill_values(

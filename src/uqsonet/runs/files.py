@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +26,14 @@ from uqsonet.fields.stacked import Domain
 from uqsonet.files import FORMAT, readable
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import SPLITS
-from uqsonet.runs.guard import hdf5_arrays, npz_arrays, require_own_zarr, sound, text_of
+from uqsonet.runs.guard import (
+    hdf5_arrays,
+    is_zarr,
+    npz_arrays,
+    require_own_zarr,
+    sound,
+    text_of,
+)  # fmt: skip
 from uqsonet.runs.labelled import (
     RUN_NAMES,
     VALID,
@@ -39,6 +47,8 @@ from uqsonet.runs.labelled import (
 from uqsonet.runs.meshes import FORMATS, read_mesh
 from uqsonet.runs.runs import Runs
 from uqsonet.runs.stored import Pile, changed, stored_values
+
+LOG = logging.getLogger("uqsonet")
 
 KINDS = {
     ".npz": "npz", ".h5": "HDF5", ".hdf5": "HDF5", ".hdf": "HDF5", ".nc": "NetCDF",
@@ -141,7 +151,7 @@ def open_runs(
     """
     sides = _listed(input, "input"), _listed(output, "output")
     wanted = [name for side in sides for name in side]
-    paths, keys = _paths(path), _keys(wanted)
+    paths, keys = paths_of(path), _keys(wanted)
     if isinstance(transform, str):
         transform = {keys[name]: transform for name in sides[0]}
     place = points if isinstance(points, Mapping) else {}
@@ -169,7 +179,7 @@ def open_runs(
     return Runs(ins, outs, paths[0].stem, groups)
 
 
-def _paths(path: Path | str | Sequence[Path | str]) -> list[Path]:
+def paths_of(path: Path | str | Sequence[Path | str]) -> list[Path]:
     """Return the files that a path, a pattern or a list names."""
     if isinstance(path, str | Path) and glob.has_magic(str(path)) and not Path(path).exists():
         paths = [Path(one) for one in sorted(glob.glob(str(path)))]  # noqa: PTH207
@@ -180,7 +190,7 @@ def _paths(path: Path | str | Sequence[Path | str]) -> list[Path]:
     if not paths:
         raise DataError("path: an empty list of files")
     for one in paths:
-        folder = one.suffix.lower() == ".zarr"
+        folder = one.suffix.lower() == ".zarr" or is_zarr(one)
         if not (one.is_dir() if folder else one.is_file()):
             raise DataError(f"{one}: {'is a folder' if one.is_dir() else 'no such file'}")
         if not folder and one.stat().st_size == 0:
@@ -192,7 +202,7 @@ def _labels(paths: Sequence[Path], name: str) -> np.ndarray:
     """Return what an array of one file, or of several, holds: a label for each run."""
     labels = []
     for path in paths:
-        with _opened(path, _kind([path])) as (there, _):
+        with opened(path, kind_of([path])) as (there, _):
             _require(name, there, path)
             labels.append(np.atleast_1d(np.asarray(there[name][()])))
     return np.concatenate(labels)
@@ -218,7 +228,7 @@ def _read(
     paths: Sequence[Path], wanted: Sequence[str], run: str | None, several: bool
 ) -> dict[str, LabelledField]:
     """Return the fields of one file, or of several that hold one run each, or some of the runs."""
-    kind = _kind(paths)
+    kind = kind_of(paths)
     if run is not None and kind not in ("NetCDF", "Zarr"):
         raise DataError(
             f"{paths[0]}: run={run!r} names a dimension of NetCDF; here runs come first"
@@ -237,7 +247,7 @@ def _read(
     return {name: replace(first[name], values=piles[name].array()) for name in wanted}
 
 
-def _kind(paths: Sequence[Path]) -> str:
+def kind_of(paths: Sequence[Path]) -> str:
     """Return the kind of files; refuse several, or one that is not read."""
     suffixes = {path.suffix.lower() for path in paths}
     kinds = {KINDS.get(path.suffix.lower()) or _kind_of_contents(path) for path in paths}
@@ -257,7 +267,7 @@ def _kind(paths: Sequence[Path]) -> str:
 def _kind_of_contents(path: Path) -> str:
     """Return the kind of a file without a known suffix, such as WRF's: NetCDF, HDF5, or unknown."""
     if path.suffix.lower() in HINTS or path.is_dir():
-        return ""
+        return "Zarr" if is_zarr(path) else ""
     with path.open("rb") as file:
         head = file.read(8)
     if head[:3] == b"CDF":
@@ -291,7 +301,7 @@ def _require(name: str, there: Mapping[str, Any], path: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path, kind: str) -> Iterator[tuple[Any, dict[str, Domain]]]:
+def opened(path: Path, kind: str) -> Iterator[tuple[Any, dict[str, Domain]]]:
     """Yield what a file holds by name, and the domains that a file of the study's pipeline states.
 
     That is an xarray.Dataset of NetCDF or Zarr, whose values are decoded when they are read.
@@ -300,7 +310,7 @@ def _opened(path: Path, kind: str) -> Iterator[tuple[Any, dict[str, Domain]]]:
         raise DataError(f"{path}: a mesh holds values at its nodes alone")
     if kind == "Zarr":
         require_own_zarr(path)
-        library("zarr")
+        library("zarr", "")  # no extra brings it
     with sound(path, f"not a readable {kind} file"):
         if kind == "npz":
             yield npz_arrays(path), {}
@@ -350,10 +360,17 @@ def _dataset(path: Path, kind: str) -> Any:
             for name, one in arrays.items():
                 if isinstance(one, str):
                     raise DataError(f"{path}: {name!r} is not read: {one}")
+    known: dict[str, Any] = {"engine": engine, "decode_timedelta": False}
+    known |= {"consolidated": False} if kind == "Zarr" else {}
     try:
-        return xarray.open_dataset(path, engine=engine, decode_timedelta=False)
+        return xarray.open_dataset(path, **known)
     except (ValueError, OverflowError, ImportError):  # times of a calendar of its own
-        return xarray.open_dataset(path, engine=engine, decode_times=False, decode_timedelta=False)
+        return xarray.open_dataset(path, decode_times=False, **known)
+    except KeyError:
+        raise DataError(
+            f"{path}: arrays need names of dimensions, as to_zarr of xarray writes them; without "
+            "them: numpy.savez('runs.npz', k=zarr.open(...)['k'][:], ...)"
+        ) from None
 
 
 def _fields(
@@ -365,7 +382,7 @@ def _fields(
         for name in wanted:
             _require(name, {n: one.values[0] for n, one in found.items()}, path)
         return {name: found[name] for name in wanted}
-    with _opened(path, kind) as (there, domains):
+    with opened(path, kind) as (there, domains):
         if kind in ("NetCDF", "Zarr"):
             for name in wanted:
                 _require(name, there.variables, path)
@@ -374,10 +391,11 @@ def _fields(
         for one in full.values():
             _require(one, there, path)
         others = {n: one for n, one in there.items() if n not in full.values()}
+        runs = 1 if alone else max((there[one].shape or (1,))[0] for one in full.values())
         return {
-            name: LabelledField(_decoded(path, one, there[one])[0], domains[one], None, "")
+            name: LabelledField(decoded(path, one, there[one])[0], domains[one], None, "")
             if one in domains
-            else _plain(path, one, there[one], others, alone)
+            else _plain(path, one, there[one], others, None if alone else runs)
             for name, one in full.items()
         }
 
@@ -416,17 +434,22 @@ def _require_whole(array: Any, where: str) -> None:
 
 
 def _plain(
-    path: Path, name: str, item: Any, others: Mapping[str, Any], alone: bool
+    path: Path, name: str, item: Any, others: Mapping[str, Any], runs: int | None
 ) -> LabelledField:
     """Return a field of an npz or HDF5 file with the points that names of other arrays give it.
 
-    With `alone` the array is a single run.
+    Some field of the file has so many runs; None stands for an array that is a single run.
     """
-    values, units = _decoded(path, name, item)
-    values = values[None] if alone else values
+    values, units = decoded(path, name, item)
+    values = values[None] if runs is None else values
+    if len(values) == 1 and values.shape[1:2] == (runs,):
+        LOG.info("%s, %s: the first axis, of length one, is left out", path, name)
+        values = values[0]
     if values.ndim:
-        shape = tuple(n for n in values.shape[1:] if n > 1) or values.shape[1:2]
-        values = values.reshape(len(values), *shape)
+        shape = tuple(n for n in values.shape[1:] if n > 1)
+        values = values.reshape(len(values), *(shape or values.shape[1:2]))
+        if not shape:  # coordinates are those of other fields
+            return LabelledField(values, None, None, units)
     try:
         points = _points(path, name, others, values.ndim - 1)
         if isinstance(points, dict):
@@ -437,7 +460,7 @@ def _plain(
     return LabelledField(values, points, None, units)
 
 
-def _decoded(path: Path, name: str, item: Any) -> tuple[np.ndarray, str]:
+def decoded(path: Path, name: str, item: Any) -> tuple[np.ndarray, str]:
     """Return an array and its units; packed values are decoded (CF, sections 2.5 and 8.1)."""
     stored = getattr(item, "attrs", {})
     with readable(path, f"array {name!r} is damaged"):
@@ -511,7 +534,7 @@ def _coordinate(path: Path, key: str, others: Mapping[str, Any]) -> np.ndarray:
     item = others[key]
     if isinstance(item, str) or item.dtype.kind not in "fiub":
         raise no_coordinate(f"{path}, {key}", item if isinstance(item, str) else str(item.dtype))
-    values, _ = _decoded(path, key, item)
+    values, _ = decoded(path, key, item)
     require_exact(values, f"{path}, {key}", DataError)
     return values.astype(np.float64)
 

@@ -215,29 +215,55 @@ def _data_of(path: Path, entry: zipfile.ZipInfo) -> int:
     return entry.header_offset + 30 + name + extra
 
 
+def is_zarr(path: Path) -> bool:
+    """Return whether a folder is a group or an array of Zarr, of format 2 or 3."""
+    return any((path / name).is_file() for name in (".zgroup", ".zarray", "zarr.json"))
+
+
 def require_own_zarr(path: Path) -> None:
-    """Refuse a Zarr folder that links elsewhere or needs a codec that could run a program.
+    """Refuse a Zarr folder that links elsewhere, was hardly written, or needs an unknown codec.
+
+    A codec could run a program.
 
     Raises
     ------
     DataError
     """
     files = [path, *path.rglob("*")]
-    notes = [one for one in files if one.name in (".zarray", "zarr.json")]
-    if not notes:
-        raise DataError(f"{path}: no Zarr array in this folder")
-    if len(notes) > MAX_OBJECTS:
-        raise DataError(f"{path}: more than {MAX_OBJECTS} arrays")
     for one in files:
         if one.is_symlink():
             raise DataError(f"{path}: {one.name!r} is a link, which is not followed")
-    for one in notes:
+    homes = []
+    for one in files:
+        if one.name not in (".zarray", "zarr.json"):
+            continue
         with readable(one, "cannot be read"):
             stored = json.loads(one.read_text(encoding="utf-8"))
-        codecs = [stored.get("compressor"), *(stored.get("filters") or ())]
-        _require_codecs(one, [*codecs, *(stored.get("codecs") or ())])
-        if "O" in str(stored.get("dtype", "")):
-            raise DataError(f"{one}: an array of Python objects, which is not read")
+            if stored.get("node_type") == "group":
+                continue
+            codecs = [stored.get("compressor"), *(stored.get("filters") or ())]
+            _require_codecs(one, [*codecs, *(stored.get("codecs") or ())])
+            if "O" in str(stored.get("dtype", "")):
+                raise DataError(f"{one}: an array of Python objects, which is not read")
+            _require_written(one, stored)
+        homes.append(one.parent.parent)
+        if len(homes) > MAX_OBJECTS:
+            raise DataError(f"{path}: more than {MAX_OBJECTS} arrays")
+    if not homes:
+        raise DataError(f"{path}: no Zarr array in this folder")
+    if path not in homes:
+        groups = ", ".join(sorted(map(str, set(homes))))
+        raise DataError(f"{path}: its arrays stand in groups; open one of them: {groups}")
+
+
+def _require_written(path: Path, stored: dict[str, Any]) -> None:
+    """Refuse an array of Zarr, or a chunk of one, of which next to nothing was ever written."""
+    grid = (stored.get("chunk_grid") or {}).get("configuration") or {}
+    size = sum(one.stat().st_size for one in path.parent.rglob("*") if one.is_file())
+    for shape in (stored["shape"], stored.get("chunks") or grid["chunk_shape"]):
+        count = 8 * int(np.prod(shape, dtype=object))
+        if count > LARGE and count > MAX_PACKED * size:
+            raise DataError(f"{path}: says that it holds {count} bytes, which were never written")
 
 
 def _require_codecs(path: Path, codecs: Sequence[Any]) -> None:

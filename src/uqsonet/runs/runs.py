@@ -106,7 +106,9 @@ class Runs:
         sizes = {key: len(field) for key, field in fields.items()}
         if len(set(sizes.values())) > 1:
             found = ", ".join(f"{key} has {size}" for key, size in sizes.items())
-            raise DataError(f"fields have different numbers of runs: {found}")
+            alone = 1 in sizes.values()
+            hint = "; is a first axis of length one not that of the runs? Leave it out" * alone
+            raise DataError(f"fields have different numbers of runs: {found}{hint}")
         size = next(iter(sizes.values()))
         self.groups = None if groups is None else _labels(groups, size)
         kept = np.ones(size, dtype=bool)
