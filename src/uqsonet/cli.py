@@ -251,7 +251,7 @@ def place(
     )
     if plot is not None:
         placement.plot(plot)
-    text = csv_text(placement_lines(placement))
+    text = csv_text(placement_lines(placement, fields))
     if out is not None:
         write_text(out, text)
     else:

@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from typer.testing import CliRunner
 
 import uqsonet
+from uqsonet.cli import app
 from uqsonet.errors import DataError, DataWarning, ObservationError
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.layout import Layout
@@ -303,3 +305,34 @@ def test_axes_of_length_one_may_stand_anywhere(shape: str, kind: str, tmp_path: 
         assert found.domain.lower == (1.0,) and found.domain.upper == (2.0,)
     with pytest.raises(DataError, match="first axis of length one"):
         uqsonet.Runs({"k": k}, {"u": k[None]})
+
+
+def test_from_a_file_to_answers_by_the_command_line_alone(tmp_path: Path) -> None:
+    lon, lat = np.arange(0.0, 360, 45), np.linspace(60, -60, 7)
+    place = np.stack(np.meshgrid(np.deg2rad(lat), np.deg2rad(lon), indexing="ij"))
+    modes = np.stack([np.cos(place[0]), np.sin(place[1]), np.cos(place[1]) * place[0]])
+    sst = np.einsum("nk,kij->nij", np.random.default_rng(0).standard_normal((60, 3)), modes)
+    land = np.hypot(*(place - np.array([0.5, 2.0])[:, None, None])) < 1
+    sst[:, land] = np.nan
+    names, own = ("run", "lat", "lon"), {"lat": lat, "lon": lon}
+    data = xr.Dataset({"sst": (names, sst), "pr": (names, sst**2)}, own)
+    data.to_netcdf(tmp_path / "sea.nc", engine="h5netcdf")
+    sea = np.argwhere(~land)[[3, 20]]
+    rows = [f"{(lon[j] + 180) % 360 - 180},{lat[i]},{sst[0, i, j]}" for i, j in sea]
+    (tmp_path / "s.csv").write_text("\n".join(["lon,lat,value", *rows]))
+    model, answer, csv = (tmp_path / name for name in ("m.safetensors", "pr.nc", "places.csv"))
+    words = ["--minutes", "0", "--sensors", "2", "--input", "sst", "--output", "pr"]
+    for line in (
+        ["fit", tmp_path / "sea.nc", *words, "-o", model],
+        ["predict", model, tmp_path / "s.csv", "-o", answer],
+        ["place", model, "--n", "3", "-o", csv],
+        ["predict", model, tmp_path / "s.csv", "--points", csv, "-o", tmp_path / "at.csv"],
+    ):
+        done = CliRunner().invoke(app, list(map(str, line)))
+        assert done.exit_code == 0, done.output
+    found = xr.open_dataset(answer, engine="h5netcdf")["pr_mean"]
+    xr.testing.assert_equal(found.isnull(), data["pr"][0].isnull())  # nothing invented, aligned
+    chosen = pd.read_csv(csv)
+    assert list(chosen) == ["field", "lon", "lat", "before", "after"]
+    there = data["sst"][0].sel(lon=xr.DataArray(chosen.lon % 360), lat=xr.DataArray(chosen.lat))
+    assert bool(there.notnull().all())  # no sensor on land

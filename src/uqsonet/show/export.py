@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -14,6 +14,7 @@ import numpy as np
 
 from uqsonet.errors import DataError, library
 from uqsonet.fields.cloud import MaskedGrid
+from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import TIME_KEY, Coordinate
 from uqsonet.files import atomic_path, write_text
@@ -115,9 +116,17 @@ def answer_lines(
             yield [*([] if single else [label]), *(f"{value:.9g}" for value in line)]
 
 
-def placement_lines(placement: Any) -> Iterator[list[str]]:
-    """Yield the rows of a table ``field,x[,y[,z]],before,after`` of chosen places, header first."""
-    yield ["field", *AXES[: placement.places.shape[1]], "before", "after"]
+def placement_lines(placement: Any, fields: Sequence[Field]) -> Iterator[list[str]]:
+    """Yield the rows of a table ``field,x[,y[,z]],before,after`` of chosen places, header first.
+
+    Coordinates have the names of their file where all fields that are read share them.
+    """
+    names = []
+    for k, plain in enumerate(AXES[: placement.places.shape[1]]):
+        read = (one for one in fields if one.name in placement.fields and one.domain.dim > k)
+        own = {one.axes[k] for one in read}
+        names.append(own.pop() if len(own) == 1 else plain)
+    yield ["field", *names, "before", "after"]
     for k, name in enumerate(placement.fields):
         numbers = (*placement.places[k], placement.before[k], placement.after[k])
         yield [name, *("" if np.isnan(value) else f"{value:.9g}" for value in numbers)]
