@@ -15,7 +15,7 @@ runs for covariances of each. They differ in the variances of the modes alone: c
 (*spectra*) share a mean and are diagonal in cosines, of which modes of few rough fields are
 mixtures; without a grid, in the modes. Full covariances are tried as long as they
 are likelier than as many spectra. What the modes leave out differs as much between spectra: each
-keeps that of some training inputs, which complete its samples.
+keeps fields that complete its samples: drawn cosines, or the rest of training inputs.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.fft import dctn
+from scipy.fft import dctn, idctn
 from torch import Tensor
+from torch.nn.functional import avg_pool1d
 
 from uqsonet.fields.grid import Grid
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.seeds import restarted
 from uqsonet.laws.base import InputLaw, InputPosterior, normals
-from uqsonet.laws.bases import rounding_noise
+from uqsonet.laws.bases import ROWS, rounding_noise
 from uqsonet.laws.common import InputSample
 from uqsonet.sensors.sensors import Sensors
 
@@ -49,8 +50,12 @@ CLUSTERS = (1, 2, 3, 4, 6, 8)
 SPECTRA = (1, 2, 4, 8, 16, 32)
 """Numbers of spectra to try, in order, until one of them does not improve the score."""
 
+NEAR = 8
+"""Waves to either side whose variances, relative to those of all inputs, a spectrum is taken to
+have as if one input more had shown them."""
+
 REST = 8
-"""Number of training inputs of each spectrum whose rest beyond the modes is kept."""
+"""Number of fields beyond the modes that each spectrum keeps."""
 
 LEFT_DRAWS = 256
 """Number of samples that show which spectra an answer has."""
@@ -195,51 +200,86 @@ class _Waves:
         Of cosines by rising frequency on a grid, else of the modes themselves.
     to_modes : Tensor, shape (q, r)
         Maps them to coefficients of the modes.
+    sample : InputSample
+    shape : tuple of int
+        Of the grid of the cosines; empty without one.
     """
 
     x: Tensor
     to_modes: Tensor
+    sample: InputSample
+    shape: tuple[int, ...]
 
     @classmethod
     def of(cls, sample: InputSample) -> _Waves:
         """Return cosines where the domain is a grid: modes of few rough fields mix them."""
         grid, bases, r = sample.bases.fields.input.grid, sample.bases, sample.coefficients.shape[1]
         if not isinstance(grid, Grid) or grid.periodic:
-            return cls(sample.coefficients, torch.eye(r, dtype=torch.float64))
+            return cls(sample.coefficients, torch.eye(r, dtype=torch.float64), sample, ())
         spans = np.subtract(grid.upper, grid.lower).reshape(-1, *[1] * grid.dim)
         square = np.square(np.indices(grid.shape) / spans).sum(0)
-        low = np.argsort(square, axis=None, kind="stable")[: 2 * r]
+        low = torch.from_numpy(np.argsort(square, axis=None, kind="stable")[: 2 * r])
+        whole = cls(torch.empty(0), torch.empty(0), sample, grid.shape)
+        x = torch.cat([part[:, low].double() for part in whole._cosines()])
+        to_modes = _transformed(bases.from_fields().T, grid.shape, dctn)[:, low].T
+        return cls(x, to_modes, sample, grid.shape)
 
-        def cosines(fields: Tensor) -> Tensor:
-            whole: Any = dctn(
-                fields.view(-1, *grid.shape).numpy(), axes=range(1, 1 + grid.dim), norm="ortho"
-            )
-            return torch.from_numpy(whole.reshape(len(fields), -1)[:, low]).double()
+    def _cosines(self) -> Iterator[Tensor]:
+        """Yield all cosines (b, n), float32, of some inputs less their mean at a time."""
+        for rows in self.sample.fields.split(ROWS):
+            yield _transformed(rows - self.sample.bases.input_mean.float(), self.shape, dctn)
 
-        x = cosines(sample.fields - bases.input_mean.float())
-        return cls(x, cosines(bases.from_fields().T.contiguous()).T)
+    def rest(self, shares: Tensor, generator: np.random.Generator) -> Tensor:
+        """Return fields (C, k, n), float32, beyond the modes; their cosines have random signs."""
+        sample, size = self.sample, shares.sum(0)[:, None].clamp_min(1e-12)
+        factor, back = sample.bases.input_factor, sample.bases.from_fields().float()
+        if not self.shape:
+            chosen = shares.argsort(0, descending=True)[:REST].T
+            fields = sample.fields[chosen] - sample.bases.input_mean.float()
+        else:
+            sums = torch.zeros(2, *size.shape[:1], sample.fields.shape[1], dtype=torch.float64)
+            for part, some in zip(self._cosines(), shares.split(ROWS), strict=True):
+                sums += torch.stack([some.T @ part.double(), some.T @ part.double().square()])
+            first, second = sums / size
+            precise = size / second.clamp_min(1e-300)
+            mean = (precise * first).sum(0) / precise.sum(0)
+            std = (second - 2 * mean * first + mean.square()).clamp_min(0).sqrt()
+            signs = torch.from_numpy(generator.integers(2, size=(REST, *std.shape)) * 2.0 - 1)
+            fields = torch.stack([
+                _transformed((mean + sign * one).float(), self.shape, idctn)
+                for one, sign in zip(std, signs.transpose(0, 1), strict=True)
+            ])  # fmt: skip
+        return fields - (fields @ back) @ factor.T
 
-    def spectra(self, rows: Tensor, count: int) -> Clusters:
-        """Return clusters of mean zero that differ in the variances of the waves alone.
+    def spectra(self, rows: Tensor, count: int) -> tuple[Clusters, Tensor]:
+        """Return clusters of one mean that differ in variances alone, and shares of inputs in them.
 
-        Expectation maximisation starts from groups of the same roughness, so nothing is random.
+        Expectation maximisation starts from groups of the same roughness, so nothing is random. The
+        mean is weighted by precision: the error of a plain one is as rough as the roughest inputs,
+        and smooth ones less that mean would be no longer smooth.
         """
-        squares = self.x[rows].square()
+        x, squares = self.x[rows], self.x[rows].square()
         rank = (squares / squares.mean(0).clamp_min(1e-300)).clamp_min(1e-300).log().mean(1)
         rank = rank.argsort().argsort()
         shares = torch.nn.functional.one_hot(rank * count // len(rows), count).double()
-        average = squares.mean(0)
-        variances, weights = average[None], torch.ones(1)
+        average, weights = squares.mean(0), shares.mean(0)
+        floor = 1e-12 * float(average.amax())
+        average = average.clamp_min(floor)
+        variances, mean = average.expand(count, -1), torch.zeros_like(average)
         for _ in range(FIRST_STEPS if count == 1 else LAST_STEPS // 2):
             weights = shares.mean(0) + 1e-12
-            variances = (shares.T @ squares + average) / (shares.sum(0)[:, None] + 1)
-            variances = variances.clamp_min(1e-12 * float(average.amax()))
+            total, size = shares.T @ squares, shares.sum(0)[:, None].clamp_min(1e-12)
+            near = avg_pool1d(total / average, 2 * NEAR + 1, 1, NEAR, count_include_pad=False)
+            variances = ((total + average * near / size) / (size + 1)).clamp_min(floor)
+            precise = shares @ (1 / variances)
+            mean = (precise * x).sum(0) / precise.sum(0)
+            squares = (x - mean).square()
             density = weights.log() - (squares @ (1 / variances).T + variances.log().sum(1)) / 2
             shares = density.softmax(1)
         scaled = variances.sqrt()[:, :, None] * self.to_modes
         roots = torch.stack([positive_root(one.T @ one) for one in scaled])
-        scales, means = torch.ones(1).double(), torch.zeros_like(roots[:, 0])
-        return Clusters((weights / weights.sum()).log()[:, None], scales, means, roots)
+        scales, means = torch.ones(1).double(), (mean @ self.to_modes).expand(count, -1)
+        return Clusters((weights / weights.sum()).log()[:, None], scales, means, roots), shares
 
     def likelihoods(self, a: Tensor, rows: Tensor, held: Tensor) -> dict[int, Tensor]:
         """Return log likelihoods (H,) of held-out rows of `a` by the number of spectra."""
@@ -247,10 +287,16 @@ class _Waves:
         for count in SPECTRA:
             if len(rows) < 20 * count:
                 break
-            found[count] = self.spectra(rows, count).joint(a[held]).flatten(1).logsumexp(1)
+            found[count] = self.spectra(rows, count)[0].joint(a[held]).flatten(1).logsumexp(1)
             if count > 1 and not _better(found[count], found[count // 2]):
                 break
         return found
+
+
+def _transformed(fields: Tensor, shape: tuple[int, ...], by: Any) -> Tensor:
+    """Return cosine transforms (b, n) of fields (b, n), or fields of transforms."""
+    found = by(fields.numpy().reshape(-1, *shape), axes=range(1, 1 + len(shape)), norm="ortho")
+    return torch.from_numpy(found.reshape(len(fields), -1))
 
 
 def _better(likelihood: Tensor, other: Tensor) -> bool:
@@ -311,13 +357,14 @@ class MixtureLaw(InputLaw):
         several = max(spectra, key=lambda count: float(spectra[count].mean()), default=1)
         varied = several > 1 and _better(spectra[several], best)
         if varied:
-            final = waves.spectra(torch.arange(len(a)), several)
-        else:
-            final = _fitted(a, clusters, scaled, shrinkage, generator, not scales)
+            final, shares = waves.spectra(torch.arange(len(a)), several)
+            kept = waves.rest(shares, generator)
+            return cls(final, kept.double().square().mean((1, 2)).sqrt(), kept)
+        final = _fitted(a, clusters, scaled, shrinkage, generator, not scales)
         assert final is not None
         shares = final.joint(a).flatten(2).logsumexp(2).softmax(1)
         left = (shares * sample.remainder.square()[:, None]).sum(0) / shares.sum(0)
-        return cls(final, left.sqrt(), _rest(sample, shares) if varied else None)
+        return cls(final, left.sqrt())
 
     def completed(
         self,
@@ -326,7 +373,7 @@ class MixtureLaw(InputLaw):
         size: int,
         generator: torch.Generator,
     ) -> Iterator[Tensor]:
-        """Yield fields (size, n), float32, of samples with the rest of inputs of their spectrum."""
+        """Yield fields (size, n), float32, of samples with what their spectrum has beyond modes."""
         assert self.rest is not None
         for a in given.sample(size, generator):
             spectrum = torch.multinomial(self._shares(a), 1, generator=generator)[:, 0]
@@ -370,14 +417,6 @@ class MixtureLaw(InputLaw):
     ) -> InputPosterior:
         """Return the mixture given linear functionals of the coefficients."""
         return MixturePosterior(self, rows, residual, mask, noise_std, direct)
-
-
-def _rest(sample: InputSample, shares: Tensor) -> Tensor:
-    """Return what the modes leave out of the inputs (C, k, n) that have most of each spectrum."""
-    chosen = shares.argsort(0, descending=True)[:REST].T
-    mean, factor = sample.bases.input_mean.float(), sample.bases.input_factor
-    seen = sample.coefficients[chosen].float() @ factor.T + mean
-    return sample.fields[chosen] - seen
 
 
 def _fitted(
@@ -494,16 +533,13 @@ class MixturePosterior(InputPosterior):
         c = self._law.clusters
         cluster, scale = picked // len(c.scales), picked % len(c.scales)
         samples = z.new_zeros(*picked.shape, z.shape[2])
-        each = torch.arange(len(picked))[:, None].expand_as(picked)
+        sizes, reductions, places = c.scales.to(z), self._reductions.to(z), self._means.to(z)
         for k, v in enumerate(self._directions):
-            mine = cluster == k
-            if not bool(mine.any()):
-                continue
-            direction = v.to(z)
-            reduction = self._reductions[:, k].to(z)[each, scale]  # (B, size, k)
-            place = self._means[:, k].to(z)[each, scale]
-            white = z + (place - reduction * (z @ direction.transpose(1, 2))) @ direction
-            white = white * c.scales.to(z)[scale][..., None]
-            here = c.means[k].to(z) + white @ c.roots[k].to(z).T
-            samples = torch.where(mine[..., None], here, samples)
+            root, mean = c.roots[k].to(z).T, c.means[k].to(z)
+            for b, direction in enumerate(v.to(z)):
+                rows = (cluster[b] == k).nonzero()[:, 0]
+                of = scale[b, rows]
+                along = places[b, k, of] - reductions[b, k, of] * (z[0, rows] @ direction.T)
+                white = (z[0, rows] + along @ direction) * sizes[of, None]
+                samples[b, rows] = mean + white @ root
         return samples
