@@ -28,13 +28,16 @@ from torch import Tensor
 import uqsonet
 from uqsonet.files import write_text
 from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.sensors.likelihoods import MeanAbsolute
 from uqsonet_study.posterior.ensembles import Regression, smoothed
 from uqsonet_study.posterior.metrics import METRICS, covered, distances, moment_errors, moments
 from uqsonet_study.posterior.problems import (
+    CUT,
     NEAREST_NOISE,
     POINTS,
     PROBLEMS,
     SEED,
+    SIGMA,
     Case,
     Darcy,
     Inverse,
@@ -216,7 +219,7 @@ def fitted(problem: Inverse, inputs: Tensor, outputs: Tensor, state: Path) -> uq
 
 
 class Learned:
-    """Answers of a fitted model: the nearest Gaussian noise, reweighted by the real weight."""
+    """Answers of a fitted model that is told the weight (`condition(likelihood=...)`)."""
 
     def __init__(self, model: uqsonet.Emulator, problem: Inverse) -> None:
         self._model, self._problem = model, problem
@@ -224,15 +227,16 @@ class Learned:
 
     def __call__(self, case: Case) -> Answer:
         """Return the answer to a case."""
-        from uqsonet_study.posterior.reweighted import reweighted
-
         places = self._points[case.sensors].numpy()
-        readings = places, case.readings.numpy(), NEAREST_NOISE
-        mean, std, samples, effective = reweighted(self._model, self._problem.read, readings, BANDS)
-        shape = case.truth.shape
-        return Answer(
-            mean.view(shape), std.view(shape), samples.view(-1, *shape), {"effective": effective}
+        sensors = {self._problem.read: (places, case.readings.numpy(), NEAREST_NOISE)}
+        answer = self._model.condition(sensors, likelihood=MeanAbsolute(SIGMA, CUT))
+        field, shape = answer[self._problem.asked], case.truth.shape
+        mean, std, samples = (
+            torch.from_numpy(np.asarray(one))
+            for one in (field.mean(), field.std(), field.sample(BANDS))
         )
+        notes = {"effective": float(answer.effective_size)}
+        return Answer(mean.view(shape), std.view(shape), samples.view(-1, *shape), notes)
 
 
 def scores(answer: Answer, reference: Answer, problem: Inverse) -> dict[str, float]:
@@ -248,15 +252,21 @@ def scores(answer: Answer, reference: Answer, problem: Inverse) -> dict[str, flo
 def scored(
     problem: Inverse, number: int, methods: dict[str, Method], state: Path
 ) -> dict[str, dict[str, float]]:
-    """Return the figures of a case by method, the reference's own under `floor`."""
+    """Return the figures of a case by method, the reference's own under `floor`.
+
+    What its checkpoint has is not worked out again.
+    """
     path = state / f"case-{number:03d}.json"
-    if path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))
+    rows = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    names = ["floor", *(methods or rows)]
+    methods = {name: method for name, method in methods.items() if name not in rows}
+    if "floor" in rows and not methods:
+        return rows
     case, start = problem.case(number), time.process_time()
     reference, other = REFERENCES[problem.name](case)
     seconds = time.process_time() - start
     floor = Answer.of(other[:COMPARED])
-    rows = {"floor": scores(floor, reference, problem) | {"seconds": seconds} | reference.notes}
+    rows["floor"] = scores(floor, reference, problem) | {"seconds": seconds} | reference.notes
     held = covered(other, reference.samples)
     rows["floor"] |= dict(zip(("cover_50", "cover_90"), held, strict=True))
     shown = {"reference": reference}
@@ -271,6 +281,7 @@ def scored(
         for who in ("reference", "ours"):
             arrays |= {f"{who}_{key}": value for key, value in _fields(shown[who])}
         np.savez(state / f"case-{number:03d}.npz", allow_pickle=False, **arrays)
+    rows = {name: rows[name] for name in names}
     write_text(path, json.dumps(rows))
     line = {name: [round(row[k], 3) for k in FIGURES] for name, row in rows.items()}
     LOG.info("case %d: %s", number, line)
@@ -366,9 +377,7 @@ def main() -> None:
     problem = PROBLEMS[options.problem]()
     state = options.state / f"{problem.name}-{options.pairs}"
     state.mkdir(parents=True, exist_ok=True)
-    done = [state / f"case-{number:03d}.json" for number in range(options.cases)]
-    waiting = not all(path.is_file() for path in done)
-    methods = methods_of(problem, options.pairs, state) if waiting else {}
+    methods = methods_of(problem, options.pairs, state)
     cases = [scored(problem, number, methods, state) for number in range(options.cases)]
     means, every = tables(problem.name, options.pairs, cases)
     merge(means, options.out / "posterior.csv", KEYS)

@@ -118,6 +118,7 @@ class _Noisy(Source):
         beyond = len(left) if float(share.max()) > NEGLIGIBLE else 0
         self._sizes = self._root.shape[1], beyond
         self._floor: float | None = None
+        self._directions: dict[float, tuple[Tensor, Tensor]] = {}
         self._smooth = self._law.has_coordinates and noise.smooth
         if self._smooth:  # moves go far
             self.effective_share = FAR_MOVED_SHARE
@@ -191,9 +192,32 @@ class _Noisy(Source):
             a = self._law.moved(z[None, :, :first].float(), step, generator)[0].double()
         else:
             a = z[:, :1]
-        fresh = _normals(len(z), z.shape[1] - first, generator)
-        rest = math.sqrt(1 - step**2) * z[:, first:] + step * fresh
-        return self._weighted(torch.cat([a, rest], 1))[0]
+        rest, fresh = z[:, first:], _normals(len(z), z.shape[1] - first, generator)
+        after = step * fresh + math.sqrt(1 - step**2) * rest
+        if self._law.has_coordinates and step < 1:
+            for kind in a.unique().tolist():
+                mine = (a[:, 0] == kind).nonzero()[:, 0]
+                along, size = self._seen_directions(kind)
+                far = (step**2 / (step**2 + (1 - step**2) * size**2)).sqrt()
+                seen, new = rest[mine] @ along.T, fresh[mine] @ along.T
+                moved = (1 - far**2).clamp_min(0).sqrt() * seen + (far - 1) * new
+                after[mine] = fresh[mine] + moved @ along
+        return self._weighted(torch.cat([a, after], 1))[0]
+
+    def _seen_directions(self, kind: float) -> tuple[Tensor, Tensor]:
+        """Return directions (k, d) of z that readings see, and by how many of their levels (k,).
+
+        Moves go far in the others (Cui, Law and Marzouk, J. Comput. Phys. 304, 2016).
+        """
+        if kind not in self._directions:
+            z = torch.zeros(len(self._std), 1 + self._law.mean.shape[1] + sum(self._sizes)).double()
+            z[:, 0] = kind
+            with torch.enable_grad():
+                off = self.placed(z.requires_grad_())[2]
+                (slope,) = torch.autograd.grad(off.diagonal().sum(), z)
+            _, seen, along = torch.linalg.svd(slope[:, 1:] / self._std[:, None], False)
+            self._directions[kind] = along, seen.clamp_max(1)
+        return self._directions[kind]
 
     def proposal(
         self, now: Samples, power: float, step: float, generator: torch.Generator
