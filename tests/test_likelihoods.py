@@ -15,6 +15,7 @@ from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.likelihoods import Student
+from uqsonet_study.posterior.chains import walk
 
 X = np.linspace(0, 1, 12)[:, None]
 NOISE = {"k": 0.2, "u": 0.05}
@@ -151,3 +152,25 @@ def test_a_solver_corrects_a_wrong_linear_operator_exactly() -> None:
         start.corrected(lambda inputs: inputs @ solver, 10)
     with pytest.raises(ObservationError, match="outputs of shape"):
         start.corrected(lambda inputs: inputs[:, 1:])
+
+
+def test_an_answer_to_128_readings_agrees_with_a_long_chain() -> None:
+    x, rng = np.linspace(0, 1, 128)[:, None], np.random.default_rng(2)
+    noise = rng.standard_t(4, 128)
+    prior = model().condition()["u"]
+    y = prior.sample(1, x, 3)[0] + 0.05 * noise
+    answer = model().condition(u=(x, y, 0.05), likelihood="student")
+    assert answer.effective_size > 200
+    mean, covariance = torch.as_tensor(prior.mean(x)), torch.as_tensor(prior.covariance(x))
+    readings = torch.from_numpy(y)
+    values, vectors = torch.linalg.eigh(covariance)
+    root = (vectors * values.clamp_min(0).sqrt())[:, -12:]
+
+    def log_likelihood(z: torch.Tensor) -> torch.Tensor:
+        return Student().log_density((mean + z @ root.T - readings) / 0.05).sum(1)
+
+    states = list(walk(torch.zeros(100, 12).double(), log_likelihood, 3000, rng))[1000::10]
+    other = mean + torch.cat(states) @ root.T
+    std = other.std(0)
+    assert np.abs(answer["u"].mean(x) - other.mean(0).numpy()).max() < 0.15 * float(std.max())
+    assert np.abs(answer["u"].std(x) - std.numpy()).max() < 0.1 * float(std.max())
