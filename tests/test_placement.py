@@ -25,7 +25,9 @@ from tests.test_joint import (
     under_log,
 )
 from uqsonet.emulator.emulator import Emulator
+from uqsonet.emulator.site import Site, periods_of
 from uqsonet.errors import DataError, ObservationError
+from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
@@ -237,6 +239,59 @@ def test_fields_side_by_side_have_their_own_units() -> None:
         assert found.reduction[0, j] == pytest.approx(expected, rel=1e-6)
 
 
+def test_forbidden_regions_leave_what_the_other_candidates_alone_would_give(poisson) -> None:
+    _, emulator = poisson
+    x = emulator.inputs[0].domain.points().numpy()
+    regions = {
+        "box": ({"x": (0.0, 0.6)}, (x[:, 0] > 0.6)),
+        "triangle": (np.array([[0, 0], [1, 0], [0, 1.0]]), x.sum(1) > 1 - 1e-9),
+        "function": (lambda at: at[:, 1] < 0.5, x[:, 1] >= 0.5),
+    }
+    for region, allowed in regions.values():
+        ours = emulator.place(3, avoid=region)
+        among = np.flatnonzero(allowed)
+        alone = emulator.place(3, x[among])
+        np.testing.assert_array_equal(ours.places, alone.places)
+        np.testing.assert_allclose(ours.after, alone.after)
+    several = emulator.place(2, avoid=[region for region, _ in regions.values()])
+    assert (several.places.sum(1) > 1).all() and (several.places >= 0.5).all()
+
+
+def test_sensors_keep_their_distance_from_each_other_and_from_those_that_are_there(linear) -> None:
+    there = 0.5
+    near = linear.place(4, given=([there],))
+    apart = linear.place(4, given=([there],), distance=0.1)
+    every = np.append(apart.places[:, 0], there)
+    gaps = np.abs(every[:, None] - every) + np.eye(5)
+    assert gaps.min() >= 0.1 - 1e-9 and apart.after[-1] >= near.after[-1]
+    with pytest.raises(ObservationError, match=r"leave room for [12] of .* lower n or distance"):
+        linear.place(4, distance=0.9)
+
+
+def test_a_distance_goes_around_an_axis_that_repeats() -> None:
+    grid = Grid((0.0,), (1.0,), (20,), periodic=True)
+    site = Site(
+        grid.points().numpy(), np.ones(20, bool), np.ones(20), np.inf, 0.2,
+        periods_of([Field("k", grid)], 1),
+    )  # fmt: skip
+    free = site.free([0], np.empty((0, 1)))
+    assert free.nonzero()[0].tolist() == list(range(4, 17))
+
+
+def test_costs_are_weighed_and_a_budget_is_kept(linear) -> None:
+    x = linear.inputs[0].domain.points().numpy()
+    cost = np.where(x[:, 0] < 0.5, 4.0, 1.0)
+    first = linear.place(1)
+    weighed = linear.place(1, cost=cost)
+    gain = first.reduction[0] / cost
+    assert weighed.chosen[0] == gain.argmax() and weighed.cost[0] == cost[gain.argmax()]
+    cheap = linear.place(len(x), cost=cost, budget=5.5)
+    assert cheap.cost.sum() <= 5.5 < cheap.cost.sum() + 1 or len(cheap.cost) == len(x)
+    assert linear.place(3, budget=2.0).places.shape[0] == 2
+    by_field = linear.place(1, {"k": [[0.2]], "u": [[0.7]]}, cost={"u": 1e6})
+    assert by_field.fields == ["k"]
+
+
 def test_pictures(linear, poisson, tmp_path: Path) -> None:
     line = linear.place(2, {"k": X, "u": X}, given={"k": ([0.2], [0.1])}, noise_std=0.05)
     assert len(line.plot(tmp_path / "line.png").axes) == 2
@@ -266,6 +321,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"target": [1.0, 2.0]}, f"weights on the {N} points of u"),
     ({"target": np.zeros(N)}, "not all zero"),
     ({"target": {"k": np.ones(N), "u": np.ones(N)}}, "weights of one field expected, found 2"),
+    ({"avoid": {"q": (0, 1)}}, "avoid: no axis 'q'; there are x"),
+    ({"avoid": {"x": (1, 0)}}, "avoid: 'x' needs its lower and upper end"),
+    ({"avoid": [[0, 0], [1, 0], [1, 1]]}, "three or more corners (k, 2) of a polygon"),
+    ({"avoid": lambda x: x}, "must return m truth values"),
+    ({"distance": -1.0}, "distance not negative"),
+    ({"cost": 0.0}, "cost must be finite and positive"),
+    ({"budget": 0.5}, "the cheapest candidate costs 1, more than the budget of 0.5"),
     ({"criterion": "entropy"}, "'entropy' is unknown; there is mean_variance"),
     ({"given": {"k": ([0.1],), "u": ([0.1], [0.2])}}, "of all fields or of none"),
     ({"given": ([1.3],)}, "given of k: 0 at [1.3] lies outside"),

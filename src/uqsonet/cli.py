@@ -217,7 +217,7 @@ def place(
     model: Model,
     n: Annotated[int, Option("--n", help="Number of sensors to place.")] = 1,
     candidates: Annotated[
-        Path | None, _help("CSV of places to choose from: x[,y[,z]].", "the field's points")
+        Path | None, _help("CSV of places to choose from: x[,y[,z]][,cost].", "the field's points")
     ] = None,
     given: Annotated[
         Path | None, _help("CSV of sensors that are there already, as for predict.")
@@ -227,6 +227,12 @@ def place(
     noise_std: Annotated[
         float | None, _help("Noise of the new sensors (std).", "the model's")
     ] = None,
+    avoid: Annotated[
+        list[str] | None,
+        Option(help="Where no sensor may stand: x=0:2,y=1:3, or a CSV of a polygon's corners."),
+    ] = None,
+    distance: Annotated[float, Option(help="Least distance between two sensors.")] = 0.0,
+    budget: Annotated[float | None, _help("What the new sensors may cost.", "no limit")] = None,
     out: Annotated[Path | None, _out("File for the places: .csv.", "print")] = None,
     plot: Annotated[Path | None, _help("File for the map: .png, .pdf or .svg.")] = None,
 ) -> None:
@@ -235,8 +241,9 @@ def place(
     Example: uqsonet place mine.safetensors --n 4 --given sensors.csv -o places.csv --plot map.png
     """
     from uqsonet.emulator.emulator import load
+    from uqsonet.emulator.site import region_of
     from uqsonet.sensors.sensors import field_number
-    from uqsonet.sensors.tables import read_points
+    from uqsonet.sensors.tables import read_candidates
     from uqsonet.show.export import csv_text, placement_lines
 
     require_writable(out, plot)
@@ -245,10 +252,14 @@ def place(
     emulator = load(model)
     fields = emulator.named_fields
     number = 0 if field is None else field_number(fields, field, "--field")
-    places = None if candidates is None else read_points(candidates, fields[number])
+    places, cost = None, None
+    if candidates is not None:
+        places, cost = read_candidates(candidates, fields[number])
     placement = emulator.place(
-        n, places, field=field, given=given, noise_std=noise_std, target=target
-    )
+        n, places, field=field, given=given, noise_std=noise_std, target=target,
+        avoid=[region_of(text, fields[number]) for text in avoid or ()],
+        distance=distance, cost=cost, budget=budget,
+    )  # fmt: skip
     if plot is not None:
         placement.plot(plot)
     text = csv_text(placement_lines(placement, fields))

@@ -177,7 +177,9 @@ class Emulator(NamedOperator):
 
     def place(
         self, n: int, candidates: object = None, *, field: str | None = None, given: object = None,
-        noise_std: object = None, target: object = None, criterion: str = "mean_variance",
+        noise_std: object = None, target: object = None, avoid: object = None,
+        distance: float = 0.0, cost: object = None, budget: float | None = None,
+        criterion: str = "mean_variance",
     ) -> Placement:  # fmt: skip
         """Choose places for the next sensors: each takes the most variance from the target.
 
@@ -203,6 +205,18 @@ class Emulator(NamedOperator):
         target : str, array (M,), or mapping of a field to such an array, optional
             What is to be known: a field, an output or an input, by default the only output; or the
             functional that weights on the field's own points make of it.
+        avoid : mapping, array (k, 2), callable, or list of these, optional
+            Regions where no sensor may stand: ranges by the names of axes, ``{"x": (0, 2)}``;
+            corners of a polygon in the first two coordinates; or a function that says of places
+            (m, d) which are inside.
+        distance : float
+            Least distance between two sensors, those that are there included: Euclidean, in the
+            units of the coordinates, around axes that repeat.
+        cost : float, array (m,), or mapping of field to these, optional
+            Cost of a sensor at each candidate, by default 1. Each choice takes the most variance
+            for its cost.
+        budget : float, optional
+            What the new sensors may cost together. Then `n` is the most that are placed.
         criterion : {"mean_variance"}
             Mean of the target's variance over its domain, or the variance of the functional.
 
@@ -228,7 +242,8 @@ class Emulator(NamedOperator):
 
         if criterion != "mean_variance":
             raise ObservationError(f"criterion {criterion!r} is unknown; there is mean_variance")
-        return Search(self, candidates, field, given, noise_std, target).placement(n)
+        search = Search(self, candidates, field, given, noise_std, target)
+        return search.placement(n, search.site(avoid, distance, cost, budget))
 
     def with_operator(self, operator: Operator) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""

@@ -12,7 +12,7 @@ Greedy choice is standard for Gaussian fields (Krause, Singh and Guestrin, J. Ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch.nn.functional import pad
 
 from uqsonet.emulator.checks import check, points_of
 from uqsonet.emulator.named_operator import NamedOperator
+from uqsonet.emulator.site import Site, outside, periods_of
 from uqsonet.errors import ObservationError
 from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.gauss.gaussian import sensor_noise
@@ -64,6 +65,8 @@ class Placement:
     given : ndarray, shape (k, d)
         Sensors that were there already: their points.
     given_fields : list of str
+    cost : ndarray, shape (n,)
+        What each costs; ones where no costs were stated.
     """
 
     places: np.ndarray
@@ -77,6 +80,7 @@ class Placement:
     target: str
     given: np.ndarray = field(repr=False)
     given_fields: list[str] = field(repr=False)
+    cost: np.ndarray = field(repr=False)
 
     def plot(self, path: object = None) -> Any:
         """Draw the map of expected reduction before the first choice, and the chosen places.
@@ -114,7 +118,7 @@ class Search:
         given: object = None, noise_std: object = None, target: object = None,
     ) -> None:  # fmt: skip
         self._emulator, self._fields = emulator, emulator.named_fields
-        groups = _candidates(emulator, candidates, field)
+        self._groups = groups = _candidates(emulator, candidates, field)
         levels = _levels(emulator, groups, noise_std)
         self._target_number, weights = _wanted(emulator, target)
         self._known, valued = _known(emulator, given)
@@ -207,25 +211,49 @@ class Search:
         self._covariance -= torch.outer(seen, seen / total)
         return seen, total
 
-    def placement(self, n: int) -> Placement:
-        """Choose n places, each the one that lowers the criterion most."""
+    def site(self, avoid: object, distance: object, cost: object, budget: object) -> Site:
+        """Return which candidates may be taken; parameters are those of `Emulator.place`."""
+        allowed, fields = np.ones(len(self.places), dtype=bool), self._fields
+        if avoid is not None:
+            free = [outside(avoid, x.numpy(), fields[number]) for number, x in self._groups]
+            allowed = np.concatenate(free)
+        costs = _of_each(self._emulator, self._groups, 1.0 if cost is None else cost, "cost", None)
+        least = float(real_numbers(distance, "distance"))
+        limit = np.inf if budget is None else float(real_numbers(budget, "budget"))
+        each = torch.cat(costs).numpy()
+        if not (np.isfinite(each).all() and (each > 0).all() and least >= 0 and limit > 0):
+            raise ObservationError(
+                "cost must be finite and positive, distance not negative, budget positive; found "
+                f"least cost {each.min():g}, distance {least:g}, budget {limit:g}"
+            )
+        periods = periods_of([fields[number] for number, _ in self._groups], self.places.shape[1])
+        return Site(self.places, allowed, each, limit, least, periods)
+
+    def placement(self, n: int, site: Site) -> Placement:
+        """Choose n places, each the one that lowers the criterion most for its cost.
+
+        Fewer are chosen if a site allows no more and says what it may cost.
+        """
         size = len(self.places)
         whole = isinstance(n, int | np.integer) and not isinstance(n, bool)
         if not whole or not 1 <= n <= size:
             raise ObservationError(
                 f"n must be a whole number from 1 to the number of candidates, {size}; found {n!r}"
             )
-        free, chosen, values, reductions = np.ones(size, dtype=bool), [], [self.value()], []
+        known, chosen, values, reductions = self._known, [], [self.value()], []
+        there = known.mask[0] if known.weights is None else known.weights[0] != 0
+        given = known.locations[0][there].numpy()
         for _ in range(int(n)):
-            reduction = self.reductions()
-            best = self.first(free & (reduction >= (1 - SAME) * reduction[free].max()))
+            free, reduction = site.free(chosen, given), self.reductions()
+            if not free.any():
+                break
+            gain = reduction / site.cost
+            best = self.first(free & (gain >= (1 - SAME) * gain[free].max()))
             self.choose(best)
-            free[best] = False
             chosen.append(best)
             values.append(self.value())
             reductions.append(reduction)
-        known = self._known
-        there = known.mask[0] if known.weights is None else known.weights[0] != 0
+        site.require(len(chosen), int(n))
         number = known.field[0].view(-1, *[1] * (there.ndim - 1)).expand(there.shape)
         return Placement(
             places=self.places[chosen],
@@ -237,8 +265,9 @@ class Search:
             candidates=self.places,
             candidate_fields=self._names(self.numbers),
             target=self._fields[self._target_number].name,
-            given=known.locations[0][there].numpy(),
+            given=given,
             given_fields=self._names(number[there].numpy()),
+            cost=site.cost[chosen],
         )
 
     def _names(self, numbers: np.ndarray) -> list[str]:
@@ -393,19 +422,31 @@ def _wanted(emulator: NamedOperator, target: object) -> tuple[int, Tensor | None
 
 def _levels(emulator: NamedOperator, groups: Groups, noise_std: object) -> list[Tensor]:
     """Return the noise of each candidate, in the units of the (transformed) field."""
+    levels = _of_each(emulator, groups, noise_std, "noise_std", emulator.default_noise)
+    for level in levels:
+        require_noise(level)
+    return levels
+
+
+def _of_each(
+    emulator: NamedOperator, groups: Groups, values: object, what: str,
+    default: Callable[[int], float] | None,
+) -> list[Tensor]:  # fmt: skip
+    """Return a number for each candidate of each group, stated for all, by field or one by one."""
     fields = emulator.named_fields
-    stated = dict(noise_std) if isinstance(noise_std, Mapping) else None
+    stated = dict(values) if isinstance(values, Mapping) else None
     for name in stated or ():
-        field_number(fields, name, "noise_std: field")
-    levels = []
+        field_number(fields, name, f"{what}: field")
+    numbers = []
     for number, x in groups:
-        level = noise_std if stated is None else stated.get(fields[number].name)
-        one = real_numbers(emulator.default_noise(number) if level is None else level, "noise_std")
+        value = values if stated is None else stated.get(fields[number].name)
+        if value is None:
+            value = 1.0 if default is None else default(number)
+        one = real_numbers(value, what)
         if one.ndim and (one.shape != (len(x),) or (len(groups) > 1 and stated is None)):
             raise ObservationError(
-                f"noise_std must be a number, or one for each of the {len(x)} candidates of "
+                f"{what} must be a number, or one for each of the {len(x)} candidates of "
                 f"{fields[number].name}; found shape {tuple(one.shape)}"
             )
-        require_noise(one)
-        levels.append(one.expand(len(x)))
-    return levels
+        numbers.append(one.expand(len(x)))
+    return numbers

@@ -318,3 +318,9 @@ def read_points(path: Path, field: Field) -> Tensor:
     """
     table = plain_axes(read_csv(path), [field], str(path))
     return _coordinates(table, field.domain.dim, str(path))
+
+
+def read_candidates(path: Path, field: Field) -> tuple[Tensor, Tensor | None]:
+    """Return points as `read_points` does, and a number (M,) for each in the column ``cost``."""
+    points, table = read_points(path, field), read_csv(path)
+    return points, read_column(table["cost"], f"{path}: cost") if "cost" in table else None
