@@ -12,7 +12,7 @@ import torch
 import uqsonet
 from tests.own.conftest import quiet
 from uqsonet.errors import DataError, ObservationError
-from uqsonet.operator import regression
+from uqsonet.operator import baselines, local_regression, regression
 from uqsonet.operator.baselines import Floor
 from uqsonet.operator.closed_form import unexplained_root
 from uqsonet.operator.file import read_weights, write_weights
@@ -140,7 +140,7 @@ def test_leaving_a_pair_out_is_what_the_closed_form_says() -> None:
     rng = np.random.default_rng(0)
     rows = torch.from_numpy(rng.standard_normal((30, 3)))
     target = torch.sin(rows[:, :1]) + 0.1 * torch.from_numpy(rng.standard_normal((30, 1)))
-    kernel = regression._Kernel(2.0, 0.1)
+    kernel = regression.Kernel(2.0, 0.1)
     square = kernel.between(rows, rows) + 0.01 * torch.eye(30, dtype=torch.float64)
     inverse = torch.linalg.inv(square)
     left = (inverse @ target) / inverse.diagonal()[:, None]
@@ -170,7 +170,43 @@ def test_least_squares_and_no_information_are_ends_of_the_kernel() -> None:
     assert 0.8 * spread < answer.std().mean() < 1.3 * spread
     root = unexplained_root(linear.bases, Functions(linear.fields, "training", inputs, outputs))
     with pytest.raises(DataError, match="no answer by nobody"):
-        Floor.of(linear.operator, root, (inputs, outputs), {"inputs": {3: "nobody"}})
+        Floor.of(
+            linear.operator, root, {"inputs": inputs, "outputs": outputs}, {"inputs": {3: "nobody"}}
+        )
+
+
+def front(a: np.ndarray) -> np.ndarray:
+    """Return fronts whose place is no smooth function of few readings for one length."""
+    place = 0.5 + 0.25 * np.sin(3 * a[:, :1]) + 0.1 * a[:, 12:13]
+    return np.tanh((LINE - place) / 0.15)
+
+
+def test_many_runs_are_regressed_on_where_they_are_near(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Chosen by held-out runs, the same from a file, alone and in company, in any order."""
+    for module, name, value in (
+        (local_regression, "NEAR", 40),
+        (baselines, "MIN_LOCAL_PAIRS", 80),
+        (regression, "MAX_PAIRS", 80),
+    ):
+        monkeypatch.setattr(module, name, value)
+    a = smooth(400)
+    near = uqsonet.fit(uqsonet.Runs({"a": a}, {"u": front(a)}), 0, sensors=[5], bar=False)
+    assert near.floor is not None and near.floor.choice["inputs"][5] == "local_regression"
+    assert "regression on the pairs nearest to what is read" in str(near).replace("\n  ", " ")
+    near.save(tmp_path / "one.safetensors")
+    loaded = uqsonet.load(tmp_path / "one.safetensors")
+    fresh = smooth(40, 1)
+    x, y = read(fresh, 5)
+    answer = quiet(near, x, y)
+    np.testing.assert_allclose(quiet(loaded, x, y).mean(), answer.mean(), atol=1e-9)
+    np.testing.assert_allclose(quiet(near, x[3], y[3]).mean(), answer.mean()[3], atol=1e-9)
+    turned = quiet(near, x[3][::-1], y[3][::-1])
+    np.testing.assert_allclose(turned.std(), answer.std()[3], atol=1e-9)
+    lower, upper = answer.band(0.8)
+    held = (front(fresh) >= lower) & (front(fresh) <= upper)
+    assert 0.7 < float(held.mean()) < 0.9
 
 
 @pytest.mark.parametrize("size", [8, 13, 30])

@@ -21,8 +21,8 @@ from tests.own.conftest import Linear, quiet
 from uqsonet.cli import app
 from uqsonet.errors import DataError, MissingLibraryError, ObservationError
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
-from uqsonet.operator.baselines import Cokriging, Floor
-from uqsonet.operator.regression import Regression, kept_pairs
+from uqsonet.operator.baselines import Cokriging, Floor, kept_pairs
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import rows_of
 
@@ -126,9 +126,9 @@ def test_what_is_not_linear_is_refused_with_the_reason(linear, pairs):
 
 def floor_of(model: uqsonet.Emulator, pairs: Functions) -> Floor:
     """Answer any number of sensors by regression with a kernel."""
-    return Floor.of(
-        model.operator, model.unexplained, kept_pairs(pairs), {"inputs": {5: "kernel_regression"}}
-    )
+    kept = kept_pairs(model.bases, pairs)
+    choice = {"inputs": {5: "kernel_regression"}}
+    return Floor.of(model.operator, model.unexplained, kept, choice)
 
 
 def test_gradients_of_linear_answers_are_the_rows_of_the_map_under_a_logarithm_too(positive):

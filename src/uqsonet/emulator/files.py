@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 CALIBRATION = ("inputs", "outputs", "columns")
 """Tensors of the calibration runs, as files name them."""
 
-PAIRS = ("inputs", "outputs")
-"""Tensors of the training pairs that a file keeps to regress on."""
+PAIRS = ("inputs", "outputs", "a", "c")
+"""Tensors of the training pairs that a file keeps to regress on: functions, coefficients."""
 
 
 def save_model(
@@ -55,9 +55,9 @@ def save_model(
             tensors[f"emulator/calibration/{name}"] = getattr(emulator.calibration, name)
     if emulator.floor is not None:
         extra["floor"] = emulator.floor.choice
-        pairs = emulator.floor.operators.get("kernel_regression")
-        for name, tensor in zip(PAIRS, pairs.pairs if pairs else (), strict=False):
-            tensors[f"emulator/pairs/{name}"] = tensor
+        for one in emulator.floor.operators.values():
+            pairs = getattr(one, "pairs", {})
+            tensors |= {f"emulator/pairs/{name}": tensor for name, tensor in pairs.items()}
     if unexplained is not None:
         tensors["emulator/cokriging"] = unexplained
     meta = {
@@ -115,7 +115,8 @@ def _floor(operator: Any, stored: Any, tensors: Mapping[str, Tensor]) -> Floor |
         return None
     from uqsonet.operator.baselines import Floor
 
-    named = [tensors.get(f"emulator/pairs/{name}") for name in PAIRS]
+    keys = {name: f"emulator/pairs/{name}" for name in PAIRS}
+    named = {name: tensors[key] for name, key in keys.items() if key in tensors}
     choice = {side: {int(m): str(name) for m, name in of.items()} for side, of in stored.items()}
     return Floor.of(operator, tensors["emulator/cokriging"], named, choice)
 
@@ -132,9 +133,11 @@ def _require_fitting(
     last = fields.output.grid.size - 1
     shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (last + 1,)}
     grid = fields.training_grid()[0]
-    for name, points in zip(PAIRS, (fields.input.grid.size, grid.size), strict=True):
+    modes = (operator.bases.input_factor.shape[1], operator.bases.output_modes.shape[1])
+    for name, width in zip(PAIRS, (fields.input.grid.size, grid.size, *modes), strict=True):
         if (key := f"emulator/pairs/{name}") in tensors:
-            shapes[key] = len(tensors["emulator/pairs/inputs"]), points
+            first = "emulator/pairs/" + ("a" if name in "ac" else "inputs")
+            shapes[key] = len(tensors[first]), width
     if "emulator/cokriging" in tensors:
         shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
     if runs:

@@ -126,6 +126,7 @@ def _law_text(card: Mapping[str, Any]) -> str:
 
 ANSWERS = {
     "kernel_regression": "regression on the pairs with a kernel",
+    "local_regression": "regression on the pairs nearest to what is read",
     "cokriging": "cokriging",
     "mean": "the law of the runs, as sensors tell nothing that could be learned",
 }

@@ -22,9 +22,8 @@ from uqsonet.errors import ObservationError
 from uqsonet.fitting.candidates import SCORED_RUNS, EncodedRuns
 from uqsonet.fitting.held_out import SensorPlan, at_places, scores_of_samples, some_points
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.operator.baselines import SIDES, candidates
+from uqsonet.operator.baselines import SIDES, candidates, kept_pairs
 from uqsonet.operator.closed_form import unexplained_root
-from uqsonet.operator.regression import kept_pairs
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def _scores(data: EncodedRuns, model: KarhunenLoeveModel) -> Scores:
     most = max(MIN_RUNS, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
     held = data.functions(data.split.validation[: min(SCORED_RUNS, most)])
     root = unexplained_root(model.bases, training)
-    named = candidates(model, root, kept_pairs(training))
+    named = candidates(model, root, kept_pairs(model.bases, training))
     itself = [one.name for one in data.inputs] == [one.name for one in data.outputs]
     slow = model.network is not None or model.law is not None
     if slow and not itself:

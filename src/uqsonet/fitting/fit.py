@@ -41,13 +41,13 @@ from uqsonet.fitting.choose_answer import choose_answer
 from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.nearest import choose_nearest, take_nearest
 from uqsonet.fitting.validate import score
-from uqsonet.operator.baselines import Choice, Cokriging, Floor, Unread
+from uqsonet.operator.baselines import Choice, Cokriging, Floor, Unread, kept_pairs
 from uqsonet.operator.closed_form import unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.regression import Regression, kept_pairs
+from uqsonet.operator.regression import Regression
 from uqsonet.operator.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
 from uqsonet.runs.functions import Functions
@@ -235,7 +235,7 @@ def _emulator(
     }
     root, floor = unexplained_root(final.bases, every), None
     if any(name != "uqsonet" for of_side in choice.values() for name in of_side.values()):
-        floor = Floor.of(final, root, kept_pairs(every), choice)
+        floor = Floor.of(final, root, kept_pairs(final.bases, every), choice)
     emulator = Emulator(
         final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
         unexplained=root, floor=floor,

@@ -7,7 +7,7 @@ Cokriging is the best linear predictor. Held-out runs say what is best for some 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,9 +19,14 @@ from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior, SeparatePosterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import SAMPLES, EitherSide
-from uqsonet.operator.closed_form import fit_bases, sized_bases, unexplained_root
+from uqsonet.operator.closed_form import fit_bases, sized_bases, targets, unexplained_root
 from uqsonet.operator.joint import JointPosterior, together
-from uqsonet.operator.regression import KernelRegression
+from uqsonet.operator.local_regression import (
+    MAX_LOCAL_PAIRS,
+    MIN_LOCAL_PAIRS,
+    LocalRegression,
+)
+from uqsonet.operator.regression import KernelRegression, first_pairs
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
 
@@ -102,7 +107,16 @@ class Unread(Cokriging):
         return super()._law(replace(seen, mask=torch.zeros_like(seen.mask)), None)
 
 
-def candidates(model: Any, unexplained: Tensor, pairs: Sequence[Tensor | None]) -> dict[str, Any]:
+def kept_pairs(bases: KarhunenLoeveBases, functions: Functions) -> dict[str, Tensor]:
+    """Return what `candidates` regresses on: pairs, and coefficients where there are many."""
+    inputs, outputs = first_pairs(functions)
+    kept = {"inputs": inputs, "outputs": outputs}
+    if functions.size >= MIN_LOCAL_PAIRS:
+        kept |= {name: one[:MAX_LOCAL_PAIRS] for name, one in targets(bases, functions).items()}
+    return kept
+
+
+def candidates(model: Any, unexplained: Tensor, pairs: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return what may answer in the bases of a model, by name, the model first.
 
     Parameters
@@ -110,13 +124,16 @@ def candidates(model: Any, unexplained: Tensor, pairs: Sequence[Tensor | None]) 
     model : KarhunenLoeveModel
     unexplained : Tensor, shape (p, p)
         Root of the covariance that its best linear operator leaves (`unexplained_root`).
-    pairs : sequence of Tensor, shapes (N, n) and (N, M), or None
-        Training pairs; where one is None there is no regression.
+    pairs : mapping of str to Tensor
+        Training pairs (`kept_pairs`); without them there is no regression.
     """
     named: dict[str, Any] = {"uqsonet": model}
-    inputs, outputs = pairs
-    if inputs is not None and outputs is not None:
-        named["kernel_regression"] = KernelRegression(model.bases, inputs, outputs)
+    if "inputs" in pairs:
+        named["kernel_regression"] = KernelRegression(
+            model.bases, pairs["inputs"], pairs["outputs"]
+        )
+    if "a" in pairs:
+        named["local_regression"] = LocalRegression(model.bases, pairs["a"], pairs["c"])
     named["cokriging"] = Cokriging.on(model.bases, unexplained)
     named["mean"] = Unread.on(model.bases, unexplained)
     return named
@@ -139,7 +156,7 @@ class Floor:
 
     @classmethod
     def of(
-        cls, model: Any, unexplained: Tensor, pairs: Sequence[Tensor | None], choice: Choice
+        cls, model: Any, unexplained: Tensor, pairs: Mapping[str, Tensor], choice: Choice
     ) -> Floor:
         """Return the model and what answers in its place (parameters as of `candidates`).
 

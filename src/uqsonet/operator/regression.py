@@ -163,7 +163,7 @@ class Regression(EitherSide):
     def _posterior(self, side: str, sets: list[Set], single: bool) -> Posterior:
         """Return the law of the fields of one side."""
         grid, basis = getattr(self.fields, side).grid, getattr(self.bases, f"{side}_basis")
-        alone = [_PairPosterior(grid, basis, single, *self._predicted(side, *one)) for one in sets]
+        alone = [PairPosterior(grid, basis, single, *self._predicted(side, *one)) for one in sets]
         return SeparatePosterior(single, alone)
 
     def _predicted(self, side: str, pairs: Tensor, values: Tensor, noise_std: Tensor) -> Prediction:
@@ -265,7 +265,7 @@ class _LeastSquares:
         return covariance
 
 
-class _PairPosterior(Posterior):
+class PairPosterior(Posterior):
     """The prediction for one set of sensors, plus errors of pairs that were left out."""
 
     def __init__(
@@ -286,7 +286,7 @@ class _PairPosterior(Posterior):
         return (self._mean + self._errors(size, generator))[None]
 
 
-def kept_pairs(functions: Functions) -> tuple[Tensor, Tensor]:
+def first_pairs(functions: Functions) -> tuple[Tensor, Tensor]:
     """Return the first pairs, as many as `MAX_PAIRS` and `MAX_VALUES` allow: (N, n) and (N, M)."""
     rows = functions.kappa_rows, functions.u_rows
     most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_VALUES // (rows[0].shape[1] + rows[1].shape[1])))
@@ -302,15 +302,15 @@ class KernelRegression(Regression):
     bases : KarhunenLoeveBases
         In which fields are answered.
     inputs, outputs : Tensor, shapes (N, n) and (N, M)
-        Training pairs on the points of the fields (`kept_pairs`).
+        Training pairs on the points of the fields (`first_pairs`).
     """
 
     method = "kernel_regression"
 
     def __init__(self, bases: KarhunenLoeveBases, inputs: Tensor, outputs: Tensor) -> None:
-        self.pairs = inputs, outputs
-        super().__init__(Functions(bases.fields, "training", *self.pairs), 0.0, bases=bases)
-        self._processes: dict[tuple[str, bytes], _Process] = {}
+        self.pairs = {"inputs": inputs, "outputs": outputs}
+        super().__init__(Functions(bases.fields, "training", inputs, outputs), 0.0, bases=bases)
+        self._processes: dict[tuple[str, bytes], Process] = {}
 
     def _coefficients(self, functions: Functions) -> dict[str, Tensor]:
         """Return coefficients by the modes as files have them: those of a fit are more precise."""
@@ -325,35 +325,37 @@ class KernelRegression(Regression):
 
     def _predicted(self, side: str, pairs: Tensor, values: Tensor, noise_std: Tensor) -> Prediction:
         """Return what is predicted for one set."""
-        mean, std = pairs.mean(0), (pairs.var(0) + noise_std**2).sqrt()
-        std = torch.where(std > 1e-9 * pairs.abs().amax(0), std, 1.0)
-        rows, values, noise_std = (pairs - mean) / std, (values - mean) / std, noise_std / std
-        # Order, units and sign of sensors have no influence, not even on their noise.
-        order = np.lexsort((values.abs().numpy(), *rows[:2].abs().numpy()))
-        rows, values, noise_std = rows[:, order], values[order], noise_std[order]
-        generator = torch.Generator().manual_seed(0)
-        noise = torch.randn(rows.shape, generator=generator, dtype=torch.float64)
-        process = self._process(side, rows + noise * noise_std * rows[:1].sign())
-        mean, std = process.at(values)
+        rows, values = standardised(pairs, values, noise_std)
+        return self._process(side, rows).prediction(values)
 
-        def errors(size: int, generator: torch.Generator) -> Tensor:
-            picked = torch.randint(len(process.errors), (size,), generator=generator)
-            return std * process.errors[picked]
-
-        return mean, lambda: std**2 * process.covariance, errors
-
-    def _process(self, side: str, rows: Tensor) -> _Process:
+    def _process(self, side: str, rows: Tensor) -> Process:
         """Return the process of a layout; the last ones are remembered."""
         key = side, hashlib.sha256(rows.numpy().tobytes()).digest()
         if key not in self._processes:
             if len(self._processes) >= KEPT_LAYOUTS:
                 self._processes.pop(next(iter(self._processes)))
-            self._processes[key] = _Process.of(rows, self._targets[side])
+            targets = self._targets[side]
+            errors = leave_one_out(rows[:COMPARED], targets.combined[:COMPARED])
+            choice = KernelChoice.of(errors)
+            self._processes[key] = Process.of(rows, targets.left.double(), targets.mean, choice)
         return self._processes[key]
 
 
+def standardised(pairs: Tensor, values: Tensor, noise_std: Tensor) -> tuple[Tensor, Tensor]:
+    """Return readings of pairs (N, m), with noise, and of a set (m,), less mean over deviation."""
+    mean, std = pairs.mean(0), (pairs.var(0) + noise_std**2).sqrt()
+    std = torch.where(std > 1e-9 * pairs.abs().amax(0), std, 1.0)
+    rows, values, noise_std = (pairs - mean) / std, (values - mean) / std, noise_std / std
+    # Order, units and sign of sensors have no influence, not even on their noise.
+    order = np.lexsort((values.abs().numpy(), *rows[:2].abs().numpy()))
+    rows, values, noise_std = rows[:, order], values[order], noise_std[order]
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(rows.shape, generator=generator, dtype=torch.float64)
+    return rows + noise * noise_std * rows[:1].sign(), values
+
+
 @dataclass(frozen=True)
-class _Kernel:
+class Kernel:
     """The kernel ``1 + w y'y / m + exp(-|y - y'|^2 / (2 m l^2))`` of readings (m,)."""
 
     length: float
@@ -367,33 +369,58 @@ class _Kernel:
         return 1 + self.weight / m * products + near
 
 
-def _best(rows: Tensor, targets: Tensor) -> tuple[_Kernel, float]:
-    """Return the kernel and ridge with the least leave-one-out error of targets (N, q)."""
-    best = None
-    for kernel in itertools.starmap(_Kernel, itertools.product(LENGTHS, WEIGHTS)):
+KERNELS = tuple(itertools.starmap(Kernel, itertools.product(LENGTHS, WEIGHTS)))
+
+
+@dataclass(frozen=True)
+class KernelChoice:
+    """A kernel, and the variance of what is no function of readings, relative to the kernel's."""
+
+    kernel: Kernel
+    ridge: float
+
+    @classmethod
+    def of(cls, errors: Tensor) -> KernelChoice:
+        """Take the least of the errors (`KERNELS`, `KERNEL_RIDGES`)."""
+        kernel, ridge = divmod(int(errors.argmin()), len(KERNEL_RIDGES))
+        return cls(KERNELS[kernel], KERNEL_RIDGES[ridge])
+
+
+def leave_one_out(rows: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean squared error of targets (N, q) of pairs left out, for each kernel and ridge.
+
+    Parameters
+    ----------
+    rows : Tensor, shape (N, m)
+        Readings of the pairs.
+    targets : Tensor, shape (N, q)
+
+    Returns
+    -------
+    Tensor, shape (`KERNELS`, `KERNEL_RIDGES`)
+    """
+    errors = torch.empty(len(KERNELS), len(KERNEL_RIDGES), dtype=torch.float64)
+    for k, kernel in enumerate(KERNELS):
         square = kernel.between(rows, rows)
         size = float(square.diagonal().mean())
         values, vectors = torch.linalg.eigh(square)
         turned, squares = vectors.T @ targets, vectors.square()
-        for ridge in KERNEL_RIDGES:
+        for r, ridge in enumerate(KERNEL_RIDGES):
             inverse = 1 / (values.clamp_min(0) + ridge * size)
             left = vectors @ (inverse[:, None] * turned) / (squares @ inverse)[:, None]
-            error = float(left.square().mean())
-            if best is None or error < best[0]:
-                best = error, kernel, ridge * size
-    assert best is not None
-    return best[1:]
+            errors[k, r] = left.square().mean()
+    return errors
 
 
 @dataclass(frozen=True)
-class _Process:
+class Process:
     """A Gaussian process of targets on what the sensors of one layout would read (N, m) of pairs.
 
     It has the inverse (N, N) of their covariance, the targets' mean (q,), and weights and errors
     (N, q) of the pairs: these when left out, over their standard deviation.
     """
 
-    kernel: _Kernel
+    kernel: Kernel
     ridge: float
     rows: Tensor
     inverse: Tensor
@@ -402,17 +429,27 @@ class _Process:
     errors: Tensor
 
     @classmethod
-    def of(cls, rows: Tensor, targets: Targets) -> _Process:
-        """Choose kernel and ridge on some pairs, and fit the process to all."""
-        kernel, ridge = _best(rows[:COMPARED], targets.combined[:COMPARED])
-        square = kernel.between(rows, rows)
+    def of(cls, rows: Tensor, left: Tensor, mean: Tensor, choice: KernelChoice) -> Process:
+        """Fit the process to readings (N, m) and to targets (N, q) less their mean (q,)."""
+        square = choice.kernel.between(rows, rows)
+        ridge = choice.ridge * float(square.diagonal().mean())
         square.diagonal().add_(ridge)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(square))
-        weights = inverse @ targets.left.double()
+        weights = inverse @ left
         errors = weights / inverse.diagonal().sqrt()[:, None]
-        return cls(kernel, ridge, rows, inverse, targets.mean, weights, errors)
+        return cls(choice.kernel, ridge, rows, inverse, mean, weights, errors)
 
-    def at(self, values: Tensor) -> tuple[Tensor, Tensor]:
+    def prediction(self, values: Tensor) -> Prediction:
+        """Return what is predicted for readings (m,)."""
+        mean, std = self._at(values)
+
+        def errors(size: int, generator: torch.Generator) -> Tensor:
+            picked = torch.randint(len(self.errors), (size,), generator=generator)
+            return std * self.errors[picked]
+
+        return mean, lambda: std**2 * self._covariance, errors
+
+    def _at(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (q,) and the standard deviation (), relative to errors, for readings (m,)."""
         one = values[None]
         cross = self.kernel.between(one, self.rows)[0]
@@ -422,6 +459,6 @@ class _Process:
         return self.mean + cross @ self.weights, left.sqrt()
 
     @cached_property
-    def covariance(self) -> Tensor:
+    def _covariance(self) -> Tensor:
         """Covariance (q, q) of the errors."""
         return self.errors.T @ self.errors / len(self.errors)

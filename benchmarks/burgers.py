@@ -1,0 +1,171 @@
+"""Burgers' equation from a few gauges that are read at all times: space and time together.
+
+The problem of DiffusionPDE (Huang et al., NeurIPS 2024): ``u_t + u u_x = 0.01 u_xx``, periodic on
+[0, 1], with u on 128 points at 128 times of [0, 1]; the coefficients of u(x, 0) are normal with
+variances ``49^2 ((2 pi k)^2 + 49)^-2.5`` times two. Gauges stand at random points and are read
+without noise. Asked for is all of u(x, t).
+
+    python -m benchmarks.burgers --pairs 4000 --cases 30 --out published/benchmark
+
+`ours` is `uqsonet.operator.local_regression` on the runs, `ours, shifted` on the runs and four
+copies of each, shifted along the axis, which the equation allows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+from torch import Tensor
+
+from uqsonet.fields.field import Field
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.posterior import Posterior
+from uqsonet.operator.base import Conditioned
+from uqsonet.operator.baselines import Cokriging
+from uqsonet.operator.closed_form import fit_bases, sized_bases, targets
+from uqsonet.operator.local_regression import LocalRegression
+from uqsonet.operator.regression import Regression
+from uqsonet.runs.functions import Functions
+from uqsonet.sensors.sensors import checked_sensors
+
+POINTS = TIMES = 128
+VISCOSITY = 0.01
+SUBSTEPS = 4
+"""Steps of the solver between two times: sixteen change u by less than 1e-7."""
+
+MODES = 256
+SHIFTS = 5
+GAUGES = (1, 2, 3, 5)
+SAMPLES = 4
+"""Number of posterior samples whose errors are averaged, each alone."""
+
+
+def initial(size: int, generator: np.random.Generator) -> Tensor:
+    """Draw u(x, 0), shape (size, 128), float64."""
+    k = np.arange(1, POINTS // 2)
+    scale = 2**0.5 * 49 * ((2 * np.pi * k) ** 2 + 49) ** -1.25
+    sines, cosines = generator.standard_normal((2, size, len(k))) * scale
+    phase = 2 * np.pi * np.outer(k, np.arange(POINTS) / POINTS)
+    return torch.from_numpy(sines @ np.sin(phase) + cosines @ np.cos(phase))
+
+
+def solve(u0: Tensor) -> Tensor:
+    """Return u (B, 128 points, 128 times) by ETDRK4 (Kassam and Trefethen, 2005), dealiased."""
+    h = 1 / (TIMES - 1) / SUBSTEPS
+    k = torch.arange(POINTS // 2 + 1, dtype=torch.float64)
+    derivative = 2j * np.pi * k
+    derivative[-1] = 0
+    linear = -VISCOSITY * (2 * np.pi * k) ** 2 * h
+    whole, half = linear.exp(), (linear / 2).exp()
+    angles = torch.arange(1, 33, dtype=torch.float64) - 0.5
+    z = linear[:, None] + torch.exp(
+        1j * np.pi * angles / 32
+    )  # means over a circle: no cancellation
+    middle = h * (((z / 2).exp() - 1) / z).real.mean(1)
+    first = h * ((-4 - z + z.exp() * (4 - 3 * z + z**2)) / z**3).real.mean(1)
+    between = h * ((2 + z + z.exp() * (z - 2)) / z**3).real.mean(1)
+    last = h * ((-4 - 3 * z - z**2 + z.exp() * (4 - z)) / z**3).real.mean(1)
+
+    def advection(v: Tensor) -> Tensor:
+        padded = torch.nn.functional.pad(v[:, : POINTS // 2], (0, POINTS // 2 + 1))
+        u = 2 * torch.fft.irfft(padded, n=2 * POINTS)
+        return -0.25 * derivative * torch.fft.rfft(u * u)[:, : POINTS // 2 + 1]
+
+    v, states = torch.fft.rfft(u0), [u0]
+    for _ in range(TIMES - 1):
+        for _ in range(SUBSTEPS):
+            n = advection(v)
+            a = half * v + middle * n
+            n_a = advection(a)
+            n_b = advection(half * v + middle * n_a)
+            n_c = advection(half * a + middle * (2 * n_b - n))
+            v = whole * v + first * n + 2 * between * (n_a + n_b) + last * n_c
+        states.append(torch.fft.irfft(v, n=POINTS))
+    return torch.stack(states, 2)
+
+
+def flows(size: int, seed: int) -> Tensor:
+    """Return u of random runs, float32, shape (size, 128, 128)."""
+    generator = np.random.default_rng([seed, 2026])
+    parts = [solve(initial(n, generator)).float() for n in [200] * (size // 200) + [size % 200]]
+    return torch.cat(parts)
+
+
+def operators(u: Tensor, shifts: int) -> dict[str, Conditioned]:
+    """Return what answers, learned from runs (N, 128, 128) and copies of them."""
+    grid = Grid((0.0, 0.0), (1.0, 1.0), (POINTS, TIMES), periodic=(True, False))
+    copies = [torch.roll(u, shift * POINTS // shifts, 1) for shift in range(shifts)]
+    rows = torch.cat(copies).flatten(1)
+    fields = OperatorFields("burgers", Field("u", grid), Field("u", grid))
+    functions = Functions(fields, "training", rows, rows)
+    bases = sized_bases(functions, MODES, MODES)
+    fit_bases(bases, functions)
+    pairs = targets(bases, functions)
+    if shifts > 1:
+        return {"ours, shifted": LocalRegression(bases, pairs["a"], pairs["c"])}
+    return {
+        "ours": LocalRegression(bases, pairs["a"], pairs["c"]),
+        "regression": Regression(functions, 0.0, bases=bases),
+        "cokriging": Cokriging(functions, 0.0),
+    }
+
+
+def scores(law: Posterior, points: Tensor, truth: Tensor) -> dict[str, float]:
+    """Return relative L2 errors of mean and samples in percent, and shares inside the bands."""
+    offset, basis = law.basis(points)
+    mean, covariance = law.coefficient_moments()
+    mean = offset + basis @ mean[0]
+    std = ((basis @ covariance[0]) * basis).sum(1).clamp_min(0).sqrt()
+    draws = law.coefficient_samples(SAMPLES, torch.Generator().manual_seed(0))[0].double()
+    apart = (offset + draws @ basis.T - truth).norm(dim=1)
+    found = {"mean": 100 * (mean - truth).norm(), "sample": 100 * apart.mean()}
+    found = {name: float(value / truth.norm()) for name, value in found.items()}
+    for level, width in ((50, 0.6745), (90, 1.6449)):
+        inside = (mean - truth).abs() <= width * std
+        found[f"cover_{level}"] = 100 * float(inside.double().mean())
+    return found
+
+
+def rows(named: dict[str, Conditioned], tests: Tensor, pairs: int) -> Iterator[dict[str, Any]]:
+    """Yield a row for each case, number of gauges and method."""
+    for count in GAUGES:
+        for case, u in enumerate(tests.double()):
+            gauges = np.random.default_rng([case, count]).permutation(POINTS)[:count]
+            for method, operator in named.items():
+                field = operator.fields.input
+                points, start = field.domain.points(), time.process_time()
+                index = torch.from_numpy(gauges)[:, None] * TIMES + torch.arange(TIMES)
+                read = points[index.flatten()], u.flatten()[index.flatten()]
+                law = operator.condition_on(checked_sensors(field, *read, None, 0.0))
+                one = scores(law, points, u.flatten())
+                one["seconds"] = time.process_time() - start
+                yield {"gauges": count, "method": method, "pairs": pairs, "case": case, **one}
+
+
+def main(
+    pairs: Annotated[int, typer.Option(help="Runs to learn from.")] = 4000,
+    cases: Annotated[int, typer.Option(help="Runs to score on.")] = 30,
+    out: Annotated[Path, typer.Option(help="Folder for burgers.csv.")] = Path("results/benchmark"),
+) -> None:
+    """Make runs, learn, score, and write medians and means over the cases."""
+    torch.set_num_threads(1)
+    u, tests, found = flows(pairs, 0), flows(cases, 1), []
+    for shifts in (1, SHIFTS):
+        found += rows(operators(u, shifts), tests, pairs)
+    table = pd.DataFrame(found).drop(columns="case").groupby(["gauges", "method", "pairs"])
+    scored = table.mean().assign(median=table["mean"].median(), cases=cases).reset_index()
+    out.mkdir(parents=True, exist_ok=True)
+    scored.to_csv(out / "burgers.csv", index=False, float_format="%.4g", lineterminator="\n")
+    print(scored.to_string(index=False, float_format="%.3g"))
+
+
+if __name__ == "__main__":
+    typer.run(main)
