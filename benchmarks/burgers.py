@@ -94,9 +94,8 @@ def solve(u0: Tensor) -> Tensor:
 
 def flows(size: int, seed: int) -> Tensor:
     """Return u of random runs, float32, shape (size, 128, 128)."""
-    generator = np.random.default_rng([seed, 2026])
-    parts = [solve(initial(n, generator)).float() for n in [200] * (size // 200) + [size % 200]]
-    return torch.cat(parts)
+    states = initial(size, np.random.default_rng([seed, 2026]))
+    return torch.cat([solve(some).float() for some in states.split(200)])
 
 
 def operators(u: Tensor, shifts: int) -> dict[str, Conditioned]:
@@ -160,8 +159,8 @@ def main(
     u, tests, found = flows(pairs, 0), flows(cases, 1), []
     for shifts in (1, SHIFTS):
         found += rows(operators(u, shifts), tests, pairs)
-    table = pd.DataFrame(found).drop(columns="case").groupby(["gauges", "method", "pairs"])
-    scored = table.mean().assign(median=table["mean"].median(), cases=cases).reset_index()
+    groups: Any = pd.DataFrame(found).drop(columns="case").groupby(["gauges", "method", "pairs"])
+    scored = groups.mean().assign(median=groups["mean"].median(), cases=cases).reset_index()
     out.mkdir(parents=True, exist_ok=True)
     scored.to_csv(out / "burgers.csv", index=False, float_format="%.4g", lineterminator="\n")
     print(scored.to_string(index=False, float_format="%.3g"))

@@ -119,6 +119,10 @@ def steps() -> dict[str, Step]:
         ),
         copies=drafts("benchmark"),
     )
+    found["burgers"] = Step(
+        (f"python -W ignore -m benchmarks.burgers --out {DRAFTS}/benchmark",),
+        copies={f"{DRAFTS}/benchmark/burgers.csv": FOLDER / "benchmark"},
+    )
     found["own_data"] = Step(_own_data(), copies=drafts("own_data"))
     flow = (
         "python -m benchmarks.flow_law binary1d --minutes 10 --laws gaussian,thresholded,analogue"
