@@ -79,6 +79,13 @@ def test_interpolation_works_on_grids_smaller_than_its_stencil():
     torch.testing.assert_close(grid.interpolate(grid.points() ** 2, queries), queries**2)
 
 
+def test_no_place_has_no_value_whatever_its_coordinates() -> None:
+    """An answer to sensors of a field on a line reads none of a field in the plane."""
+    values = BOX.points()
+    assert BOX.interpolate(values, torch.zeros(2, 0, 1)).shape == (2, 0, values.shape[1])
+    assert BOX.interpolate(lambda points: values[points], torch.zeros(0, 1)).shape[0] == 0
+
+
 def test_periodic_interpolation_does_not_know_where_the_period_starts():
     """Values rolled by some nodes, asked at places shifted as far: across the seam as within."""
     values = rough(8, 12, 1, seed=1)

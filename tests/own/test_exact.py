@@ -17,7 +17,7 @@ import uqsonet
 from tests.own.conftest import Linear, closed_form, quiet, waves
 from uqsonet import Emulator, Runs
 
-RUNS = 5000
+RUNS = 1400
 SETS = 20
 LIMIT = 2.8 / RUNS**0.5
 

@@ -21,6 +21,7 @@ from uqsonet.fields.layout import Layout
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.runs import split_runs
 from uqsonet.runs.soundness import crashed_runs
+from uqsonet.show import terminal
 from uqsonet.show.explore import description
 
 LAT = np.linspace(60.0, 20.0, 9)
@@ -307,7 +308,10 @@ def test_axes_of_length_one_may_stand_anywhere(shape: str, kind: str, tmp_path: 
         uqsonet.Runs({"k": k}, {"u": k[None]})
 
 
-def test_from_a_file_to_answers_by_the_command_line_alone(tmp_path: Path) -> None:
+def test_from_a_file_to_answers_by_the_command_line_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal.LOG, "handlers", [])  # commands log to what the runner closes
     lon, lat = np.arange(0.0, 360, 45), np.linspace(60, -60, 7)
     place = np.stack(np.meshgrid(np.deg2rad(lat), np.deg2rad(lon), indexing="ij"))
     modes = np.stack([np.cos(place[0]), np.sin(place[1]), np.cos(place[1]) * place[0]])

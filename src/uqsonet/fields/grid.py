@@ -57,8 +57,11 @@ class Interpolating(ABC):
             On points of the domain, the functions' own values.
         """
         x = locations.detach().to(torch.float64).reshape(-1, locations.shape[-1])
+        if not len(x):  # sensors that are not there may have coordinates of another field
+            none = values_at(values, torch.zeros(0, dtype=torch.long))
+            return none.reshape(*locations.shape[:-1], none.shape[1])
         index, weights = self.neighbours(x)
-        if index.shape[1] == 1 or not len(x):
+        if index.shape[1] == 1:
             found = values_at(values, index[:, :1].flatten())
         else:
             if index.numel() < self.size:

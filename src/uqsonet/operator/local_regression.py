@@ -23,6 +23,7 @@ from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import SAMPLES, EitherSide
 from uqsonet.operator.regression import (
     COMPARED,
+    KEPT_LAYOUTS,
     KernelChoice,
     PairPosterior,
     Prediction,
@@ -131,7 +132,9 @@ class LocalRegression(EitherSide):
                 some = combined[near] - combined[near].mean(0)
                 errors.append(leave_one_out(_scaled(pairs[near], centre)[0], some))
                 errors[-1] /= some.square().mean()
-            self._choices = {key: KernelChoice.of(torch.stack(errors).sum(0))}
+            if len(self._choices) >= KEPT_LAYOUTS:
+                self._choices.pop(next(iter(self._choices)))
+            self._choices[key] = KernelChoice.of(torch.stack(errors).sum(0))
         return self._choices[key]
 
 
