@@ -59,7 +59,7 @@ class ClassField:
         values: Sequence[float],
         inner: Sequence[GaussianField] = (),
     ) -> None:
-        self._latent, self._inner = latent, list(inner)
+        self.latent, self._inner = latent, list(inner)
         self._values = torch.tensor(values, dtype=torch.float64)
         self._cuts = torch.tensor(thresholds, dtype=torch.float64)
         self._ends = torch.tensor([-math.inf, *thresholds, math.inf], dtype=torch.float64)
@@ -67,7 +67,7 @@ class ClassField:
     def draw(self, generator: np.random.Generator, size: int) -> Tensor:
         """Draw `size` fields."""
         within = [field.draw(generator, size) for field in self._inner]
-        return self._of(_coordinates(self._latent, generator, size), within)
+        return self._of(_coordinates(self.latent, generator, size), within)
 
     def posterior(self, locations: Tensor, values: Tensor, noise_std: float) -> Law:
         """Return the law given values (m,) at locations (m, d).
@@ -77,7 +77,7 @@ class ClassField:
         ObservationError
             If too many assignments of classes are possible.
         """
-        latent = _Sensors(self._latent, locations, 0.0)
+        latent = _Sensors(self.latent, locations, 0.0)
         inner = [_Sensors(field, locations, noise_std) for field in self._inner]
         assignments = self._assignments(values, inner, noise_std)
         weights = np.array([self._weight(one, values, latent, inner) for one in assignments])
@@ -97,7 +97,7 @@ class ClassField:
         return _Drawn(draw)
 
     def _of(self, xi: Tensor, within: list[Tensor]) -> Tensor:
-        numbers = torch.bucketize(self._latent.field(xi), self._cuts)
+        numbers = torch.bucketize(self.latent.field(xi), self._cuts)
         field = self._values[numbers]
         for k, one in enumerate(within):
             field = torch.where(numbers == k, field + one, field)
@@ -142,7 +142,7 @@ class ClassField:
         seed = torch.Generator().manual_seed(int(generator.integers(2**63)))
         ends = self._ends[classes], self._ends[classes + 1]
         seen = truncated_samples(latent.mean, latent.covariance, *ends, size, seed)
-        xi = latent.condition(generator, _coordinates(self._latent, generator, size), seen)
+        xi = latent.condition(generator, _coordinates(self.latent, generator, size), seen)
         within = []
         for k, field in enumerate(self._inner):
             here = classes == k
@@ -178,7 +178,7 @@ class ThresholdedField(ClassField):
             the two.
         """
         given = self._classes(values, noise_std).long(), values, locations, noise_std
-        sensors = _Sensors(self._latent, locations, 0.0)
+        sensors = _Sensors(self.latent, locations, 0.0)
         return _Drawn(lambda generator, size: self._given(*given, sensors, generator, size))
 
     def _classes(self, values: Tensor, noise_std: float) -> Tensor:
