@@ -120,7 +120,9 @@ class LocalRegression(EitherSide):
         left = targets.left[near].double()
         mean = left.mean(0)
         choice = self._choice(side, pairs)
-        return Process.of(rows, left - mean, targets.mean + mean, choice).prediction(values)
+        ridge = choice.variance(rows)
+        process = Process.of(rows, left - mean, targets.mean + mean, choice.kernel, ridge)
+        return process.prediction(values)
 
     def _choice(self, side: str, pairs: Tensor) -> KernelChoice:
         """Return the kernel of a layout: the best around the first pairs, left out one by one."""

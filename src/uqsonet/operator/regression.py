@@ -337,7 +337,9 @@ class KernelRegression(Regression):
             targets = self._targets[side]
             errors = leave_one_out(rows[:COMPARED], targets.combined[:COMPARED])
             choice = KernelChoice.of(errors)
-            self._processes[key] = Process.of(rows, targets.left.double(), targets.mean, choice)
+            ridge = choice.variance(rows[:COMPARED])
+            left = targets.left.double()
+            self._processes[key] = Process.of(rows, left, targets.mean, choice.kernel, ridge)
         return self._processes[key]
 
 
@@ -385,6 +387,10 @@ class KernelChoice:
         kernel, ridge = divmod(int(errors.argmin()), len(KERNEL_RIDGES))
         return cls(KERNELS[kernel], KERNEL_RIDGES[ridge])
 
+    def variance(self, rows: Tensor) -> float:
+        """Return that variance, for the kernel of readings (N, m)."""
+        return self.ridge * float(self.kernel.between(rows, rows).diagonal().mean())
+
 
 def leave_one_out(rows: Tensor, targets: Tensor) -> Tensor:
     """Return the mean squared error of targets (N, q) of pairs left out, for each kernel and ridge.
@@ -429,15 +435,14 @@ class Process:
     errors: Tensor
 
     @classmethod
-    def of(cls, rows: Tensor, left: Tensor, mean: Tensor, choice: KernelChoice) -> Process:
+    def of(cls, rows: Tensor, left: Tensor, mean: Tensor, kernel: Kernel, ridge: float) -> Process:
         """Fit the process to readings (N, m) and to targets (N, q) less their mean (q,)."""
-        square = choice.kernel.between(rows, rows)
-        ridge = choice.ridge * float(square.diagonal().mean())
+        square = kernel.between(rows, rows)
         square.diagonal().add_(ridge)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(square))
         weights = inverse @ left
         errors = weights / inverse.diagonal().sqrt()[:, None]
-        return cls(choice.kernel, ridge, rows, inverse, mean, weights, errors)
+        return cls(kernel, ridge, rows, inverse, mean, weights, errors)
 
     def prediction(self, values: Tensor) -> Prediction:
         """Return what is predicted for readings (m,)."""
