@@ -20,7 +20,7 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fitting.candidates import SCORED_RUNS, EncodedRuns
-from uqsonet.fitting.held_out import SensorPlan, at_places, scores_of_samples, some_points
+from uqsonet.fitting.held_out import LEVELS, SensorPlan, at_places, scores_of_samples, some_points
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.operator.baselines import SIDES, candidates, kept_pairs
 from uqsonet.operator.closed_form import unexplained_root
@@ -47,9 +47,6 @@ of them together."""
 
 NO_ANSWER = 10.0
 """CRPS of a model that has no answer to a run, relative to that of the mean of the runs."""
-
-LEVELS = (0.5, 0.9)
-"""Levels of the bands that are looked at."""
 
 MIN_GAIN = 0.02
 """Share by which a CRPS must be lower to count: what closed forms of the model gain at other noise

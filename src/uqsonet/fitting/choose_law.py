@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.fitting.held_out import HeldOut, scores_of_samples
+from uqsonet.fitting.held_out import LEVELS, HeldOut, scores_of_samples
 from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES
@@ -66,12 +66,10 @@ MAX_OUTSIDE = 0.05
 MAX_EXCESS = 2.0
 """Accepted excess of a law's score over the best one's, in standard errors."""
 
-LEVELS = (0.5, 0.9)
-"""Levels of the bands that are looked at: the CRPS hardly tells how wide an answer is."""
-
-MAX_MISS = 0.01
-"""Share of the output by which a law's bands may hold more or less than those of an equal law, and
-share by which the CRPS of an equal law may be higher."""
+EQUAL_WITHIN = 0.01
+"""Laws are equal whose CRPS differ by no more than this share. The CRPS hardly tells how wide an
+answer is, so the bands of one may hold no more or less of the output than those of an equal one, by
+this share, either."""
 
 
 def require_law(law: str) -> None:
@@ -336,11 +334,11 @@ def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], size: int) -> in
 def _is_better(relative: list[Tensor], held: Mapping[int, Tensor], other: int, one: int) -> bool:
     """Return whether another law's CRPS is as good, and one's bands miss by more than chance."""
     worse = relative[other] - relative[one]
-    if float(worse.mean()) > min(float(worse.std()) / math.sqrt(len(worse)), MAX_MISS):
+    if float(worse.mean()) > min(float(worse.std()) / math.sqrt(len(worse)), EQUAL_WITHIN):
         return False
     for mine, its, level in zip(held[one], held[other], LEVELS, strict=True):
         error = float((mine - its).std()) / math.sqrt(len(mine))
         excess = abs(float(mine.mean()) - level) - abs(float(its.mean()) - level)
-        if excess > max(MAX_EXCESS * error, MAX_MISS):
+        if excess > max(MAX_EXCESS * error, EQUAL_WITHIN):
             return True
     return False

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 QUANTILES = 64
 """Number of quantiles behind the CRPS of an output under a transform."""
 
+LEVELS = (0.5, 0.9)
+"""Levels of the bands that choices look at."""
+
 MOMENT_DRAWS = 512
 """Latent samples behind mean and spread of an answer that has no closed form."""
 

@@ -316,11 +316,17 @@ def read_points(path: Path, field: Field) -> Tensor:
     DataError or ObservationError
         If the file cannot be read or lacks a column.
     """
-    table = plain_axes(read_csv(path), [field], str(path))
-    return _coordinates(table, field.domain.dim, str(path))
+    return _points(read_csv(path), path, field)
 
 
 def read_candidates(path: Path, field: Field) -> tuple[Tensor, Tensor | None]:
     """Return points as `read_points` does, and a number (M,) for each in the column ``cost``."""
-    points, table = read_points(path, field), read_csv(path)
-    return points, read_column(table["cost"], f"{path}: cost") if "cost" in table else None
+    table = read_csv(path)
+    cost = read_column(table["cost"], f"{path}: cost") if "cost" in table else None
+    return _points(table, path, field), cost
+
+
+def _points(table: Mapping[str, list[str]], path: Path, field: Field) -> Tensor:
+    """Return points (M, d) of a field from a table that was read from a file."""
+    axes = plain_axes(table, [field], str(path))
+    return _coordinates(axes, field.domain.dim, str(path))
