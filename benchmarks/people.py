@@ -283,8 +283,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     found: list[dict[str, Any]] = []
+    more = max(options.sizes or [0])  # a size beyond the usual one needs more runs
     for name in options.only:
-        whole = KINDS[name](TESTS, np.random.default_rng([2026, list(KINDS).index(name)]))
+        whole = KINDS[name](TESTS + more, np.random.default_rng([2026, list(KINDS).index(name)]))
         asked = [replace(whole, size=size) for size in options.sizes or [whole.size]]
         for data, (read, outputs, rows) in itertools.product(asked, whole.models):
             model = None

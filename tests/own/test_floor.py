@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 import uqsonet
 from tests.own.conftest import quiet
 from uqsonet.errors import DataError, ObservationError
+from uqsonet.fitting import choose_answer
 from uqsonet.operator import baselines, local_regression, regression
 from uqsonet.operator.baselines import Floor
 from uqsonet.operator.closed_form import unexplained_root
@@ -76,6 +78,28 @@ def test_a_named_law_keeps_the_model_and_says_what_would_be_better() -> None:
     found = uqsonet.fit(runs, 0, sensors=5, bar=False, law="gaussian")
     assert found.floor is None
     assert "would be better" in str(found)
+
+
+@pytest.mark.parametrize(("at_two", "taken"), [(1.03, "kernel_regression"), (1.3, "uqsonet")])
+def test_a_number_of_sensors_is_answered_as_all_are_unless_it_says_otherwise(
+    at_two: float, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+
+    def scores(relative: float) -> dict[str, torch.Tensor]:
+        shares = torch.tensor([[0.5], [0.9]]).expand(2, 40)
+        drawn = [torch.from_numpy(1 + 0.3 * rng.standard_normal((1, 40))) for _ in range(3)]
+        sizes = {"uqsonet": 1.0, "kernel_regression": relative, "mean": 2.0}
+        return {
+            name: torch.cat([size * one / one.mean(), shares])
+            for (name, size), one in zip(sizes.items(), drawn, strict=True)
+        }
+
+    found = {("inputs", 2): scores(at_two), ("inputs", 5): scores(0.5)}
+    monkeypatch.setattr(choose_answer, "_scores", lambda data, model: found)
+    choice, rows = choose_answer.choose_answer([(Any, Any)], may_choose=True)  # type: ignore
+    assert choice["inputs"] == {2: taken, 5: "kernel_regression"}
+    assert [row["why"] for row in rows] == ["usual" if at_two < 1.1 else "crps", "usual"]
 
 
 def test_a_file_answers_the_same(model: uqsonet.Emulator, tmp_path: Path) -> None:

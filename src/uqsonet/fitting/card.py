@@ -138,8 +138,10 @@ def _answer_texts(card: Mapping[str, Any]) -> list[str]:
     texts = []
     for row in card.get("recipe", {}).get("answers", []):
         best, sensors = row["best"], f"{row['sensors']} sensors of {row['read']}"
-        sure = f"{100 * row['less']:.1f} ± {100 * row['standard_error']:.1f} % lower"
-        sure = f"the CRPS of held-out runs is {sure}"
+        size = f"{100 * abs(row['less']):.1f} ± {100 * row['standard_error']:.1f} %"
+        sure = f"the CRPS of held-out runs is {size} {'lower' if row['less'] > 0 else 'higher'}"
+        if row["why"] == "usual":
+            sure += ", and lower over all numbers of sensors"
         if row["why"] == "bands":
             shares = ("/".join(f"{100 * share:.0f}" for share in row[f"bands_{name}"])
                       for name in (best, "uqsonet"))  # fmt: skip

@@ -4,8 +4,11 @@ A model is never worse, as far as held-out runs can tell, than regression on the
 (least squares and a Gaussian process on readings are its ends), than cokriging, or than the mean of
 the runs (`uqsonet.operator.baselines`). The one with the lowest CRPS answers, if the model's is
 higher by more than the standard error of the paired difference, and by 2 %; or one whose CRPS is as
-good, if its bands hold what they promise and the model's do not. Sensors of outputs are compared
-where the model has a closed form for them: without one, an answer takes seconds.
+good, if its bands hold what they promise and the model's do not. What is better in this sense over
+all numbers of sensors together answers each of them, unless another is better there: few runs show
+less of one number alone. An answer of a perceptron to
+sensors of outputs takes seconds, so fewer runs are compared there; a law without a closed form is
+not compared there at all.
 """
 
 from __future__ import annotations
@@ -45,6 +48,12 @@ MIN_RUNS, MAX_VALUES = 8, 1 << 24
 """Number of held-out runs that are scored whatever their size, and maximum number of values of all
 of them together."""
 
+SLOW_RUNS = 24
+"""Number of held-out runs whose outputs are read, where a perceptron answers."""
+
+PARTICLES = 1024
+"""Number of samples behind an answer that has no closed form."""
+
 NO_ANSWER = 10.0
 """CRPS of a model that has no answer to a run, relative to that of the mean of the runs."""
 
@@ -81,28 +90,51 @@ def choose_answer(
         for key, by_name in _scores(data, model).items():
             for name, scores in by_name.items():
                 found[key][name].append(scores)
+    joined = {
+        key: {name: torch.cat(many, 1) for name, many in by_name.items()}
+        for key, by_name in found.items()
+    }
     choice: dict[str, dict[int, str]] = {side: {} for side in SIDES}
     rows = []
-    for (side, count), by_name in found.items():
-        scores = {name: torch.cat(many, 1) for name, many in by_name.items()}
-        means = {name: float(one[0].mean()) for name, one in scores.items()}
-        best, why = _better(scores, means)
-        taken = best if may_choose else "uqsonet"
-        choice[side][count] = taken
-        less = (scores["uqsonet"][0] - scores[best][0]) / means["uqsonet"]
-        gain = {"less": float(less.mean()), "standard_error": float(less.std()) / len(less) ** 0.5}
-        row = {"read": side, "sensors": count, "taken": taken, "best": best, "why": why, **gain}
-        for name, one in scores.items():
-            held = [round(float(share.mean()), 3) for share in one[1:]]
-            row |= {f"crps_{name}": float(f"{means[name]:.4g}"), f"bands_{name}": held}
-        rows.append(row)
-        shown = ", ".join(f"{name} {one:.4g}" for name, one in means.items())
-        LOG.info("%d sensors of %s, CRPS: %s; taken: %s", count, side, shown, taken)
+    for side in SIDES:
+        by_count = {count: scores for (one, count), scores in joined.items() if one == side}
+        usual = _better(_over_counts(list(by_count.values())), "uqsonet")[0] if by_count else ""
+        for count, scores in by_count.items():
+            best, why = _better(scores, usual)
+            taken = best if may_choose else "uqsonet"
+            choice[side][count] = taken
+            row = {"read": side, "sensors": count, "taken": taken, "best": best, "why": why}
+            rows.append(row | _gain(scores, best))
+            shown = ", ".join(f"{name} {float(one[0].mean()):.4g}" for name, one in scores.items())
+            LOG.info("%d sensors of %s, CRPS: %s; taken: %s", count, side, shown, taken)
     return choice, rows
 
 
-def _better(scores: Mapping[str, Tensor], means: Mapping[str, float]) -> tuple[str, str]:
-    """Return what should answer, and why: ``crps``, ``bands``, or nothing for the model itself."""
+def _gain(scores: Mapping[str, Tensor], best: str) -> dict[str, Any]:
+    """Return by how much the best is better than the model, and the scores of all candidates."""
+    less = (scores["uqsonet"][0] - scores[best][0]) / scores["uqsonet"][0].mean()
+    row: dict[str, Any] = {"less": float(less.mean())}
+    row["standard_error"] = float(less.std()) / len(less) ** 0.5
+    for name, one in scores.items():
+        row[f"crps_{name}"] = float(f"{float(one[0].mean()):.4g}")
+        row[f"bands_{name}"] = [round(float(share.mean()), 3) for share in one[1:]]
+    return row
+
+
+def _over_counts(scores: list[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    """Return the mean of scores over numbers of sensors, CRPS relative to that of the mean."""
+    whole: dict[str, Tensor] = {}
+    for name in scores[0]:
+        parts = [
+            torch.cat([one[name][:1] / one["mean"][0].mean(), one[name][1:]]) for one in scores
+        ]
+        whole[name] = torch.stack(parts).mean(0)
+    return whole
+
+
+def _better(scores: Mapping[str, Tensor], usual: str) -> tuple[str, str]:
+    """Return what should answer, and why: ``crps``, ``bands``, or ``usual``."""
+    means = {name: float(one[0].mean()) for name, one in scores.items()}
 
     def above(name: str, other: str) -> bool:
         """Return whether a CRPS is higher than another, by more than chance and `MIN_GAIN`."""
@@ -114,13 +146,13 @@ def _better(scores: Mapping[str, Tensor], means: Mapping[str, float]) -> tuple[s
         return float((held - torch.tensor(LEVELS)).abs().sum())
 
     if means["uqsonet"] < ROUNDING:
-        return "uqsonet", ""
+        return "uqsonet", "usual"
     order = sorted(means, key=lambda name: means[name])
-    if above("uqsonet", order[0]):
+    if above(usual, order[0]):
         return order[0], "crps"
-    limit = miss("uqsonet") - MAX_MISS
-    honest = [name for name in order if not above(name, "uqsonet") and miss(name) < limit]
-    return (honest[0], "bands") if honest else ("uqsonet", "")
+    limit = miss(usual) - MAX_MISS
+    honest = [name for name in order if not above(name, usual) and miss(name) < limit]
+    return (honest[0], "bands") if honest else (usual, "usual")
 
 
 @torch.no_grad()
@@ -128,17 +160,20 @@ def _scores(data: EncodedRuns, model: KarhunenLoeveModel) -> Scores:
     """Return the scores of a model and of its candidates on the validation runs."""
     training = data.part("training")
     most = max(MIN_RUNS, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
-    held = data.functions(data.split.validation[: min(SCORED_RUNS, most)])
     root = unexplained_root(model.bases, training)
     named = candidates(model, root, kept_pairs(model.bases, training))
+    counts = {"inputs": SCORED_RUNS, "outputs": SLOW_RUNS if model.network else SCORED_RUNS}
     itself = [one.name for one in data.inputs] == [one.name for one in data.outputs]
-    slow = model.network is not None or model.law is not None
-    if slow and not itself:
-        LOG.info("sensors of outputs: not compared, as the model has no closed form for them")
+    if itself or model.law is not None:
+        counts.pop("outputs")
+    if model.law is not None:
+        LOG.info("sensors of outputs: not compared, as the law has no closed form for them")
     return {
         (side, count): scores
-        for side in (SIDES[:1] if itself or slow else SIDES)
-        for count, scores in _of_side(data, named, side, held)
+        for side, runs in counts.items()
+        for count, scores in _of_side(
+            data, named, side, data.functions(data.split.validation[: min(runs, most)])
+        )
     }
 
 
@@ -182,7 +217,7 @@ def _scores_of(
 ) -> Tensor:  # fmt: skip
     """Return relative CRPS, and shares inside bands, (fields, 3, B) of answers to some pairs."""
     try:
-        joint = model.condition_both(*sets)
+        joint = model.condition_both(*sets, PARTICLES)
         scores = []
         for law, (points, truth, usual) in zip((joint.output, joint.input), scored, strict=False):
             draws = torch_generator(seed, "fit", "answers", "draws")
