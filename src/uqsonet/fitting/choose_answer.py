@@ -5,8 +5,8 @@ A model is never worse, as far as held-out runs can tell, than regression on the
 the runs (`uqsonet.operator.baselines`). The one with the lowest CRPS answers, if the model's is
 higher by more than the standard error of the paired difference, and by 2 %; or one whose CRPS is as
 good, if its bands hold what they promise and the model's do not. What is better in this sense over
-all numbers of sensors together answers each of them, unless another is better there: few runs show
-less of one number alone. An answer of a perceptron to
+all numbers of sensors together answers each of them, unless another is better there by two standard
+errors: few runs show less of one number alone. An answer of a perceptron to
 sensors of outputs takes seconds, so fewer runs are compared there; a law without a closed form is
 not compared there at all.
 """
@@ -100,7 +100,7 @@ def choose_answer(
         by_count = {count: scores for (one, count), scores in joined.items() if one == side}
         usual = _better(_over_counts(list(by_count.values())), "uqsonet")[0] if by_count else ""
         for count, scores in by_count.items():
-            best, why = _better(scores, usual)
+            best, why = _better(scores, usual, 2)
             taken = best if may_choose else "uqsonet"
             choice[side][count] = taken
             row = {"read": side, "sensors": count, "taken": taken, "best": best, "why": why}
@@ -132,14 +132,18 @@ def _over_counts(scores: list[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
     return whole
 
 
-def _better(scores: Mapping[str, Tensor], usual: str) -> tuple[str, str]:
-    """Return what should answer, and why: ``crps``, ``bands``, or ``usual``."""
+def _better(scores: Mapping[str, Tensor], usual: str, errors: float = 1) -> tuple[str, str]:
+    """Return what should answer, and why: ``crps``, ``bands``, or ``usual``.
+
+    Another than the usual one is better by more than so many standard errors.
+    """
     means = {name: float(one[0].mean()) for name, one in scores.items()}
 
     def above(name: str, other: str) -> bool:
         """Return whether a CRPS is higher than another, by more than chance and `MIN_GAIN`."""
         gap = scores[name][0] - scores[other][0]
-        return float(gap.mean()) > max(float(gap.std()) / len(gap) ** 0.5, MIN_GAIN * means[name])
+        chance = errors * float(gap.std()) / len(gap) ** 0.5
+        return float(gap.mean()) > max(chance, MIN_GAIN * means[name])
 
     def miss(name: str) -> float:
         held = scores[name][1:].mean(1)
