@@ -48,10 +48,10 @@ MIN_RUNS, MAX_VALUES = 8, 1 << 24
 """Number of held-out runs that are scored whatever their size, and maximum number of values of all
 of them together."""
 
-SLOW_RUNS = 24
+SLOW_RUNS = 16
 """Number of held-out runs whose outputs are read, where a perceptron answers."""
 
-PARTICLES = 1024
+PARTICLES = 512
 """Number of samples behind an answer that has no closed form."""
 
 NO_ANSWER = 10.0
