@@ -4,6 +4,8 @@ Least squares, a Gaussian process and cokriging are numpy and scipy alone and kn
 places in advance; each is fitted to all the runs that `fit` has. Scores are of other runs.
 
     python -m benchmarks.people --out published/own_data/people.csv
+    python -m benchmarks.people --only burgers --sizes 8 16 32 64 128 256 1024 \
+        --out published/own_data/people_sizes.csv --figure docs/benchmarks/runs.png
 """
 
 from __future__ import annotations
@@ -258,7 +260,8 @@ def draw(table: Any, path: Path) -> None:
         for method, one in part.groupby("method", sort=False):
             style: dict[str, Any] = {"marker": ".", "linewidth": 2.2 if method == "uqsonet" else 1}
             error = {"yerr": one["crps_se"], "capsize": 2} if method == "uqsonet" else {}
-            axes[0, column].errorbar(one["runs"], one["crps"], label=method, **style, **error)
+            name = method.replace("_", " ")
+            axes[0, column].errorbar(one["runs"], one["crps"], label=name, **style, **error)
             axes[1, column].plot(one["runs"], 100 * one["plain_90"], **style)
         axes[0, column].set(xscale="log", yscale="log", title=f"{what}, {sensors} sensors")
         axes[1, column].set(xscale="log", xlabel="runs", ylim=(50, 102))
