@@ -9,9 +9,10 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -338,32 +339,38 @@ def fitted(table: Table) -> Table:
 
 def cut(cells: pd.DataFrame, line: float) -> list[pd.DataFrame]:
     """Return cells in as few parts as their width takes, of even sizes, cut between groups."""
-    names = zip(cells.index.names, map(list, zip(*_keys(cells.index), strict=True)), strict=True)
-    room = line - sum(max(map(_length, [str(name), *found])) + GAP for name, found in names)
-    columns = [
-        max(_length(key[-1]), *(_length(str(cell)) for cell in cells.iloc[:, k].fillna(""))) + GAP
-        for k, key in enumerate(_keys(cells.columns))
+    rows = zip(cells.index.names, zip(*_keys(cells.index), strict=True), strict=True)
+    room = line - sum(max(map(_length, [str(name), *labels])) + GAP for name, labels in rows)
+    keys = _keys(cells.columns)
+    widths = [
+        max(map(_length, [key[-1], *cells.iloc[:, k].fillna("")])) + GAP
+        for k, key in enumerate(keys)
     ]
-    groups = list(_groups(_keys(cells.columns), columns, room))
-
-    def packed(limit: float) -> list[list[int]]:
-        found, left = [], 0.0
-        for members, width in groups:
-            if not found or width > left:
-                found.append([])
-                left = limit
-            found[-1] += members
-            left -= width
-        return found
-
-    fewest, widest = len(packed(room)), max(width for _, width in groups)
-    least = max(sum(width for _, width in groups) / fewest, widest)
-    tried = (packed(least + k / 20 * (room - least)) for k in range(20))
-    parts = [
-        cells.iloc[:, part]
-        for part in next((found for found in tried if len(found) == fewest), packed(room))
-    ]
+    ends = _ends(keys, widths, room)
+    limits = (k / 20 * room for k in range(1, 21))
+    tried = (_ends(keys, widths, limit) for limit in limits if limit >= max(widths))
+    ends = next((found for found in tried if len(found) == len(ends)), ends)
+    parts = [cells.iloc[:, first:last] for first, last in pairwise([0, *ends])]
     return [_without_empty_level(part) for part in parts]
+
+
+def _ends(keys: Sequence[tuple[str, ...]], widths: Sequence[float], room: float) -> list[int]:
+    """Return where parts end that have room: where a heading does, the highest that one can."""
+    found, start = [], 0
+    while start < len(keys):
+        end, left = start, room
+        while end < len(keys) and (end == start or widths[end] <= left):
+            left -= widths[end]
+            end += 1
+        for level in range(len(keys[0]) if end < len(keys) else 0):
+            heads = [key[: level + 1] for key in keys]
+            borders = [k for k in range(start + 1, end + 1) if heads[k] != heads[k - 1]]
+            if borders:
+                end = borders[-1]
+                break
+        found.append(end)
+        start = end
+    return found
 
 
 def _keys(index: pd.Index) -> list[tuple[str, ...]]:
@@ -376,23 +383,6 @@ def _length(text: str) -> float:
     words = to_words(text.replace("**", ""))
     small = sum(len(found[2] or "") for found in TAIL.finditer(words))
     return CHARACTER * (len(words) - small) + SMALL * small
-
-
-def _groups(
-    keys: Sequence[tuple[str, ...]], widths: Sequence[float], room: float, level: int = 0
-) -> Iterator[tuple[list[int], float]]:
-    """Yield positions of the largest groups under a common heading that fit, with their widths."""
-    start = 0
-    for k in range(1, len(keys) + 1):
-        if k < len(keys) and keys[k][: level + 1] == keys[start][: level + 1]:
-            continue
-        width = max(sum(widths[start:k]), _length(keys[start][level]) + GAP)
-        if width <= room or level + 1 == len(keys[start]):
-            yield list(range(start, k)), width
-        else:
-            for members, size in _groups(keys[start:k], widths[start:k], room, level + 1):
-                yield [start + member for member in members], size
-        start = k
 
 
 def _without_empty_level(cells: pd.DataFrame) -> pd.DataFrame:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from math import isnan
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from uqsonet_study.report.benchmark import as_markdown
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.paper import paper_cells
-from uqsonet_study.report.printing import markdown
+from uqsonet_study.report.printing import markdown, text_of
 
 INFORMED = tuple(name for name in BASELINES if name != "sensor_free")
 """Baselines that see the sensors."""
@@ -64,62 +63,57 @@ def overview_table(card: pd.DataFrame) -> pd.DataFrame:
     return table.replace({"table": TITLES}).assign(method=table["method"].map(method_title))
 
 
-def highlights_table(
-    card: pd.DataFrame, benchmark: pd.DataFrame, posterior: pd.DataFrame, people: pd.DataFrame
-) -> pd.DataFrame:
+def highlights_table(read: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
     """Return one row for each task of the page of benchmarks: the best possible, ours, the others.
 
-    Parameters
-    ----------
-    card : DataFrame
-        Scorecard of the paper's cells.
-    benchmark : DataFrame
-        Errors with 500 sensors, ours and published.
-    posterior : DataFrame
-        Scores of whole posteriors, ours and published.
-    people : DataFrame
-        Scores of data sets that people bring.
+    `read` returns a table of `published/`: the scorecard of the paper's cells, errors with 500
+    sensors, scores of whole posteriors, and scores of data sets that people bring.
     """
-    whole = posterior[posterior["problem"] == "poisson"].set_index("method")
-    theirs = whole["std"].filter(like="published")
-    best = str(theirs.idxmin()).removesuffix(" (published)")
-    cells = card[card["precise"].notna()]
+    cells = read("scorecard").dropna(subset="precise")
     good = np.count_nonzero(cells["precise"] <= cells["paper"])
-    of_mean = cells[(cells["metric"] == "err_mean") & (cells["method"] == "uqsonet")]
-    inverse = benchmark.query("problem == 'poisson' and direction == 'inverse'").set_index("method")
-    published = inverse.drop(["exact", "ours", "regression"])["err_sample"]
-
-    def both(method: str) -> str:
-        first = inverse.loc[[method]].iloc[0]
-        return f"{first['err_sample']:.1f} / {first['err_mean']:.1f}"
-
-    rows = people.set_index(["data", "sensors", "method"])["crps"].unstack()
-    spread = people[people["method"] == "uqsonet"].set_index(["data", "sensors"])["crps_se"]
-    others = rows.drop(columns="uqsonet").min(axis=1)
-    held = np.count_nonzero(rows["uqsonet"] <= others + spread)
-    return pd.DataFrame(
-        {
-            "task": [
-                "the paper's tables: error of the mean of u, in percent",
-                "Poisson inverse, 500 sensors: error of one sample / of the mean, in percent",
-                "PosteriorBench, Poisson: error of the posterior's std, in percent",
-                "data that people bring: CRPS within its error of the best method",
-            ],
-            "best possible": ["", both("exact"), f"{100 * whole['std']['floor']:.0f}", ""],
-            "ours": [
-                f"{of_mean['precise'].mean():.1f}; {good} of {len(cells)} cells at or below",
-                both("ours"),
-                f"{100 * whole['std']['ours']:.0f} (4,000 pairs, one second)",
-                f"{held} of {len(rows)} rows",
-            ],
-            "others": [
-                f"{of_mean['paper'].mean():.1f} (the paper)",
-                f"{published.min():.1f} / - ({published.idxmin()}, 50,000 pairs)",
-                f"{100 * theirs.min():.0f} ({best}, 50,000 pairs, minutes of a GPU)",
-                "each row's best of least squares, Gaussian process, cokriging, mean",
-            ],
-        }
+    of_mean = cells.query("metric == 'err_mean' and method == 'uqsonet'")
+    inverse = read("benchmark/table").query("problem == 'poisson' and direction == 'inverse'")
+    inverse = inverse.set_index("method")[["err_sample", "err_mean"]]
+    both = {
+        name: " / ".join(f"{error:.1f}" for error in inverse.loc[[name]].iloc[0])
+        for name in ("exact", "ours")
+    }
+    published = inverse["err_sample"].drop(["exact", "ours", "regression"])
+    whole = read("benchmark/posterior").query("problem == 'poisson'").set_index("method")
+    whole = 100 * whole["std"]
+    theirs = whole.filter(like="published")
+    best = str(theirs.idxmin()).removesuffix(" (published)")
+    people = read("own_data/people").set_index(["data", "sensors", "method"])
+    crps = people["crps"].unstack()
+    others = crps.drop(columns="uqsonet").min(axis=1)
+    held = np.count_nonzero(crps["uqsonet"] <= others + people["crps_se"].xs("uqsonet", level=2))
+    rows = (
+        (
+            "the paper's tables: error of the mean of u, in percent",
+            "",
+            f"{of_mean['precise'].mean():.1f}; {good} of {len(cells)} cells at or below",
+            f"{of_mean['paper'].mean():.1f} (the paper)",
+        ),
+        (
+            "Poisson inverse, 500 sensors: error of one sample / of the mean, in percent",
+            both["exact"],
+            both["ours"],
+            f"{published.min():.1f} / - ({published.idxmin()}, 50,000 pairs)",
+        ),
+        (
+            "PosteriorBench, Poisson: error of the posterior's std, in percent",
+            f"{whole['floor']:.0f}",
+            f"{whole['ours']:.0f} (4,000 pairs, one second)",
+            f"{theirs.min():.0f} ({best}, 50,000 pairs, minutes of a GPU)",
+        ),
+        (
+            "data that people bring: CRPS within its error of the best method",
+            "",
+            f"{held} of {len(crps)} rows",
+            "each row's best of least squares, Gaussian process, cokriging, mean",
+        ),
     )
+    return pd.DataFrame(rows, columns=pd.Index(["task", "best possible", "ours", "others"]))
 
 
 PEOPLE = {
@@ -152,50 +146,50 @@ def errors(summary: pd.DataFrame, method: str, evaluation: str = "precise") -> p
     return 100 * chosen.pivot_table(index="sensors", columns="metric", values="value")
 
 
+def beside(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return errors of the mean, then of the std, of several tables beside each other."""
+    columns = {f"{e}: {name}": t[m] for m, e in ERRORS.items() for name, t in tables.items()}
+    return pd.DataFrame(columns).reset_index()
+
+
 def first_table(summary: pd.DataFrame) -> pd.DataFrame:
     """Return Table 1 of the paper beside ours, from the summary of `diffusion1d`."""
-    cells = paper_cells()
-    cells = cells[(cells["table"] == "tab:1d-pde-error") & (cells["method"] == "uqsonet")]
-    found = {
-        "paper": cells.pivot_table(index="sensors", columns="metric", values="paper"),
-        "ours, 10 sets": errors(summary, "uqsonet", "paper"),
-        "ours, 200 sets": errors(summary, "uqsonet"),
-        **{name: errors(summary, name) for name in INFORMED},
-        "no sensors": errors(summary, "sensor_free"),
-    }
-    columns = {f"{e}: {name}": t[m] for m, e in ERRORS.items() for name, t in found.items()}
-    return pd.DataFrame(columns).reset_index()
+    cells = paper_cells().query("table == 'tab:1d-pde-error' and method == 'uqsonet'")
+    return beside(
+        {
+            "paper": cells.pivot_table(index="sensors", columns="metric", values="paper"),
+            "ours, 10 sets": errors(summary, "uqsonet", "paper"),
+            "ours, 200 sets": errors(summary, "uqsonet"),
+            **{name: errors(summary, name) for name in INFORMED},
+            "no sensors": errors(summary, "sensor_free"),
+        }
+    )
 
 
 def worst_table(summaries: Path) -> pd.DataFrame:
     """Return largest errors and smallest skills of UQ-SONet in each experiment, in percent."""
     rows = []
     for experiment, title in EXPERIMENTS.items():
-        summary = pd.read_csv(summaries / f"{experiment}.csv")
-        cells = summary[summary["evaluation"] == "precise"].pivot_table(
-            index="metric", columns="method", values="value", aggfunc=["max", "min"]
-        )
-        largest, smallest = 100 * cells["max"], 100 * cells["min"]
+        summary = pd.read_csv(summaries / f"{experiment}.csv").query("evaluation == 'precise'")
+        values = 100 * summary.set_index(["metric", "method"])["value"]
         row: dict[str, Any] = {"experiment": title}
         for metric, name in ERRORS.items():
-            row[f"{name}: ours"] = largest.loc[metric, "uqsonet"]
-            row |= {f"{name}: {m}": largest.loc[metric, m] for m in INFORMED}
-            row[f"{name}: skill"] = smallest.loc[f"skill_{name}", "uqsonet"]
+            for method in ("uqsonet", *INFORMED):
+                column = f"{name}: {'ours' if method == 'uqsonet' else method}"
+                row[column] = values.loc[metric, method].max()
+            row[f"{name}: skill"] = values.loc[f"skill_{name}", "uqsonet"].min()
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def share_table(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return what the paper's own recipe reached in Table 1, in percent."""
-    columns = {
-        "mean: error": "err_mean",
-        "mean: skill": "skill_mean",
-        "std: error": "err_std",
-        "std: skill": "skill_std",
-        "90 % band holds": "coverage_90",
-    }
-    found = errors(summary, "uqsonet")
-    return pd.DataFrame({name: found[metric] for name, metric in columns.items()}).reset_index()
+SHARE = {
+    "err_mean": "mean: error",
+    "skill_mean": "mean: skill",
+    "err_std": "std: error",
+    "skill_std": "std: skill",
+    "coverage_90": "90 % band holds",
+}
+"""Metric -> heading, of what the paper's own recipe reached in Table 1."""
 
 
 def data_table(records: Path) -> pd.DataFrame:
@@ -272,10 +266,8 @@ def peer_table(benchmarks: pd.DataFrame) -> pd.DataFrame:
 def ablation_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return validation skills with their ± over trials, from the CSV of a table of ablations."""
     digits = table["metric"].map(lambda metric: 3 if metric.startswith("skill") else 1)
-    cells = [
-        f"{value:.{n}f}" + ("" if isnan(pm) else f" ± {pm:.{n}f}")
-        for value, pm, n in zip(table["value"], table["pm"], digits, strict=True)
-    ]
+    numbers = zip(table["value"], table["pm"], digits, strict=True)
+    cells = [text_of(value, pm=pm, digits=n) for value, pm, n in numbers]
     found = _named(table).assign(cell=cells)
     names = {metric: _skill_title(metric) for metric in dict.fromkeys(table["metric"])}
     wide = found.pivot_table(
@@ -304,34 +296,29 @@ def learned_table(card: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     order = {table: number for number, table in enumerate(TITLES)}
     rows = rows.sort_index(key=lambda level: level.map(lambda value: order.get(value, value)))
     names = {"paper": "paper", "precise": "learned", "precise_ours": "tuned"}
-    columns = {
-        f"{error}: {name}": rows[column, metric]
-        for metric, error in ERRORS.items()
-        for column, name in names.items()
-    }
-    table = pd.DataFrame(columns).reset_index().replace({"table": TITLES})
-    return table.rename(columns={"noise_std": "noise"})
+    table = beside({name: rows[column] for column, name in names.items()})
+    return table.replace({"table": TITLES}).rename(columns={"noise_std": "noise"})
+
+
+SHARES = {
+    "share_encoder": "z of the encoder",
+    "share_wrong_h": "the same z, another h",
+    "share_features": "read off h",
+    "share_cokriging": "cokriging",
+    "share_prior": "prediction",
+    "effect_h": "by h",
+    "effect_z": "by z",
+    "effect_both": "by both",
+}
 
 
 def mechanism_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Return what z and h tell of u, in percent of its variance, from `benchmarks.mechanism`."""
-    shares = {
-        "z of the encoder": "share_encoder",
-        "the same z, another h": "share_wrong_h",
-        "read off h": "share_features",
-        "cokriging": "share_cokriging",
-        "prediction": "share_prior",
-        "by h": "effect_h",
-        "by z": "effect_z",
-        "by both": "effect_both",
-    }
-    found = rows[["recipe", "sensors"]].assign(**{k: 100 * rows[v] for k, v in shares.items()})
-    more = {"active units": "active_units", "KL, nats": "kl", "sensors attended": "attended"}
-    found["nats in h (cokriging)"] = [
-        f"{own:.1f} ({best:.1f})"
-        for own, best in zip(rows["nats_features"], rows["nats_cokriging"], strict=True)
-    ]
-    return found.assign(**{name: rows[column] for name, column in more.items()})
+    found = rows[["recipe", "sensors"]].join(100 * rows[[*SHARES]].rename(columns=SHARES))
+    nats = zip(rows["nats_features"], rows["nats_cokriging"], strict=True)
+    found["nats in h (cokriging)"] = [f"{own:.1f} ({best:.1f})" for own, best in nats]
+    more = {"active_units": "active units", "kl": "KL, nats", "attended": "sensors attended"}
+    return found.join(rows[[*more]].rename(columns=more))
 
 
 def part_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -477,13 +464,9 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         return pd.read_csv(folder / f"{name}.csv")
 
     laws = law_tables(read("any_law/scores"))
-    benchmarks, card, people = read("benchmarks"), read("scorecard"), read("own_data/people")
+    benchmarks, card = read("benchmarks"), read("scorecard")
     found = {
-        "README.md": {
-            "highlights": highlights_table(
-                card, read("benchmark/table"), read("benchmark/posterior"), people
-            )
-        },
+        "README.md": {"highlights": highlights_table(read)},
         "docs/benchmarks.md": {"overview": overview_table(card)},
         "docs/inverse.md": {"either-side": either_side_table(folder / "either_side")},
         "docs/api.md": {"operators": operator_table()},
@@ -511,7 +494,9 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         "docs/reproduction.md": {
             "results": first_table(read("summary/diffusion1d")),
             "worst": worst_table(folder / "summary"),
-            "share": share_table(read("paper_share/summary/diffusion1d")),
+            "share": errors(read("paper_share/summary/diffusion1d"), "uqsonet")[[*SHARE]]
+            .rename(columns=SHARE)
+            .reset_index(),
             "readings": ablation_table(read("readings/tables/readings")),
             "mechanism": mechanism_table(read("readings/mechanism")),
         },
@@ -525,7 +510,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     }
     printed["docs/data.md"]["references"] = markdown(reference_table(folder), 2)
     printed["docs/benchmarks.md"]["benchmark"] = as_markdown(read("benchmark/table"))
-    printed["docs/benchmarks.md"]["people"] = markdown(people_table(people))
+    printed["docs/benchmarks.md"]["people"] = markdown(people_table(read("own_data/people")))
     return printed
 
 
