@@ -144,7 +144,7 @@ class Copy:
             self.path(module).write_text(edit(text))
             assert self.path(module).read_text() != text, "the edit changed nothing"
         sources = Sources(self.root)
-        read, write = sources._tree, sources._text  # all other modules are known already
+        read, write = sources.tree, sources.text  # all other modules are known already
         sources.tree = cache(lambda m: read(m) if m in kept else self.sources.tree(m))
         sources.text = cache(lambda m: write(m) if m in kept else self.sources.text(m))
         after = self.digests(sources)

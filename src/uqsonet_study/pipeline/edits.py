@@ -14,29 +14,25 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-"""The folder of both packages."""
-
 PACKAGES = ("uqsonet", "uqsonet_study")
 CODE = (".py", ".pyc", ".safetensors")
 
 
 class Sources:
-    """The sources below a folder, each read once.
+    """The sources of both packages below a folder, each read once.
 
     Parameters
     ----------
     root : Path
-        The folder of the packages.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.path = cache(self._path)
         self.tree = cache(self._tree)
-        self.text = cache(self._text)
+        self.text = cache(lambda module: ast.dump(self.tree(module)))
 
-    def _path(self, module: str) -> Path | None:
+    def path(self, module: str) -> Path | None:
+        """Return the file of a module, None where there is none."""
         base = self.root.joinpath(*module.split("."))
         paths = (base.with_suffix(".py"), base / "__init__.py")
         return next((path for path in paths if path.is_file()), None)
@@ -46,9 +42,6 @@ class Sources:
         if path is None:
             raise ModuleNotFoundError(f"no such module: {module}")
         return _read(path)
-
-    def _text(self, module: str) -> str:
-        return ast.dump(self.tree(module))
 
     def _home(self, package: str, name: str) -> str:
         """Return the module that defines a name which is imported from a package or module."""
@@ -77,18 +70,15 @@ class Sources:
 
         Which problem, model or figure a script runs is no import of it: their modules are named.
         """
-        trees = [_read(path) for path in scripts]
-        found, total = self.closure(trees, modules), hashlib.sha256()
-        for text in [*map(ast.dump, trees), *map(self.text, found)]:
+        trees, total = [_read(path) for path in scripts], hashlib.sha256()
+        imported = self.closure(trees, modules)
+        for text in [*map(ast.dump, trees), *map(self.text, imported)]:
             total.update(text.encode())
-        for folder in sorted({path.parent for m in found if (path := self.path(m)) is not None}):
+        for folder in sorted({path.parent for m in imported if (path := self.path(m))}):
             for path in sorted(folder.iterdir()):
                 if path.is_file() and path.suffix not in CODE:
                     total.update(path.read_bytes())
         return total.hexdigest()[:8]
-
-
-SOURCES = Sources(ROOT)
 
 
 def _read(path: Path) -> ast.AST:
@@ -99,12 +89,11 @@ def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield modules and packages of this project, and the name that is taken from each."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            found = [(node.module or "", alias.name) for alias in node.names]
-        elif isinstance(node, ast.Import):
-            found = [(alias.name, "") for alias in node.names]
+            pairs = [(node.module or "", alias.name) for alias in node.names]
         else:
-            continue
-        yield from (pair for pair in found if pair[0].split(".")[0] in PACKAGES)
+            names = node.names if isinstance(node, ast.Import) else []
+            pairs = [(alias.name, "") for alias in names]
+        yield from (pair for pair in pairs if pair[0].split(".")[0] in PACKAGES)
 
 
 class _WithoutWords(ast.NodeTransformer):
@@ -117,27 +106,12 @@ class _WithoutWords(ast.NodeTransformer):
         return ast.Raise(node.exc.func if isinstance(node.exc, ast.Call) else node.exc, None)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return None
-        logged = isinstance(node.value, ast.Call) and ast.unparse(node.value.func)
-        return None if logged and logged.startswith("LOG.") else node
+        text = isinstance(node.value, ast.Constant)
+        logged = isinstance(node.value, ast.Call) and ast.unparse(node.value).startswith("LOG.")
+        return None if text or logged else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
         return None if ast.unparse(node.targets[0]) == "__version__" else node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """Leave out texts, too, that were put together for a message only."""
-        self.generic_visit(node)
-        names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
-        read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
-        return _WithoutUnread(read).generic_visit(node)
 
-
-class _WithoutUnread(ast.NodeTransformer):
-    def __init__(self, read: set[str]) -> None:
-        self._read = read
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        text = isinstance(node.value, ast.JoinedStr | ast.Constant)
-        unread = all(isinstance(t, ast.Name) and t.id not in self._read for t in node.targets)
-        return None if text and unread else node
+SOURCES = Sources(Path(__file__).parents[2])
