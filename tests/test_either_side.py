@@ -46,9 +46,9 @@ def test_both_targets_and_noises_share_layouts_and_the_published_training():
     (weights,) = {w for case in cases for w in paths.weights(case, "uqsonet")}
     assert weights.endswith("train/diffusion1d/tuned/uqsonet-N10000/trial0.safetensors")
     # Trainings are judged without the output's sensors, by the sets of other experiments.
-    _, told = plan.references[paths.reference(cases[0], "validation")]
+    _, told = plan.made[paths.reference(cases[0], "validation")]
     assert "count_pairs" not in told
-    _, told = plan.references[paths.reference(cases[0], "precise")]
+    _, told = plan.made[paths.reference(cases[0], "precise")]
     assert told["count_pairs"] == [(1, 1), (3, 3), (5, 5)] and told["output_noise"] == 0.01
     assert Path(str(paths.output_layouts(cases[0]))).name.startswith("output-")
 

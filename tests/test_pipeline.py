@@ -218,7 +218,7 @@ def files_of(plan: Plan) -> dict[str, list[Any]]:
         found[name] += [posteriors(plan, name, e) for e in ("validation", *case.evaluations)]
         for method in case.methods:
             folder = plan.paths.training(case, method)
-            judged = plan.trainings[folder][0]
+            judged = plan.made[folder][0]
             found[name] += [folder, plan.paths.reference(judged, "validation")]
     return found
 
@@ -236,7 +236,7 @@ def test_no_name_depends_on_how_the_work_is_done_or_declared(plan: Plan) -> None
 
 def test_a_training_is_one_job_judged_without_noise_on_the_most_counts(plan: Plan) -> None:
     for case in ("diffusion1d_noise-noise1", "diffusion1d_size-n10000", "diffusion1d_ensemble"):
-        chosen, _ = plan.trainings[plan.paths.training(plan.config.cases[case], "uqsonet")]
+        chosen, _ = plan.made[plan.paths.training(plan.config.cases[case], "uqsonet")]
         assert chosen.noise_std == 0 and len(chosen.sensors.counts) == 10
 
 
@@ -244,8 +244,8 @@ def test_training_does_not_depend_on_the_number_of_trials(plan: Plan) -> None:
     other = with_experiment(plan, "diffusion1d", trials=9)
     ours, theirs = (weights(p, "diffusion1d") for p in (plan, other))
     assert ours == theirs[: len(ours)] and len(theirs) == 9
-    for folder, (_, told) in plan.trainings.items():
-        assert other.trainings[folder][1] == told
+    for path, (_, told) in plan.made.items():
+        assert other.made[path][1] == told
 
 
 def test_what_only_an_ablation_reads_is_not_scored_on_test_sets() -> None:
@@ -300,8 +300,7 @@ def test_selecting_an_experiment_renames_nothing(plan: Plan) -> None:
 def test_one_more_noise_level_changes_no_other_job(plan: Plan) -> None:
     levels = plan.config.experiments["diffusion1d_noise"].noise_levels
     other = with_experiment(plan, "diffusion1d_noise", noise_std=[*levels, 2.0])
-    for kind in ("layouts", "references", "trainings", "laws"):
-        assert getattr(plan, kind).items() <= getattr(other, kind).items()
+    assert plan.made.items() <= other.made.items()
     for name in plan.config.cases:
         case = plan.config.cases[name]
         for label in case.evaluations:
@@ -316,11 +315,7 @@ def test_another_figure_draws_that_figure_alone(plan: Plan) -> None:
     figure = plan.config.figures["1d-pde-addnoise"].model_copy(update={"noise_std": [0.3, 0.7]})
     other = varied(plan, figures=plan.config.figures | {"1d-pde-addnoise": figure})
     names = [*plan.figures(), *plan.pictures()]
-    told = [
-        [(p.figure_files(n), p.part(p.shown_in(n)[1], figure=n)) for n in names]
-        for p in (plan, other)
-    ]
-    differ = [n for n, *pair in zip(names, *told, strict=True) if pair[0] != pair[1]]
+    differ = [name for name in names if plan.figure(name) != other.figure(name)]
     assert differ == ["1d-pde-addnoise"]
 
 

@@ -60,7 +60,7 @@ def outcome(raw: Any) -> str:
     try:
         plan = Plan(load_config(raw))
         for name in plan.tables():
-            plan.table_inputs(name)
+            plan.table_files(name)
     except ConfigError as error:
         return "refused" if len(str(error)) < 100_000 else "a message of 100 kB"
     except Exception as error:

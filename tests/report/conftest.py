@@ -13,7 +13,7 @@ import yaml
 
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import BASELINES, Config, load_config
-from uqsonet_study.report.summary import COLUMNS, GAINS, SKILLS, summarise
+from uqsonet_study.report.summary import COLUMNS, GAINS, SKILLS, summarise, write_csv
 
 ROOT = Path(__file__).parents[2]
 COUNTS = [1, 3]
@@ -97,6 +97,13 @@ def write_scores(scores: pd.DataFrame, folder: Path) -> list[Path]:
         part.to_csv(path, index=False)
         files.append(path)
     return files
+
+
+def keep(table: pd.DataFrame, path: Path) -> Path:
+    """Write a summary as the pipeline does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_csv(path, table, 17)
+    return path
 
 
 def summary_of(config: Config, folder: Path) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.report.conftest import make_config, summary_of
+from tests.report.conftest import keep, make_config, summary_of
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest
 from uqsonet_study.config import Config, load_config
@@ -23,7 +23,8 @@ from uqsonet_study.report.scorecard import scorecard
 def card(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     """The scorecard of a run, as a file of results has it."""
     folder, config = tmp_path_factory.mktemp("card"), make_config()
-    scorecard(summary_of(config, folder), config, "code", folder / "scorecard.csv")
+    summary = keep(summary_of(config, folder), folder / "summary.csv")
+    scorecard([summary], config, "code", folder / "scorecard.csv")
     return pd.read_csv(folder / "scorecard.csv")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.report.conftest import make_config, make_summary, whole_config
+from tests.report.conftest import keep, make_config, make_summary, whole_config
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.report.paper import paper_cells
@@ -17,7 +17,8 @@ from uqsonet_study.report.scorecard import scorecard
 
 
 def write(summary: pd.DataFrame, config: Config, folder: Path) -> pd.DataFrame:
-    scorecard(summary, config, "run7", folder / "scorecard.csv")
+    summaries = [keep(summary, folder / "summary.csv")] if len(summary) else []
+    scorecard(summaries, config, "run7", folder / "scorecard.csv")
     return pd.read_csv(folder / "scorecard.csv")
 
 

@@ -191,6 +191,6 @@ def test_means_medians_and_floors_of_laws(of_laws: Config, tmp_path: Path) -> No
 
 def test_the_plan_makes_the_scores_of_the_shown_laws(of_laws: Config) -> None:
     plan = Plan(of_laws)
-    assert plan.table_inputs("any-law") == {"scores": ["results/scores.csv"]}
+    assert plan.table_files("any-law") == {"scores": ["results/scores.csv"]}
     assert plan.of_laws() == ["e_1"]
     assert any("/chosen." in file for file in plan.score_files(["e_1"])["e_1"])

@@ -16,16 +16,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.report.conftest import make_config, make_summary, overlay, summary_of, whole_config
+from tests.report.conftest import keep, make_config, make_summary, overlay, summary_of, whole_config
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Case, Config
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.pipeline import Plan, flat
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.law_scores import law_name
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
 from uqsonet_study.report.place_scores import STRATEGIES
-from uqsonet_study.report.tables.write import OF_SCORES, all_tables, write_table
+from uqsonet_study.report.tables.write import all_tables, write_table
 
 NAME = "1d-pde-error"
 OVERLAYS = "ablation", "any-law", "placement"
@@ -61,16 +61,15 @@ def write(config: Config, folder: Path, name: str = NAME, **given: Any) -> pd.Da
     """Write a table from what is given, or else from synthetic inputs; returns its numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     given = inputs_of(config, name, folder) | given if name in config.tables else given
-    out = [folder / f"{name}.{kind}" for kind in ("tex", "csv", "json")]
-    write_table(name, config, *out, **given)
-    return pd.read_csv(out[1])
+    write_table(name, config, given, folder)
+    return pd.read_csv(folder / f"{name}.csv")
 
 
 def inputs_of(config: Config, name: str, folder: Path) -> dict[str, Any]:
     """Return what the jobs before it hand to a table."""
     table = config.tables[name]
-    if table.layout in OF_SCORES:
-        return {"summaries": [make_summary(config)]}
+    if table.layout in ("errors", "bands", "scores"):
+        return {"summaries": [keep(make_summary(config), folder / f"{name}-summary.csv")]}
     cases = config.cases_of([e for e in table.experiments if e in config.selected])
     if table.layout in ("costs", "ablation"):
         found = {"logs": {case.name: logs_of(config, case, folder) for case in cases}}
@@ -86,7 +85,7 @@ def inputs_of(config: Config, name: str, folder: Path) -> dict[str, Any]:
             places = product([case.problem], table.counts, STRATEGIES)
         for place in places:
             rows.append((*place, *(1 + 0.618034 * next(number) % 9 for _ in columns[3:])))
-    return {"scores": [write_csv(folder / f"{name}-scores.csv", columns, rows)]}
+    return {"scores": [write_rows(folder / f"{name}-scores.csv", columns, rows)]}
 
 
 def logs_of(config: Config, case: Case, folder: Path) -> dict[str, list[Path]]:
@@ -100,7 +99,7 @@ def logs_of(config: Config, case: Case, folder: Path) -> dict[str, list[Path]]:
         skills = 0.5 + k / 10, 0.9, 0.8, low
         rows = [(t, *end, *skills) for end in ends for t in (2 * k, 2 * k + 1)]
         path = folder / f"{case.name}_{method}_{k}.csv"
-        logs[method].append(write_csv(path, names.split(), rows))
+        logs[method].append(write_rows(path, names.split(), rows))
     return logs
 
 
@@ -112,7 +111,7 @@ def timings(cases: list[Case], folder: Path) -> list[Path]:
     return [folder / f"{case.name}.json" for case in cases]
 
 
-def write_csv(path: Path, names: list[str], rows: list[tuple[Any, ...]]) -> Path:
+def write_rows(path: Path, names: list[str], rows: list[tuple[Any, ...]]) -> Path:
     pd.DataFrame(rows, columns=pd.Index(names)).to_csv(path, index=False)
     return path
 
@@ -156,7 +155,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_numbers_are_those_of_the_summary(config: Config, tmp_path: Path) -> None:
     summary = summary_of(config, tmp_path / "scores")
-    table = write(config, tmp_path, summaries=[summary])
+    table = write(config, tmp_path, summaries=[keep(summary, tmp_path / "summary.csv")])
     keys = ["evaluation", "method", "metric", "sensors"]
     merged = table.merge(summary, on=keys, suffixes=("", "_given"))
     assert len(merged) == len(table)
@@ -258,7 +257,9 @@ def test_scores_stand_beside_all_baselines(tmp_path: Path) -> None:
     gains = summary["method"].eq("uqsonet") & summary["evaluation"].eq("precise")
     for metric, numbers in (("gain_crps", (0.49, 0.47)), ("gain_energy", (0.0025, 0.009))):
         summary.loc[gains & summary["metric"].eq(metric), "value"] = numbers
-    table = write(SNAPSHOTS["s"], tmp_path, "s", summaries=[summary])
+    table = write(
+        SNAPSHOTS["s"], tmp_path, "s", summaries=[keep(summary, tmp_path / "summary.csv")]
+    )
     assert set(table["method"]) == {*BASELINES, "uqsonet"}
     samples = table["metric"].str.startswith("within")
     assert set(table["evaluation"][samples]) == {"paper"}
@@ -312,9 +313,9 @@ def test_an_ablation_averages_the_last_skills_of_each_recipe(tables: Path) -> No
     assert worst == "0.200 ± 0.000"
     # The recipe itself is trained in the default run; here it has no training of its own.
     plan = Plan(config_of("ablation"))
-    files = plan.logs("ablation")["diffusion1d_tuned"]["uqsonet"]
+    files = plan.table_files("ablation")["logs"]["diffusion1d_tuned"]["uqsonet"]
     assert files == plan.paths.trained(plan.config.cases["diffusion1d"], "uqsonet", "csv")[:3]
-    assert set(files) < set(plan.table_inputs("ablation")["logs"])
+    assert set(files) < set(flat(plan.table_files("ablation")))
 
 
 def test_each_row_of_the_ablation_changes_one_thing() -> None:
@@ -337,9 +338,9 @@ def test_each_row_of_the_ablation_changes_one_thing() -> None:
 def test_what_no_table_is_made_of_is_refused(config: Config, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"tables\.other"):
         write(config, tmp_path, "other")
-    with pytest.raises(DataError, match="not in the summary"):
-        write(config, tmp_path, summaries=[make_summary(config).query("sensors == 1")])
     path = tmp_path / "found.csv"
+    with pytest.raises(DataError, match="not in the summary"):
+        write(config, tmp_path, summaries=[keep(make_summary(config).query("sensors == 1"), path)])
     for name, place, content, words in (
         ("training-cost", "diffusion1d", "", r"found\.csv: not a file of trial, iteration"),
         ("training-cost", "diffusion1d", "trial,iteration,seconds\n", "lacks rows"),

@@ -21,11 +21,12 @@ def code(script, *modules):
     return SOURCES.digest([path], modules)
 
 
-def made(kind, folder):
-    """Return the case that a file or folder of trials is made for, and what defines it."""
-    if folder in (known := getattr(PLAN, kind)):
-        return known[folder]
-    raise WorkflowError(f"no case of the configuration needs {folder}")
+def made(*parts):
+    """Return the case that a file or a folder of trials is made for, and what defines it."""
+    path = "/".join([RESULTS, *parts])
+    if path in PLAN.made:
+        return PLAN.made[path]
+    raise WorkflowError(f"no case of the configuration needs {path}")
 
 
 # With `jobs.together` one job makes what otherwise takes one job each.
@@ -56,38 +57,21 @@ def scored(wildcards):
     return [PLAN.scoring(CONFIG.cases[case], *what) for case, *what in of]
 
 
-def merged(inputs, *kinds):
-    """Return the files of several inputs, by kind."""
-    found = {}
-    for one in inputs:
-        for kind in kinds or one:
-            files = [one[kind]] if isinstance(one[kind], str) else one[kind]
-            found[kind] = list(dict.fromkeys([*found.get(kind, []), *files]))
-    return found
-
-
-def posterior(wildcards):
+def posterior(w):
     """Return the case that reference posteriors are made for, and what defines them."""
-    name = "{problem}/{layout}/{noise}/{evaluation}.h5".format(**wildcards)
-    return made("references", f"{RESULTS}/reference/{name}")
+    return made("reference", w.problem, w.layout, w.noise, f"{w.evaluation}.h5")
 
 
-def read_outputs(wildcards):
+def read_outputs(w):
     """Return the layouts of the output's sensors that a reference is given, if any."""
-    case, told = posterior(wildcards)
+    case, told = posterior(w)
     return PLAN.paths.output_layouts(case) if "output_noise" in told else []
 
 
-def judging(wildcards):
-    """Return the case on whose validation sets a training is judged."""
-    folder = "{problem}/{recipe}/{method}-N{pairs}{more}".format(**wildcards)
-    return made("trainings", f"{RESULTS}/train/{folder}")[0]
-
-
-def fitted(wildcards):
-    """Return the case whose sensors and noise a law is fitted for."""
-    folder = "{problem}/{recipe}/{method}-N{pairs}{more}".format(**wildcards)
-    return made("laws", f"{RESULTS}/law/{folder}")[0]
+def trials(kind, w):
+    """Return the case that trials are made for: it says what judges a training, and for which
+    sensors and noise a law is fitted."""
+    return made(kind, w.problem, w.recipe, f"{w.method}-N{w.pairs}{w.more}")[0]
 
 
 def places(wildcards):

@@ -4,7 +4,7 @@
 
 rule evaluate:
     input:
-        unpack(lambda w: merged(scored(w), "functions", "reference", "weights")),
+        lambda w: flat(scored(w)),
     output:
         each(
             f"{RESULTS}/scores/{{case}}/{{method}}.{{evaluation}}.csv",

@@ -4,9 +4,10 @@
 rule law:
     input:
         functions=f"{RESULTS}/data/{{problem}}.h5",
-        sensors=lambda w: PLAN.paths.layouts(fitted(w)),
+        sensors=lambda w: PLAN.paths.layouts(trials("law", w)),
         weights=lambda w: (
-            f"{PLAN.paths.training(fitted(w), w.method)}/trial{w.trial}.safetensors"
+            PLAN.paths.training(trials("law", w), w.method)
+            + f"/trial{w.trial}.safetensors"
         ),
     output:
         weights=f"{RESULTS}/law/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.safetensors",
@@ -22,12 +23,12 @@ rule law:
     params:
         told=lambda w: Told(
             problem=w.problem,
-            law=CONFIG.law_of(fitted(w).experiment, w.method).law,
+            law=CONFIG.law_of(trials("law", w).experiment, w.method).law,
             training=int(w.pairs),
-            noise_std=fitted(w).noise_std,
+            noise_std=trials("law", w).noise_std,
             trial=int(w.trial),
             seed=CONFIG.seed,
-            code=code("law", PLAN.model(fitted(w), w.method)),
+            code=code("law", PLAN.model(trials("law", w), w.method)),
         ),
     script:
         "../scripts/law.py"

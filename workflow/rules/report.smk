@@ -56,7 +56,7 @@ rule law_scores:
 
 rule table:
     input:
-        unpack(lambda w: merged(map(PLAN.table_inputs, asked(w, [*TABLES])))),
+        lambda w: flat([PLAN.table_files(t) for t in asked(w, [*TABLES])]),
     output:
         tex=each(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
         csv=report(
@@ -79,14 +79,7 @@ rule table:
             t: list(table_caption(CONFIG, t)) for t in asked(w, [*TABLES])
         },
         jobs=lambda w: [
-            Told(
-                table=table,
-                config=PLAN.part(TABLES[table], table=table),
-                files=PLAN.table_inputs(table),
-                logs=PLAN.logs(table),
-                code=code("table"),
-            )
-            for table in asked(w, [*TABLES])
+            Told(PLAN.table(t), code=code("table")) for t in asked(w, [*TABLES])
         ],
     script:
         "../scripts/table.py"
@@ -137,13 +130,9 @@ rule scorecard:
         "../scripts/scorecard.py"
 
 
-# A figure is drawn by the module of its layout.
-DRAWN_BY = {f: f"uqsonet_study.report.figures.{PLAN.shown_in(f)[0]}" for f in FIGURES}
-
-
 rule figure:
     input:
-        unpack(lambda w: merged(flat(PLAN.figure_files(f)) for f in asked(w, FIGURES))),
+        lambda w: flat([PLAN.figure_files(f) for f in asked(w, FIGURES)]),
     output:
         pdf=each(f"{RESULTS}/figures/{{figure}}.pdf", figure=FIGURES),
         png=report(
@@ -163,14 +152,8 @@ rule figure:
     params:
         captions=lambda w: {f: list(caption(CONFIG, f)) for f in asked(w, FIGURES)},
         jobs=lambda w: [
-            Told(
-                figure=figure,
-                drawn_by=DRAWN_BY[figure],
-                config=PLAN.part(PLAN.shown_in(figure)[1], figure=figure),
-                files=PLAN.figure_files(figure),
-                code=code("figure", DRAWN_BY[figure]),
-            )
-            for figure in asked(w, FIGURES)
+            Told(told, code=code("figure", told["drawn_by"]))
+            for told in map(PLAN.figure, asked(w, FIGURES))
         ],
     script:
         "../scripts/figure.py"

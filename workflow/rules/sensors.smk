@@ -21,7 +21,7 @@ rule sensors:
         told=lambda w, output: Told(
             problem=w.problem,
             side="output" if w.layout.startswith("output-") else "input",
-            config=made("layouts", output[0])[1],
+            config=made("sensors", w.problem, f"{w.layout}.h5")[1],
             validation=CONFIG.problems[w.problem].validation,
             test=CONFIG.problems[w.problem].test,
             seed=CONFIG.seed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
@@ -138,8 +138,9 @@ class Plan:
 
     Attributes
     ----------
-    layouts, references, trainings, laws : dict of str to (Case, dict)
-        File, or folder of trials -> the case that it is made for, and what defines it.
+    made : dict of str to (Case, dict)
+        File of layouts or references, or folder of trainings or laws -> the case that it is made
+        for, and what defines it.
 
     Raises
     ------
@@ -150,53 +151,55 @@ class Plan:
 
     def __init__(self, config: Config) -> None:
         self.config, self.paths = config, Paths(config)
-        self.layouts: dict[str, tuple[Case, dict[str, Any]]] = {}
-        self.references: dict[str, tuple[Case, dict[str, Any]]] = {}
-        self.trainings: dict[str, tuple[Case, dict[str, Any]]] = {}
-        self.laws: dict[str, tuple[Case, dict[str, Any]]] = {}
+        self.made: dict[str, tuple[Case, dict[str, Any]]] = {}
         for name, experiment in config.experiments.items():
             require_problem(experiment.problem, config.has_own_data(name))
         # Of cases that share a training, one with the least noise and then with the most sensor
         # counts says on which validation sets it is judged, whatever the order of experiments.
-        cases = config.cases.values()
-        order = [
-            (c.noise_std, -len(c.sensors.counts), self.paths.layouts(c), c.name) for c in cases
-        ]
-        for *_, name in sorted(order):
-            self._add(config.cases[name])
+        for case in sorted(
+            config.cases.values(),
+            key=lambda c: (c.noise_std, -len(c.sensors.counts), self.paths.layouts(c), c.name),
+        ):
+            self._add(case)
         for case in self.placed():
             table, weights = self.placement(case)
             if table.shipped:
                 file_digest(weights[0], "tables: shipped")
 
     def _add(self, case: Case) -> None:
-        config, paths = self.config, self.paths
-        _once(self.layouts, paths.layouts(case), case, case.sensors.model_dump(mode="json"))
+        config, paths, noise = self.config, self.paths, {"noise_std": case.noise_std}
+        self._once(paths.layouts(case), case, case.sensors.model_dump(mode="json"))
+        outputs: dict[str, Any] = {}
         if case.output_sensors is not None:
-            path, own = paths.output_layouts(case), case.output_sensors.model_dump(mode="json")
-            _once(self.layouts, str(path), case, own)
+            sensors = case.output_sensors.model_dump(mode="json")
+            self._once(str(paths.output_layouts(case)), case, sensors)
+            pairs = config.experiments[case.experiment].count_pairs
+            outputs = {"count_pairs": pairs, "output_noise": case.output_noise}
         labels: tuple[Evaluation, ...] = ("validation", *case.evaluations)
         for label in labels:
-            told = {
-                "config": config.evaluation_of(case.name, label).model_dump(
-                    mode="json", exclude={"model_samples"}
-                ),
-                "noise_std": case.noise_std,
-            }
-            if case.output_sensors is not None and label != "validation":
-                pairs = config.experiments[case.experiment].count_pairs
-                told |= {"count_pairs": pairs, "output_noise": case.output_noise}
-            _once(self.references, paths.reference(case, label), case, told)
+            used = config.evaluation_of(case.name, label)
+            told = {"config": used.model_dump(mode="json", exclude={"model_samples"})} | noise
+            told |= outputs if label != "validation" else {}
+            self._once(paths.reference(case, label), case, told)
         for method in case.methods:
-            settings = config.method_of(case.name, method).model_dump(mode="json")
             self.model(case, method)
-            seen = paths.reads_sensors(case, paths.base(case, method))
-            told = {"config": settings, "training": case.training}
-            told |= {"noise_std": case.noise_std} if seen else {}
-            _once(self.trainings, paths.training(case, method), case, told)
+            pairs = {"training": case.training}
+            told = {"config": config.method_of(case.name, method).model_dump(mode="json")} | pairs
+            told |= noise if paths.reads_sensors(case, paths.base(case, method)) else {}
+            self._once(paths.training(case, method), case, told)
             if (law := config.law_of(case.experiment, method)) is not None:
-                told = {"law": law.law, "noise_std": case.noise_std, "training": case.training}
-                _once(self.laws, paths.law(case, method), case, told)
+                self._once(paths.law(case, method), case, {"law": law.law} | noise | pairs)
+
+    def _once(self, path: str, case: Case, told: dict[str, Any]) -> None:
+        """Note what a file is made from; refuse it if an earlier case wants it made otherwise."""
+        first, other = self.made.setdefault(path, (case, told))
+        if other != told:
+            keys = ", ".join(sorted(k for k in {*told, *other} if told.get(k) != other.get(k)))
+            raise ConfigError(
+                f"{path}: {first.name} and {case.name} need it with another {keys}, which the "
+                "name of the file does not tell apart; round it to six digits or change the "
+                "recipe's name"
+            )
 
     def workers(self, case: Case) -> int:
         """Return how many cores may share a reference: the most that experiments allow with it."""
@@ -290,19 +293,14 @@ class Plan:
 
     def left_alone(self) -> str:
         """Return what a selection writes over and what it leaves as it is."""
-        tables, figures = (
-            ", ".join(sorted(set(declared) - set(made))) or "none"
-            for declared, made in (
-                (self.config.tables, self.tables()),
-                (self.config.figures, self.figures()),
-            )
-        )
+        pairs = (self.config.tables, self.tables()), (self.config.figures, self.figures())
+        left = [", ".join(sorted(set(all_) - set(made))) or "none" for all_, made in pairs]
         folder = self.config.results
         return (
             f"select: {', '.join(self.config.selected)} alone. {folder}/tables/all.tex, "
             f"{folder}/scorecard.csv and {folder}/report.html will show nothing else; give "
             f"`results` another folder to keep those that are there. Left as they are: tables "
-            f"{tables}; figures {figures}"
+            f"{left[0]}; figures {left[1]}"
         )
 
     def summarised(self) -> list[str]:
@@ -319,44 +317,46 @@ class Plan:
         return [e for e in self.config.selected if e in others or e not in ablations]
 
     @cached_property
-    def _scorers(self) -> dict[tuple[str, str, str], Case]:
+    def _scorers(self) -> dict[tuple[str, str, Evaluation], Case]:
         """Return case, method and evaluation -> the case that scores are made under.
 
         It is the first by name of all cases for which they would be the same: baselines do not
         depend on d_z, and experiments share trainings.
         """
-        first, found = dict[str, Case](), dict[tuple[str, str, str], Case]()
+        first, found = dict[str, Case](), dict[tuple[str, str, Evaluation], Case]()
         for name, case in sorted(self.config.cases.items()):
-            for label in case.evaluations:
-                for method in (UNTRAINED, *case.methods):
-                    told = self.scoring(case, method, label) | {"case": ""}
-                    found[name, method, label] = first.setdefault(repr(dict(told)), case)
+            for label, method in product(case.evaluations, (UNTRAINED, *case.methods)):
+                told = self.scoring(case, method, label) | {"case": ""}
+                found[name, method, label] = first.setdefault(repr(told), case)
         return found
 
     def scored(self) -> list[tuple[str, str, Evaluation]]:
         """Return case, method and evaluation of all scores that are summarised or compared."""
         cases = self.config.cases_of([*self.summarised(), *self.of_laws()])
-        found: list[tuple[str, str, Evaluation]] = [
+        every: Iterator[tuple[str, str, Evaluation]] = (
             (self._scorers[case.name, method, label].name, method, label)
             for case in cases
-            for label in case.evaluations
-            for method in (UNTRAINED, *case.methods)
-        ]
-        return list(dict.fromkeys(found))
+            for label, method in product(case.evaluations, (UNTRAINED, *case.methods))
+        )
+        return list(dict.fromkeys(every))
 
     def score_files(self, experiments: list[str]) -> dict[str, list[str]]:
         """Return case -> score files, for the cases of experiments."""
         return {
             case.name: [
                 self.paths.scores(self._scorers[case.name, method, label], method, label)
-                for label in case.evaluations
-                for method in (UNTRAINED, *case.methods)
+                for label, method in product(case.evaluations, (UNTRAINED, *case.methods))
             ]
             for case in self.config.cases_of(experiments)
         }
 
-    def table_inputs(self, name: str) -> dict[str, list[str]]:
-        """Return the files that a table is made from, by kind."""
+    def table(self, name: str) -> dict[str, Any]:
+        """Return what the job of a table is told."""
+        config = self.part(self.tables()[name], table=name)
+        return {"table": name, "config": config, "files": self.table_files(name)}
+
+    def table_files(self, name: str) -> dict[str, Any]:
+        """Return the files that a table is made from, by kind; logs by case and method."""
         experiments, results = self.tables()[name], self.config.results
         layout = self.config.tables[name].layout
         if layout == "networks":
@@ -367,20 +367,10 @@ class Plan:
             return {"scores": [f"{results}/placement/scores.csv"]}
         if layout not in ("costs", "ablation"):
             return {"summaries": [f"{results}/summary/{e}.csv" for e in experiments]}
-        of_each = self.logs(name).values()
-        found = {"logs": list(dict.fromkeys(f for of in of_each for fs in of.values() for f in fs))}
-        if layout == "costs":
-            found["inference"] = [*map(self.paths.inference, self.config.cases_of(experiments))]
-        return found
-
-    def logs(self, table: str) -> dict[str, dict[str, list[str]]]:
-        """Return case -> method -> the training logs that a table reads."""
-        if self.config.tables[table].layout not in ("costs", "ablation"):
-            return {}
-        return {
-            case.name: {method: self.paths.trained(case, method, "csv") for method in case.methods}
-            for case in self.config.cases_of(self.tables()[table])
-        }
+        cases = self.config.cases_of(experiments)
+        logs = {c.name: {m: self.paths.trained(c, m, "csv") for m in c.methods} for c in cases}
+        timed = [*map(self.paths.inference, cases)] if layout == "costs" else []
+        return {"logs": logs, "inference": timed}
 
     def of_laws(self) -> list[str]:
         """Return the selected experiments whose laws of the input are compared in a table."""
@@ -459,6 +449,19 @@ class Plan:
             found += [f"{experiment}_{kind}" for kind in kinds]
         return found
 
+    def figure(self, name: str) -> dict[str, Any]:
+        """Return what the job of a declared figure, or of a picture of a problem, is told."""
+        declared = self.config.figures.get(name)
+        experiment, _, kind = name.rpartition("_")
+        layout = kind if declared is None else declared.layout
+        experiments = [experiment] if declared is None else declared.experiments
+        return {
+            "figure": name,
+            "drawn_by": f"uqsonet_study.report.figures.{layout}",
+            "config": self.part(experiments, figure=name),
+            "files": self.figure_files(name),
+        }
+
     def figure_files(self, name: str) -> dict[str, list[Any]]:
         """Return what a declared figure or a picture of a problem is drawn from, by kind."""
         declared = self.config.figures.get(name)
@@ -484,14 +487,6 @@ class Plan:
         shown = sorted({counts[0], counts[len(counts) // 2], counts[-1]})
         return {"panels": [self._panel(case, m, method=None) for m in shown]}
 
-    def shown_in(self, name: str) -> tuple[str, list[str]]:
-        """Return the layout of a figure or picture, and its experiments."""
-        declared = self.config.figures.get(name)
-        if declared is not None:
-            return declared.layout, declared.experiments
-        experiment, _, layout = name.rpartition("_")
-        return layout, [experiment]
-
     def part(
         self,
         experiments: list[str] | None = None,
@@ -504,23 +499,22 @@ class Plan:
         nothing but these experiments: the scorecard's.
         """
         kept = experiments or self.config.selected
-        config = self.config.model_dump(
+        whole = self.config.model_dump(
             mode="json", exclude={"jobs", "results", "select", "benchmark"}
         )
-        config["experiments"] = {e: config["experiments"][e] for e in kept}
-        problems = sorted({e["problem"] for e in config["experiments"].values()})
-        config["problems"] = {name: config["problems"][name] for name in problems}
-        recipes = sorted({self.config.recipe_of(e) for e in kept})
-        config["recipes"] = {
-            r: {p: v for p, v in config["recipes"][r].items() if p in problems} for r in recipes
+        declared = {e: whole["experiments"][e] for e in kept}
+        problems = sorted({e["problem"] for e in declared.values()})
+        shown = {table} if table else set[str]() if experiments else set(self.tables())
+        return whole | {
+            "experiments": declared,
+            "problems": {name: whole["problems"][name] for name in problems},
+            "recipes": {
+                r: {p: v for p, v in whole["recipes"][r].items() if p in problems}
+                for r in sorted({self.config.recipe_of(e) for e in kept})
+            },
+            "tables": {n: _among(v, kept) for n, v in whole["tables"].items() if n in shown},
+            "figures": {n: v for n, v in whole["figures"].items() if n == figure},
         }
-        config["tables"] = {
-            n: _restricted(v, config["experiments"])
-            for n, v in config["tables"].items()
-            if n in ([table] if table else self.tables()) and (table or experiments is None)
-        }
-        config["figures"] = {n: v for n, v in config["figures"].items() if n == figure}
-        return config
 
     def benchmark(self, name: str) -> dict[str, Any]:
         """Return the configuration of a benchmark's problem."""
@@ -540,34 +534,19 @@ class Plan:
 
     def files(self) -> set[str]:
         """Return all that selected cases compute: what lies beside it is of other runs."""
-        found = set[str]()
+        paths, found = self.paths, set[str | None]()
         for case in self.config.cases_of(self.config.selected):
-            found |= {self.paths.data(case.problem), self.paths.layouts(case)}
-            found |= {f for f in (self.paths.output_layouts(case),) if f is not None}
+            found |= {paths.data(case.problem), paths.layouts(case), paths.output_layouts(case)}
             for method in case.methods:
-                found |= {*self.paths.trained(case, method, "csv")}
-                found |= {*self.paths.laws(case, method, "csv")}
-                judged, _ = self.trainings[self.paths.training(case, method)]
-                found.add(self.paths.reference(judged, "validation"))
-            found |= {self.paths.reference(case, label) for label in case.evaluations}
-            found |= {f for fs in self.score_files([case.experiment]).values() for f in fs}
-        return found
+                found |= {*paths.trained(case, method, "csv"), *paths.laws(case, method, "csv")}
+                judged, _ = self.made[paths.training(case, method)]
+                found.add(paths.reference(judged, "validation"))
+            found |= {paths.reference(case, label) for label in case.evaluations}
+            found |= {f for files in self.score_files([case.experiment]).values() for f in files}
+        return {file for file in found if file is not None}
 
 
-def _once(
-    there: dict[str, tuple[Case, dict[str, Any]]], path: str, case: Case, told: dict[str, Any]
-) -> None:
-    """Note what a file is made from; refuse it if an earlier case wants it made otherwise."""
-    first, other = there.setdefault(path, (case, told))
-    if other != told:
-        keys = ", ".join(sorted(k for k in {*told, *other} if told.get(k) != other.get(k)))
-        raise ConfigError(
-            f"{path}: {first.name} and {case.name} need it with another {keys}, which the name "
-            "of the file does not tell apart; round it to six digits or change the recipe's name"
-        )
-
-
-def _restricted(table: dict[str, Any], experiments: dict[str, Any]) -> dict[str, Any]:
+def _among(table: dict[str, Any], experiments: Collection[str]) -> dict[str, Any]:
     """Return a table with those of its experiments that are given."""
     found = table | {"experiments": [e for e in table["experiments"] if e in experiments]}
     for key in {"functions_of", "samples_of"} & set(table):
@@ -575,15 +554,16 @@ def _restricted(table: dict[str, Any], experiments: dict[str, Any]) -> dict[str,
     return found
 
 
-def flat(files: dict[str, list[Any]]) -> dict[str, list[str]]:
-    """Return the files of a figure by kind, those of its panels and runs once each."""
-    found: dict[str, list[str]] = {}
-    for kind, values in files.items():
-        for value in values:
-            if isinstance(value, str):
-                found.setdefault(kind, []).append(value)
-                continue
-            for name in ("functions", "reference", "weights", "training", "laws"):
-                of = value.get(name, [])
-                found.setdefault(name, []).extend([of] if isinstance(of, str) else of)
-    return {kind: list(dict.fromkeys(paths)) for kind, paths in found.items() if paths}
+FILES = "functions reference weights training laws summaries scores logs inference sensors".split()
+"""Keys whose texts are files, in what a job is told."""
+
+
+def flat(told: Any, kind: str = "") -> list[str]:
+    """Return the files that jobs are told, whatever they stand in, once each."""
+    if isinstance(told, dict):
+        parts = [flat(value, key if key in FILES else kind) for key, value in told.items()]
+    elif isinstance(told, list):
+        parts = [flat(value, kind) for value in told]
+    else:
+        return [told] if kind and isinstance(told, str) else []
+    return list(dict.fromkeys(file for part in parts for file in part))

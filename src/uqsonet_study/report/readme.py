@@ -78,7 +78,7 @@ def highlights_table(read: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
         name: " / ".join(f"{error:.1f}" for error in inverse.loc[[name]].iloc[0])
         for name in ("exact", "ours")
     }
-    published = inverse["err_sample"].drop(["exact", "ours", "regression"])
+    published = inverse.drop(index=["exact", "ours", "regression"])["err_sample"]
     whole = read("benchmark/posterior").query("problem == 'poisson'").set_index("method")
     whole = 100 * whole["std"]
     theirs = whole.filter(like="published")
@@ -144,6 +144,11 @@ def errors(summary: pd.DataFrame, method: str, evaluation: str = "precise") -> p
     """Return the averages of a method in percent: a row for each sensor count."""
     chosen = summary[(summary["method"] == method) & (summary["evaluation"] == evaluation)]
     return 100 * chosen.pivot_table(index="sensors", columns="metric", values="value")
+
+
+def named(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
+    """Return columns of a table under their titles."""
+    return pd.DataFrame({title: table[column] for column, title in titles.items()})
 
 
 def beside(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -296,7 +301,7 @@ def learned_table(card: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     order = {table: number for number, table in enumerate(TITLES)}
     rows = rows.sort_index(key=lambda level: level.map(lambda value: order.get(value, value)))
     names = {"paper": "paper", "precise": "learned", "precise_ours": "tuned"}
-    table = beside({name: rows[column] for column, name in names.items()})
+    table = beside({name: pd.DataFrame(rows[column]) for column, name in names.items()})
     return table.replace({"table": TITLES}).rename(columns={"noise_std": "noise"})
 
 
@@ -314,11 +319,11 @@ SHARES = {
 
 def mechanism_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Return what z and h tell of u, in percent of its variance, from `benchmarks.mechanism`."""
-    found = rows[["recipe", "sensors"]].join(100 * rows[[*SHARES]].rename(columns=SHARES))
+    found = rows[["recipe", "sensors"]].join(100 * named(rows, SHARES))
     nats = zip(rows["nats_features"], rows["nats_cokriging"], strict=True)
     found["nats in h (cokriging)"] = [f"{own:.1f} ({best:.1f})" for own, best in nats]
     more = {"active_units": "active units", "kl": "KL, nats", "attended": "sensors attended"}
-    return found.join(rows[[*more]].rename(columns=more))
+    return found.join(named(rows, more))
 
 
 def part_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -494,9 +499,9 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         "docs/reproduction.md": {
             "results": first_table(read("summary/diffusion1d")),
             "worst": worst_table(folder / "summary"),
-            "share": errors(read("paper_share/summary/diffusion1d"), "uqsonet")[[*SHARE]]
-            .rename(columns=SHARE)
-            .reset_index(),
+            "share": named(
+                errors(read("paper_share/summary/diffusion1d"), "uqsonet"), SHARE
+            ).reset_index(),
             "readings": ablation_table(read("readings/tables/readings")),
             "mechanism": mechanism_table(read("readings/mechanism")),
         },

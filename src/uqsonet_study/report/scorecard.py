@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet.files import write_text
 from uqsonet_study.config import BASELINES, Config, ErrorTable
 from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.paper import COLUMNS as PAPER_COLUMNS
 from uqsonet_study.report.paper import paper_cells, paper_scores
+from uqsonet_study.report.summary import write_csv
 from uqsonet_study.report.tables.errors import error_metrics
 from uqsonet_study.report.tables.records import COLUMNS as RECORD_COLUMNS
 from uqsonet_study.report.tables.records import score_records, shown_cases
@@ -30,13 +31,13 @@ MORE_SETS = [*OURS_PRECISE.values(), *PRECISE.values()]
 COLUMNS = [*PAPER_COLUMNS, *OURS.values(), *PAPER.values(), *MORE_SETS, "recipe", "run"]
 
 
-def scorecard(summaries: pd.DataFrame, config: Config, run: str, out: Path) -> None:
+def scorecard(summaries: Sequence[Path | str], config: Config, run: str, out: Path) -> None:
     """Write `scorecard.csv`: one row per cell of the paper, in percent.
 
     Parameters
     ----------
-    summaries : DataFrame
-        Summaries of all experiments, one below the other.
+    summaries : sequence of path
+        Of all experiments.
     config : Config
         Its experiments say which cells were run; all others stay empty.
     run : str
@@ -59,17 +60,17 @@ def scorecard(summaries: pd.DataFrame, config: Config, run: str, out: Path) -> N
             column = found.loc[found["method"] == method, [*PLACE, "value"]]
             card = card.merge(column.rename(columns={"value": name}), how="left", on=PLACE)
     card.loc[card["ours"].isna(), MORE_SETS] = None
-    card = card[COLUMNS].astype({"trials": "Int64"})
-    write_text(out, card.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
+    write_csv(out, pd.DataFrame(card[COLUMNS]).astype({"trials": "Int64"}), 12)
 
 
-def _records(summaries: pd.DataFrame, config: Config) -> pd.DataFrame:
+def _records(summaries: Sequence[Path | str], config: Config) -> pd.DataFrame:
     """Return the numbers of all tables of errors in long form."""
+    files = {"summaries": summaries}
     found = [pd.DataFrame(columns=RECORD_COLUMNS).astype({"noise_std": float, "sensors": int})]
     for name, table in config.tables.items():
         cases = shown_cases(config, name)
         if isinstance(table, ErrorTable) and cases:
-            found.append(score_records(name, config, cases, summaries, error_metrics))
+            found.append(score_records(name, config, cases, files, error_metrics))
     records = pd.concat(found[1:] or found, ignore_index=True)
     return records.assign(problem=[config.cases[case].problem for case in records["case"]])
 

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from uqsonet.errors import DataError
+from uqsonet.files import write_text
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet_study.config import BASELINES, Case, Config
 
@@ -197,6 +198,12 @@ def read_numbers(path: Path, columns: Sequence[str], *finite: str) -> pd.DataFra
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: not a file of {', '.join(columns)} ({error})") from None
     return table
+
+
+def write_csv(path: Path, table: pd.DataFrame, digits: int | None = None) -> None:
+    """Write a table as CSV, its numbers with so many digits that count, by default as they are."""
+    form = None if digits is None else f"%.{digits}g"
+    write_text(path, table.to_csv(index=False, float_format=form, lineterminator="\n"))
 
 
 def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, str], Estimate]:

@@ -18,8 +18,7 @@ from uqsonet_study.report.names import problem_title
 from uqsonet_study.report.printing import Panel, Table, pivot, text_of
 from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import distinct
-from uqsonet_study.report.tables.costs import Logs
-from uqsonet_study.report.tables.records import about, shown_cases
+from uqsonet_study.report.tables.records import Files, about, shown_cases
 
 COLUMNS = "table experiment scale recipe method".split()
 PARTS = {"skill_mean": "skill of the mean", "skill_std": "skill of the std"}
@@ -41,7 +40,7 @@ def heads_of(counts: Sequence[int]) -> dict[str, tuple[str, str]]:
     return found | {"minutes": ("minutes", "a training")}
 
 
-def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.DataFrame]:
+def ablation_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of validation skills, from training logs, and its numbers in long form."""
     cases, output = shown_cases(config, name), config.tables[name]
     assert isinstance(output, AblationTable)
@@ -49,10 +48,10 @@ def ablation_table(name: str, config: Config, logs: Logs) -> tuple[Table, pd.Dat
     records = []
     for case in cases:
         (method,) = case.methods
-        files = logs.get(case.name, {}).get(method)
-        if not files:
+        logs = files["logs"].get(case.name, {}).get(method)
+        if not logs:
             raise DataError(f"tables.{name}: no training log of {case.name}/{method}")
-        trials = pd.concat([_trials(path) for path in files])
+        trials = pd.concat([_trials(path) for path in logs])
         where = about(name, config, case) | {"method": method}
         where = {key: where[key] for key in COLUMNS}
         for metric in (metric for metric in heads if metric in trials):

@@ -18,6 +18,7 @@ from uqsonet_study.report.tables.captions import conditions, listed, origin, pro
 from uqsonet_study.report.tables.records import (
     ERRORS,
     WIDTH,
+    Files,
     score_records,
     shown_cases,
     with_interval,
@@ -34,10 +35,10 @@ TITLES = {
 }
 
 
-def bands_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
+def bands_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of bands and its numbers in long form, errors and shares in percent."""
     cases = shown_cases(config, name)
-    records = score_records(name, config, cases, summary, _metrics)
+    records = score_records(name, config, cases, files, _metrics)
     widths = records.loc[records["metric"] == WIDTH]
     place = ["case", "evaluation", "sensors"]
     reference = widths.loc[widths["method"] == FLOOR].set_index(place)["value"]

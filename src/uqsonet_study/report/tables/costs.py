@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,7 +17,7 @@ from uqsonet_study.report.paper import paper_costs
 from uqsonet_study.report.printing import Panel, Table, integer, text_of
 from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import distinct
-from uqsonet_study.report.tables.records import shown_cases
+from uqsonet_study.report.tables.records import Files, shown_cases
 
 METRICS = {
     "train_hours": ("training (h)", "hours", "train_hours_rtx3090"),
@@ -30,21 +30,16 @@ COLUMNS = "table experiment scale recipe method metric unit value paper".split()
 TITLE = "Hours of a training (mean over trials), its iterations, and seconds of an inference."
 
 
-Logs = Mapping[str, Mapping[str, Sequence[Path]]]
-"""Case -> method -> training logs; of an ensemble, those of its members."""
-
-
-def costs_table(
-    name: str, config: Config, logs: Logs, inference: Sequence[Path]
-) -> tuple[Table, pd.DataFrame]:
+def costs_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of costs, from logs and timings, and its numbers in long form."""
-    timings = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in map(Path, inference)}
+    timed = map(Path, files["inference"])
+    timings = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in timed}
     paper = paper_costs().set_index(["problem", "method"])
     records, labels = [], []
     for experiment in distinct(case.experiment for case in shown_cases(config, name)):
         problem = config.experiments[experiment].problem
         for method in config.experiments[experiment].methods:
-            ours = _training(config, experiment, method, logs)
+            ours = _training(config, experiment, method, files["logs"])
             ours |= _inference(config, experiment, method, timings)
             labels.append((problem_about(problem)[0], method_title(method)))
             for metric, (_, unit, column) in METRICS.items():
@@ -93,7 +88,7 @@ def _caption(timings: Iterable[dict[str, Any]]) -> str:
     )
 
 
-def _training(config: Config, experiment: str, method: str, logs: Logs) -> dict[str, float]:
+def _training(config: Config, experiment: str, method: str, logs: Files) -> dict[str, float]:
     """Return mean hours per trial and iterations; those of an ensemble's members add up."""
     ensemble, cases = config.ensemble_of(experiment, method), config.cases_of([experiment])
     runs = [_log(Path(f)) for case in cases for f in logs.get(case.name, {}).get(method, ())]

@@ -21,6 +21,7 @@ from uqsonet_study.report.tables.captions import conditions, distinct, origin, p
 from uqsonet_study.report.tables.records import (
     ERRORS,
     SKILLS,
+    Files,
     marked_interval,
     score_records,
     shown_cases,
@@ -43,12 +44,12 @@ TITLES = {
 }
 
 
-def errors_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
+def errors_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of errors and its numbers in long form, errors in percent."""
     declared = config.tables[name]
     assert isinstance(declared, ErrorTable)
     cases = shown_cases(config, name)
-    records = score_records(name, config, cases, summary, error_metrics)
+    records = score_records(name, config, cases, files, error_metrics)
     records = with_paper(records, config)
     if declared.rows == "sensors":
         corner, rows = "$m$", sorted({m for case in cases for m in case.counts})

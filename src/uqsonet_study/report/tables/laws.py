@@ -9,11 +9,12 @@ import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Case, Config
-from uqsonet_study.report.law_scores import LEVELS, law_name
+from uqsonet_study.report.law_scores import COLUMNS, LEVELS, law_name
 from uqsonet_study.report.names import FLOOR, METRICS, method_titles, problem_title
 from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
+from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import tests
-from uqsonet_study.report.tables.records import about, shown_cases
+from uqsonet_study.report.tables.records import Files, about, shown_cases
 
 FLOORS = {"err_mean": "floor_mean", "err_std": "floor_std", "w1": "floor_w1"}
 SHOWN = {metric: METRICS[metric] for metric in (*FLOORS, "crps")}
@@ -21,9 +22,9 @@ SHOWN |= {f"cover_{level}": f"{level}{PERCENT} band" for level in LEVELS}
 """Metric -> heading."""
 
 
-def laws_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
+def laws_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of laws, from `scores.csv`, and its numbers in long form."""
-    cases = shown_cases(config, name)
+    cases, scores = shown_cases(config, name), read_numbers(files["scores"][0], COLUMNS)
     records = [pd.DataFrame(_numbers(name, case, config, scores)) for case in cases]
     panels = [_panel(case, found) for case, found in zip(cases, records, strict=True)]
     table = Table(name, "Laws", "Laws of the input.", _caption(config, cases), tuple(panels))

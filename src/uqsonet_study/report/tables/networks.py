@@ -11,7 +11,7 @@ from uqsonet_study.report.names import method_title, problem_title
 from uqsonet_study.report.paper import paper_networks
 from uqsonet_study.report.printing import Panel, Table, to_words
 from uqsonet_study.report.tables.captions import distinct, quoted_recipes
-from uqsonet_study.report.tables.records import shown_cases
+from uqsonet_study.report.tables.records import Files, shown_cases
 from uqsonet_study.report.tables.settings import (
     ATTENTION,
     KRIGING,
@@ -27,7 +27,7 @@ ABOUT = ["problem", "method", "case"]
 """What a row of settings belongs to; what the paper prints has no case."""
 
 
-def networks_table(name: str, config: Config) -> tuple[Table, pd.DataFrame]:
+def networks_table(name: str, config: Config, _files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of the networks used and its settings in long form, as text."""
     cases = shown_cases(config, name)
     problems = distinct(case.problem for case in cases)

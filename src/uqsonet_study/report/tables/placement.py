@@ -11,15 +11,17 @@ import pandas as pd
 from uqsonet.errors import DataError
 from uqsonet_study.config import Config, PlacementTable
 from uqsonet_study.report.names import problem_title
-from uqsonet_study.report.place_scores import QUARTILES, STRATEGIES
+from uqsonet_study.report.place_scores import COLUMNS, QUARTILES, STRATEGIES
 from uqsonet_study.report.printing import Panel, Table, digits_of, pivot, text_of
-from uqsonet_study.report.tables.records import about, shown_cases
+from uqsonet_study.report.summary import read_numbers
+from uqsonet_study.report.tables.records import Files, about, shown_cases
 
 
-def placement_table(name: str, config: Config, scores: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
+def placement_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of places, from `scores.csv`, and its numbers in long form."""
     cases, declared = shown_cases(config, name), config.tables[name]
     assert isinstance(declared, PlacementTable)
+    scores = read_numbers(files["scores"][0], COLUMNS)
     panels, records = [], []
     for case in cases:
         own = scores.loc[scores["problem"] == case.problem]

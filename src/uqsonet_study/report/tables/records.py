@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -25,6 +25,9 @@ KEY = ["case", "evaluation", "method", "metric", "sensors"]
 NUMBERS = ["value", "pm", "low", "high"]
 COLUMNS = "table experiment case scale recipe noise_std training evaluation method sensors".split()
 COLUMNS += ["metric", "unit", *NUMBERS, "trials", "sets"]
+
+Files = Mapping[str, Any]
+"""Kind -> files of a table: a list of paths; of logs case -> method -> paths."""
 
 Wanted = Callable[[Case], Iterable[tuple[TestEvaluation, str, str]]]
 """Case -> evaluation, method and metric of its numbers, in order."""
@@ -50,9 +53,11 @@ def about(table: str, config: Config, case: Case) -> dict[str, Any]:
 
 
 def score_records(
-    table: str, config: Config, cases: Sequence[Case], summary: pd.DataFrame, wanted: Wanted
+    table: str, config: Config, cases: Sequence[Case], files: Files, wanted: Wanted
 ) -> pd.DataFrame:
     """Return the scores of a table in long form (`COLUMNS`), fractions in percent.
+
+    They are those of the ``summaries`` among `files`.
 
     A metric other than the error of the mean may be absent for a method, at all sensor counts: a
     deterministic method has no spread.
@@ -62,7 +67,8 @@ def score_records(
     DataError
         If a number is absent or NaN.
     """
-    given = summary.loc[:, [*KEY, *NUMBERS, "trials", "sets"]].astype({"sensors": int})
+    summaries = pd.concat(map(pd.read_csv, files["summaries"]))
+    given = summaries.loc[:, [*KEY, *NUMBERS, "trials", "sets"]].astype({"sensors": int})
     rows = [row for case in cases for row in _rows(table, config, case, wanted)]
     found = pd.DataFrame(rows).merge(given, how="left", on=KEY, indicator="there")
     found["there"] = found["there"] == "both"

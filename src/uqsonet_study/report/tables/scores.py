@@ -19,10 +19,10 @@ from uqsonet_study.report.names import METRICS, method_title, problem_title
 from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
 from uqsonet_study.report.summary import GAINS
 from uqsonet_study.report.tables.captions import distinct, tests
-from uqsonet_study.report.tables.records import marked_interval, score_records, shown_cases
+from uqsonet_study.report.tables.records import Files, marked_interval, score_records, shown_cases
 
 
-def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Table, pd.DataFrame]:
+def scores_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of scores and its numbers in long form."""
     declared = config.tables[name]
     assert isinstance(declared, ScoreTable)
@@ -38,7 +38,7 @@ def scores_table(name: str, config: Config, summary: pd.DataFrame) -> tuple[Tabl
                 yield case.evaluations[0 if metric in BY_REFERENCE else -1], method, metric
 
     by_problem = [case for own in of_problem.values() for case in own]
-    records = score_records(name, config, by_problem, summary, metrics)
+    records = score_records(name, config, by_problem, files, metrics)
     panels = [_panel(own, records, declared.metrics) for own in of_problem.values()]
     caption = _caption(config, cases)
     return Table(name, "Scores", "Scores of whole laws.", caption, tuple(panels)), records

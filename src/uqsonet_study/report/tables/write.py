@@ -10,7 +10,7 @@ a layout lacks is empty there. Networks have a text in `setting`, all others a n
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -18,56 +18,48 @@ import pandas as pd
 from uqsonet.errors import DataError
 from uqsonet.files import write_text
 from uqsonet_study.config import Config
-from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
-from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
 from uqsonet_study.report.printing import Table, document, fitted, html_table, latex, to_html
-from uqsonet_study.report.summary import read_numbers
+from uqsonet_study.report.summary import write_csv
 from uqsonet_study.report.tables.ablation import ablation_table
 from uqsonet_study.report.tables.bands import bands_table
-from uqsonet_study.report.tables.costs import Logs, costs_table
+from uqsonet_study.report.tables.costs import costs_table
 from uqsonet_study.report.tables.errors import errors_table
 from uqsonet_study.report.tables.laws import laws_table
 from uqsonet_study.report.tables.networks import networks_table
 from uqsonet_study.report.tables.placement import placement_table
+from uqsonet_study.report.tables.records import Files
 from uqsonet_study.report.tables.scores import scores_table
 
-OF_SCORES = {"errors": errors_table, "bands": bands_table, "scores": scores_table}
+LAYOUTS: dict[str, Callable[[str, Config, Files], tuple[Table, pd.DataFrame]]] = {
+    "errors": errors_table,
+    "bands": bands_table,
+    "scores": scores_table,
+    "networks": networks_table,
+    "laws": laws_table,
+    "placement": placement_table,
+    "ablation": ablation_table,
+    "costs": costs_table,
+}
+"""Layout -> what turns files, by kind, into a table and its numbers in long form."""
 
 
-def write_table(
-    name: str,
-    config: Config,
-    out_tex: Path,
-    out_csv: Path,
-    out_json: Path,
-    *,
-    summaries: Sequence[pd.DataFrame] = (),
-    logs: Logs | None = None,
-    inference: Sequence[Path] = (),
-    scores: Sequence[Path] = (),
-) -> None:
-    """Write a declared table.
+def write_table(name: str, config: Config, files: Files, folder: Path) -> None:
+    """Write a declared table as LaTeX, CSV and JSON.
+
+    The LaTeX is floats for a document; the CSV has the same numbers unrounded, errors in percent;
+    the JSON is ``{"name", "title", "caption_html", "panels": [[title_html, table_html], ...]}``
+    with a plain `title`.
 
     Parameters
     ----------
     name : str
         Of ``config.tables``. Experiments that are not selected are left out.
     config : Config
-    out_tex : Path
-        Floats for a LaTeX document.
-    out_csv : Path
-        The same numbers unrounded, errors in percent.
-    out_json : Path
-        ``{"name", "title", "caption_html", "panels": [[title_html, table_html], ...]}``; `title`
-        is plain text.
-    summaries : sequence of DataFrame
-        As `uqsonet_study.report.summary.summarise` returns them (errors, bands, scores).
-    logs : mapping, optional
-        Case -> method -> training logs (costs, ablation); several may share one.
-    inference : sequence of Path
-        Timings (costs).
-    scores : sequence of Path
-        `scores.csv` (laws, placement).
+    files : mapping of str to files
+        ``summaries`` of `uqsonet_study.report.summary.summarise` (errors, bands, scores); ``logs``
+        of trainings by case and method (costs, ablation), of which several may share one;
+        timings, ``inference`` (costs); `scores.csv`, ``scores`` (laws, placement).
+    folder : Path
 
     Raises
     ------
@@ -76,36 +68,19 @@ def write_table(
     """
     if name not in config.tables:
         raise DataError(f"tables.{name} is not in the configuration")
-    layout = config.tables[name].layout
-    if layout in OF_SCORES:
-        summary = pd.concat(summaries, ignore_index=True)
-        table, records = OF_SCORES[layout](name, config, summary)
-    elif layout == "networks":
-        table, records = networks_table(name, config)
-    elif layout == "laws":
-        table, records = laws_table(name, config, read_numbers(scores[0], LAW_COLUMNS))
-    elif layout == "placement":
-        table, records = placement_table(name, config, read_numbers(scores[0], PLACE_COLUMNS))
-    elif layout == "ablation":
-        table, records = ablation_table(name, config, logs or {})
-    else:
-        table, records = costs_table(name, config, logs or {}, inference)
+    table, records = LAYOUTS[config.tables[name].layout](name, config, files)
     table = fitted(table)
     note = "SMOKE SCALE – " if config.scale == "smoke" else ""
-    write_text(out_tex, latex(table, note))
-    write_text(out_csv, records.to_csv(index=False, float_format="%.12g", lineterminator="\n"))
-    write_text(out_json, json.dumps(_page(table, note), ensure_ascii=False, indent=1) + "\n")
-
-
-def _page(table: Table, note: str) -> dict[str, object]:
-    """Return a table as a page takes it in."""
+    write_text(folder / f"{name}.tex", latex(table, note))
+    write_csv(folder / f"{name}.csv", records, 12)
     headline = f"<strong>{to_html(table.headline)}</strong>"
-    return {
+    page = {
         "name": table.name,
         "title": table.title,
         "caption_html": f"{note}{headline} {to_html(table.caption)}",
         "panels": [[to_html(panel.title), html_table(panel)] for panel in table.panels],
     }
+    write_text(folder / f"{name}.json", json.dumps(page, ensure_ascii=False, indent=1) + "\n")
 
 
 def all_tables(tables: Sequence[Path], out: Path) -> None:
@@ -113,9 +88,8 @@ def all_tables(tables: Sequence[Path], out: Path) -> None:
 
     `tables` are LaTeX files of `write_table`, each with its CSV of the same name beside it.
     """
-    bodies = [path.read_text(encoding="utf-8") for path in map(Path, tables)]
-    found = [pd.read_csv(Path(path).with_suffix(".csv"), dtype=str) for path in tables]
+    bodies = [path.read_text(encoding="utf-8") for path in tables]
+    found = [pd.read_csv(path.with_suffix(".csv"), dtype=str) for path in tables]
     none = pd.DataFrame(columns=pd.Index(["table", "metric", "value"]))
-    records = pd.concat(found or [none], ignore_index=True)
     write_text(out, document(bodies or ["The configuration asks for no tables."]))
-    write_text(out.with_suffix(".csv"), records.to_csv(index=False, lineterminator="\n"))
+    write_csv(out.with_suffix(".csv"), pd.concat(found or [none], ignore_index=True))
