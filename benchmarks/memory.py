@@ -17,7 +17,7 @@ from benchmarks.rows import Row, not_run
 from benchmarks.timing import hardware
 from benchmarks.workloads import configuration
 from uqsonet_study.config import Evaluation, JobsConfig, ProblemConfig
-from uqsonet_study.evaluation import Scored, evaluate
+from uqsonet_study.evaluation import evaluate
 from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.references import compute_reference
 from uqsonet_study.simulation import simulate
@@ -69,10 +69,9 @@ def run_stage(stage: str, folder: Path, pairs: int) -> None:
     elif stage == "evaluate":
         evaluation = config.evaluation_of(case.name, "precise").model_copy(update={"sets": SETS})
         what = evaluation, 0.0, 1, functions, folder / "test.h5"
-        trained = Scored("uqsonet", [folder / "tuned.safetensors"])
-        evaluate([trained], "precise", *what, folder / "uqsonet.csv")
-        baselines = Scored("baselines", training=pairs)
-        evaluate([baselines], "precise", *what, folder / "baselines.csv")
+        weights = [folder / "tuned.safetensors"]
+        evaluate("uqsonet", "precise", *what, folder / "uqsonet.csv", weights=weights)
+        evaluate("baselines", "precise", *what, folder / "baselines.csv", training=pairs)
     else:
         _train(folder, stage.removeprefix("train "), pairs)
 

@@ -14,7 +14,7 @@ from uqsonet.gauss.gaussian import condition
 from uqsonet.gauss.posterior import GaussianPosterior
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import EvaluationConfig, ProblemConfig, SensorsConfig
-from uqsonet_study.evaluation import Scored, evaluate
+from uqsonet_study.evaluation import evaluate
 from uqsonet_study.evaluation import job as evaluation_job
 from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.pipeline import Plan
@@ -184,9 +184,12 @@ def test_scores_are_those_of_the_target(files, scored, monkeypatch):
     monkeypatch.setattr(evaluation_job, "load_trials", lambda _: [(0, Exact())])
     config = config_of(target)
     out = files / f"{target}.csv"
-    models = [Scored("baselines"), Scored("uqsonet", [path])]
-    evaluate(models, "precise", config, KAPPA_NOISE, 3, files / "functions.h5", path, out)
-    rows = pd.read_csv(out)
+    tables = []
+    for method, weights in (("baselines", []), ("uqsonet", [path])):
+        source = KAPPA_NOISE, 3, files / "functions.h5", path
+        evaluate(method, "precise", config, *source, out, weights=weights)
+        tables.append(pd.read_csv(out))
+    rows = pd.concat(tables)
     baselines = {"sensor_free", "cokriging", "regression"}
     assert set(rows["method"]) == baselines | {"reference", "uqsonet"}
     assert sorted(set(rows["sensors"])) == [1, 3]
@@ -205,9 +208,9 @@ def test_what_has_no_joint_law_is_refused_by_name(files, scored, monkeypatch):
     other = SimpleNamespace(fields=TOY.fields)
     monkeypatch.setattr(evaluation_job, "is_exact", lambda _: False)
     monkeypatch.setattr(evaluation_job, "load_trials", lambda _: [(0, other)])
-    models, source = [Scored("vidon", [path])], (files / "functions.h5", path, files / "none.csv")
+    source = KAPPA_NOISE, 3, files / "functions.h5", path, files / "none.csv"
     with pytest.raises(ConfigError, match="method 'vidon' has no joint law"):
-        evaluate(models, "precise", config_of(target), KAPPA_NOISE, 3, *source)
+        evaluate("vidon", "precise", config_of(target), *source, weights=[path])
     with pytest.raises(ConfigError, match=r"estimator is monte_carlo, which knows no sensors of"):
         reference(files, "plain", config_of(estimator="monte_carlo"))
 

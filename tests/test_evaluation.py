@@ -15,7 +15,6 @@ from uqsonet_study.config import BASELINES
 from uqsonet_study.distances import quantile_bins
 from uqsonet_study.evaluation import (
     Expansion,
-    Scored,
     evaluate,
     load_targets,
     points_on,
@@ -166,9 +165,8 @@ def test_w1_and_the_references_mass_in_bands_need_quantiles_alone(
 
 def run(files, config, reference, path, training=None):
     """Score the baselines; returns the table."""
-    scored = [Scored("baselines", (), training=training)]
     source = files.noise_std, files.seed, files.functions, reference
-    evaluate(scored, "paper", config, *source, path)
+    evaluate("baselines", "paper", config, *source, path, training=training)
     return pd.read_csv(path)
 
 

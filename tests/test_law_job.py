@@ -15,7 +15,7 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.config.networks import MethodConfig
-from uqsonet_study.laws import LawJob, fit_law
+from uqsonet_study.laws import fit_law
 from uqsonet_study.storage import load_functions
 from uqsonet_study.training import TrainingJob, train
 
@@ -46,12 +46,12 @@ def stack(toy_files: DataFiles, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def fitted(
     files: DataFiles, stack: Path, folder: Path, law: str, trial: int = 1
 ) -> tuple[Path, pd.DataFrame]:
-    job = LawJob(
-        *(law, trial, files.noise_std, 200, files.seed),
-        *(files.functions, files.sensors, stack, "code"),
-    )
     folder.mkdir(exist_ok=True)
-    fit_law(job, folder / "law.safetensors", folder / "law.csv")
+    fit_law(
+        *(law, trial, files.noise_std, 200, files.seed),
+        *(files.functions, files.sensors, stack),
+        *(folder / "law.safetensors", folder / "law.csv", "code"),
+    )
     return folder / "law.safetensors", pd.read_csv(folder / "law.csv")
 
 

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.residuals import residual_elliptic1d, residual_elliptic2d, residual_poisson2d
 from uqsonet.errors import ConfigError
 from uqsonet_study.priors.gaussian_process import GaussianField
 from uqsonet_study.problems import get_problem, problem_names
-from uqsonet_study.solvers.elliptic1d import residual_elliptic1d
-from uqsonet_study.solvers.elliptic2d import residual_elliptic2d, solve_rough2d
+from uqsonet_study.solvers.elliptic2d import solve_rough2d
 from uqsonet_study.solvers.navier_stokes import solve_navier_stokes
-from uqsonet_study.solvers.poisson2d import residual_poisson2d
 
 NAMES = [name for name in problem_names() if not name.startswith("toy")]
 AFFINE = [name for name in NAMES if get_problem(name).affine]

@@ -58,7 +58,11 @@ class SensorFree(Conditioned):
 
 
 def build_baseline(
-    name: str, functions: Functions, noise_std: float, bases: KarhunenLoeveBases | None = None
+    name: str,
+    functions: Functions,
+    noise_std: float,
+    bases: KarhunenLoeveBases | None = None,
+    of_input: bool = False,
 ) -> SensorFree | Cokriging | Regression:
     """Return the baseline `sensor_free`, `cokriging` or `regression`, fitted to training pairs.
 
@@ -70,9 +74,11 @@ def build_baseline(
         Default noise of sensors of the input.
     bases : KarhunenLoeveBases, optional
         Bases of `Cokriging` on the same pairs: regression need not fit them again.
+    of_input : bool
+        The law without sensors is that of the (transformed) input.
     """
     if name == "sensor_free":
-        return SensorFree(functions, noise_std)
+        return SensorFree(functions, noise_std, of_input)
     if name == "cokriging":
         return Cokriging(functions, noise_std)
     if name == "regression":

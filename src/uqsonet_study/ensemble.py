@@ -84,12 +84,8 @@ class EnsemblePosterior(Posterior):
         bases = [p.basis for p in points]
         super().__init__(grid, partial(_side_by_side, bases), points[0].single)
         parts = [torch.nn.functional.pad(p.coefficients, (1, 0), value=1.0) for p in points]
-        widths = [part.shape[1] for part in parts]
-        rows = [
-            torch.nn.functional.pad(part, (sum(widths[:k]), sum(widths[k + 1 :])))
-            for k, part in enumerate(parts)
-        ]
-        self._rows = torch.stack(rows, dim=1)
+        sets = zip(*(part.split(1) for part in parts), strict=True)
+        self._rows = torch.stack([torch.block_diag(*members) for members in sets])
 
     def coefficient_moments(
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None

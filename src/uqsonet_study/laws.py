@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +19,24 @@ from uqsonet_study.layouts import load_layouts
 from uqsonet_study.storage import load_functions
 
 
-@dataclass(frozen=True)
-class LawJob:
-    """Everything that defines the law of one trial.
+def fit_law(
+    law: str,
+    trial: int,
+    noise_std: float,
+    training: int,
+    seed: int,
+    functions: Path,
+    sensors: Path,
+    weights: Path,
+    path: Path,
+    log: Path,
+    code: str = "",
+) -> None:
+    """Fit a law to the training inputs and write it with the operator, and what was tried.
 
-    Attributes
+    The validation functions, seen at the validation layouts, are the held-out pairs.
+
+    Parameters
     ----------
     law : str
         Name of a law, or ``auto``.
@@ -38,69 +50,48 @@ class LawJob:
         Root of the seed tree.
     functions, sensors, weights : Path
         Pairs, layouts, trained operators.
+    path, log : Path
+        Results: weights of the one trial (safetensors); a row for each law that was tried (CSV).
     code : str
         Digest of the source that determines the result.
-    """
-
-    law: str
-    trial: int
-    noise_std: float
-    training: int
-    seed: int
-    functions: Path
-    sensors: Path
-    weights: Path
-    code: str = ""
-
-
-def fit_law(job: LawJob, weights: Path, log: Path) -> None:
-    """Fit a law to the training inputs and write it with the operator, and what was tried.
-
-    The validation functions, seen at the validation layouts, are the held-out pairs.
-
-    Parameters
-    ----------
-    job : LawJob
-    weights, log : Path
-        Results: weights of the one trial (safetensors); a row for each law that was tried (CSV).
 
     Raises
     ------
     DataError
         If the weights lack the trial or have no such law.
     """
-    data = load_functions(job.functions, "training", job.training)
-    validation = load_functions(job.functions, "validation")
+    data = load_functions(functions, "training", training)
+    validation = load_functions(functions, "validation")
     kept = data.fields.training_grid()[1]
     held = Functions(data.fields, "training", validation.kappa, validation.u[:, kept])
-    model, meta, _ = read_model(job.weights, job.trial)
+    model, meta, _ = read_model(weights, trial)
     if not isinstance(model, KarhunenLoeveModel):
-        raise DataError(f"{job.weights}: laws are for the architecture karhunen_loeve")
-    node = seed_sequence(job.seed, data.fields.name, "law", job.trial)
+        raise DataError(f"{weights}: laws are for the architecture karhunen_loeve")
+    node = seed_sequence(seed, data.fields.name, "law", trial)
     rows = equip(
         model,
-        "gaussian" if job.law == EXACT else job.law,
+        "gaussian" if law == EXACT else law,
         data,
         held,
-        noise_std=job.noise_std,
-        layouts=load_layouts(job.sensors, "validation"),
+        noise_std=noise_std,
+        layouts=load_layouts(sensors, "validation"),
         seed=int(node.generate_state(1, np.uint64)[0] >> np.uint64(1)),
     )
-    tensors, _ = read_weights(job.weights)
-    trial = meta["trials"].index(job.trial)
-    stored = {k: v[[trial]] if k.startswith("parameter/") else v for k, v in tensors.items()}
+    tensors, _ = read_weights(weights)
+    stacked = meta["trials"].index(trial)
+    stored = {k: v[[stacked]] if k.startswith("parameter/") else v for k, v in tensors.items()}
     chosen = next(row["law"] for row in rows if row["chosen"])
     meta["config"]["network"]["law"] = chosen
     meta |= {
-        "trials": [job.trial],
+        "trials": [trial],
         "law": {
-            "asked": job.law,
-            "noise_std": job.noise_std,
-            "training": job.training,
-            "seed": job.seed,
-            "sensors": file_digest(job.sensors),
-            "code": job.code,
+            "asked": law,
+            "noise_std": noise_std,
+            "training": training,
+            "seed": seed,
+            "sensors": file_digest(sensors),
+            "code": code,
         },
     }
-    write_weights(weights, stored | model.law_tensors(), meta)
-    log_rows(log, [{"trial": job.trial} | row for row in rows])
+    write_weights(path, stored | model.law_tensors(), meta)
+    log_rows(log, [{"trial": trial} | row for row in rows])

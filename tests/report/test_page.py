@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,9 @@ from tests.browser import inspect
 from tests.report.conftest import whole_config
 from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.pipeline import Plan
+from uqsonet_study.report import page as page_module
 from uqsonet_study.report.captions import caption
-from uqsonet_study.report.page import sections as page_sections
-from uqsonet_study.report.page.interpretations import KINDS, load_interpretations
-from uqsonet_study.report.page.sections import (
-    FigureView,
-    Section,
-    TableView,
-    build_page,
-    write_page,
-)
+from uqsonet_study.report.page import KINDS, Section, build_page, load_interpretations, write_page
 from uqsonet_study.report.paper import paper_cells
 
 HOSTILE = '<script>alert(1)</script> & "quotes" <img src=x onerror=alert(2)>'
@@ -40,15 +32,17 @@ PROVENANCE["stages"] = {
 
 @pytest.fixture
 def sections(tmp_path: Path) -> list[Section]:
-    panels, figures = [("(a) <i>m</i>", WIDE)], []
-    table = TableView("1d-pde-error", f"Table 1 {HOSTILE}", "<strong>Errors</strong>", panels)
+    table: dict[str, Any] = {"name": "1d-pde-error", "title": f"Table 1 {HOSTILE}"}
+    table |= {"caption_html": "<strong>Errors</strong>", "panels": [("(a) <i>m</i>", WIDE)]}
+    figures = []
     for k in range(3):
         path = tmp_path / f"{k}.png"
         Figure(figsize=(3 + 5 * k, 2)).savefig(path)
-        figures.append(FigureView(f"f_{k}", f"Figure {k} {HOSTILE}", f"Caption {HOSTILE}", path))
+        words = {"title": f"Figure {k} {HOSTILE}", "caption": f"Caption {HOSTILE}"}
+        figures.append(words | {"name": f"f_{k}", "png": path})
     return [
         Section(f"4.1 {HOSTILE}", HOSTILE, [table], figures[:2]),
-        Section("Costs", "", [replace(table, name="costs")]),
+        Section("Costs", "", [table | {"name": "costs"}]),
         Section("a" * 80, "b" * 300, [], figures[2:]),
     ]
 
@@ -99,9 +93,9 @@ def test_text_is_escaped_and_nothing_outside_is_named(
 def test_cells_are_counted_all_run_and_below(
     sections: list[Section], scorecard: pd.DataFrame, tmp_path: Path
 ) -> None:
-    cells = page_sections.scorecard_cells(scorecard)
+    cells = page_module.scorecard_cells(scorecard)
     assert cells["ratio"].head(4).tolist() == pytest.approx([0.5, 2, 1, float("nan")], nan_ok=True)
-    counts = page_sections.scorecard_counts(cells)
+    counts = page_module.scorecard_counts(cells)
     assert (counts["cells"].sum(), counts["run"].sum(), counts["below"].sum()) == (142, 3, 1)
     text = write(sections, scorecard, tmp_path / "report.html")
     assert "prints 142 errors. This run has 3 of them,\n1 below the paper" in text
@@ -123,7 +117,7 @@ def build(
     (folder / "config.json").write_text("{}")
     paper_cells().assign(ours=float("nan")).to_csv(folder / "scorecard.csv")
     found: list[list[Section]] = []
-    monkeypatch.setattr(page_sections, "write_page", lambda sections, *_: found.append(sections))
+    monkeypatch.setattr(page_module, "write_page", lambda sections, *_: found.append(sections))
     pictures, card = [folder / f"{name}.png" for name in captions], folder / "scorecard.csv"
     build_page(config, captions, folder, tables, pictures, card, folder / "report.html")
     return found[0], captions
@@ -136,11 +130,11 @@ def test_every_table_and_figure_stands_once_in_its_section(
     sections, captions = build(config, tmp_path, monkeypatch)
     titles = [section.title.split(":")[0] for section in sections]
     assert titles == [*(f"Section 4.{k}" for k in range(1, 6)), "All problems"]
-    tables = [view.name for section in sections for view in section.tables]
-    figures = [view.name for section in sections for view in section.figures]
+    tables = [view["name"] for section in sections for view in section.tables]
+    figures = [view["name"] for section in sections for view in section.figures]
     assert sorted(tables) == sorted(config.tables) and sorted(figures) == sorted(captions)
-    assert [view.name for view in sections[1].tables] == ["2d-pde-error"]
-    shown = {view.name for view in sections[1].figures}
+    assert [view["name"] for view in sections[1].tables] == ["2d-pde-error"]
+    shown = {view["name"] for view in sections[1].figures}
     assert {"2d-pde-plot", "poisson2d_data", "poisson2d_layouts"} <= shown
     assert "poisson2d_noise" in sections[1].intro
     # Captions say what is shown.
@@ -153,7 +147,7 @@ def test_every_table_and_figure_stands_once_in_its_section(
     some = whole_config(select=["diffusion1d_noise"], scale="smoke")
     sections, captions = build(some, tmp_path, monkeypatch)
     assert len(sections) == 1 and sections[0].title.startswith("Section 4.1")
-    assert [view.name for view in sections[0].tables] == ["1d-pde-addnoise-error"]
+    assert [view["name"] for view in sections[0].tables] == ["1d-pde-addnoise-error"]
     assert all(text.startswith("SMOKE SCALE: ") for _, text in captions.values())
 
 

@@ -6,8 +6,9 @@ import torch
 from scipy.linalg import solve_banded
 
 from benchmarks.shipped_references import INNER, LINE, green1d
+from tests.residuals import residual_elliptic1d
 from uqsonet_study.problems import get_problem
-from uqsonet_study.solvers.elliptic1d import residual_elliptic1d, solve_elliptic1d
+from uqsonet_study.solvers.elliptic1d import solve_elliptic1d
 
 
 def banded_solution(k: np.ndarray, f: np.ndarray, h: float, c: float) -> np.ndarray:

@@ -9,16 +9,16 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from tests.residuals import residual_elliptic2d, residual_poisson2d
 from uqsonet.errors import DataError
 from uqsonet_study.problems import get_problem
 from uqsonet_study.solvers.elliptic2d import (
     TOLERANCE,
     EllipticOperator2D,
-    residual_elliptic2d,
     solve_elliptic2d,
     solve_rough2d,
 )
-from uqsonet_study.solvers.poisson2d import residual_poisson2d, solve_poisson2d
+from uqsonet_study.solvers.poisson2d import solve_poisson2d
 
 PROBLEM = get_problem("elliptic_sde2d")
 EPS = torch.finfo(torch.float64).eps

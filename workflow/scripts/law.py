@@ -3,21 +3,10 @@
 from pathlib import Path
 
 from uqsonet_study.jobs import job
-from uqsonet_study.laws import LawJob, fit_law
+from uqsonet_study.laws import fit_law
 
 with job(snakemake) as told:
-    fit_law(
-        LawJob(
-            law=told["law"],
-            trial=told["trial"],
-            noise_std=told["noise_std"],
-            training=told["training"],
-            seed=told["seed"],
-            functions=Path(snakemake.input.functions),
-            sensors=Path(snakemake.input.sensors),
-            weights=Path(snakemake.input.weights),
-            code=told["code"],
-        ),
-        weights=Path(snakemake.output.weights),
-        log=Path(snakemake.output.log),
-    )
+    told.pop("problem")
+    files = {name: Path(path) for name, path in snakemake.input.items()}
+    out = {"path": Path(snakemake.output.weights), "log": Path(snakemake.output.log)}
+    fit_law(**told, **files, **out)

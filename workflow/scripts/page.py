@@ -1,10 +1,10 @@
-"""Everything on one page: see `uqsonet_study.report.page.sections.build_page`."""
+"""Everything on one page: see `uqsonet_study.report.page.build_page`."""
 
 from pathlib import Path
 
 from uqsonet_study.config import load_config
 from uqsonet_study.jobs import job
-from uqsonet_study.report.page.sections import build_page
+from uqsonet_study.report.page import build_page
 
 with job(snakemake) as told:
     build_page(

@@ -1,6 +1,6 @@
 """Scores of trained models and baselines against reference posteriors."""
 
-from uqsonet_study.evaluation.job import Scored, evaluate
+from uqsonet_study.evaluation.job import evaluate
 from uqsonet_study.evaluation.scores import (
     Expansion,
     ScoringTargets,

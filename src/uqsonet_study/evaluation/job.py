@@ -10,7 +10,6 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,31 +45,8 @@ LOG_EVERY = 200
 """Observation sets between log lines."""
 
 
-@dataclass(frozen=True)
-class Scored:
-    """What an evaluation scores.
-
-    Attributes
-    ----------
-    method : str
-        ``baselines`` stands for all baselines and, as ``reference``, an independent reference
-        draw.
-    weights : sequence of Path
-        Stacked weights of a learned method; none for baselines.
-    ensemble : bool
-        Take all trials of all weights as one predictor.
-    training : int, optional
-        Pairs that baselines are fitted to, by default all.
-    """
-
-    method: str
-    weights: Sequence[Path] = ()
-    ensemble: bool = False
-    training: int | None = None
-
-
 def evaluate(
-    models: Sequence[Scored],
+    method: str,
     label: str,
     config: EvaluationConfig,
     noise_std: float,
@@ -79,13 +55,18 @@ def evaluate(
     reference: Path,
     path: Path,
     *,
+    weights: Sequence[Path] = (),
+    ensemble: bool = False,
+    training: int | None = None,
     cut_lines: Sequence[str] = (),
 ) -> None:
-    """Score models and write their rows as CSV.
+    """Score a method and write its rows as CSV.
 
     Parameters
     ----------
-    models : sequence of Scored
+    method : str
+        ``baselines`` stands for all baselines and, as ``reference``, an independent reference
+        draw.
     label : str
         Of the evaluation, ``paper`` or ``precise``.
     config : EvaluationConfig
@@ -95,35 +76,34 @@ def evaluate(
     functions, reference : Path
     path : Path
         CSV to write.
+    weights : sequence of Path
+        Of a learned method, whose trials are scored one by one.
+    ensemble : bool
+        Take all trials of all weights as one predictor.
+    training : int, optional
+        Pairs that baselines are fitted to, by default all.
     cut_lines : sequence of str
         Grid lines such as ``x=0.5`` with errors of their own.
     """
     keep_freed_memory()
     targets = load_targets(functions, reference, config, cut_lines)
     rows: list[dict[str, Any]] = []
-    for scored in models:
-        if scored.method == "baselines":
-            pairs = load_functions(functions, "training", scored.training)
-            pairs.keeper = Keeper(functions)
-            bases = None  # of cokriging, which regression answers in, too
-            for name in BASELINES:
-                if name == "sensor_free" and config.target == "input":
-                    model = SensorFree(pairs, noise_std, of_input=True)
-                else:
-                    model = build_baseline(name, pairs, noise_std, bases)
-                bases = getattr(model, "bases", None)
-                rows += _scored(model, targets, (name, 0, label), noise_std, seed)
-            for s in range(len(targets.sets.function)):
-                head = _head(targets, ("reference", 0, label), s)
-                rows += _rows(head, score_reference(targets, s))
-            continue
-        weights = scored.weights
-        found = [(0, load_ensemble(weights))] if scored.ensemble else load_trials(weights)
-        for trial, model in found:
+    if method == "baselines":
+        pairs = load_functions(functions, "training", training)
+        pairs.keeper = Keeper(functions)
+        bases = None  # of cokriging, which regression answers in, too
+        for name in BASELINES:
+            model = build_baseline(name, pairs, noise_std, bases, config.target == "input")
+            bases = getattr(model, "bases", None)
+            rows += _scored(model, targets, (name, 0, label), noise_std, seed)
+        for s in range(len(targets.sets.function)):
+            rows += _rows(_head(targets, ("reference", 0, label), s), score_reference(targets, s))
+    else:
+        for trial, model in [(0, load_ensemble(weights))] if ensemble else load_trials(weights):
             if is_exact(weights):
                 assert isinstance(model, KarhunenLoeveModel)  # no other method has a law
                 model.law = ExactLaw(model.fields.name)
-            rows += _scored(model, targets, (scored.method, trial, label), noise_std, seed)
+            rows += _scored(model, targets, (method, trial, label), noise_std, seed)
     text = pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_text(path, text)
 

@@ -20,7 +20,7 @@ def paper_cells() -> pd.DataFrame:
         `cut_line` is empty except in tab:2d-sde-error, whose errors are on lines such as
         ``x=0.5``.
     """
-    cells = _table("paper_errors.csv", dtype={"noise_std": float}, keep_default_na=False)
+    cells = packaged("paper_errors.csv", dtype={"noise_std": float}, keep_default_na=False)
     return cells.loc[:, COLUMNS]
 
 
@@ -34,7 +34,7 @@ def paper_scores() -> pd.DataFrame:
 
 def paper_costs() -> pd.DataFrame:
     """Return tab:training-cost: hours and seconds on an RTX 3090, iterations from the text."""
-    return _table("paper_costs.csv")
+    return packaged("paper_costs.csv")
 
 
 def paper_networks() -> pd.DataFrame:
@@ -42,9 +42,10 @@ def paper_networks() -> pd.DataFrame:
 
     All values are text; `40 40` are two hidden layers of 40 neurons. VIDON has the same sizes.
     """
-    return _table("paper_networks.csv", dtype=str)
+    return packaged("paper_networks.csv", dtype=str)
 
 
-def _table(name: str, **options: Any) -> pd.DataFrame:
+def packaged(name: str, **options: Any) -> pd.DataFrame:
+    """Return a CSV file of this package."""
     with files("uqsonet_study.report").joinpath(name).open(encoding="utf-8") as file:
         return pd.read_csv(file, **options)

@@ -16,7 +16,7 @@ from uqsonet_study.config import BASELINES
 from uqsonet_study.problems import get_problem
 from uqsonet_study.report.benchmark import as_markdown
 from uqsonet_study.report.names import method_title
-from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
+from uqsonet_study.report.page import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.paper import paper_cells
 from uqsonet_study.report.printing import markdown, text_of
 
@@ -78,7 +78,7 @@ def highlights_table(read: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
         name: " / ".join(f"{error:.1f}" for error in inverse.loc[[name]].iloc[0])
         for name in ("exact", "ours")
     }
-    published = inverse.drop(index=["exact", "ours", "regression"])["err_sample"]
+    published = pd.Series(inverse["err_sample"]).drop(["exact", "ours", "regression"])
     whole = read("benchmark/posterior").query("problem == 'poisson'").set_index("method")
     whole = 100 * whole["std"]
     theirs = whole.filter(like="published")

@@ -48,11 +48,3 @@ def solve_elliptic1d(
     u = zeros((*slopes.shape[:-1], k.shape[-1]), dtype=k.dtype, device=k.device)
     u[..., 1:-1] = cumsum(slopes[..., :-1], dim=-1) * (spacing / coefficient)
     return u
-
-
-def residual_elliptic1d(
-    u: Tensor, k: Tensor, f: Tensor, spacing: float, coefficient: float = 1.0
-) -> Tensor:
-    """Return ``-c (k u')' - f`` of the discrete system at the interior points, shape (..., n-2)."""
-    flux = coefficient * 0.5 * (k[..., 1:] + k[..., :-1]) * (u[..., 1:] - u[..., :-1]) / spacing
-    return -(flux[..., 1:] - flux[..., :-1]) / spacing - f[..., 1:-1]

@@ -183,15 +183,6 @@ def solve_rough2d(
     return torch.nn.functional.pad(solution, (1, 1, 1, 1))
 
 
-def residual_elliptic2d(u: Tensor, k: Tensor, f: Tensor, spacing: float) -> Tensor:
-    """Return ``-div(k grad u) - f`` of the discrete system at interior points (B, n-2, n-2)."""
-    flux_x = 0.5 * (k[:, 1:] + k[:, :-1]) * (u[:, 1:] - u[:, :-1])
-    flux_y = 0.5 * (k[..., 1:] + k[..., :-1]) * (u[..., 1:] - u[..., :-1])
-    divergence = flux_x[:, 1:, 1:-1] - flux_x[:, :-1, 1:-1]
-    divergence = divergence + flux_y[:, 1:-1, 1:] - flux_y[:, 1:-1, :-1]
-    return -divergence / spacing**2 - f[:, 1:-1, 1:-1]
-
-
 @cache
 def _mode_products(points: int, low: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Return products of sine modes over unordered pairs (a, a'), and the pair's number (a, a').

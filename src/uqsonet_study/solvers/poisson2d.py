@@ -72,13 +72,3 @@ def solve_poisson2d(
 def both_axes(x: Tensor, basis: Tensor) -> Tensor:
     """Return ``(basis @ x @ basis).T``: each product is one large matrix product for a batch."""
     return (x @ basis).transpose(-1, -2).contiguous() @ basis
-
-
-def residual_poisson2d(
-    u: Tensor, f: Tensor, spacing: float, coefficient: float = 1.0, reaction: float = 0.0
-) -> Tensor:
-    """Return ``-c Lap u + r u - f`` of the discrete system at interior points (..., n-2, n-2)."""
-    middle = u[..., 1:-1, 1:-1]
-    around = u[..., 2:, 1:-1] + u[..., :-2, 1:-1] + u[..., 1:-1, 2:] + u[..., 1:-1, :-2]
-    laplacian = coefficient * (4 * middle - around) / spacing**2
-    return laplacian + reaction * middle - f[..., 1:-1, 1:-1]

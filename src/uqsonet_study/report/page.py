@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,46 +19,49 @@ import pandas as pd
 from matplotlib.image import imread
 
 from uqsonet.files import write_text
-from uqsonet_study.config import (
-    BASELINES,
-    Config,
-)
+from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.report.names import OWN, method_title, problem_about
-from uqsonet_study.report.page.interpretations import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.printing import environment
 from uqsonet_study.report.provenance import provenance_of
 
 NUMBERS = ["paper", "paper_pm", "ours", "ours_pm", *BASELINES, "mc_floor"]
+KINDS = ("interpretation", "difference")
+HEADINGS = {"number": "#", "paper": "the paper", "here": "here", "why": "why", "key": "key"}
+"""Columns of `interpretations.csv` as they are printed, in their order."""
 
 
-@dataclass(frozen=True)
-class TableView:
-    """A table. Caption and panels are HTML of our own renderer and stand as they are."""
+def load_interpretations(kind: str) -> pd.DataFrame:
+    """Return open choices of the paper (`interpretation`) or differences to it (`difference`).
 
-    name: str
-    title: str
-    caption_html: str
-    panels: Sequence[tuple[str, str]]  # (title as HTML, "<table>...</table>")
-
-
-@dataclass(frozen=True)
-class FigureView:
-    """A figure. All text is plain; the caption is what is read out instead of the picture."""
-
-    name: str
-    title: str
-    caption: str
-    png: Path
+    `interpretations.csv` is the only source of both, for the page and docs/interpretations.md. All
+    is text, in the columns of `HEADINGS`; `key` names a key of the configuration or a file. Absent
+    text is empty. Code stands between backticks.
+    """
+    with (
+        files("uqsonet_study.report").joinpath("interpretations.csv").open(encoding="utf-8") as file
+    ):
+        table = pd.read_csv(file, keep_default_na=False, dtype=str)
+    return table.loc[table["kind"] == kind, list(HEADINGS)]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, such as a section of the paper or the costs."""
+    """A part of the page, such as a section of the paper or the costs.
+
+    Attributes
+    ----------
+    title, intro : str
+    tables : list of dict
+        As `write_table` writes them: caption and panels are HTML and stand as they are.
+    figures : list of dict
+        ``name``, ``title``, ``caption`` (plain, and read out instead of the picture) and the path
+        ``png``.
+    """
 
     title: str
     intro: str
-    tables: list[TableView] = field(default_factory=list)
-    figures: list[FigureView] = field(default_factory=list)
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    figures: list[dict[str, Any]] = field(default_factory=list)
 
 
 def build_page(
@@ -85,12 +89,14 @@ def build_page(
     scorecard : Path
     out : Path
     """
-    pictures = []
-    for path in figures:
-        title, caption = captions[path.stem]
-        pictures.append(FigureView(path.stem, title, caption, path))
-    sections = _sections(config, [_table(path) for path in tables], pictures)
-    provenance = provenance_of(results, config)
+    shown = [json.loads(path.read_text(encoding="utf-8")) for path in tables]
+    for table in shown:
+        table["title"] = f"tab:{table['name']}. {table['title']}"
+    pictures = [
+        dict(zip(("name", "title", "caption", "png"), (p.stem, *captions[p.stem], p), strict=True))
+        for p in figures
+    ]
+    sections, provenance = _sections(config, shown, pictures), provenance_of(results, config)
     write_page(sections, pd.read_csv(scorecard), provenance, out, config.scale)
 
 
@@ -148,14 +154,8 @@ def _picture(path: Path) -> dict[str, Any]:
     return {"uri": f"data:image/png;base64,{encoded}", "width": width, "height": height}
 
 
-def _table(path: Path) -> TableView:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    title = f"tab:{found['name']}. {found['title']}"
-    return TableView(found["name"], title, found["caption_html"], found["panels"])
-
-
 def _sections(
-    config: Config, tables: Sequence[TableView], figures: Sequence[FigureView]
+    config: Config, tables: Sequence[dict[str, Any]], figures: Sequence[dict[str, Any]]
 ) -> list[Section]:
     """Return the model, then a section for each problem, then what concerns several of them."""
     problem_of = {e: config.experiments[e].problem for e in config.selected}
@@ -168,16 +168,16 @@ def _sections(
         found[name] = Section(title, f"Experiments: {own}.")
     found["all"] = Section("All problems", "")
 
-    def home(name: str, outputs: Mapping[str, object]) -> str:
+    def home(name: str, outputs: Mapping[str, object]) -> Section:
         """Return where an output stands. Pictures of data and training are not declared."""
         output = outputs.get(name)
         if getattr(output, "across", False):
-            return "all"
+            return found["all"]
         experiments = getattr(output, "experiments", [name.rpartition("_")[0]])
-        return next((problem_of[e] for e in experiments if e in problem_of), "model")
+        return found[next((problem_of[e] for e in experiments if e in problem_of), "model")]
 
     for table in tables:
-        found[home(table.name, config.tables)].tables.append(table)
+        home(table["name"], config.tables).tables.append(table)
     for figure in figures:
-        found[home(figure.name, config.figures)].figures.append(figure)
+        home(figure["name"], config.figures).figures.append(figure)
     return [section for section in found.values() if section.tables or section.figures]

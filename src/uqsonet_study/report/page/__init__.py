@@ -1,1 +1,0 @@
-"""The page of a run: every table and figure, its provenance, what differs from the paper."""
