@@ -15,10 +15,8 @@ rule benchmark:
         number=r"\d+",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(12000),
-        runtime=growing(240),
+        **cost(12000, 240),
     params:
         told=lambda w: Told(
             name=w.entry,
@@ -50,9 +48,7 @@ rule benchmark_table:
         f"{RESULTS}/logs/benchmark/table.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     script:
         "../scripts/benchmark_table.py"

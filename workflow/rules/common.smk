@@ -10,6 +10,11 @@ def growing(amount):
     return lambda wildcards, attempt: amount * attempt
 
 
+def cost(mem_mb, minutes):
+    """Return the memory and time that a rule asks for first."""
+    return {"mem_mb": growing(mem_mb), "runtime": growing(minutes)}
+
+
 BASE = workflow.current_basedir
 
 

@@ -17,10 +17,8 @@ rule evaluate:
         log_of("scores", "{case}/{method}.{evaluation}"),
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(8000),
-        runtime=growing(60),
+        **cost(8000, 60),
     params:
         # Method, evaluation and its configuration, noise_std, training, cut_lines, seed, files.
         jobs=lambda w: [
@@ -50,10 +48,8 @@ rule inference:
         f"{RESULTS}/logs/inference/{{case}}.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     params:
         told=lambda w: Told(
             problem=CONFIG.cases[w.case].problem,

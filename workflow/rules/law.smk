@@ -16,10 +16,8 @@ rule law:
         f"{RESULTS}/logs/law/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(8000),
-        runtime=growing(60),
+        **cost(8000, 60),
     params:
         told=lambda w: Told(
             problem=w.problem,

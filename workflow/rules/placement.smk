@@ -14,8 +14,7 @@ rule placement:
         "../../environment.yml"
     threads: lambda w: CONFIG.experiments[CONFIG.cases[w.case].experiment].reference_workers
     resources:
-        mem_mb=growing(4000),
-        runtime=growing(240),
+        **cost(4000, 240),
     params:
         told=lambda w: Told(places(w), seed=CONFIG.seed),
         state=f"{RESULTS}/state/placement/{{case}}",
@@ -32,10 +31,8 @@ rule place_scores:
         f"{RESULTS}/logs/place_scores.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     params:
         told=lambda w: Told(code=code("place_scores")),
     script:

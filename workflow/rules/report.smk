@@ -14,10 +14,8 @@ rule summary:
         log_of("summary", "{experiment}"),
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     params:
         jobs=lambda w: [
             Told(
@@ -40,10 +38,8 @@ rule law_scores:
         f"{RESULTS}/logs/law_scores.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     params:
         told=lambda w: Told(
             config=PLAN.part(PLAN.of_laws()),
@@ -70,10 +66,8 @@ rule table:
         log_of("tables", "{table}"),
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     params:
         captions=lambda w: {
             t: list(table_caption(CONFIG, t)) for t in asked(w, [*TABLES])
@@ -101,10 +95,8 @@ rule all_tables:
         f"{RESULTS}/logs/tables/all.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     params:
         told=lambda w: Told(code=code("all_tables")),
     script:
@@ -120,10 +112,8 @@ rule scorecard:
         f"{RESULTS}/logs/scorecard.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     params:
         told=lambda w: Told(config=PLAN.part(), code=code("scorecard")),
     script:
@@ -145,10 +135,8 @@ rule figure:
         log_of("figures", "{figure}"),
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     params:
         captions=lambda w: {f: list(caption(CONFIG, f)) for f in asked(w, FIGURES)},
         jobs=lambda w: [
@@ -177,10 +165,8 @@ rule page:
         f"{RESULTS}/logs/page.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(10),
+        **cost(2000, 10),
     params:
         told=lambda w: Told(
             config=CONFIG.model_dump(

@@ -13,10 +13,8 @@ rule sensors:
         f"{RESULTS}/logs/sensors/{{problem}}/{{layout}}.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(1000),
-        runtime=growing(30),
+        **cost(1000, 30),
     params:
         told=lambda w, output: Told(
             problem=w.problem,

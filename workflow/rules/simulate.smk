@@ -9,7 +9,6 @@ rule save_config:
     localrule: True
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
         mem_mb=500,
         runtime=5,
@@ -32,10 +31,8 @@ rule simulate:
         f"{RESULTS}/logs/data/{{problem}}.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(2000),
-        runtime=growing(60),
+        **cost(2000, 60),
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
         told=lambda w: Told(

@@ -15,10 +15,8 @@ rule train:
         f"{RESULTS}/logs/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.log",
     conda:
         "../../environment.yml"
-    threads: 1
     resources:
-        mem_mb=growing(8000),
-        runtime=growing(240),
+        **cost(8000, 240),
         gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
     params:
         told=lambda w: Told(

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from matplotlib.image import imread
 from uqsonet.files import write_text
 from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.report.names import OWN, method_title, problem_about
+from uqsonet_study.report.paper import packaged
 from uqsonet_study.report.printing import environment
 from uqsonet_study.report.provenance import provenance_of
 
@@ -37,10 +37,7 @@ def load_interpretations(kind: str) -> pd.DataFrame:
     is text, in the columns of `HEADINGS`; `key` names a key of the configuration or a file. Absent
     text is empty. Code stands between backticks.
     """
-    with (
-        files("uqsonet_study.report").joinpath("interpretations.csv").open(encoding="utf-8") as file
-    ):
-        table = pd.read_csv(file, keep_default_na=False, dtype=str)
+    table = packaged("interpretations.csv", keep_default_na=False, dtype=str)
     return table.loc[table["kind"] == kind, list(HEADINGS)]
 
 
@@ -92,10 +89,10 @@ def build_page(
     shown = [json.loads(path.read_text(encoding="utf-8")) for path in tables]
     for table in shown:
         table["title"] = f"tab:{table['name']}. {table['title']}"
-    pictures = [
-        dict(zip(("name", "title", "caption", "png"), (p.stem, *captions[p.stem], p), strict=True))
-        for p in figures
-    ]
+    pictures: list[dict[str, Any]] = []
+    for path in figures:
+        title, caption = captions[path.stem]
+        pictures.append({"name": path.stem, "title": title, "caption": caption, "png": path})
     sections, provenance = _sections(config, shown, pictures), provenance_of(results, config)
     write_page(sections, pd.read_csv(scorecard), provenance, out, config.scale)
 
