@@ -16,11 +16,11 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet_study import benchmark
 from uqsonet_study.benchmark import (
-    Conditioned,
-    Learned,
     chosen,
+    conditioned,
     drawn,
     fitted,
+    learned,
     places,
     score,
     wrong_share,
@@ -174,7 +174,7 @@ def test_a_bent_operator_is_met_by_its_kernel():
     pairs, held = drawn(bent, 1, "training", 1500), drawn(bent, 1, "validation", 300)
     test = drawn(bent, 1, "test", 8)
     errors = [
-        score(Conditioned(bent, fitted(pairs, 60, held, kernel)), bent, test, "inverse", CONFIG, 1)
+        score(conditioned(bent, fitted(pairs, 60, held, kernel)), bent, test, "inverse", CONFIG, 1)
         for kernel in (0, 1000)
     ]
     linear, kernel = (np.mean(found["err_mean"]) for found in errors)
@@ -239,10 +239,10 @@ def test_a_trained_operator_answers_where_held_out_errors_say_so(tmp_path, monke
         errors[what] = found[found["method"] == "ours"]["err_mean"].item()
     assert errors["operator"] < 0.8 * errors["alone"]
     test = drawn(SMALL, 1, "test", 3)
-    found = score(Learned(SMALL, path), SMALL, test, "forward", config, 1)
+    found = score(learned(SMALL, path), SMALL, test, "forward", config, 1)
     assert errors["operator"] == pytest.approx(found["err_mean"].mean())
     with pytest.raises(DataError, match="not an operator of diffusion1d"):
-        Learned(get_problem("diffusion1d"), path)
+        learned(get_problem("diffusion1d"), path)
 
 
 def test_the_error_of_an_input_of_two_values_is_the_share_of_wrong_points():
@@ -268,42 +268,42 @@ def layout(split):
 
 
 @pytest.fixture(scope="module")
-def learned():
+def pair():
     train, held = drawn(COARSE, 1, "training", 1200), drawn(COARSE, 1, "validation", 100)
     law = fitted(train, 150, held)
     layouts = layout("training"), layout("validation")
     return law, fit_correction(law, train, held, layouts, ONCE, 1)
 
 
-def test_linear_means_are_those_of_the_joint_law(learned):
-    law, _ = learned
+def test_linear_means_are_those_of_the_joint_law(pair):
+    law, _ = pair
     truth, index = drawn(COARSE, 1, "test", 3), torch.stack([layout("test")(i) for i in range(3)])
     means = LinearMeans(law, COARSE.grid)(index, truth.u.gather(1, index))
     for i in range(3):
         where = {"input": index[0][:0], "output": index[i]}
         values = {"input": truth.kappa[i][:0], "output": truth.u[i][index[i]]}
-        answer = Conditioned(COARSE, law)(where, values)
+        answer = conditioned(COARSE, law)(where, values)
         for found, side in zip(means[i], ("input", "output"), strict=True):
             expected = answer.mean(side).float()
             off = 1e-3 * float(expected.std())
             torch.testing.assert_close(found, expected, rtol=1e-3, atol=off)
 
 
-def test_the_correction_has_fewer_wrong_points_than_the_linear_law(learned):
-    law, correction = learned
+def test_the_correction_has_fewer_wrong_points_than_the_linear_law(pair):
+    law, correction = pair
     test = drawn(COARSE, 1, "test", 40)
     config = CONFIG.model_copy(update={"sensors": SENSORS, "functions": 40, "samples": 16})
     wrong = {}
-    for name, answers in (("law", Conditioned(COARSE, law)), ("correction", correction)):
+    for name, answers in (("law", conditioned(COARSE, law)), ("correction", correction)):
         found = score(answers, COARSE, test, "inverse", config, 1)
         wrong[name] = found[["err_mean", "err_sample"]].mean()
     assert wrong["correction"]["err_mean"] < 0.8 * wrong["law"]["err_mean"]
     assert wrong["correction"]["err_mean"] < wrong["correction"]["err_sample"]
 
 
-def test_probabilities_hold(learned):
+def test_probabilities_hold(pair):
     """Of the points with a probability near p a share of p has the higher value."""
-    _, correction = learned
+    _, correction = pair
     test = drawn(COARSE, 1, "test", 200)
     index = torch.stack([layout("test")(i) for i in range(200)])
     p = correction.probability(index, test.u.gather(1, index))
@@ -329,8 +329,8 @@ def test_samples_have_the_probabilities_and_hang_together():
     assert changes[1] < 0.5 * changes[0]
 
 
-def test_the_same_seed_trains_the_same_network(learned):
-    law, _ = learned
+def test_the_same_seed_trains_the_same_network(pair):
+    law, _ = pair
     train, held = drawn(COARSE, 1, "training", 100), drawn(COARSE, 1, "validation", 40)
     layouts, few = (layout("training"), layout("validation")), CorrectionConfig(iterations=3)
 
@@ -348,8 +348,8 @@ def test_second_differences_are_exact_for_squares():
     torch.testing.assert_close(second_differences(u), torch.full_like(u, 8.0))
 
 
-def test_what_it_is_not_for_is_refused(learned):
-    law, correction = learned
+def test_what_it_is_not_for_is_refused(pair):
+    law, correction = pair
     index = layout("test")(0)
     where = {"input": index[:3], "output": index[3:]}
     values = {side: torch.zeros(len(at)) for side, at in where.items()}

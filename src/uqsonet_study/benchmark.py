@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -22,17 +22,16 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.gauss.metrics import relative_error
-from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.operator.closed_form import set_residuals, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_model
-from uqsonet.operator.joint import JointPosterior, Readings
+from uqsonet.operator.joint import Readings
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import BenchmarkConfig
-from uqsonet_study.correction import fit_correction
+from uqsonet_study.correction import Corrected, fit_correction
 from uqsonet_study.kernel_branch import fit_kernel_branch
 from uqsonet_study.linearised import condition_linearised
 from uqsonet_study.problems import Problem, get_problem
@@ -65,22 +64,26 @@ COLUMNS = "problem direction target method pairs err_sample err_mean seconds sec
 COLUMNS += " functions"
 
 
-class Answer(Protocol):
-    """The law of both fields on the grid."""
+@dataclass(frozen=True)
+class Answer:
+    """The law of both fields on the grid.
 
-    def mean(self, side: str) -> Tensor:
-        """Return the mean (n,)."""
-        ...
+    Attributes
+    ----------
+    mean : callable
+        Maps a side to its mean (n,).
+    sample : callable
+        Maps a side, a number and a seed to samples (size, n).
+    """
 
-    def sample(self, side: str, size: int, seed: int) -> Tensor:
-        """Return samples (size, n)."""
-        ...
+    mean: Callable[[Any], Tensor]
+    sample: Callable[[str, int, int], Tensor]
 
 
 Places = Mapping[str, Tensor]
 """Side -> flat indices of its sensors."""
 
-Answers = Callable[[Places, Mapping[str, Tensor]], Answer]
+Answers = Callable[[Places, Mapping[str, Tensor]], Answer | Corrected]
 """Maps places and values of each side to an answer."""
 
 
@@ -112,97 +115,71 @@ def chosen(direction: str, index: Tensor) -> Places:
     return {side: index if side == read else none for side in ("input", "output")}
 
 
-class Conditioned:
-    """What conditions jointly (a Karhunen-Loeve model, or regression) as `Answers`."""
+def conditioned(problem: Problem, model: KarhunenLoeveModel | Regression) -> Answers:
+    """Return the answers, to sensors without noise, of what conditions jointly."""
+    points, bases = problem.grid.points(), model.bases
+    linearised = isinstance(model, KarhunenLoeveModel) and model.network is not None
+    on_grid = {"input": bases.input_basis(points), "output": bases.output_basis(points)}
 
-    def __init__(self, problem: Problem, model: KarhunenLoeveModel | Regression) -> None:
-        self._points, self._model = problem.grid.points(), model
-
-    @cached_property
-    def bases(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """Side -> offset (n,) and basis (n, q) on the grid."""
-        found = self._model.bases
-        return {
-            "input": found.input_basis(self._points),
-            "output": found.output_basis(self._points),
-        }
-
-    def __call__(self, where: Places, values: Mapping[str, Tensor]) -> Answer:
-        """Condition on sensors without noise."""
+    def answer(where: Places, values: Mapping[str, Tensor]) -> Answer:
         readings: dict[str, Readings] = {
-            side: (self._points[where[side]][None], values[side][None], None, 0.0) for side in where
+            side: (points[where[side]][None], values[side][None], None, 0.0) for side in where
         }
         both = readings["input"], readings["output"]
-        if isinstance(self._model, KarhunenLoeveModel) and self._model.network is not None:
-            return _Found(condition_linearised(self._model, *both), self.bases)
-        return _Found(self._model.condition_jointly(*both), self.bases)
+        if linearised:
+            assert isinstance(model, KarhunenLoeveModel)
+            found = condition_linearised(model, *both)
+        else:
+            found = model.condition_jointly(*both)
+        sides = {"input": found.input, "output": found.output}
+
+        def mean(side: str) -> Tensor:
+            offset, basis = on_grid[side]
+            return offset + basis @ sides[side].even_moments(MOMENTS)[0][0]
+
+        def sample(side: str, size: int, seed: int) -> Tensor:
+            offset, basis = on_grid[side]
+            generator = torch.Generator().manual_seed(seed)
+            return offset + sides[side].coefficient_samples(size, generator)[0] @ basis.T
+
+        return Answer(mean, sample)
+
+    return answer
 
 
-class _Found:
-    def __init__(self, found: JointPosterior, bases: dict[str, tuple[Tensor, Tensor]]) -> None:
-        self._sides, self._bases = {"input": found.input, "output": found.output}, bases
+def learned(problem: Problem, weights: Path) -> Answers:
+    """Return the answers of a trained operator with a law of its input to sensors of the input."""
+    points, model = problem.grid.points(), read_model(weights)[0]
+    if model.fields != problem.fields:
+        raise DataError(f"{weights}: not an operator of {problem.name}")
 
-    def mean(self, side: str) -> Tensor:
-        offset, basis = self._bases[side]
-        return offset + basis @ self._sides[side].even_moments(MOMENTS)[0][0]
+    def answer(where: Places, values: Mapping[str, Tensor]) -> Answer:
+        found = model.condition(points[where["input"]], values["input"], noise_std=0.0)
 
-    def sample(self, side: str, size: int, seed: int) -> Tensor:
-        offset, basis = self._bases[side]
-        generator = torch.Generator().manual_seed(seed)
-        return offset + self._sides[side].coefficient_samples(size, generator)[0] @ basis.T
+        def sample(side: str, size: int, seed: int) -> Tensor:
+            return found.sample(size, generator=torch.Generator().manual_seed(seed))
 
+        return Answer(lambda side: sample(side, OPERATED, 0).mean(0), sample)
 
-class Learned:
-    """The answers of a trained operator with a law of its input to sensors of the input."""
-
-    def __init__(self, problem: Problem, weights: Path) -> None:
-        self._points, self._model = problem.grid.points(), read_model(weights)[0]
-        if self._model.fields != problem.fields:
-            raise DataError(f"{weights}: not an operator of {problem.name}")
-
-    def __call__(self, where: Places, values: Mapping[str, Tensor]) -> Answer:
-        """Condition on sensors without noise."""
-        found = self._model.condition(self._points[where["input"]], values["input"], noise_std=0.0)
-        return _Learned(found)
+    return answer
 
 
-class _Learned:
-    def __init__(self, found: Posterior) -> None:
-        self._found = found
+def exact(problem: Problem) -> Answers:
+    """Return the posterior in closed form; the only noise is single precision's rounding."""
 
-    def mean(self, side: str) -> Tensor:
-        return self.sample(side, OPERATED, 0).mean(0)
-
-    def sample(self, side: str, size: int, seed: int) -> Tensor:
-        return self._found.sample(size, generator=torch.Generator().manual_seed(seed))
-
-
-class Exact:
-    """The posterior in closed form as `Answers`."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-
-    def __call__(self, where: Places, values: Mapping[str, Tensor]) -> Answer:
-        """Condition on sensors without noise but that of single precision's rounding."""
+    def answer(where: Places, values: Mapping[str, Tensor]) -> Answer:
         sensors = {
             side: GridSensors(where[side], values[side]) if len(where[side]) else None
             for side in where
         }
-        found = linear_posterior(self._problem, sensors["input"], sensors["output"])
-        return _Exact(found)
+        found = linear_posterior(problem, sensors["input"], sensors["output"])
 
+        def sample(side: str, size: int, seed: int) -> Tensor:
+            return found.sample(size, np.random.default_rng(seed))[0 if side == "input" else 1]
 
-class _Exact:
-    def __init__(self, found: Any) -> None:
-        self._found = found
+        return Answer(found.mean, sample)
 
-    def mean(self, side: str) -> Tensor:
-        return self._found.mean(side)
-
-    def sample(self, side: str, size: int, seed: int) -> Tensor:
-        both = self._found.sample(size, np.random.default_rng(seed))
-        return both[0 if side == "input" else 1]
+    return answer
 
 
 def score(
@@ -337,7 +314,7 @@ def benchmark(
     # `ours` is chosen for each direction on the held-out pairs.
     methods: dict[str, dict[str, Answers]]
     if not pairs:
-        methods = {"exact": dict.fromkeys(one.directions, Exact(problem))}
+        methods = {"exact": dict.fromkeys(one.directions, exact(problem))}
     else:
         methods = _learned(problem, config, name, pairs, seed, weights)
     test = drawn(problem, seed, "test", config.functions)
@@ -373,13 +350,13 @@ def _learned(
     bases = law.bases if law.config.input_modes == one.modes else None
 
     def regression(functions: Functions) -> Answers:
-        return Conditioned(problem, Regression(functions, 0.0, one.modes, one.modes, bases))
+        return conditioned(problem, Regression(functions, 0.0, one.modes, one.modes, bases))
 
-    tried: dict[str, Answers] = {"law": Conditioned(problem, law)}
+    tried: dict[str, Answers] = {"law": conditioned(problem, law)}
     if pairs <= one.regression:
         tried["regression"] = regression(train)
     if weights is not None:
-        tried["operator"] = Learned(problem, weights)
+        tried["operator"] = learned(problem, weights)
     if one.correction is not None:
         layout = partial(places, problem, seed, sensors=config.sensors)
         layouts = partial(layout, "training"), partial(layout, "validation")
