@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-from uqsonet.files import write_text
 from uqsonet_study.config import load_config
 from uqsonet_study.jobs import jobs
-from uqsonet_study.report.summary import summarise
+from uqsonet_study.report.summary import summarise, write_csv
 
 with jobs(snakemake) as each:
     for told, out in zip(each, snakemake.output, strict=True):
-        files = {case: [Path(path) for path in paths] for case, paths in told["files"].items()}
-        found = summarise(files, load_config(told["config"]))
-        write_text(Path(out), found.to_csv(index=False, float_format="%.17g"))
+        write_csv(Path(out), summarise(told["files"], load_config(told["config"])), 17)

@@ -121,7 +121,7 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
         case = config.cases[name]
         about = {"experiment": case.experiment, "case": name, "noise_std": case.noise_std}
         about |= {"training": case.training, "latent_dim": case.latent_dim}
-        found = _summarise_case([Path(path) for path in paths], name, config)
+        found = _summarise_case(list(paths), name, config)
         tables.append(found.assign(**about)[COLUMNS].astype({"latent_dim": "Int64"}))
     return pd.concat(tables, ignore_index=True)
 
