@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -189,16 +190,17 @@ def compute_reference(
     if outputs is not None:
         seen += [array_digest(getattr(outputs, name).numpy()) for name in OF_SETS]
     parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers, bar)
-    stream = _Stream(seed, (problem.name, split, label))
-    given = [(o.locations[s], o.values[s], o.mask[s], noise_std) for s in range(len(o.values))]
-    if config.estimator == "chains":
-        u = outputs or observations[:0]
-        level = meta.get("output_noise_std", 0.0)
-        read = [(u.locations[s], u.values[s], u.mask[s], level) for s in range(len(u.values))]
-        rows = _by_chains(problem, vectors, given, read, config, stream, parts)
-    else:
-        estimate = _reduced if config.estimator == "reduced" else _monte_carlo
-        rows = estimate(problem, vectors, given, config, stream, parts)
+    u, level = outputs or observations[:0], meta.get("output_noise_std", 0.0)
+    sampling = _Sampling(
+        problem,
+        vectors,
+        config,
+        partial(numpy_generator, seed, problem.name, split, label, "reference"),
+        parts,
+        given=[(o.locations[s], o.values[s], o.mask[s], noise_std) for s in range(len(o.values))],
+        read=[(u.locations[s], u.values[s], u.mask[s], level) for s in range(len(u.values))],
+    )
+    rows = ESTIMATORS[config.estimator](sampling)
     arrays = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
     arrays |= {"mode_vectors": vectors, **sets}
     write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in arrays.items()})
@@ -214,17 +216,6 @@ def for_sampling(problem: Problem) -> Problem:
     return found
 
 
-@dataclass(frozen=True)
-class _Stream:
-    """The branch of the seed tree that one reference draws from."""
-
-    seed: int
-    path: tuple[str | int, ...]
-
-    def __call__(self, *path: str | int) -> np.random.Generator:
-        return numpy_generator(self.seed, *self.path, "reference", *path)
-
-
 Rows = list[Row]
 
 Given = tuple[Tensor, Tensor, Tensor, float]
@@ -237,27 +228,46 @@ BIN_SAMPLES = 10
 """Samples in each bin at least."""
 
 
-def _monte_carlo(
-    problem: Problem,
-    vectors: Tensor,
-    given: list[Given],
-    config: ReferenceConfig,
-    stream: _Stream,
-    parts: PartStore,
-) -> Rows:
+@dataclass(frozen=True)
+class _Sampling:
+    """What reference posteriors are computed from.
+
+    Attributes
+    ----------
+    problem : Problem
+    vectors : Tensor, shape (n, k)
+        Test vectors of the modes.
+    config : ReferenceConfig
+    stream : callable
+        Returns the generator of a path below the branch of the seed tree that is drawn from.
+    parts : PartStore
+    given, read : list of Given
+        Observation sets, and what sensors of the output read in each, if there are any.
+    """
+
+    problem: Problem
+    vectors: Tensor
+    config: ReferenceConfig
+    stream: Callable[..., np.random.Generator]
+    parts: PartStore
+    given: list[Given]
+    read: list[Given]
+
+
+def _monte_carlo(of: _Sampling) -> Rows:
     """Return moments from two independent draws for each set, the paper's way.
 
     Laws that are not Gaussian are more than their moments: quantiles are kept, too.
     """
-    grid, kept = problem.training_grid()
+    problem, config, (grid, kept) = of.problem, of.config, of.problem.training_grid()
     gaussian = isinstance(problem.prior, GaussianField)
     bins = max(1, min(BINS, config.reference_samples // BIN_SAMPLES))
 
     def row(s: int) -> Row:
-        generator, law = stream(s), posterior(problem, *given[s])
+        generator, law = of.stream(s), posterior(problem, *of.given[s])
         found, stored = [], []
         for _ in range(2):
-            moments = SampleMoments(vectors)
+            moments = SampleMoments(of.vectors)
             blocks = []
             for u in plain_draws(problem, law, generator, config.reference_samples):
                 moments.add(u)
@@ -276,58 +286,46 @@ def _monte_carlo(
             result |= {"quantiles": ours.float(), "floor_w1": torch.tensor(floor)}
         return result
 
-    return parts.rows(len(given), row)
+    return of.parts.rows(len(of.given), row)
 
 
-def _reduced(
-    problem: Problem,
-    vectors: Tensor,
-    given: list[Given],
-    config: ReferenceConfig,
-    stream: _Stream,
-    parts: PartStore,
-) -> Rows:
+def _reduced(of: _Sampling) -> Rows:
     """Return moments by the best estimator that the problem allows, with their own error."""
+    problem, vectors = of.problem, of.vectors
     if problem.affine == "kappa" and problem.unobserved is None:
         exact = ClosedForm(problem, vectors)
-        found = (exact.moments(posterior_law(problem, *one)) for one in given)
+        found = (exact.moments(posterior_law(problem, *one)) for one in of.given)
         return [_row(moments, moments) for moments in found]
-    laws = [posterior_law(problem, *one) for one in given]
-    half = -(-config.reference_samples // 2)
+    laws = [posterior_law(problem, *one) for one in of.given]
+    half = -(-of.config.reference_samples // 2)
     if problem.affine == "kappa":
         halves = [
-            OperatorMoments(problem, vectors, stream("operator", part), half).moments(laws)
+            OperatorMoments(problem, vectors, of.stream("operator", part), half).moments(laws)
             for part in range(2)
         ]
         return [_average(*pair) for pair in zip(*halves, strict=True)]
     samples = 2 * half * len(laws)
-    sampler = ControlledSampler(problem, vectors, stream("control"), samples)
-    return parts.rows(
-        len(laws),
-        lambda s: _average(*(sampler.moments(laws[s], stream(s, part), half) for part in range(2))),
-    )
+    sampler = ControlledSampler(problem, vectors, of.stream("control"), samples)
+
+    def row(s: int) -> Row:
+        halves = (sampler.moments(laws[s], of.stream(s, part), half) for part in range(2))
+        return _average(*halves)
+
+    return of.parts.rows(len(laws), row)
 
 
-def _by_chains(
-    problem: Problem,
-    vectors: Tensor,
-    given: list[Given],
-    read: list[Given],
-    config: ReferenceConfig,
-    stream: _Stream,
-    parts: PartStore,
-) -> Rows:
+def _by_chains(of: _Sampling) -> Rows:
     """Return moments from Markov chains, given sensors of the input and (or none) of the output."""
-    _, kept = problem.training_grid()
+    problem, config, (_, kept) = of.problem, of.config, of.problem.training_grid()
     bins = max(1, min(BINS, config.reference_samples // BIN_SAMPLES))
 
     def row(s: int) -> Row:
         sample = chain_posterior(
             problem,
-            _on_grid(problem, given[s]),
-            _on_grid(problem, read[s] if read else None),
+            _on_grid(problem, of.given[s]),
+            _on_grid(problem, of.read[s] if of.read else None),
             draws=config.reference_samples,
-            generator=stream(s),
+            generator=of.stream(s),
             refuse=False,
         )
         if sample.r_hat > R_HAT or sample.effective_size < config.reference_samples:
@@ -341,7 +339,7 @@ def _by_chains(
         halves = field[: len(field) // 2], field[len(field) // 2 :]
         found = []
         for half in halves:
-            moments = SampleMoments(vectors)
+            moments = SampleMoments(of.vectors)
             moments.add(half.flatten(0, 1))
             found.append(moments.finish())
         result = _average(found[0], found[1])
@@ -356,7 +354,10 @@ def _by_chains(
             "effective_size": torch.tensor(sample.effective_size),
         }
 
-    return parts.rows(len(given), row)
+    return of.parts.rows(len(of.given), row)
+
+
+ESTIMATORS = {"monte_carlo": _monte_carlo, "reduced": _reduced, "chains": _by_chains}
 
 
 def _on_grid(problem: Problem, given: Given | None) -> GridSensors:

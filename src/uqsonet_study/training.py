@@ -22,7 +22,7 @@ from uqsonet_study.layouts import load_layouts
 from uqsonet_study.reference.files import Reference, load_sets
 from uqsonet_study.storage import load_functions
 from uqsonet_study.trainer import SensorTrainer
-from uqsonet_study.validation import ReferenceValidator, TruthValidator
+from uqsonet_study.validation import Validator
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,9 @@ def train(
     data.keeper = Keeper(job.functions, files["functions"])
     sets, _, _ = load_sets(job.reference)
     held, kept = load_functions(job.functions, "validation"), data.fields.training_grid()[1]
-    validator = (
-        ReferenceValidator(sets, data.u_rows, kept)
-        if isinstance(sets, Reference)
-        else TruthValidator(sets, held.u[sets.function][:, kept], data.u_rows)
-    )
+    known = isinstance(sets, Reference)
+    mean, std = (sets.mean, sets.std[:, kept]) if known else (held.u[sets.function], None)
+    validator = Validator(sets.observations, mean[:, kept], std, data.u_rows)
     config = within_data(job.config, data)
     trial = Trial(job.method, config, job.noise_std, job.trial, job.seed)
     trained = train_model(

@@ -134,22 +134,18 @@ class Config(Section):
         """Return the cases of some experiments."""
         return [case for case in self.cases.values() if case.experiment in experiments]
 
-    def case(self, experiment: str, **values: object) -> Case:
-        """Return the one case of an experiment with given values, e.g. ``noise_std=0.5``.
-
-        A sensor count (``sensors=3``) is met by a case that has it among its counts.
-        """
-
-        def meets(case: Case) -> bool:
-            wanted = dict(values)
-            count = wanted.pop("sensors", None)
-            return (count is None or count in case.counts) and all(
-                getattr(case, key) == value for key, value in wanted.items()
-            )
-
-        found = [case for case in self.cases_of([experiment]) if meets(case)]
+    def case(
+        self, experiment: str, *, noise_std: float | None = None, sensors: int | None = None
+    ) -> Case:
+        """Return the one case of an experiment with a noise level, and a count among its counts."""
+        found = [
+            case
+            for case in self.cases_of([experiment])
+            if sensors in (None, *case.counts) and noise_std in (None, case.noise_std)
+        ]
         if len(found) != 1:
-            raise ValueError(f"experiments.{experiment} has {len(found)} cases with {values}")
+            given = f"noise_std {noise_std}, sensors {sensors}"
+            raise ValueError(f"experiments.{experiment} has {len(found)} cases with {given}")
         return found[0]
 
     def evaluation_of(self, case: str, label: Evaluation) -> EvaluationConfig:
