@@ -13,7 +13,7 @@ import pytest
 from uqsonet.errors import ConfigError
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import LawConfig
-from uqsonet_study.pipeline import Plan, Told, model_module
+from uqsonet_study.pipeline import Plan, Told, law_modules, model_module
 from uqsonet_study.pipeline.edits import Sources
 from uqsonet_study.pipeline.paths import numbers
 from uqsonet_study.pipeline.plan import file_digest
@@ -134,6 +134,8 @@ class Copy:
         for name, model in MODEL_OF.items():
             found[f"train {name}"] = sources.digest([scripts / "train.py"], [model])
         found["figure"] = sources.digest([scripts / "figure.py"], [FIGURE])
+        for law in ("mixture", "bounded", "auto"):
+            found[f"law {law}"] = sources.digest([scripts / "law.py"], law_modules(law))
         return found | {"a law": sources.digest(modules=[LAW])}
 
     def changed(self, *edits: tuple[str, Callable[[str], str]]) -> set[str]:
@@ -204,6 +206,9 @@ def test_an_edit_plans_what_it_changes_and_nothing_else(copy: Copy) -> None:
     assert {"simulate", "reference", "placement"} <= solver
     assert not trainings & solver and "evaluate" not in solver
     assert {"law", "evaluate", "a law"} <= copy.changed((LAW, added))
+    # Laws are imported by name.
+    assert copy.changed(("uqsonet.laws.mixture", added)) == {"law mixture", "law auto"}
+    assert law_modules("gaussian") == law_modules(None) == []
     assert copy.changed((STYLE, added)) == {"figure"}
     caption = copy.changed(("uqsonet_study.report.tables.captions", added))
     assert "table" in caption and not caption & {"evaluate", "figure", *trainings}

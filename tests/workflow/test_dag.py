@@ -41,20 +41,6 @@ def test_one_job_each_on_other_cores_gives_the_same_bytes(tiny: Project, tmp_pat
         assert filecmp.cmp(tiny.path / name, other.path / name, shallow=False), name
 
 
-def test_an_edit_of_a_model_starts_at_its_training(editable: Project) -> None:
-    model = editable.path / "src/uqsonet/operator/model.py"
-    model.write_text(model.read_text() + "\nMORE = 1\n")
-    planned = editable.planned("config/tiny.yaml")
-    assert {
-        "train": 1,
-        "evaluate": 1,
-        "table": 1,
-        "figure": 1,
-        "page": 1,
-    }.items() <= planned.items()
-    assert not {"simulate", "sensors", "reference"} & set(planned)
-
-
 def test_a_bad_configuration_is_refused_at_once_with_every_key(editable: Project) -> None:
     values = {"experimentz": {}, "results": "../elsewhere"}
     values |= {"experiments": {"diffusion1d": {"noise_std": -1}}}

@@ -4,7 +4,6 @@ import csv
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -35,41 +34,6 @@ def test_the_results_pass_the_check(tiny: Project) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("ok ") >= 5
-
-
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text, f"{path} has no {old!r}"
-    path.write_text(text.replace(old, new, 1))
-
-
-@pytest.fixture(scope="module")
-def replanned(
-    tiny: Project, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[dict[str, int], dict[str, int]]:
-    """What is planned after edits of words, and then after one of a colour."""
-    project = tiny.copy(tmp_path_factory.mktemp("edited") / "project")
-    source = project.path / "src/uqsonet"
-    edit(source / "operator/model.py", '"""The closed-form', '"""In words: the closed-form')
-    edit(
-        source / "operator/train.py",
-        'f"the loss of trial',
-        'f"in other words: the loss of trial',
-    )
-    edit(source / "__init__.py", '__version__ = "', '__version__ = "1.')
-    edit(project.path / "src/uqsonet_study/solvers/elliptic1d.py", "from torch", "\n\nfrom torch")
-    script = project.path / "workflow/scripts/train.py"
-    script.write_text(script.read_text() + "\n# a comment\n")
-    words = jobs(project.run("config/tiny.yaml", dry=True))
-    style = project.path / "src/uqsonet_study/report/figures/style.py"
-    style.write_text(style.read_text() + "\nEXTRA_COLOUR = '#123456'\n")
-    return words, jobs(project.run("config/tiny.yaml", dry=True))
-
-
-def test_an_edit_of_words_reruns_nothing_and_one_of_a_colour_draws_anew(
-    replanned: tuple[dict[str, int], dict[str, int]],
-) -> None:
-    assert replanned == ({}, {"figure": 1, "page": 1})
 
 
 REPORT = {"summary", "scorecard", "table", "all_tables", "page"}

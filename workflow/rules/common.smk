@@ -74,9 +74,9 @@ def read_outputs(w):
 
 
 def trials(kind, w):
-    """Return the case that trials are made for: it says what judges a training, and for which
-    sensors and noise a law is fitted."""
-    return made(kind, w.problem, w.recipe, f"{w.method}-N{w.pairs}{w.more}")[0]
+    """Return the case that trials are made for, and what defines them: it says what judges a
+    training, and for which sensors and noise a law is fitted."""
+    return made(kind, w.problem, w.recipe, f"{w.method}-N{w.pairs}{w.more}")
 
 
 def places(wildcards):

@@ -4,9 +4,9 @@
 rule law:
     input:
         functions=f"{RESULTS}/data/{{problem}}.h5",
-        sensors=lambda w: PLAN.paths.layouts(trials("law", w)),
+        sensors=lambda w: PLAN.paths.layouts(trials("law", w)[0]),
         weights=lambda w: (
-            PLAN.paths.training(trials("law", w), w.method)
+            PLAN.paths.training(trials("law", w)[0], w.method)
             + f"/trial{w.trial}.safetensors"
         ),
     output:
@@ -20,13 +20,11 @@ rule law:
         **cost(8000, 60),
     params:
         told=lambda w: Told(
+            trials("law", w)[1],  # law, training, noise_std
             problem=w.problem,
-            law=CONFIG.law_of(trials("law", w).experiment, w.method).law,
-            training=int(w.pairs),
-            noise_std=trials("law", w).noise_std,
             trial=int(w.trial),
             seed=CONFIG.seed,
-            code=code("law", PLAN.model(trials("law", w), w.method)),
+            code=code("law", *PLAN.models(trials("law", w)[0], w.method)),
         ),
     script:
         "../scripts/law.py"

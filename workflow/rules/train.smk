@@ -6,8 +6,8 @@
 rule train:
     input:
         functions=f"{RESULTS}/data/{{problem}}.h5",
-        sensors=lambda w: PLAN.paths.layouts(trials("train", w)),
-        reference=lambda w: PLAN.paths.reference(trials("train", w), "validation"),
+        sensors=lambda w: PLAN.paths.layouts(trials("train", w)[0]),
+        reference=lambda w: PLAN.paths.reference(trials("train", w)[0], "validation"),
     output:
         weights=f"{RESULTS}/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.safetensors",
         log=f"{RESULTS}/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.csv",
@@ -22,14 +22,14 @@ rule train:
         told=lambda w: Told(
             problem=w.problem,
             method=w.method,
-            config=CONFIG.method_of(trials("train", w).name, w.method).model_dump(
+            config=CONFIG.method_of(trials("train", w)[0].name, w.method).model_dump(
                 mode="json"
             ),
             training=int(w.pairs),
-            noise_std=trials("train", w).noise_std,
+            noise_std=trials("train", w)[0].noise_std,
             trial=int(w.trial),
             seed=CONFIG.seed,
-            code=code("train", PLAN.model(trials("train", w), w.method)),
+            code=code("train", PLAN.model(trials("train", w)[0], w.method)),
         ),
         state=f"{RESULTS}/state/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.safetensors",
     script:

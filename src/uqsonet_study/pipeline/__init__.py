@@ -7,6 +7,7 @@ from uqsonet_study.pipeline.plan import (
     Plan,
     Told,
     flat,
+    law_modules,
     model_module,
     problem_modules,
 )

@@ -29,9 +29,6 @@ from uqsonet_study.pipeline.paths import Paths
 UNTRAINED = "baselines"
 """What is scored without being trained: all baselines and the reference itself."""
 
-LAWS = "uqsonet.fitting.choose_law"
-"""It imports all laws of the input: which law a file has is read from it, so no import says it."""
-
 SHIPPED = SOURCES.root / "uqsonet/emulator/weights"
 """Folder of the operators that come with the package."""
 
@@ -96,6 +93,12 @@ def problem_modules(names: Iterable[str]) -> list[str]:
     """Return the modules of problems; own data have none."""
     package = "uqsonet_study.problems"
     return [f"{package}.{name}" for name in names if SOURCES.path(f"{package}.{name}")]
+
+
+def law_modules(law: str | None) -> list[str]:
+    """Return the modules of a law of the input, or of all that are tried; a Gaussian has none."""
+    names = _names("uqsonet.laws") if law == AUTO else [str(law)]
+    return [f"uqsonet.laws.{name}" for name in names if SOURCES.path(f"uqsonet.laws.{name}")]
 
 
 def require_problem(name: str, own: bool) -> None:
@@ -217,14 +220,14 @@ class Plan:
         return model_module(self.paths.base(case, method), network.architecture)
 
     def models(self, case: Case, method: str) -> list[str]:
-        """Return the modules that a method's answers come from: its model, and laws of the input.
+        """Return the modules that a method's answers come from: its model, and its law.
 
-        What is not trained has none.
+        No import says them: both are found by name. What is not trained has none.
         """
         if method == UNTRAINED:
             return []
         law = self.config.law_of(case.experiment, method)
-        return [self.model(case, method), *([] if law is None else [LAWS])]
+        return [self.model(case, method), *law_modules(law and law.law)]
 
     def own_files(self, problem: str) -> dict[str, str]:
         """Return path -> SHA-256 of a user's files, by which own data are known."""

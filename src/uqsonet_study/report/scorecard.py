@@ -14,9 +14,8 @@ from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.paper import COLUMNS as PAPER_COLUMNS
 from uqsonet_study.report.paper import paper_cells, paper_scores
 from uqsonet_study.report.summary import write_csv
-from uqsonet_study.report.tables.errors import error_metrics
 from uqsonet_study.report.tables.records import COLUMNS as RECORD_COLUMNS
-from uqsonet_study.report.tables.records import score_records, shown_cases
+from uqsonet_study.report.tables.records import error_metrics, score_records, shown_cases
 
 PLACE = ["table", "problem", "noise_std", "sensors", "score"]
 """What a cell and a score have in common, besides the method."""

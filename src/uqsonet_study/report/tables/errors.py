@@ -7,13 +7,13 @@ groups of columns, in the paper's order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
 import pandas as pd
 
-from uqsonet_study.config import BASELINES, Case, Config, ErrorTable
+from uqsonet_study.config import Case, Config, ErrorTable
 from uqsonet_study.config.evaluations import TestEvaluation
 from uqsonet_study.report.names import FLOOR, MEAN, METRICS, STD, method_titles
 from uqsonet_study.report.printing import PERCENT, Panel, Table, pivot, side_by_side, text_of
@@ -21,7 +21,9 @@ from uqsonet_study.report.tables.captions import conditions, distinct, origin, p
 from uqsonet_study.report.tables.records import (
     ERRORS,
     SKILLS,
+    UNTRAINED,
     Files,
+    error_metrics,
     marked_interval,
     score_records,
     shown_cases,
@@ -29,7 +31,6 @@ from uqsonet_study.report.tables.records import (
     with_paper,
 )
 
-UNTRAINED = (*BASELINES, FLOOR)
 FULL_TITLES = {metric: METRICS[metric] for metric in ERRORS}
 SHORT_TITLES = {"err_mean": MEAN, "err_std": STD}
 """Where the title of the panel says that its numbers are errors."""
@@ -61,15 +62,6 @@ def errors_table(name: str, config: Config, files: Files) -> tuple[Table, pd.Dat
     panels = [Panel(TITLES[key], cells) for key, cells in found.items() if cells.shape[1]]
     title = problem_titles(cases)
     return Table(name, title, title, _caption(config, cases), tuple(panels)), records
-
-
-def error_metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
-    """Yield evaluation, method and metric of every error and skill of a case."""
-    errors = [*ERRORS, *(f"{error}@{line}" for line in case.cut_lines for error in ERRORS)]
-    for label in case.evaluations:
-        for method in (*case.methods, *UNTRAINED):
-            for metric in (*errors, *(() if method == "sensor_free" else SKILLS)):
-                yield label, method, metric
 
 
 def _caption(config: Config, cases: Sequence[Case]) -> str:

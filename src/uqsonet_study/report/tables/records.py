@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import Case, Config
+from uqsonet_study.config import BASELINES, Case, Config
 from uqsonet_study.config.evaluations import TestEvaluation
+from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.paper import paper_scores
 from uqsonet_study.report.printing import text_of
 from uqsonet_study.report.summary import GAINS
@@ -17,6 +18,7 @@ from uqsonet_study.report.summary import SKILLS as SKILL_OF
 
 ERRORS = tuple(SKILL_OF)
 SKILLS = tuple(SKILL_OF.values())
+UNTRAINED = (*BASELINES, FLOOR)
 WIDTH = "mean_std"
 OWN_UNITS = (*SKILLS, *GAINS, WIDTH)
 """Metrics printed as they are; all others are fractions, printed in percent."""
@@ -50,6 +52,15 @@ def about(table: str, config: Config, case: Case) -> dict[str, Any]:
         "noise_std": case.noise_std,
         "training": case.training,
     }
+
+
+def error_metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
+    """Yield evaluation, method and metric of every error and skill of a case."""
+    errors = [*ERRORS, *(f"{error}@{line}" for line in case.cut_lines for error in ERRORS)]
+    for label in case.evaluations:
+        for method in (*case.methods, *UNTRAINED):
+            for metric in (*errors, *(() if method == "sensor_free" else SKILLS)):
+                yield label, method, metric
 
 
 def score_records(
