@@ -75,10 +75,10 @@ class Config(Section):
     )
     seed: int = Field(default=2026, ge=0, lt=2**63, description="Root of the seed tree.")
     recipe: Name = Field(default="tuned", description="Recipe of experiments that name none.")
-    select: list[Name] | None = Field(
+    select: list[OutputName] | None = Field(
         default=None,
         min_length=1,
-        description="Experiments to run; null runs all that are declared.",
+        description="Experiments to run, or tables and figures whose experiments are; null: all.",
     )
     problems: dict[Name, ProblemConfig]
     experiments: dict[Name, ExperimentConfig] = Field(min_length=1)
@@ -127,8 +127,13 @@ class Config(Section):
 
     @property
     def selected(self) -> list[str]:
-        """Names of the experiments to run."""
-        return [e for e in self.experiments if self.select is None or e in self.select]
+        """Names of the experiments to run: all, or those that are selected or shown in what is."""
+        if self.select is None:
+            return list(self.experiments)
+        outputs = [*self.tables.items(), *self.figures.items()]
+        shown = (e for name, output in outputs if name in self.select for e in output.experiments)
+        wanted = {*self.select, *shown}
+        return [name for name in self.experiments if name in wanted]
 
     def cases_of(self, experiments: Sequence[str]) -> list[Case]:
         """Return the cases of some experiments."""
@@ -271,7 +276,9 @@ class Config(Section):
         if (found := sum(e.case_count for e in self.experiments.values())) > MOST_CASES:
             raise ValueError(f"experiments: {found} cases together, at most {MOST_CASES}")
         known = f"the experiments {', '.join(self.experiments)}"
-        _require_among("select", self.select or (), self.experiments, known)
+        _require_among(
+            "select", self.select or (), {*self.experiments, *self.tables, *self.figures}, known
+        )
         for name, experiment in self.experiments.items():
             self._check_experiment(f"experiments.{name}", experiment)
         for case in self.cases.values():
