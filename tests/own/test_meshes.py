@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import uqsonet
+from uqsonet.cli import app
 from uqsonet.errors import DataError
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import JointDomain, point_weights
 from uqsonet.runs.field_runs import FieldRuns
+from uqsonet.show import terminal
 
 N = 40
 
@@ -35,19 +36,6 @@ def nodes(size: int, refined: bool) -> np.ndarray:
     if refined:
         points[: size // 2] *= 0.2
     return np.concatenate([points, [[0, 0], [0, 1], [1, 0], [1, 1]]])
-
-
-def read_vtu(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a .vtu file, read by the description of the format alone."""
-    kinds = {"Float64": np.float64, "Int64": np.int64, "UInt8": np.uint8}
-    found = {}
-    for one in ElementTree.parse(path).getroot().iter("DataArray"):
-        data = base64.b64decode(str(one.text))
-        assert int(np.frombuffer(data[:8], np.uint64)[0]) == len(data) - 8
-        array = np.frombuffer(data[8:], kinds[one.attrib["type"]])
-        width = int(one.attrib.get("NumberOfComponents", 1))
-        found[one.attrib["Name"]] = array.reshape(-1, width) if width > 1 else array
-    return found
 
 
 @pytest.mark.long
@@ -118,24 +106,24 @@ def test_answers_as_vtu(tmp_path: Path) -> None:
     answer = uqsonet.fit(data, 0, sensors=[3], bar=False).condition(mesh[[0, 9]], [0.5, -0.1])
     from uqsonet.show.export import answer_arrays, write_answer
 
+    meshio = pytest.importorskip("meshio")
     write_answer(answer, tmp_path / "a.vtu", answer_arrays(answer, samples=2), 0.9)
-    found = read_vtu(tmp_path / "a.vtu")
+    found = meshio.read(tmp_path / "a.vtu")
     present = np.isfinite(u[0]).ravel()
-    np.testing.assert_allclose(found["Points"][:, :2], mesh[present])
-    np.testing.assert_array_equal(found["u<1>_mean"], answer.mean())
-    np.testing.assert_array_equal(found["u<1>_samples_2"], answer.sample(2)[1])
-    cells = found["connectivity"].reshape(-1, 4)
-    corners = mesh[present][cells]
-    area = 0.2 * 0.5
+    np.testing.assert_allclose(found.points[:, :2], mesh[present])
+    np.testing.assert_array_equal(found.point_data["u<1>_mean"], answer.mean())
+    np.testing.assert_array_equal(found.point_data["u<1>_samples_2"], answer.sample(2)[1])
+    (block,) = found.cells
+    corners = mesh[present][block.data]
     x0, y0 = corners[..., 0], corners[..., 1]
     shoelace = 0.5 * (x0 * np.roll(y0, -1, 1) - y0 * np.roll(x0, -1, 1)).sum(1)
-    np.testing.assert_allclose(shoelace, area)
+    np.testing.assert_allclose(shoelace, 0.2 * 0.5)
     whole = np.isfinite(u[0])
-    assert len(cells) == (whole[1:, 1:] & whole[:-1, 1:] & whole[1:, :-1] & whole[:-1, :-1]).sum()
-    assert set(found["types"]) == {9} and found["offsets"][-1] == cells.size
+    count = (whole[1:, 1:] & whole[:-1, 1:] & whole[1:, :-1] & whole[:-1, :-1]).sum()
+    assert block.type == "quad" and len(block.data) == count
     few = answer_arrays(answer, points=mesh[:3])
     write_answer(answer, tmp_path / "b.vtu", few, 0.9, mesh[:3])
-    assert set(read_vtu(tmp_path / "b.vtu")["types"]) == {1}
+    assert meshio.read(tmp_path / "b.vtu").cells[0].type == "vertex"
 
 
 @pytest.mark.parametrize("suffix", ["vtu", "vtk", "msh"])
@@ -161,3 +149,75 @@ def test_meshes_of_simulators_are_runs(suffix: str, tmp_path: Path) -> None:
     first.write_bytes(first.read_bytes()[:300])
     with pytest.raises(DataError, match=r"not a readable mesh|holds more"):
         uqsonet.open_runs(tmp_path / f"run_*.{suffix}", "k", "v_x")
+
+
+def holed_plate(side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes (n, 3) and triangles of a tilted plate with a hole; two nodes repeat."""
+    line = np.linspace(0, 1, side)
+    flat = np.stack(np.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
+    corner = np.arange(side * side).reshape(side, side)
+    a, b, c, d = (
+        corner[i : side - 1 + i, j : side - 1 + j].ravel() for i in (0, 1) for j in (0, 1)
+    )
+    triangles = np.concatenate([np.stack([a, c, d], -1), np.stack([a, d, b], -1)])
+    away = np.linalg.norm(flat - 0.5, axis=1) > 0.2
+    triangles = triangles[away[triangles].all(1)]
+    used, renamed = np.unique(triangles, return_inverse=True)
+    points = np.concatenate([flat[used], flat[used[[5, 9]]]])
+    triangles = renamed.reshape(-1, 3)
+    triangles[-1] = [len(used), len(used) + 1, triangles[-1, 2]]
+    return np.insert(points, 1, 7.0, axis=1), triangles
+
+
+@pytest.mark.parametrize("at", ["nodes", "cells"])
+def test_from_meshes_to_a_mesh_of_answers_by_the_command_line_alone(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meshio = pytest.importorskip("meshio")
+    monkeypatch.setattr(terminal.LOG, "handlers", [])  # commands log to what the runner closes
+    points, triangles = holed_plate(11)
+    here = points[:, [0, 2]] if at == "nodes" else points[triangles][..., [0, 2]].mean(1)
+    k, u = smooth(here), smooth(here) ** 2
+    k[:, 4] = np.nan  # a load on a boundary: no value there in any run
+    cells = [("triangle", triangles[:40]), ("triangle", triangles[40:])]
+    for number, pair in enumerate(zip(k, u, strict=True)):
+        data = dict(zip("ku", pair, strict=True))
+        data = {n: [v[:40], v[40:]] for n, v in data.items()} if at == "cells" else data
+        more = {"cell_data" if at == "cells" else "point_data": data}
+        meshio.Mesh(points, cells, **more).write(tmp_path / f"run_{number:02d}.vtu")
+    rows = [f"{here[i, 0]},{here[i, 1]},{k[0, i]}" for i in (20, 60)]
+    (tmp_path / "s.csv").write_text("\n".join(["x,z,value", *rows]))
+    model, files = tmp_path / "m.safetensors", tmp_path / "run_*.vtu"
+    words = ["--input", "k", "--output", "u", "--merge"]
+    for line in (
+        ["describe", files, *words],
+        ["fit", files, *words, "--minutes", "0", "--sensors", "2", "-o", model],
+        ["predict", model, tmp_path / "s.csv", "-o", tmp_path / "u.vtu", "--samples", "1"],
+        ["predict", model, tmp_path / "s.csv", "-o", tmp_path / "k.vtu", "--field", "k"],
+    ):
+        done = CliRunner().invoke(app, list(map(str, line)))
+        assert done.exit_code == 0, done.output
+    answer = uqsonet.load(model).condition(tmp_path / "s.csv")
+    for name in "uk":
+        found = meshio.read(tmp_path / f"{name}.vtu")
+        np.testing.assert_array_equal(found.points, points)
+        np.testing.assert_array_equal(np.concatenate([c.data for c in found.cells]), triangles)
+        data = found.point_data if at == "nodes" else {n: d[0] for n, d in found.cell_data.items()}
+        one = answer[name].to_xarray()
+        np.testing.assert_array_equal(data[f"{name}_mean"], one[f"{name}_mean"])
+        np.testing.assert_array_equal(data[f"{name}_upper"], one[f"{name}_upper"])
+        assert np.flatnonzero(np.isnan(data[f"{name}_mean"])).tolist() == [4] * (name == "k")
+    if at == "nodes":
+        np.testing.assert_array_equal(data["k_mean"][[5, 9]], data["k_mean"][-2:])
+
+
+def test_a_mesh_takes_no_more_memory_than_its_file_may_hold(tmp_path: Path) -> None:
+    meshio = pytest.importorskip("meshio")
+    points = np.insert(nodes(40, False), 2, 0.0, axis=1)
+    mesh = meshio.Mesh(points, [("vertex", np.arange(44)[:, None])], point_data={"k": points[:, 0]})
+    mesh.write(path := tmp_path / "a.msh", file_format="gmsh", binary=False)
+    lines = path.read_text().splitlines()
+    number = lines.index("44", lines.index("$Nodes"))
+    path.write_text("\n".join([*lines[:number], str(2**27), *lines[number + 1 :]]))
+    with pytest.raises(DataError, match="more than memory does"):
+        uqsonet.open_runs([path], "k", "k")

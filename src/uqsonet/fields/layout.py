@@ -89,6 +89,9 @@ class Layout:
         Entries without a value in any run, shape as in the domain's order; None where all have one.
     places : ndarray of int or None
         The domain's point that each entry with a value is; None where all are points of their own.
+    mesh : (ndarray, ((str, ndarray), ...)) or None
+        Nodes (n, 3), and cells (c, q) as numbers of nodes by meshio's kinds, of a mesh of which the
+        entries are the nodes (dimension ``node``) or the cells.
     """
 
     dims: tuple[str, ...]
@@ -99,6 +102,7 @@ class Layout:
     coordinates: tuple[Coordinate, ...] = ()
     absent: np.ndarray | None = None
     places: np.ndarray | None = None
+    mesh: tuple[np.ndarray, tuple[tuple[str, np.ndarray], ...]] | None = None
 
     @property
     def longitudes(self) -> list[int]:
@@ -139,11 +143,7 @@ class Layout:
                 "dims": list(one.dims),
                 "times": one.origin is not None,
                 "shape": list(one.values.shape),
-                "values": _packed(
-                    one.values.astype("M8[ns]").astype(np.int64)
-                    if one.origin
-                    else one.values.astype(np.float64)
-                ),
+                "values": _packed(one.values.astype("M8[ns]" if one.origin else np.float64)),
                 "attributes": dict(one.attributes),
             }
             for one in self.coordinates
@@ -153,6 +153,10 @@ class Layout:
         absent = None if self.absent is None else _packed(np.packbits(self.absent.ravel()))
         if self.places is not None:
             found["places"] = _packed(self.places.astype(np.int64))
+        if self.mesh is not None:
+            nodes, cells = self.mesh
+            cells = [[kind, one.shape[1], _packed(one.astype(np.int32))] for kind, one in cells]
+            found["mesh"] = [_packed(nodes.astype(np.float64)), cells]
         return {**found, "coordinates": coordinates, "absent": absent}
 
     @classmethod
@@ -176,15 +180,19 @@ class Layout:
             values = values.astype("M8[ns]") if one["times"] else values
             dims = tuple(map(str, one["dims"]))
             coordinates.append(Coordinate(str(one["name"]), dims, values, dict(one["attributes"])))
-        absent = places = None
+        absent = places = mesh = None
         if stored["absent"] is not None:
             bits = np.unpackbits(_unpacked(stored["absent"], np.dtype(np.uint8)))
             absent = bits[:cells].astype(bool).reshape([shape[k] for k in order])
         if "places" in stored:
             places = _unpacked(stored["places"], np.dtype(np.int64))
+        if "mesh" in stored:
+            nodes, cells = _unpacked(stored["mesh"][0], np.dtype(float)), stored["mesh"][1]
+            integers = ((str(k), _unpacked(one, np.dtype(np.int32)), int(q)) for k, q, one in cells)
+            mesh = nodes.reshape(-1, 3), tuple((k, one.reshape(-1, q)) for k, one, q in integers)
         dims, axes = (tuple(map(str, stored[key])) for key in ("dims", "axes"))
         falling = tuple(map(bool, stored["falling"]))
-        return cls(dims, shape, axes, order, falling, tuple(coordinates), absent, places)
+        return cls(dims, shape, axes, order, falling, tuple(coordinates), absent, places, mesh)
 
 
 def _packed(values: np.ndarray) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ AXES = ("x", "y", "z")
 
 FORMATS = {".vtu": "vtu", ".vtk": "vtk", ".msh": "gmsh"}
 """Formats of meshio, by suffix."""
+
+MAX_UNPACKED = 100
+"""Bytes of memory that reading may take for each byte of a file, besides half a gigabyte."""
 
 HEAD = 1 << 14
 """Bytes at the beginning of a file that say how much it holds."""
@@ -41,15 +46,19 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
     meshio = library("meshio", "meshes")
     _require_sound(path)
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
-    with sound(path, "not a readable mesh"), quiet[0], quiet[1]:
+    with sound(path, "not a readable mesh"), _bounded(path), quiet[0], quiet[1]:
         mesh = meshio.read(path, file_format=FORMATS[path.suffix.lower()])
         points = np.asarray(mesh.points, dtype=np.float64)
         if points.ndim != 2 or not points.size:
             raise ValueError(f"points of shape {points.shape}")
-        nodes = _at(points, mesh.point_data, "node")
+        even = [one for one in mesh.cells if np.ndim(one.data) == 2]
+        blocks = tuple((one.type, np.asarray(one.data)) for one in even)
+        own = np.pad(points, ((0, 0), (0, 3 - points.shape[1]))), blocks
+        nodes = _at(points, mesh.point_data, "node", own)
         stated = {name: np.concatenate(parts) for name, parts in mesh.cell_data.items()}
         stated = {name: one for name, one in stated.items() if not name.startswith("gmsh:")}
-        cells = _at(_centres(points, mesh.cells), stated, "cell") if stated else {}
+        own = own if len(even) == len(mesh.cells) else None
+        cells = _at(_centres(points, mesh.cells), stated, "cell", own) if stated else {}
     both = {f"cells/{name}" if name in nodes else name: one for name, one in cells.items()}
     return nodes | both
 
@@ -64,7 +73,9 @@ def _centres(points: np.ndarray, blocks: list[Any]) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _at(points: np.ndarray, data: dict[str, np.ndarray], dim: str) -> dict[str, LabelledField]:
+def _at(
+    points: np.ndarray, data: dict[str, np.ndarray], dim: str, mesh: Any
+) -> dict[str, LabelledField]:
     """Return fields with values at these points, components of vectors apart."""
     values: dict[str, np.ndarray] = {}
     for name, array in data.items():
@@ -76,17 +87,32 @@ def _at(points: np.ndarray, data: dict[str, np.ndarray], dim: str) -> dict[str, 
     kept = [k for k in range(points.shape[1]) if np.ptp(points[:, k]) > 0][: len(AXES)]
     axes = tuple(AXES[k] for k in kept)
     own = tuple(Coordinate(a, (dim,), points[:, k], {}) for a, k in zip(axes, kept, strict=True))
-    layout = Layout((dim,), (len(points),), axes, (0,), (False,), own)
+    layout = Layout((dim,), (len(points),), axes, (0,), (False,), own, mesh=mesh)
     return {n: LabelledField(one[None], points[:, kept], layout, "") for n, one in values.items()}
 
 
-def _require_sound(path: Path) -> None:
-    """Refuse a file whose beginning promises more than its size allows.
+@contextlib.contextmanager
+def _bounded(path: Path) -> Iterator[None]:
+    """Let a reader take no more memory than a multiple of its file, where the system can say so."""
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    import resource
 
-    Raises
-    ------
-    DataError
-    """
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    most = pages * resource.getpagesize() + 2 * LARGE + MAX_UNPACKED * path.stat().st_size
+    if 0 <= before[0] < most:
+        most = before[0]
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _require_sound(path: Path) -> None:
+    """Refuse a file whose beginning promises more than its size allows."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(HEAD).decode("latin-1")

@@ -36,26 +36,14 @@ def row_blocks(array: Any, aligned: int = 1) -> Iterator[np.ndarray]:
 
 
 class Pile:
-    """Blocks of runs (B, ...) that become one array, in a temporary file if it is large.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    """
+    """Blocks of runs (B, ...) that become one array, in a temporary file if it is large."""
 
     def __init__(self, name: str) -> None:
         self._name, self._blocks, self._file = name, [], None
         self._bytes = self._rows = 0
 
     def add(self, block: np.ndarray) -> None:
-        """Take the next block.
-
-        Raises
-        ------
-        DataError
-            If there is no room for the file.
-        """
+        """Take the next block; raise a `DataError` if there is no room for the file."""
         self._bytes, self._rows = self._bytes + block.nbytes, self._rows + len(block)
         self._blocks.append(block)
         folder = tempfile.gettempdir()

@@ -325,7 +325,7 @@ def sensors_at(
         m = m[None] if single and m.ndim == 1 else m
         if m.dtype != torch.bool:
             raise ObservationError(f"mask must be boolean, found {m.dtype}")
-    if y.ndim != 2 or x.shape[:-1] != y.shape or m.shape != y.shape:
+    if y.ndim != 2 or x.shape[:-1] != y.shape or m.shape != y.shape or not len(y):
         raise ObservationError(
             "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
             f"found {tuple(x.shape)}, {tuple(y.shape)}, {tuple(m.shape)}"
@@ -351,7 +351,7 @@ def plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) 
     plain = dict(columns)
     for one in fields:
         for k, axis in enumerate(one.axes):
-            if axis in AXES or axis not in plain or AXES[k] in plain or k >= len(AXES):
+            if axis not in plain or k >= len(AXES) or AXES[k] in plain:
                 continue
             cells, layout = plain.pop(axis), one.layout
             times = [c for c in layout.coordinates if c.name == axis and c.origin] if layout else []

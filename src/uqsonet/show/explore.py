@@ -49,17 +49,9 @@ MAX_BYTES = 10_000_000
 def write_page(
     emulator: Any, path: Path | str, name: str, exact: dict[str, Any] | None = None
 ) -> int:
-    """Write a page to explore a model with; returns its size in bytes.
+    """Write a page (``.html``) to explore a model with; return its size in bytes.
 
-    Parameters
-    ----------
-    emulator : Any
-    path : path
-        Ends with ``.html``.
-    name : str
-        What the page calls the model where its card has no title.
-    exact : dict, optional
-        Gaussian law of the input and equation of the operator (`page`).
+    `name` is what the page calls a model whose card has no title; `exact` is as for `page`.
 
     Raises
     ------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import csv
+import html
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
@@ -22,29 +22,14 @@ from uqsonet.sensors.sensors import AXES
 
 FORMATS = (".csv", ".npz", ".nc", ".vtu")
 
-LINE, QUAD, HEXAHEDRON, VERTEX = 3, 9, 12, 1
-"""Kinds of cells of VTK."""
-
 
 def answer_arrays(
     posterior: Any, level: float = 0.9, points: object = None, samples: int = 0, **band: Any
 ) -> dict[str, np.ndarray]:
-    """Return mean, std, lower and upper end of a band, and samples if asked for.
+    """Return mean, std, lower and upper end of a band (M,) or (B, M), and samples if asked for.
 
-    Parameters
-    ----------
-    posterior : Any
-    level : float
-    points : array (M, d), optional
-        By default the field's own.
-    samples : int
-    **band
-        ``kind`` and ``whole`` of `FieldPosterior.band`.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Shape (M,) or (B, M); ``samples`` (n, M) or (B, n, M).
+    They are at points (M, d), by default the field's own; ``samples`` are (n, M) or (B, n, M).
+    `band` is ``kind`` and ``whole`` of `FieldPosterior.band`.
     """
     lower, upper = posterior.band(level, points, **band)
     found = {"mean": posterior.mean(points), "std": posterior.std(points)}
@@ -153,64 +138,54 @@ def write_answer(
         with atomic_path(path) as part:
             dataset.to_netcdf(part, engine="h5netcdf")
     elif suffix == ".vtu":
-        cells, kind = _cells(posterior.field.domain if points is None else None)
-        flat = {f"{posterior.field.name}_{name}": array for name, array in arrays.items()}
-        write_text(path, "".join(_vtu_lines(places, cells, kind, flat)))
+        _write_mesh(posterior.field, path, arrays, points)
     else:
         labels = {} if posterior.single else {"set": np.array(posterior.sensors.labels)}
         with atomic_path(path) as part, part.open("wb") as file:
             np.savez(file, **arrays, points=places, level=np.array(level), **labels)  # type: ignore[arg-type]
 
 
-def _cells(domain: object) -> tuple[np.ndarray | None, int]:
-    """Return the cells (k, q) between the points of a grid, and their kind; None for others.
+def _write_mesh(
+    field: Field, path: Path, arrays: Mapping[str, np.ndarray], points: object = None
+) -> None:
+    """Write arrays (..., M) on the mesh of the field's file, or on the cells of its grid."""
+    layout, side = field.layout if points is None else None, "point_data"
+    flat: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        for index in np.ndindex(array.shape[:-1]):
+            text = "_".join([field.name, name, *(f"{k + 1}" for k in index)])
+            flat[html.escape(text)] = array[index]  # meshio does not
+    if layout is None or layout.mesh is None:
+        nodes = np.asarray(field.domain.points() if points is None else points)
+        cells = _cells(field.domain if points is None else None, len(nodes))
+    else:
+        (nodes, cells), flat = layout.mesh, {k: layout.in_file_order(v) for k, v in flat.items()}
+        side = "point_data" if layout.dims == ("node",) else "cell_data"
+    ends = np.cumsum([len(one) for _, one in cells])[:-1]
+    data = flat if side == "point_data" else {k: np.split(v, ends) for k, v in flat.items()}
+    nodes = np.pad(nodes, ((0, 0), (0, 3 - nodes.shape[1])))
+    with atomic_path(path) as part:
+        mesh = library("meshio", "meshes").Mesh(nodes, list(cells), **{side: data})
+        mesh.write(part, file_format="vtu")
+
+
+def _cells(domain: object, size: int) -> list[tuple[str, np.ndarray]]:
+    """Return the cells between the points of a grid; of others each of the points is a cell.
 
     Cells with a corner that has no value are left out.
     """
     grid = domain.grid if isinstance(domain, MaskedGrid) else domain
     if not isinstance(grid, Grid):
-        return None, VERTEX
-    square = ((0, 0), (1, 0), (1, 1), (0, 1))
-    corners = {
-        1: ((0,), (1,)),
-        2: square,
-        3: (*((*c, 0) for c in square), *((*c, 1) for c in square)),
-    }
+        return [("vertex", np.arange(size)[:, None])]
+    corners = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0),
+                        (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)])  # fmt: skip
     number = np.arange(grid.size).reshape(grid.shape)
-    parts = [number[tuple(slice(c, n - 1 + c) for c, n in zip(corner, grid.shape, strict=True))]
-             for corner in corners[grid.dim]]  # fmt: skip
+    parts = [number[tuple(slice(c, n - 1 + c) for c, n in zip(corner, grid.shape))]  # noqa: B905
+             for corner in corners[: 2**grid.dim]]  # fmt: skip
     cells = np.stack([part.ravel() for part in parts], -1)
     if isinstance(domain, MaskedGrid):
         cells = (np.cumsum(domain.present) - 1)[cells[domain.present[cells].all(1)]]
-    return cells, (LINE, QUAD, HEXAHEDRON)[grid.dim - 1]
-
-
-def _vtu_lines(
-    places: np.ndarray, cells: np.ndarray | None, kind: int, arrays: dict[str, np.ndarray]
-) -> Iterator[str]:
-    """Yield an unstructured grid as VTK's XML files have it: points (M, d), arrays (..., M)."""
-    cells = np.arange(len(places))[:, None] if cells is None else cells
-
-    def data(name: str, array: np.ndarray) -> str:
-        array = np.ascontiguousarray(array)
-        kinds = {"f": "Float64", "i": "Int64", "u": "UInt8"}
-        text = base64.b64encode(np.uint64(array.nbytes).tobytes() + array.tobytes()).decode()
-        shape = f' NumberOfComponents="{array.shape[1]}"' if array.ndim > 1 else ""
-        stated = f"type={quoteattr(kinds[array.dtype.kind])} Name={quoteattr(name)}{shape}"
-        return f'<DataArray {stated} format="binary">{text}</DataArray>\n'
-
-    yield '<?xml version="1.0"?>\n<VTKFile type="UnstructuredGrid" version="1.0" '
-    yield 'byte_order="LittleEndian" header_type="UInt64">\n<UnstructuredGrid>\n'
-    yield f'<Piece NumberOfPoints="{len(places)}" NumberOfCells="{len(cells)}">\n<Points>\n'
-    yield data("Points", np.pad(places, ((0, 0), (0, 3 - places.shape[1]))))
-    yield "</Points>\n<Cells>\n" + data("connectivity", cells.ravel().astype(np.int64))
-    yield data("offsets", np.arange(1, len(cells) + 1) * cells.shape[1])
-    yield data("types", np.full(len(cells), kind, np.uint8)) + "</Cells>\n<PointData>\n"
-    for name, array in arrays.items():
-        for index in np.ndindex(array.shape[:-1]):
-            number = "".join(f"_{k + 1}" for k in index)
-            yield data(name + number, array[index].astype(np.float64))
-    yield "</PointData>\n</Piece>\n</UnstructuredGrid>\n</VTKFile>\n"
+    return [(("line", "quad", "hexahedron")[grid.dim - 1], cells)]
 
 
 def require_format(path: Path) -> None:
@@ -219,13 +194,19 @@ def require_format(path: Path) -> None:
     Raises
     ------
     DataError
+        If it has another suffix.
+    MissingLibraryError
+        If the library for it is not there.
     """
     if path.suffix.lower() not in FORMATS:
         raise DataError(f"{path}: answers are written to {', '.join(FORMATS)}")
+    if path.suffix.lower() == ".vtu":
+        library("meshio", "meshes")
 
 
 def csv_text(lines: Iterator[list[str]]) -> str:
-    """Return rows as the text of a CSV file."""
+    """Return rows as the text of a CSV file, in which no name is a formula of a spreadsheet."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
+    rows = ([f"'{c}" if re.match(r"[=@\t\r]|[+-][^\d.in]", c) else c for c in row] for row in lines)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
