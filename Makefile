@@ -76,10 +76,10 @@ test-kill: env ## kill the pipeline KILLS times at any moment; resumes, log in r
 	@mkdir -p results
 	$(BIN)/python -m tests.reliability.kill --kills $(KILLS) --log results/kills.csv
 
-fuzz: env ## 12,000 damaged configurations, 6,000 damaged files, 3,000 calls; counts in results/
+fuzz: env ## 12,000 damaged configurations, 20,000 damaged files of each reader, 3,000 calls; counts in results/
 	@mkdir -p results
 	$(BIN)/python -m tests.reliability.fuzz_config --count 12000 --log results/fuzz-config.csv
-	$(BIN)/python -m tests.reliability.fuzz_files --count 6000 --log results/fuzz-files.csv
+	$(BIN)/python -m tests.reliability.fuzz_files --count 20000 --log results/fuzz-files.csv
 	$(BIN)/python -m tests.reliability.fuzz_calls --count 3000 --log results/fuzz-calls.csv
 
 # BENCH=quick: small sizes, under a minute, and peers only as far as they are installed.

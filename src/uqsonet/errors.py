@@ -14,6 +14,10 @@ from typing import Any
 class UQSONetError(ValueError):
     """Base class; the command line and the workflow print its message without a traceback."""
 
+    def __str__(self) -> str:
+        """Return the message without what a file may hide in names, such as a terminal's codes."""
+        return printable(super().__str__())
+
 
 class ConfigError(UQSONetError):
     """A configuration key is unknown, out of range or in conflict with another."""
@@ -45,6 +49,11 @@ class ObservationWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """Runs that can be read, but that may not be what they seem."""
+
+
+def printable(text: object) -> str:
+    """Return a text in which characters that nobody can print are written as escapes."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(text))
 
 
 def nearest(name: object, known: Iterable[object], likeness: float = 0.6) -> str:

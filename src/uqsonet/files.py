@@ -51,8 +51,7 @@ def readable(path: Path | str, what: str) -> Iterator[None]:
         cause = system_error(error) or error
         cause = f"it has no {error}" if isinstance(error, KeyError) else cause
         text = " ".join(f"{cause}".split()) or type(error).__name__
-        text = text[:1000].encode("utf-8", "backslashreplace").decode()
-        raise DataError(f"{path}: {what} ({text})") from None
+        raise DataError(f"{path}: {what} ({text[:1000]})") from None
 
 
 def require_solid(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import xarray
 
 import uqsonet
 from uqsonet.errors import DataError, UQSONetError
+from uqsonet.runs.contents import contents
+from uqsonet.show.export import answer_lines, csv_text
 from uqsonet_study import own_data
 from uqsonet_study.config.experiments import OwnDataConfig
 
@@ -174,3 +178,75 @@ def test_long_integers_keep_double_precision_on_every_road(tmp_path: Path) -> No
     netcdf(tmp_path / "b.nc", encoding=filled, k=(("run", "x"), far * 2.0**30))
     with pytest.raises(DataError, match=r"k: integers beyond 2\^53"):
         uqsonet.open_runs(tmp_path / "b.nc", "k", "u")
+
+
+ESCAPE = "\x1b[31m\udcff"
+
+
+def test_nothing_that_a_terminal_obeys_or_cannot_print_leaves_a_file(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["k"], file["u"], file["x"] = K, U, X
+        file["k"].attrs["units"] = ESCAPE.encode("utf-8", "surrogateescape")
+    netcdf(tmp_path / "a.nc", axis := "\x1b]x", **{axis: (axis, X)})
+    (tmp_path / "a.csv").write_text("x,va\x1blue\n1\n")
+    for path in (tmp_path / "a.h5", tmp_path / "a.nc"):
+        text = f"{uqsonet.open_runs(path, 'k', 'u').describe()}{contents(path)}"
+        assert text.replace("\n", "").isprintable() and text.encode()
+    with pytest.raises(DataError, match=r"va\\x1blue"):
+        uqsonet.load("diffusion1d").condition(tmp_path / "a.csv")
+
+
+def test_names_are_no_formulas(tmp_path: Path) -> None:
+    runs = uqsonet.Runs({"k": of(K, X, units="$x_{$")}, {"u$_{$": of(U, X)})
+    model = uqsonet.fit(runs, 0, sensors=[2], bar=False)
+    answer = model.condition(
+        {"x": [0.5, 0.5, 0.5], "value": [0.1, 0.2, 0.3], "set": ["=1+1", "-2", "-a"]}
+    )
+    text = csv_text(answer_lines(answer, {"mean": np.asarray(answer.mean())}))
+    assert [line[0] for line in text.splitlines()[1::8]] == ["'", "-", "'"]
+    model.condition([0.5], [0.1]).plot(tmp_path / "a.png", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.condition({"x": ["0"], "value": ["1_2"]}), "row 1: '1_2' is no number"),
+        (lambda m: m.condition({"x": ["0"], "value": ["٣"]}), "is no number"),
+        (lambda m: m.condition({"x": [0], "value": [1], "set": [np.nan]}), "'set', row 1: no name"),
+        (lambda m: m.condition(np.ones((0, 3, 1)), np.ones((0, 3))), r"found \(0, 3, 1\)"),
+        (lambda m: m.condition([0.0], torch.zeros(1, device="meta")), "values must be a plain"),
+        (lambda m: m.condition([0.0], torch.zeros(1).to_sparse()), "values must be a plain"),
+        (lambda _: of(K * 1e200, X), r"values to .*e\+\d+, at most 1e\+100"),
+        (lambda _: of(K, np.zeros((0, 3))), "points must have shape|do not fit|at least"),
+        (lambda _: uqsonet.Runs({"k,f": K}, {"u": U}), "without commas, found 'k,f'"),
+        (lambda _: uqsonet.Runs({" ": K}, {"u": U}), "without commas, found ' '"),
+    ],
+)
+def test_what_only_python_or_torch_understands_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(UQSONetError, match=message):
+        call(uqsonet.load("diffusion1d"))
+
+
+def test_thousands_of_variables_or_columns_take_no_time_squared(tmp_path: Path) -> None:
+    netcdf(tmp_path / "a.nc", **{f"v{k}": ("w", [0.0]) for k in range(400)})
+    start = time.process_time()
+    uqsonet.open_runs(tmp_path / "a.nc", "k", "u")
+    (tmp_path / "a.csv").write_text(",".join(["x"] * 50_000) + "\n" + ",".join(["1"] * 50_000))
+    with pytest.raises(DataError, match="column 'x' appears twice"):
+        uqsonet.load("diffusion1d").condition(tmp_path / "a.csv")
+    assert time.process_time() - start < 5
+
+
+def test_what_does_not_fit_together_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", k=K, u=U[:20])
+    with pytest.raises(DataError, match=r"a\.npz: fields have different numbers of runs"):
+        uqsonet.open_runs(tmp_path / "a.npz", "k", "u")
+
+
+@pytest.mark.parametrize("suffix", ["h5", "nc"])
+def test_a_million_pieces_that_nobody_wrote_are_not_read(suffix: str, tmp_path: Path) -> None:
+    with h5py.File(path := tmp_path / f"a.{suffix}", "w") as file:
+        file["k"] = K
+        file.create_dataset("u", (1_000_000, 8), "u1", chunks=(1, 8))
+    with pytest.raises(DataError, match="'u' is not read: it is stored in a great many pieces"):
+        uqsonet.open_runs(path, "k", "u")

@@ -87,6 +87,17 @@ def make_runs(folder: Path, k: np.ndarray, u: np.ndarray) -> None:
         mesh.write(folder / "text.vtk", file_format="vtk", binary=False)
 
 
+def make_zarr(folder: Path) -> None:
+    """Write the runs of `make_files` as folders of both formats of Zarr, if this machine has it."""
+    if not find_spec("zarr"):
+        return
+    with xarray.open_dataset(folder / "classic.nc", engine="scipy") as data:
+        packed = {"dtype": "i2", "scale_factor": 1e-3, "_FillValue": -9999, "chunks": (5, 9)}
+        for version in (2, 3):
+            more: Any = {"encoding": {"k": packed}, "consolidated": version == 2}
+            data.to_zarr(folder / f"runs{version}.zarr", zarr_format=version, **more)
+
+
 def make_weights(folder: Path) -> None:
     """Write weights of two trials and a checkpoint of one training."""
     fields = get_problem(NAME).fields

@@ -1,57 +1,75 @@
-"""Damage thousands of files of every kind: each is refused by name, or reads as it was written.
+"""Damage and forge thousands of files of every kind: each is refused by name, or can be read.
 
-    python -m tests.reliability.fuzz_files --count 6000 --log results/fuzz-files.csv     (make fuzz)
+    python -m tests.reliability.fuzz_files --count 20000 --log results/fuzz-files.csv   (make fuzz)
 
-Runs and sensors of other people have no checksums, so that damage may be `read`. Batches are judged
-by processes with limits of memory and time, so that a crash or a hang is seen. Files whose content
-is wrong under right checksums are in `test_forged.py`.
+`count` is that of each reader: npz, HDF5, NetCDF, Zarr, CSV, meshes, weights, arrays of the study.
+A log that is there is continued. Runs and sensors of other people have no checksums, so that damage
+may be `read`; no value may then come from another file. Batches are judged by forked processes, so
+that a crash, 20 s of a processor and a gigabyte of memory are seen.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
+import os
 import random
 import resource
+import shutil
 import signal
-import subprocess
 import sys
 import tempfile
+import warnings
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import uqsonet
 from tests.reliability import fuzz
-from tests.reliability.files import content, make_files
-from tests.workflow.conftest import ROOT
+from tests.reliability.files import content, make_files, make_zarr
+from tests.reliability.forging import forge, leaked
 from uqsonet.errors import UQSONetError
 from uqsonet.runs import field_runs, guard, stored
+from uqsonet.runs.contents import contents
 from uqsonet_study.check import check_path
 
 FINE = ("refused", "equal", "read")
-BATCH, MEMORY, SECONDS, MEGABYTES = 250, 6 << 30, 20, 1000
+BATCH, MEMORY, SECONDS, MEGABYTES = 250, 8 << 30, 20, 1000
 
-
-def damage(data: bytes, chance: random.Random) -> tuple[str, bytes]:
-    """Return a kind of damage, and the bytes after it. Headers stand early, so half of it does."""
-    place = chance.randrange(chance.choice((len(data), min(4096, len(data)))))
-    size = chance.randint(1, 4096)
-    before, rest = data[:place], data[place + size :]
-    ways = {
-        "bit": before + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :],
-        "zeros": before + bytes(size) + rest,
-        "noise": before + chance.randbytes(size) + rest,
-        "cut": before,
-        "removed": before + rest,
-        "appended": data + chance.randbytes(size),
-    }
-    return chance.choice([*ways.items()])
+READERS = {
+    "npz": (".npz",), "HDF5": (".hdf5",), "NetCDF": (".nc",), "Zarr": (".zarr",), "CSV": (".csv",),
+    "mesh": (".vtu", ".vtk", ".msh"), "weights": (".safetensors",), "study": (".h5",),
+}  # fmt: skip
+"""Suffixes of the files of each reader."""
 
 
 def bare(path: Path) -> object:
     """Return all that a file of ours holds, comparable."""
     kind, meta, arrays = content(path)
     return kind, meta, {n: (a.dtype.str, a.shape, a.tobytes()) for n, a in arrays.items()}
+
+
+@cache
+def model(path: Path) -> uqsonet.Emulator:
+    """Return the fitted model beside the sensors."""
+    return uqsonet.load(path)
+
+
+def read_runs(bad: Path, large: bool) -> bool:
+    """Read a damaged file of runs; return whether it has a value of another file."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (field_runs, guard, stored) if large else ():
+            patch.setattr(module, "LARGE", 1 << 10)
+        text = contents(bad)
+        runs = uqsonet.open_runs(bad, "k", "u", missing="drop")
+        fields = [*runs.inputs.values(), *runs.outputs.values()]
+        arrays = [one.values for one in fields] + [one.domain.points() for one in fields]
+        return "1234.5" in text or "1235" in text or any(map(leaked, arrays))
 
 
 def outcome(good: Path, bad: Path, large: bool = False) -> str:
@@ -62,61 +80,153 @@ def outcome(good: Path, bad: Path, large: bool = False) -> str:
                 return "refused"
             return "equal" if bare(bad) == bare(good) else "read, but it differs"
         if bad.suffix == ".csv":
-            uqsonet.load(good.with_name("m.safetensors")).condition(bad).mean()
-        else:
-            with pytest.MonkeyPatch.context() as patch:
-                if large:
-                    for module in (field_runs, guard, stored):
-                        patch.setattr(module, "LARGE", 1 << 10)
-                uqsonet.open_runs(bad, "k", "u")
+            mean = model(good.with_name("m.safetensors")).condition(bad).mean()
+            return "read" if np.isfinite(mean).all() else "an answer that is not finite"
+        if read_runs(bad, large):
+            return "read a value of another file"
     except UQSONetError as error:
-        return "refused" if bad.name in str(error) else f"refused without a name: {error}"
+        text = str(error)
+        fine = bad.name in text and len(text) < 20_000 and text.isprintable()
+        return "refused" if fine else f"refused without a name, or at length: {text[:300]!r}"
     except Exception as error:  # what a user would see as a traceback
         return f"raised {type(error).__name__}: {str(error)[:200]!r}"
     return "read"
 
 
-def work(folder: Path, first: int, count: int) -> None:
+def peak() -> int:
+    """Return the largest memory of this process since `forget`, in MB."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.partition("VmHWM:")[2].split()[0]) >> 10
+
+
+def forget() -> None:
+    """Measure the memory of this process anew."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def work(files: list[Path], first: int, count: int, pipe: int) -> None:
     """Do a batch, announcing each file before it is read."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+    warnings.simplefilter("ignore")
+    with (
+        os.fdopen(pipe, "w", buffering=1) as out,
+        tempfile.TemporaryDirectory(dir=files[0].parents[1]) as place,
+    ):
         for number in range(first, first + count):
             good = files[number % len(files)]
-            kind, data = damage(good.read_bytes(), random.Random(number))
-            bad = Path(place, good.name)
-            bad.write_bytes(data)
-            signal.alarm(SECONDS)  # ends the process
-            print(f"{good.name}: {kind}", flush=True)
-            print(outcome(good, bad, number // len(files) % 2 == 1), end="", flush=True)
+            kind, bad = forge(good, Path(place), random.Random(number))
+            forget()
+            before = peak()
+            signal.alarm(10 * SECONDS)  # of the clock, where processors are busy; ends the process
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            out.write(f"{number}\n{good.name}: {kind}\n")
+            found = outcome(good, bad, number // len(files) % 2 == 1)
             signal.alarm(0)
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-            print(f", with {peak} MB" if peak > MEGABYTES else "", flush=True)
-            if peak > MEGABYTES:
-                return  # the next batch begins anew
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            more = peak() - before
+            out.write(
+                f"{found}{f', with {more} MB' if more > MEGABYTES else ''}\n".replace("\r", "")
+            )
 
 
-def judged(count: int) -> Iterator[fuzz.Case]:
-    """Judge damaged files of all kinds in turns, batch by batch."""
-    first, command = 0, [sys.executable, "-m", "tests.reliability.fuzz_files"]
+def batch(files: list[Path], first: int, count: int) -> list[tuple[int, str, str]]:
+    """Judge a batch in a forked process; the last one of it may have ended the process."""
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.close(read)
+            work(files, first, count, write)
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, errors="replace") as pipe:
+        lines = pipe.read().splitlines()
+    _, status = os.waitpid(child, 0)
+    if not lines:
+        raise SystemExit(f"the batch at {first} ended with {status} before its first file")
+    if len(lines) % 3:  # a crash, or SIGPROF after a hang; the next batch goes on behind it
+        lines.append(f"ended by signal {os.WTERMSIG(status)}")
+    return [(int(n), kind, found) for n, kind, found in zip(*[iter(lines)] * 3, strict=True)]
+
+
+def corpus(home: Path) -> None:
+    """Write sound files of every kind, in a process of its own: libraries keep threads."""
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            make_files(home)
+            make_zarr(home)
+            code = 0
+        finally:
+            os._exit(code)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("the sound files could not be written")
+
+
+def files_of(home: Path, reader: str) -> list[Path]:
+    """Return the sound files of a reader."""
+    return sorted(path for path in home.rglob("*") if path.suffix in READERS[reader])
+
+
+def judged(count: int, readers: tuple[str, ...] = tuple(READERS)) -> Iterator[fuzz.Case]:
+    """Judge `count` damaged files together of all readers that this machine has."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name, "files")
-        make_files(folder)
-        while first < count:
-            batch = ["work", str(folder), str(first), str(min(BATCH, count - first))]
-            done = subprocess.run([*command, *batch], cwd=ROOT, capture_output=True, text=True)
-            lines = done.stdout.splitlines()
-            if done.returncode and len(lines) % 2 == 0:
-                ended = f"the batch at {first} ended with {done.returncode}"
-                raise SystemExit(f"{ended} after {lines[-2:]}:\n{done.stderr[-3000:]}")
-            if len(lines) % 2:  # a crash, or SIGALRM after a hang; the next batch goes on behind it
-                lines.append(f"ended by signal {-done.returncode}")
-            yield from zip(lines[::2], lines[1::2], strict=True)
-            first += len(lines) // 2
+        home = Path(name, "files")
+        corpus(home)
+        there = [files for reader in readers if (files := files_of(home, reader))]
+        for files in there:
+            first, last = 0, -(-count // len(there))
+            while first < last:
+                done = batch(files, first, min(BATCH, last - first))
+                yield from ((kind, found) for _, kind, found in done)
+                first = done[-1][0] + 1
+
+
+def main() -> None:
+    """Judge `--count` files of each reader, and log them batch by batch."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--readers", default=",".join(READERS))
+    parser.add_argument("--log", type=Path, required=True)
+    options = parser.parse_args()
+    counts: Counter[tuple[str, str, str]] = Counter()
+    if options.log.exists():
+        with options.log.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                counts[row["reader"], row["kind"], row["outcome"]] = int(row["cases"])
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name, "files")
+        corpus(home)
+        readers = [one for one in options.readers.split(",") if files_of(home, one)]
+        done = {one: sum(n for key, n in counts.items() if key[0] == one) for one in readers}
+        while any(done[one] < options.count for one in readers):
+            for reader in readers:
+                left = options.count - done[reader]
+                if left <= 0:
+                    continue
+                for number, kind, found in batch(
+                    files_of(home, reader), done[reader], min(BATCH, left)
+                ):
+                    counts[reader, kind, found] += 1
+                    done[reader] = number + 1
+                    if found not in FINE:
+                        print(f"{reader} {number}, {kind}: {found}", flush=True)
+                write_log(options.log, counts)
+    odd = sum(n for (_, _, found), n in counts.items() if found not in FINE)
+    print(f"{counts.total()} files, {odd} of them neither refused by name nor read")
+    sys.exit(bool(odd))
+
+
+def write_log(path: Path, counts: Counter[tuple[str, str, str]]) -> None:
+    """Write what was done so far, atomically."""
+    part = path.with_suffix(".part")
+    with part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("reader", "kind", "outcome", "cases"))
+        writer.writerows((*key, number) for key, number in sorted(counts.items()))
+    shutil.move(part, path)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["work"]:
-        work(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
-    else:
-        fuzz.main(__doc__ or "", judged, FINE)
+    main()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,32 +31,23 @@ def without_mask(
     UQSONetError
         If values are masked and `missing` is False, or others as by `require_exact`.
     """
-    parts = list(_masked_parts(value))
-    count = sum(int(np.ma.count_masked(part)) for part in parts)
-    if count and not missing:
-        size = sum(part.size for part in parts)
-        raise error(f"{what}: {count} of {size} values are masked; leave them out")
-    for part in parts:
-        require_exact(part.compressed(), what, error)
-    return _filled(value) if count else value
-
-
-def _masked_parts(value: object) -> Iterator[np.ma.MaskedArray]:
-    if isinstance(value, np.ma.MaskedArray):
-        yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            if isinstance(part, list | tuple | np.ma.MaskedArray):
-                yield from _masked_parts(part)
-
-
-def _filled(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_filled(part) for part in value]
-    if not isinstance(value, np.ma.MaskedArray) or value.dtype.kind not in "biufcO":
+    masked = _masked(value)
+    if masked is None:
         return value
-    whole = value.dtype.kind in "biu"
-    return np.ma.filled(value.astype(np.float64) if whole else value, np.nan)
+    if (count := int(np.ma.count_masked(masked))) and not missing:
+        raise error(f"{what}: {count} of {masked.size} values are masked; leave them out")
+    require_exact(masked.compressed(), what, error)
+    if not count or masked.dtype.kind not in "biufcO":
+        return masked.data
+    return np.ma.filled(masked.astype(np.float64) if masked.dtype.kind in "biu" else masked, np.nan)
+
+
+def _masked(value: object) -> np.ma.MaskedArray | None:
+    """Return a masked array, or a list of some, as one; None for what has no mask."""
+    if isinstance(value, list | tuple) and any(_masked(part) is not None for part in value):
+        parts = (part if (own := _masked(part)) is None else own for part in value)
+        return np.ma.stack([np.ma.asarray(part) for part in parts])
+    return value if isinstance(value, np.ma.MaskedArray) else None
 
 
 def require_exact(
@@ -115,6 +105,8 @@ def real_numbers(
     UQSONetError
         As `plain_array`, or for a tensor that asks for gradients.
     """
+    if isinstance(value, Tensor) and (value.is_meta or value.is_nested or value.is_sparse):
+        raise error(f"{what} must be a plain tensor with values")
     if isinstance(value, Tensor) and value.requires_grad:
         raise error(f"{what}: gradients do not flow through conditioning; pass {what}.detach()")
     if isinstance(value, Tensor) and not value.is_complex():

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from uqsonet.errors import printable
+from uqsonet.fields.stacked import Domain
 from uqsonet.runs.field_runs import Scan
 from uqsonet.runs.files import SHOWN, decoded, kind_of, opened, paths_of
 from uqsonet.runs.meshes import read_mesh
@@ -24,14 +26,15 @@ def contents(path: Path | str) -> str:
     if kind == "mesh":
         lines = [_line(name, one.values[0], one.units) for name, one in read_mesh(first).items()]
     else:
-        with opened(first, kind) as (there, _):
+        with opened(first, kind) as there:
             named = dict(there if isinstance(there, dict) else there.variables)
+            named = {name: one for name, one in named.items() if not isinstance(one, Domain)}
             largest = sorted(named, key=lambda name: -len(getattr(named[name], "shape", ())))
             lines = [_of_array(first, str(name), named[name]) for name in largest[:SHOWN]]
             lines += [f"  and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
     many = f", the first of {len(paths)} files" if len(paths) > 1 else ""
     how = f"To go on: uqsonet describe {path} --input NAME --output NAME"
-    return "\n".join([f"{first}{many}: {len(lines)} arrays", *lines, how])
+    return printable("\n".join([f"{first}{many}: {len(lines)} arrays", *lines, how]))
 
 
 def _of_array(path: Path, name: str, item: Any) -> str:

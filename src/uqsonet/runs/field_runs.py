@@ -20,7 +20,7 @@ from uqsonet.fields.layout import Layout
 from uqsonet.fields.numbers import plain_array, real_numbers
 from uqsonet.fields.stacked import Domain
 from uqsonet.files import LARGE
-from uqsonet.runs.labelled import is_labelled, read_labelled, run_dimension
+from uqsonet.runs.labelled import LabelledField, is_labelled, read_labelled, run_dimension
 from uqsonet.runs.stored import changed, row_blocks
 
 Missing = Literal["error", "drop", "fill"]
@@ -34,6 +34,9 @@ FILL_VALUES = (
 FILL_GAP = 3.0
 """A usual fill value is one if it is this many ranges of the other values away from them."""
 
+
+MAX_VALUE = 1e100
+"""Largest absolute value of a field: sums of squares of squares still fit in float64."""
 
 SOME = 1_000_000
 """Number of values that show whether neighbours are alike."""
@@ -79,7 +82,6 @@ class FieldRuns:
         periodic: bool | str | Sequence[str] = False,
         missing: Missing = "error",
         name: str = "the field",
-        layout: Layout | None = None,
         merge: bool = False,
     ) -> FieldRuns:
         """Return the runs of a field from arrays.
@@ -106,8 +108,6 @@ class FieldRuns:
             from the other points of the run. Points that are NaN in every run leave the domain.
         name : str
             For messages.
-        layout : Layout, optional
-            How the field stands in its file.
         merge : bool
             Points that repeat become one, with the mean of their values; else they are refused.
 
@@ -116,12 +116,15 @@ class FieldRuns:
         DataError
             If shapes do not fit, values are not finite, points repeat, or the field is constant.
         """
+        layout = None
         if is_labelled(values):
-            dimension = run_dimension([values], None, name)
-            one = read_labelled(values, dimension, name)
-            values, units = one.values, units or one.units
+            values = read_labelled(values, run_dimension([values], None, name), name)
+        if isinstance(values, LabelledField):
             if points is None:
-                points, layout = one.points, one.layout
+                points, layout = values.points, values.layout
+            values, units = values.values, units or values.units
+        if isinstance(points, DataError):
+            raise points
         array = _numeric(values, name)
         if missing not in ("error", "drop", "fill"):
             raise DataError(f"{name}: missing={missing!r}; there are error, drop and fill")
@@ -146,6 +149,8 @@ class FieldRuns:
         low, high = float(seen.lowest[kept].min()), float(seen.highest[kept].max())
         if transform == "log" and not low > 0:
             raise DataError(f"{name}: values must be positive under log, found {low:g}")
+        if max(abs(low), abs(high)) > MAX_VALUE:
+            raise DataError(f"{name}: values to {max(low, high, key=abs):g}, at most {MAX_VALUE:g}")
         if not high - low > 1e-12 * max(abs(low), abs(high)):  # rounding, in any unit
             raise DataError(
                 f"{name}: constant over all runs and points, always {low:g}: nothing to learn"
@@ -336,13 +341,13 @@ def _merged(
     place = np.argsort(order)[place.reshape(-1)]
     if len(first) == len(array) or math.prod(values.shape[1:]) != len(array):
         return points, values, layout
-    counts = np.bincount(place)
-    grouped = np.argsort(place, kind="stable")
-    starts = np.cumsum([0, *counts[:-1]])
+    from scipy.sparse import csr_array
+
+    share = 1 / np.bincount(place)[place]
+    average = csr_array((share, (np.arange(len(array)), place)))
 
     def means(rows: np.ndarray) -> np.ndarray:
-        flat = rows.reshape(len(rows), -1)[:, grouped]
-        return (np.add.reduceat(flat, starts, axis=1, dtype=np.float64) / counts).astype(rows.dtype)
+        return (rows.reshape(len(rows), -1).astype(np.float64) @ average).astype(rows.dtype)
 
     layout = None if layout is None else replace(layout, places=place)
     return array[first[order]], changed(values, means, name), layout
@@ -374,7 +379,7 @@ def _without_absent(
 
 
 def _require_near(cloud: PointCloud, common: Domain, where: str) -> None:
-    """Refuse points of a run that are too far from those to which it is interpolated."""
+    """Refuse points of a run that leave out much of the box to which it is interpolated."""
     if cloud.dim != common.dim:
         raise DataError(
             f"{where}: points have {cloud.dim} coordinates, the common ones {common.dim}"
@@ -416,7 +421,7 @@ def _points_of(points: object, name: str) -> Domain:
     if isinstance(points, Grid | MaskedGrid | PointCloud):
         return points
     array = _table(points, f"{name}: points")
-    if array.shape[-1] == 1 and len(array) > 1 and _is_uniform(array[:, 0]):
+    if array.shape[1:] == (1,) and len(array) > 1 and _is_uniform(array[:, 0]):
         low, high = array[0, 0], array[-1, 0]
         if low < high:
             return Grid((float(low),), (float(high),), (len(array),))
@@ -425,7 +430,7 @@ def _points_of(points: object, name: str) -> Domain:
 
 def _is_uniform(axis: np.ndarray) -> bool:
     steps = np.diff(axis)
-    return bool(len(steps) and steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
+    return bool(steps.size and steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
 
 
 def _repeats(

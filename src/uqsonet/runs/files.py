@@ -19,7 +19,7 @@ from typing import Any, Literal
 import h5py
 import numpy as np
 
-from uqsonet.errors import DataError, library, nearest
+from uqsonet.errors import DataError, library, nearest, printable
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import Domain
@@ -65,6 +65,9 @@ HINTS = {
 
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
 """Attributes of packed values."""
+
+MAX_VARIABLES = 2000
+"""Maximum number of variables of a NetCDF file: each takes xarray milliseconds."""
 
 TIME = 3
 """Number of the time axis."""
@@ -165,18 +168,17 @@ def open_runs(
     several = len(paths) > 1 or glob.has_magic(str(path)) or not isinstance(path, str | Path)
     for name, one in _read(paths, wanted, run, several).items():
         key = keys[name]
-        where = place.get(key, one.points if points is None or place else points)
-        if isinstance(where, DataError):
-            raise where
-        stated = where is not one.points
         fields[key] = FieldRuns.of(
-            one.values, where, given["transform"].get(key), given["units"].get(key, one.units),
-            periodic, missing, f"{paths[0]}, {name}", None if stated else one.layout, merge,
+            one, place.get(key, None if place else points), given["transform"].get(key),
+            given["units"].get(key, ""), periodic, missing, f"{paths[0]}, {name}", merge,
         )  # fmt: skip
     if isinstance(groups, str):
         groups = _labels(paths, groups)
     ins, outs = ({keys[name]: fields[keys[name]] for name in side} for side in sides)
-    return Runs(ins, outs, paths[0].stem, groups)
+    try:
+        return Runs(ins, outs, paths[0].stem, groups)
+    except DataError as error:
+        raise DataError(f"{paths[0]}: {error}") from None
 
 
 def paths_of(path: Path | str | Sequence[Path | str]) -> list[Path]:
@@ -202,7 +204,7 @@ def _labels(paths: Sequence[Path], name: str) -> np.ndarray:
     """Return what an array of one file, or of several, holds: a label for each run."""
     labels = []
     for path in paths:
-        with opened(path, kind_of([path])) as (there, _):
+        with opened(path, kind_of([path])) as there:
             _require(name, there, path)
             labels.append(np.atleast_1d(np.asarray(there[name][()])))
     return np.concatenate(labels)
@@ -238,6 +240,7 @@ def _read(
         return first
     piles = {name: Pile(f"{paths[0]}, {name}") for name in wanted}
     for number, path in enumerate(paths):
+        LOG.log(15, "reading %s", path)
         read = _fields(path, kind, wanted, run, True) if number else first
         for name, one in read.items():
             same = one.values.shape[1:] == first[name].values.shape[1:]
@@ -285,11 +288,8 @@ def _same_points(one: Any, other: Any) -> bool:
 
 
 def _require(name: str, there: Mapping[str, Any], path: Path) -> None:
-    """Refuse a name that is not there, listing those that are, with shapes, and the nearest.
-
-    In place of an array that is not read there is a text that says why.
-    """
-    shapes = {str(n): one.shape for n, one in there.items() if not isinstance(one, str)}
+    """Refuse a name that is not there or not read, which a text says in its place; list others."""
+    shapes = {str(n): one.shape for n, one in there.items() if hasattr(one, "dtype")}
     if name in shapes:
         return
     listed = [f"{key} ({' x '.join(map(str, shape))})" for key, shape in shapes.items()]
@@ -301,11 +301,8 @@ def _require(name: str, there: Mapping[str, Any], path: Path) -> None:
 
 
 @contextmanager
-def opened(path: Path, kind: str) -> Iterator[tuple[Any, dict[str, Domain]]]:
-    """Yield what a file holds by name, and the domains that a file of the study's pipeline states.
-
-    That is an xarray.Dataset of NetCDF or Zarr, whose values are decoded when they are read.
-    """
+def opened(path: Path, kind: str) -> Iterator[Any]:
+    """Yield what a file holds by name; of NetCDF and Zarr as an xarray.Dataset, read when used."""
     if kind == "mesh":
         raise DataError(f"{path}: a mesh holds values at its nodes alone")
     if kind == "Zarr":
@@ -313,28 +310,22 @@ def opened(path: Path, kind: str) -> Iterator[tuple[Any, dict[str, Domain]]]:
         library("zarr", "")  # no extra brings it
     with sound(path, f"not a readable {kind} file"):
         if kind == "npz":
-            yield npz_arrays(path), {}
+            yield npz_arrays(path)
         elif kind == "HDF5":
             with hdf5_arrays(path) as (file, arrays):
                 yield _by_symbol(path, file, arrays)
         else:
             with _dataset(path, kind) as data:
-                yield data, {}
+                yield data
 
 
-def _by_symbol(
-    path: Path, file: h5py.File, arrays: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Domain]]:
-    """Return arrays and domains of a file of the study's pipeline (docs/data-format.md).
-
-    They are called by their symbols. Arrays of another file are returned as they are.
-    """
+def _by_symbol(path: Path, file: h5py.File, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays by symbol, and their grids, of a file of the study; those of others as are."""
     if [text_of(file.attrs.get(key)) for key in ("format", "kind")] != [FORMAT, "functions"]:
-        return arrays, {}
+        return arrays
     with readable(path, "header cannot be read"):
         fields = OperatorFields.from_dict(json.loads(text_of(file.attrs["meta"])).get("fields"))
     found: dict[str, Any] = {}
-    domains: dict[str, Domain] = {}
     for split in SPLITS:
         prefix = "" if split == "training" else f"{split}/"
         output = fields.output.grid if prefix else fields.training_grid()[0]
@@ -343,8 +334,8 @@ def _by_symbol(
         ):  # fmt: skip
             if f"{split}/{name}" in arrays:
                 found[prefix + side.symbol] = arrays[f"{split}/{name}"]
-                domains[prefix + side.symbol] = domain
-    return found, domains
+                found[f"{prefix}{side.symbol}_points"] = domain
+    return found
 
 
 def _dataset(path: Path, kind: str) -> Any:
@@ -357,6 +348,8 @@ def _dataset(path: Path, kind: str) -> Any:
             engine = "scipy" if file.read(3) == b"CDF" else "h5netcdf"
     if engine == "h5netcdf":
         with hdf5_arrays(path) as (_, arrays):
+            if len(arrays) > MAX_VARIABLES:
+                raise DataError(f"{path}: more than {MAX_VARIABLES} variables")
             for name, one in arrays.items():
                 if isinstance(one, str):
                     raise DataError(f"{path}: {name!r} is not read: {one}")
@@ -382,7 +375,7 @@ def _fields(
         for name in wanted:
             _require(name, {n: one.values[0] for n, one in found.items()}, path)
         return {name: found[name] for name in wanted}
-    with opened(path, kind) as (there, domains):
+    with opened(path, kind) as there:
         if kind in ("NetCDF", "Zarr"):
             for name in wanted:
                 _require(name, there.variables, path)
@@ -392,12 +385,8 @@ def _fields(
             _require(one, there, path)
         others = {n: one for n, one in there.items() if n not in full.values()}
         runs = 1 if alone else max((there[one].shape or (1,))[0] for one in full.values())
-        return {
-            name: LabelledField(decoded(path, one, there[one])[0], domains[one], None, "")
-            if one in domains
-            else _plain(path, one, there[one], others, None if alone else runs)
-            for name, one in full.items()
-        }
+        runs = None if alone else runs
+        return {n: _plain(path, one, there[one], others, runs) for n, one in full.items()}
 
 
 def _full_name(name: str, arrays: Mapping[str, object]) -> str:
@@ -436,10 +425,7 @@ def _require_whole(array: Any, where: str) -> None:
 def _plain(
     path: Path, name: str, item: Any, others: Mapping[str, Any], runs: int | None
 ) -> LabelledField:
-    """Return a field of an npz or HDF5 file with the points that names of other arrays give it.
-
-    Some field of the file has so many runs; None stands for an array that is a single run.
-    """
+    """Return a field of an npz or HDF5 file with its points; without `runs` it is a single run."""
     values, units = decoded(path, name, item)
     values = values[None] if runs is None else values
     if len(values) == 1 and values.shape[1:2] == (runs,):
@@ -465,7 +451,7 @@ def decoded(path: Path, name: str, item: Any) -> tuple[np.ndarray, str]:
     stored = getattr(item, "attrs", {})
     with readable(path, f"array {name!r} is damaged"):
         packing = {key: np.asarray(stored[key]) for key in PACKING if key in stored}
-        units = text_of(stored["units"]) if "units" in stored else ""
+        units = printable(text_of(stored["units"])) if "units" in stored else ""
         raw = stored_values(item, f"{path}, {name}")
     if packing and raw.dtype.kind in "fiu":
         raw = changed(raw, partial(_unpacked, packing), f"{path}, {name}")
@@ -482,40 +468,29 @@ def _unpacked(packing: Mapping[str, np.ndarray], raw: np.ndarray) -> np.ndarray:
     return without_invalid(values, {**packing, "dtype": raw.dtype})
 
 
-def _points(
-    path: Path, name: str, others: Mapping[str, Any], axes: int
-) -> np.ndarray | dict[int, np.ndarray] | None:
+def _points(path: Path, name: str, others: Mapping[str, Any], axes: int) -> Any:
     """Return what names give a field: points, coordinates x, y, z, time by number, or None."""
     group = name.rpartition("/")[0]
-    for home in dict.fromkeys((f"{name}_", f"{group}/" if group else "", "")):
-        found = _points_at(path, home, others, axes)
-        if found is not None:
-            return found
-    apart = _home_of_axes(path, others)
-    return None if apart is None else _points_at(path, apart, others, axes)
-
-
-def _points_at(
-    path: Path, home: str, others: Mapping[str, Any], axes: int
-) -> np.ndarray | dict[int, np.ndarray] | None:
-    """Return what arrays whose names begin with `home` give a field, as `_points` does."""
-    if f"{home}points" in others:
-        return _coordinate(path, f"{home}points", others)
-    kinds: dict[int, str] = {}
-    for key in sorted(others):
-        rest = key[len(home) :]
-        if key.startswith(home) and "/" not in rest:
-            kind = axis_number(rest, {})
-            if kind is not None:
-                kinds.setdefault(kind, key)
-    if len(kinds) > axes:
-        kinds.pop(TIME, None)  # of other fields
-    if any(kind < TIME for kind in kinds):
-        return {kind: _coordinate(path, key, others) for kind, key in sorted(kinds.items())}
+    homes = dict.fromkeys((f"{name}_", f"{group}/" if group else "", ""))
+    for home in (*homes, _home_of_axes):
+        home = home if isinstance(home, str) else home(path, others)
+        if f"{home}points" in others:
+            return _coordinate(path, f"{home}points", others)
+        kinds: dict[int, str] = {}
+        for key in sorted(others):
+            rest = key.removeprefix(home)
+            if key.startswith(home) and "/" not in rest:
+                kind = axis_number(rest, {})
+                if kind is not None:
+                    kinds.setdefault(kind, key)
+        if len(kinds) > axes:
+            kinds.pop(TIME, None)  # of other fields
+        if any(kind < TIME for kind in kinds):
+            return {kind: _coordinate(path, key, others) for kind, key in sorted(kinds.items())}
     return None
 
 
-def _home_of_axes(path: Path, others: Mapping[str, Any]) -> str | None:
+def _home_of_axes(path: Path, others: Mapping[str, Any]) -> str:
     """Return the group of a file that holds coordinates apart from its fields, if there is one."""
     homes = set[str]()
     for key, one in others.items():
@@ -527,11 +502,13 @@ def _home_of_axes(path: Path, others: Mapping[str, Any]) -> str | None:
             f"{path}: coordinates stand in several groups, {', '.join(sorted(homes))}; say by "
             "points= which are meant"
         )
-    return homes.pop() if homes else None
+    return homes.pop() if homes else ""
 
 
-def _coordinate(path: Path, key: str, others: Mapping[str, Any]) -> np.ndarray:
+def _coordinate(path: Path, key: str, others: Mapping[str, Any]) -> Any:
     item = others[key]
+    if isinstance(item, Domain):
+        return item
     if isinstance(item, str) or item.dtype.kind not in "fiub":
         raise no_coordinate(f"{path}, {key}", item if isinstance(item, str) else str(item.dtype))
     values, _ = decoded(path, key, item)

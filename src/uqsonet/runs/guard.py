@@ -7,12 +7,13 @@ stated multiple of its size.
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import shutil
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -105,18 +106,22 @@ def _unwritten(item: h5py.Dataset) -> str:
     """Say why a large data set is not read of which next to nothing was ever written."""
     if item.nbytes > LARGE and item.nbytes > MAX_PACKED * item.id.get_storage_size():
         return f"it says it has {item.nbytes} bytes, which were never written"
+    if _in_pieces(item.shape or (), item.chunks or item.shape or (), item.id.get_num_chunks):
+        return "it is stored in a great many pieces, most of which were never written"
     chunk = int(np.prod(item.chunks or (1,), dtype=object)) * item.dtype.itemsize
     if chunk > LARGE and chunk > 4 * item.nbytes:
         return f"it is stored in pieces of {chunk} bytes, and has {item.nbytes}"
     return ""
 
 
-def _require_ending_heaps(path: Path) -> None:
-    """Refuse an HDF5 file in whose heap of texts HDF5 would go round for ever.
+def _in_pieces(shape: Sequence[int], piece: Sequence[int], written: Callable[[], int]) -> bool:
+    """Return whether an array has more than `MAX_OBJECTS` pieces, hardly any of them written."""
+    count = math.prod(-(-n // max(k, 1)) for n, k in zip(shape, piece, strict=True))
+    return count > MAX_OBJECTS and count > 100 * written()
 
-    A damaged heap has free space of no size, at which the library's loop stays (format
-    specification, III.E).
-    """
+
+def _require_ending_heaps(path: Path) -> None:
+    """Refuse a heap of texts with free space of no size, at which HDF5 goes round for ever."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         heap = data.find(HEAP)
         while heap >= 0:
@@ -259,11 +264,13 @@ def require_own_zarr(path: Path) -> None:
 def _require_written(path: Path, stored: dict[str, Any]) -> None:
     """Refuse an array of Zarr, or a chunk of one, of which next to nothing was ever written."""
     grid = (stored.get("chunk_grid") or {}).get("configuration") or {}
-    size = sum(one.stat().st_size for one in path.parent.rglob("*") if one.is_file())
-    for shape in (stored["shape"], stored.get("chunks") or grid["chunk_shape"]):
-        count = 8 * int(np.prod(shape, dtype=object))
-        if count > LARGE and count > MAX_PACKED * size:
-            raise DataError(f"{path}: says that it holds {count} bytes, which were never written")
+    sizes = [one.stat().st_size for one in path.parent.rglob("*") if one.is_file()]
+    shape, piece = stored["shape"], stored.get("chunks") or grid["chunk_shape"]
+    with readable(path, "cannot be read"):
+        most = 8 * max(math.prod(shape), math.prod(piece))
+        pieces = _in_pieces(shape, piece, lambda: len(sizes))
+    if pieces or (most > LARGE and most > MAX_PACKED * sum(sizes)):
+        raise DataError(f"{path}: says that it holds {most} bytes, which were never written")
 
 
 def _require_codecs(path: Path, codecs: Sequence[Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from uqsonet.errors import DataError
+from uqsonet.errors import DataError, printable
 from uqsonet.fields.layout import TIME_KEY, Coordinate, Layout
 from uqsonet.fields.numbers import require_exact
 from uqsonet.runs.stored import changed
@@ -138,7 +138,7 @@ def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> Label
         single = single[:-1]
     array = array.squeeze(single).transpose(run, ...)
     dims, shape = tuple(str(d) for d in array.dims[1:]), array.shape[1:]
-    scalars = [_coordinate(array.coords[c], where) for c in array.coords if c in single]
+    scalars = [_coordinate(c, array.coords[c], where) for c in array.coords if c in single]
     order, own, points = _standing(array, dims, beside, where)
     axes = points if isinstance(points, tuple) else ()
     falling = tuple(len(axis) > 1 and bool((np.diff(axis) < 0).all()) for axis in axes)
@@ -154,7 +154,7 @@ def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> Label
         values = values.reshape(len(values), -1)
     names = tuple(one.name for one in own) or tuple(dims[k] for k in order)
     layout = Layout(dims, shape, names, order, falling, (*own, *scalars))
-    return LabelledField(values, points, layout, str(array.attrs.get("units", "")))
+    return LabelledField(values, points, layout, printable(array.attrs.get("units", "")))
 
 
 def _standing(
@@ -165,7 +165,7 @@ def _standing(
         for d in dims:
             if array.coords[d].ndim != 1:
                 raise no_coordinate(f"{where}, {d}", f"an array of {array.coords[d].shape}")
-        return _along(dims, [_coordinate(array.coords[d], where) for d in dims])
+        return _along(dims, [_coordinate(d, array.coords[d], where) for d in dims])
     own = _auxiliary(array, dims, beside, where)
     if not own:
         if lacking := [d for d in dims if d in array.coords]:
@@ -198,9 +198,10 @@ def _axis_order(dims: Sequence[str], kinds: Sequence[int | None]) -> tuple[int, 
     return tuple(sorted(range(len(dims)), key=lambda k: (rank[k], k)))
 
 
-def _coordinate(variable: Any, where: str, dims: Sequence[str] | None = None) -> Coordinate:
+def _coordinate(
+    name: str, variable: Any, where: str, dims: Sequence[str] | None = None
+) -> Coordinate:
     """Return a coordinate variable with its values in memory."""
-    name = str(variable.name)
     values = np.asarray((variable if dims is None else variable.transpose(*dims)).values)
     if values.dtype.kind not in "fiubM":
         raise no_coordinate(f"{where}, {name}", str(values.dtype))
@@ -208,7 +209,7 @@ def _coordinate(variable: Any, where: str, dims: Sequence[str] | None = None) ->
         require_exact(values, f"{where}, {name}", DataError)
         values = values.astype(np.float64)
     kept = {
-        str(key): text if isinstance(text, str) else float(text)
+        str(key): printable(text) if isinstance(text, str) else float(text)
         for key, text in variable.attrs.items()
         if isinstance(text, str | int | float | np.number)
     }
@@ -258,10 +259,7 @@ def without_invalid(values: np.ndarray, stated: Mapping[str, Any]) -> np.ndarray
 
 def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> list[Coordinate]:
     """Return coordinates x, y[, z] along all of the dimensions, or along each in turn."""
-    candidates = dict(array.coords)
-    if beside is not None:
-        for name in beside.variables:
-            candidates.setdefault(name, beside[name])
+    candidates = {**({} if beside is None else beside.variables), **array.coords}
     whole: dict[int, Coordinate] = {}
     single: dict[int, Coordinate] = {}
     for name, variable in candidates.items():
@@ -270,9 +268,9 @@ def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> li
         if kind is None or name in (array.name, *array.dims):
             continue
         if sorted(along) == sorted(dims):
-            whole.setdefault(kind, _coordinate(variable, where, dims))
+            whole.setdefault(kind, _coordinate(str(name), variable, where, dims))
         elif len(along) == 1 and along[0] in dims:
-            single.setdefault(kind, _coordinate(variable, where))
+            single.setdefault(kind, _coordinate(str(name), variable, where))
     if whole:
         return [whole[kind] for kind in sorted(whole)]
     covered = {one.dims[0] for one in single.values()}
@@ -303,10 +301,11 @@ def _unused(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> DataE
     """Return the error for a file with coordinates none of which fits the field."""
     if beside is None:
         return None
-    kinds = {n: axis_number(str(n), beside[n].attrs) for n in beside.variables}
-    used = {d for n, kind in kinds.items() if kind is None for d in beside[n].dims}
+    there = beside.variables
+    kinds = {n: axis_number(str(n), one.attrs) for n, one in there.items()}
+    used = {d for n, kind in kinds.items() if kind is None for d in there[n].dims}
     for name, kind in kinds.items():
-        variable = beside[name]
+        variable = there[name]
         meant = kind is not None or (name in beside.coords and variable.dtype.kind == "f")
         near = set(variable.dims) & set(dims)
         alone = kind is not None and variable.dims and not used & set(variable.dims)

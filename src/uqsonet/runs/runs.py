@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.errors import DataError
+from uqsonet.errors import DataError, printable
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.numbers import without_mask
 from uqsonet.fields.stacked import point_weights
@@ -93,6 +93,8 @@ class Runs:
             )
         if not inputs or not outputs:
             raise DataError("runs need at least one input field and one output field")
+        if odd := [key for key in (*inputs, *outputs) if not str(key).strip() or "," in str(key)]:
+            raise DataError(f"a field needs a name without commas, found {odd[0]!r}")
         self.name = name
         self.inputs = {key: _field_runs(key, value) for key, value in inputs.items()}
         self.outputs = {key: _field_runs(key, value) for key, value in outputs.items()}
@@ -326,11 +328,8 @@ def _typical(values: np.ndarray) -> float:
 
 
 def _ends_of(values: np.ndarray) -> tuple[float, float]:
-    """Return the ends of the range of values (N, n), infinite where few values stand at one.
-
-    Points where all runs are equal do not count, boundaries for example.
-    """
-    values = _some(values)
+    """Return the ends of the range of values (N, n), infinite where few values stand at one."""
+    values = _some(values)  # points where all runs are equal, as at boundaries, do not count
     free = values[:, np.ptp(values, axis=0) > 0]
     if np.unique(free[:50]).size <= MAX_DISTINCT:
         return -math.inf, math.inf
@@ -440,7 +439,7 @@ class Description:
     fields: tuple[FieldDescription, ...]
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.name}: {self.runs} runs", *map(str, self.fields)])
+        return printable("\n".join([f"{self.name}: {self.runs} runs", *map(str, self.fields)]))
 
 
 def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldDescription:

@@ -66,7 +66,10 @@ def read_sensors(
         return _from_arrays(fields, 0, sensors, values, mask, noise_std, kind)
     if named:
         sets = [_one_field(fields, name, value, noise_std, kind) for name, value in named.items()]
-        return _of_fields(sets)
+        if len({(len(one), one.single) for one in sets}) > 1:
+            sizes = ", ".join(str(len(one)) for one in sets)
+            raise ObservationError(f"fields must have the same number of sets, found {sizes}")
+        return side_by_side(sets)
     if sensors is None:
         return no_sensors(fields)
     return _read_one(fields, sensors, noise_std, inputs, kind)
@@ -155,14 +158,6 @@ def _stacked(found: Sequence[Sensors]) -> Sensors:
     parts = torch.arange(sum(sizes)).split(sizes)
     members = {str(k): part.tolist() for k, part in enumerate(parts)}
     return in_sets(side_by_side(found), members, False)
-
-
-def _of_fields(sets: Sequence[Sensors]) -> Sensors:
-    """Return sensors of several fields as one: sets of the same number belong together."""
-    if len({len(one) for one in sets}) > 1 or len({one.single for one in sets}) > 1:
-        sizes = ", ".join(str(len(one)) for one in sets)
-        raise ObservationError(f"fields must have the same number of sets, found {sizes}")
-    return side_by_side(sets)
 
 
 def _functionals(

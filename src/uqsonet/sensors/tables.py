@@ -7,6 +7,7 @@ Rows of the same sensor are points whose values it adds up, by these weights.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.errors import DataError, ObservationError, nearest
+from uqsonet.errors import DataError, ObservationError, UQSONetError, nearest
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact, without_mask
 from uqsonet.sensors.sensors import (
@@ -72,8 +73,7 @@ def read_csv(path: Path) -> dict[str, list[str]]:
                 rows.append([cell.strip() for cell in row])
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from None
-    if len(set(names)) < len(names):
-        raise DataError(f"{path}: column {max(names, key=names.count)!r} appears twice")
+    _require_once(names, path, DataError)
     if not rows:
         raise DataError(f"{path}: a header and no rows")
     return {name: [row[k] for row in rows] for k, name in enumerate(names)}
@@ -86,12 +86,26 @@ def _lines(file: TextIO) -> Iterator[str]:
         yield line
 
 
+def _require_once(names: list[str], where: object, error: type[UQSONetError]) -> None:
+    """Refuse columns of the same name."""
+    name, count = Counter(names).most_common(1)[0] if names else ("", 1)
+    if count > 1:
+        raise error(f"{where}: column {name!r} appears twice")
+
+
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        _float(text)
     except ValueError:
         return False
     return True
+
+
+def _float(cell: Any) -> float:
+    """Return a number; digits that only Python reads, as 1_2, are none."""
+    if isinstance(cell, str) and ("_" in cell or not cell.isascii()):
+        raise ValueError(cell)
+    return float(cell)
 
 
 def read_column(cells: Sequence[object], what: str) -> Tensor:
@@ -105,7 +119,7 @@ def read_column(cells: Sequence[object], what: str) -> Tensor:
     numbers = np.empty(len(cells))
     for k, cell in enumerate(cells):
         try:
-            numbers[k] = float(cell)  # type: ignore[arg-type]
+            numbers[k] = _float(cell)
         except (TypeError, ValueError):
             comma = isinstance(cell, str) and "," in cell
             hint = " (decimals need a point)" if comma else ""
@@ -134,9 +148,7 @@ def columns_of(sensors: Any) -> tuple[Mapping[str, Sequence[object]], str]:
             columns[str(name)] = np.atleast_1d(plain).tolist()
         return columns, "the table"
     names = [str(name) for name in sensors.columns]
-    if len(set(names)) < len(names):
-        twice = max(names, key=names.count)
-        raise ObservationError(f"the DataFrame: column {twice!r} appears twice")
+    _require_once(names, "the DataFrame", ObservationError)
     return {name: list(sensors[key]) for name, key in zip(names, sensors.columns)}, "the DataFrame"  # noqa: B905
 
 
@@ -164,7 +176,9 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
                 f"{where}: column {axis!r}, but the domain has {dim} "
                 f"coordinate{'s' if dim > 1 else ''} ({', '.join(AXES[:dim])})"
             )
-    labels = [str(name) for name in table["set"]] if "set" in table else ["0"] * size
+    labels = [str(name) for name in table.get("set", ["0"] * size)]
+    if blank := [k for k, name in enumerate(table.get("set", ())) if _is_blank(name)]:
+        raise ObservationError(f"{where}, column 'set', row {blank[0] + 1}: no name")
     rows = _sensors(table, labels, numbers, where)
     for name in ONCE:
         if name in table:
@@ -299,7 +313,7 @@ def _given_once(column: Sequence[object], sensors: list[list[int]], what: str) -
 
 
 def _number(cell: object) -> object:
-    return float(str(cell)) if _is_number(str(cell)) else cell
+    return _float(str(cell)) if _is_number(str(cell)) else cell
 
 
 def _is_blank(cell: object) -> bool:

@@ -66,6 +66,7 @@ def _counted(sets: Sensors) -> str:
 
 def _saved(figure: Any, path: object) -> Any:
     """Return a picture, written to a file if there is a path."""
+    _literal(figure)
     if path is not None:
         suffix = Path(str(path)).suffix.lower()
         if suffix not in PICTURES:
@@ -129,13 +130,7 @@ def _true(posterior: Any, truth: object) -> Values | None:
 
 
 def _in_domain_order(field: Field, truth: object) -> object:
-    """Return a truth of the shape of the field's file in the order of the domain's points.
-
-    Raises
-    ------
-    ObservationError
-        If an array of several axes has another shape than the file, or than the grid.
-    """
+    """Return a truth of the file's shape, or the grid's, in the order of the domain's points."""
     shape = np.shape(truth)  # type: ignore[arg-type]
     if len(shape) < 2:
         return truth
@@ -300,8 +295,7 @@ def report_page(report: Any) -> str:
     rows = [_cells(score) for score in report.scores]
     if len({score.field for score in report.scores}) == 1:
         rows = [{name: cell for name, cell in row.items() if name != "field"} for row in rows]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = ("".join(f"<td>{escape(row.get(name, '–'))}</td>" for name in names) for row in rows)
+    table = library("pandas").DataFrame(rows).fillna("–")
     shown = {
         "An answer beside the truth": _example(report),
         "Error and CRPS": _errors(report),
@@ -317,8 +311,7 @@ def report_page(report: Any) -> str:
     return Template(page).substitute(
         title=escape(report.title),
         remarks="".join(f"<li>{escape(text)}</li>" for text in report.remarks()),
-        head="".join(f"<th>{escape(name)}</th>" for name in names),
-        body="".join(f"<tr>{row}</tr>" for row in cells),
+        table=table.to_html(index=False, border=0),
         figures="".join(figures),
         card=escape(str(report.emulator)),
     )
@@ -340,7 +333,14 @@ def _cells(score: Any) -> dict[str, str]:
     return found | {name: f"{value:.2g}" for name, value in score.tests.items()}
 
 
+def _literal(figure: Any) -> None:
+    """Let names and units in a picture be what they are: a dollar begins no formula."""
+    for text in figure.findobj(library("matplotlib.text").Text):
+        text.set_parse_math(False)
+
+
 def _png(figure: Any) -> str:
+    _literal(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
     return base64.b64encode(buffer.getvalue()).decode()

@@ -106,5 +106,5 @@ def show_log() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(logging.INFO)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    LOG.handlers[:] = [handler]
+    LOG.handlers[:] = [handler, *(one for one in LOG.handlers if isinstance(one, _Stage))]
     LOG.setLevel(logging.INFO)
