@@ -82,7 +82,7 @@ def mixture_model(bent: bool = False) -> tuple[KarhunenLoeveModel, Functions]:
     u = (kappa + 0.3 * kappa.square()) @ integral().T
     functions = Functions(FIELDS, "training", kappa.float(), u.float())
     model = fitted(functions, 6, bent)
-    model.use_law(MixtureLaw.fit(input_sample(model, functions), np.random.default_rng(0)))
+    model.use_law(MixtureLaw.fit(input_sample(model, functions), 0)[0])
     return model.eval(), functions
 
 

@@ -24,7 +24,7 @@ from uqsonet.operator.model import KarhunenLoeveModel
 
 def fit(kappa: np.ndarray, count: int = 2) -> FaciesLaw | None:
     model = model_of(kappa, 24)
-    return FaciesLaw.fit(input_sample(model, functions_of(kappa)), count)
+    return FaciesLaw.of_count(input_sample(model, functions_of(kappa)), count)
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,10 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import JointDomain
 from uqsonet.fitting.choose_law import input_sample
-from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws import family
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.laws.common import InputSample
-from uqsonet.laws.family import fit_family
+from uqsonet.laws.family import FamilyLaw
 from uqsonet.operator.model import KarhunenLoeveModel
 
 HALF = torch.arange(0, 24, 2)
@@ -34,7 +33,7 @@ HALF = torch.arange(0, 24, 2)
 def fitted(kappa: np.ndarray, modes: int) -> KarhunenLoeveModel:
     model = model_of(kappa, modes)
     sample = input_sample(model, functions_of(kappa))
-    model.use_law(fit_family(sample, numpy_generator(0, "law", "family")))
+    model.use_law(next(iter(FamilyLaw.fit(sample, 0)), None))
     return model
 
 
@@ -114,15 +113,15 @@ def test_covariances_of_members_are_those_of_their_kernels():
     kappa = gaussian_fields(np.random.default_rng(2), 300, kernel(0.15))
     bases = model_of(kappa, 12).bases
     to, x = bases.from_fields(), SMALL.points()
-    whole = family._Projection.of(x, bases, torch.arange(24))
+    whole = family._covariances(x, bases, torch.arange(24))
     rough = torch.exp(-(x - x.T).abs() / 0.2)
     for member, true in (((0, 0.3), torch.from_numpy(kernel(0.3))), ((1, 0.2), rough)):
         wanted = to.T @ true @ to
-        assert torch.allclose(whole.covariance(member), wanted, atol=1e-9 * float(wanted.amax()))
+        assert torch.allclose(whole(member), wanted, atol=1e-9 * float(wanted.amax()))
     few = model_of(kappa, 6).bases
-    all_points, half = (family._Projection.of(x, few, rows) for rows in (torch.arange(24), HALF))
-    off = half.covariance((0, 0.6)) - all_points.covariance((0, 0.6))
-    assert float(off.abs().amax()) < 0.05 * float(all_points.covariance((0, 0.6)).amax())
+    all_points, half = (family._covariances(x, few, rows) for rows in (torch.arange(24), HALF))
+    off = half((0, 0.6)) - all_points((0, 0.6))
+    assert float(off.abs().amax()) < 0.05 * float(all_points((0, 0.6)).amax())
 
 
 def test_axes_are_made_alike():
@@ -152,4 +151,4 @@ def test_classes_and_several_fields_have_no_family():
     fields = OperatorFields("own", Field("k", joint), Field("u", joint))
     bases, nothing = KarhunenLoeveBases(fields, 5, 5), torch.zeros(60, dtype=torch.float64)
     sample = InputSample(bases, torch.rand(60, 48), nothing[:, None].expand(-1, 5), nothing)
-    assert fit_family(sample, np.random.default_rng(0)) is None
+    assert not FamilyLaw.fit(sample, 0)

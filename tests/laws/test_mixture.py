@@ -20,7 +20,6 @@ from tests.laws.conftest import (
     two_fields,
 )
 from uqsonet.fitting.choose_law import input_sample
-from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws import law_of, mixture
 from uqsonet.laws.bases import SINGLE_PRECISION
 from uqsonet.laws.mixture import Clusters, MixtureLaw
@@ -34,7 +33,7 @@ Sensors = tuple[Tensor, Tensor, Tensor]
 def fit(model: KarhunenLoeveModel, kappa: np.ndarray) -> MixtureLaw:
     rows = torch.from_numpy(kappa.astype(np.float32))
     sample = input_sample(model, Functions(model.fields, "training", rows, rows))
-    return MixtureLaw.fit(sample, numpy_generator(0, "law", "mixture"))
+    return MixtureLaw.fit(sample, 0)[0]
 
 
 @pytest.fixture(scope="module")

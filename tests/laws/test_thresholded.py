@@ -40,7 +40,8 @@ H, K = torch.cartesian_prod(*2 * [torch.tensor(PLACES, dtype=torch.float64)]).un
 
 
 def fit(model: KarhunenLoeveModel, kappa: np.ndarray, grid: Grid = SMALL) -> ThresholdedLaw | None:
-    return ThresholdedLaw.fit(input_sample(model, functions_of(kappa, grid)))
+    laws = ThresholdedLaw.fit(input_sample(model, functions_of(kappa, grid)), 0)
+    return next(iter(laws), None)
 
 
 @pytest.mark.parametrize("rho", CORRELATIONS)

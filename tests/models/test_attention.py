@@ -218,7 +218,6 @@ def test_what_a_method_does_not_have_is_refused():
         posterior.std,
         posterior.coefficient_moments,
         lambda: posterior.sample(3),
-        lambda: posterior.quantile([0.5]),
     ):
         with pytest.raises(NoUncertaintyError, match="vidon is deterministic"):
             ask()

@@ -6,9 +6,9 @@ import pytest
 import uqsonet
 from tests.laws.conftest import SMALL, gaussian_fields, kernel
 from uqsonet.errors import ConfigError
+from uqsonet.fitting import choose_answer as nearest
 from uqsonet.fitting import choose_law as choice
 from uqsonet.fitting import fit as fitting
-from uqsonet.fitting import nearest
 from uqsonet.show.explore import page
 
 

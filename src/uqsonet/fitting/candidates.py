@@ -46,11 +46,9 @@ SCORED_CLASSES = 600
 SENSOR_COUNTS = (3, 10, 30)
 """Numbers of sensors that sizes are chosen for by default."""
 
-SCORED_POINTS = 400
-"""Maximum number of output points that scores are averaged over."""
-
-SCORED_RUNS = 100
-"""Maximum number of runs that a candidate, and in the end the model, is scored on."""
+SCORED_RUNS, SCORED_POINTS = 100, 400
+"""Maximum numbers of runs that a candidate, and in the end the model, is scored on, and of output
+points that its scores are averaged over."""
 
 SIZED_RUNS = 500
 """Maximum number of training runs behind the standard deviation of an output's own values."""
@@ -68,12 +66,9 @@ INPUT_VARIANCE = 1 - 1e-9
 """Maximum share of the inputs' variance that modes keep: beyond it, coefficients are the rounding
 of stored values."""
 
-MAX_OUTPUT_MODES = 192
-"""Maximum number of output modes."""
-
-OUTPUT_VARIANCE = 0.99999
-"""Share of the outputs' variance that modes keep if there are enough runs: 0.3 % of the outputs
-themselves are left out."""
+MAX_OUTPUT_MODES, OUTPUT_VARIANCE = 192, 0.99999
+"""Maximum number of output modes, and share of the outputs' variance that they keep if there are
+enough runs: 0.3 % of the outputs themselves are left out."""
 
 TOLERATED_LOSS = 0.005
 """A larger linear model is preferred if its score is worse by at most this share."""

@@ -2,12 +2,10 @@
 
 `auto` keeps the Gaussian law where the coefficients of the training inputs are no farther from
 Gaussian than chance allows, inputs take more than a few values, and its fields stay within their
-range. Elsewhere it takes the simplest law that is not rejected: its CRPS on the held-out pairs,
-relative to the Gaussian law's at each number of sensors, is not higher than the best one's by more
-than two standard errors of the paired difference. A Gaussian law, a mixture or a family is rejected
-as well if its fields leave the range of the training inputs far more often than new inputs would:
-they are not fields of this kind, even where the CRPS hardly differs. A mixture with scales is then
-fitted without them.
+range. Elsewhere laws are compared from the simplest on by the rule of `uqsonet.fitting.held_out`,
+their CRPS relative to the Gaussian law's at each number of sensors. Laws whose fields leave the
+range of the training inputs far more often than new inputs would take no part, unless all others
+score worse: inputs are not of this kind, even where the CRPS hardly differs.
 """
 
 from __future__ import annotations
@@ -16,17 +14,16 @@ import logging
 import math
 import time
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, ObservationError
-from uqsonet.fitting.held_out import LEVELS, HeldOut, scores_of_samples
+from uqsonet.fitting.held_out import LEVELS, HeldOut, preferable, taken
 from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.laws import NAMES
+from uqsonet.laws import NAMES, law_class
 from uqsonet.laws.base import InputLaw
 from uqsonet.laws.bases import POINTS
 from uqsonet.laws.common import InputSample, classes_of
@@ -38,20 +35,12 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("uqsonet")
 
-SCORE_DRAWS = 256
-"""Number of draws behind the CRPS of one answer."""
+SCORE_DRAWS, LAW_POINTS = 256, 200
+"""Number of draws behind the CRPS of one answer, and maximum number of output points behind it."""
 
-LAW_POINTS = 200
-"""Maximum number of output points that a score is averaged over."""
-
-MAX_PAIRS = 200
-"""Maximum number of held-out pairs."""
-
-MIN_PAIRS = 20
-"""Number of held-out pairs that are used whatever their sensors."""
-
-MAX_ALL_SENSORS = 8000
-"""Maximum number of sensors of all held-out pairs together, if there are more than `MIN_PAIRS`."""
+MAX_PAIRS, MIN_PAIRS, MAX_ALL_SENSORS = 200, 20, 8000
+"""Maximum number of held-out pairs, number that are used whatever their sensors, and maximum number
+of sensors of all pairs together if there are more."""
 
 RANGE_DRAWS = 1000
 """Number of a law's fields whose range is compared with that of the training inputs."""
@@ -64,12 +53,7 @@ MAX_OUTSIDE = 0.05
 """Accepted share of a law's fields that leave the range of the training inputs."""
 
 MAX_EXCESS = 2.0
-"""Accepted excess of a law's score over the best one's, in standard errors."""
-
-EQUAL_WITHIN = 0.01
-"""Laws are equal whose CRPS differ by no more than this share. The CRPS hardly tells how wide an
-answer is, so the bands of one may hold no more or less of the output than those of an equal one, by
-this share, either."""
+"""Accepted excess of a law's CRPS over another one's, in standard errors."""
 
 
 def require_law(law: str) -> None:
@@ -128,7 +112,9 @@ def equip(
     held_out = held_pairs(held, noise_std, layouts, seed)
     sample = input_sample(model, training)
     distance = distance_from_gaussian(sample.coefficients)
-    chance, limit = CHANCE / math.sqrt(training.size), _max_outside(training.size)
+    chance = CHANCE / math.sqrt(training.size)
+    # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
+    limit = MAX_OUTSIDE + 4 / training.size
     names = NAMES if law == "auto" else (law,)
     if (
         law == "auto"
@@ -142,32 +128,35 @@ def equip(
     scores: list[Tensor] = []
     for name in names:
         start = time.monotonic()
-        variants = _fitted(name, sample, seed)
-        scaled = name == "mixture" and len(variants[0].clusters.scales) > 1
-        if scaled and _outside(model, variants[0], sample, seed) > limit:
-            variants = _fitted(name, sample, seed, scales=False)
+        variants = [None] if name == "gaussian" else law_class(name).fit(sample, seed)
+        if (
+            len(variants) == 1
+            and (one := variants[0])
+            and _outside(model, one, sample, seed) > limit
+        ):
+            variants = [one.plainer(sample, seed) or one]
         seconds = round(time.monotonic() - start, 1)
         try:
             if len(variants) > 1:
                 few = [law_scores(model, v, held_out, seed, len(held_out) // 4) for v in variants]
                 variants = [variants[int(torch.stack(few)[:, 0].mean((1, 2)).argmin())]]
-            scores += [law_scores(model, v, held_out, seed) for v in variants]
+            scores += [law_scores(model, one, held_out, seed) for one in variants]
         except ObservationError as error:
             LOG.info("law %s: no answer to a held-out pair (%s)", name, error)
             continue
-        for best in variants:
-            laws.append(best)
-            by_count = {
-                f"crps_{m}": float(s.mean()) for m, s in zip(layouts, scores[-1][0], strict=True)
-            }
-            shares = scores[-1][1:].mean((1, 2)).tolist()
-            by_count |= {f"held_{100 * q:.0f}": h for q, h in zip(LEVELS, shares, strict=True)}
-            tests = {"outside": _outside(model, best, sample, seed), "distance": distance}
-            rows.append({"law": name, "seconds": seconds, **by_count, **tests, "chance": chance})
-            LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in by_count.items()))
+        for one in variants:
+            laws.append(one)
+            means = scores[-1].mean(2)
+            row = {f"crps_{m}": float(mean) for m, mean in zip(layouts, means[0], strict=True)}
+            for level, shares in zip(LEVELS, means[1:], strict=True):
+                row[f"held_{100 * level:.0f}"] = float(shares.mean())
+            LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in row.items()))
+            row |= {"outside": _outside(model, one, sample, seed), "distance": distance}
+            rows.append({"law": name, "seconds": seconds, **row, "chance": chance})
     if not rows:
-        raise ConfigError(f"law {law!r} does not fit these inputs: {_WHY.get(law, _NO_ANSWER)}")
-    model.use_law(laws[_simplest(scores, rows, training.size)])
+        why = (InputLaw if law == "gaussian" else law_class(law)).misfit
+        raise ConfigError(f"law {law!r} does not fit these inputs: {why}")
+    model.use_law(laws[_simplest(scores, rows, limit)])
     return rows
 
 
@@ -197,51 +186,11 @@ def law_scores(
     try:
         rows = []
         for count in held_out.sensors:
-            generator = torch_generator(seed, "law", "draws")
-            scores = [
-                scores_of_samples(answer, basis, truth, SCORE_DRAWS, generator, LEVELS)
-                for truth, answer, basis in held_out.answers(model, count, size)
-            ]
-            rows.append(torch.cat(scores, 1))
+            draws = torch_generator(seed, "law", "draws")
+            rows.append(held_out.sampled(model, count, SCORE_DRAWS, draws, size))
         return torch.stack(rows, 1)
     finally:
         model.law = before
-
-
-_NO_ANSWER = "it has no answer to a held-out pair"
-_WHY = {
-    "thresholded": "they take more than a few values, or only one at some point, or have classes "
-    "that no cut Gaussian field has",
-    "facies": "they do not jump between classes on a grid, or take only a few values",
-    "copula": "they are too few, or take only a few values",
-    "family": "they take only a few values, or are several fields",
-    "bounded": "a Gaussian law of theirs leaves their range hardly ever, or almost always",
-}
-
-
-def _fitted(name: str, sample: InputSample, seed: int, scales: bool = True) -> list[Any]:
-    """Return the law of that name in each variant; nothing where it does not fit the inputs.
-
-    A mixture has no scales unless they are allowed.
-    """
-    if name == "gaussian":
-        return [None]
-    # Deferred: only laws that are tried are loaded.
-    laws = import_module(f"uqsonet.laws.{name}")
-    if name == "mixture":
-        return [laws.MixtureLaw.fit(sample, numpy_generator(seed, "law", name), scales)]
-    if name == "analogue":
-        return [laws.AnalogueLaw.fit(sample, share) for share in laws.NEAR_SHARES]
-    if name == "facies":
-        fitted = [laws.FaciesLaw.fit(sample, count) for count in laws.COUNTS]
-        return [law for law in fitted if law is not None]
-    if name in ("thresholded", "copula"):
-        law = (laws.ThresholdedLaw if name == "thresholded" else laws.CopulaLaw).fit(sample)
-    elif name == "family":
-        law = laws.fit_family(sample, numpy_generator(seed, "law", name))
-    else:
-        law = laws.BoundedLaw.fit(sample, torch_generator(seed, "law", name))
-    return [] if law is None else [law]
 
 
 def refit(
@@ -251,14 +200,8 @@ def refit(
 
     Where these inputs do not allow it any more, the model keeps the Gaussian law.
     """
-    if law is None:
-        return
-    share = getattr(law, "share", None)  # of the analogue law, whose variants differ in it
-    varied = law.rest is not None or len(law.tensors().get("scales", ())) > 1
-    scales = law.name != "mixture" or varied
-    variants = _fitted(law.name, input_sample(model, training), seed, scales)
-    alike = [one for one in variants if getattr(one, "share", None) == share]
-    model.use_law(alike[0] if alike else None)
+    if law is not None:
+        model.use_law(law.refitted(input_sample(model, training), seed))
 
 
 def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
@@ -280,9 +223,9 @@ def _outside(
 ) -> float:
     """Return the share of a law's fields that leave the range of the training inputs.
 
-    Zero for laws whose fields are training inputs, or take their values.
+    Zero for laws whose samples are whole fields: these take values of the inputs.
     """
-    if law is not None and law.name not in ("mixture", "family", "bounded"):
+    if law is not None and law.whole:
         return 0.0
     before, model.law = model.law, law
     no_sensors = torch.zeros(1, 0, model.fields.input.grid.dim), torch.zeros(1, 0)
@@ -298,47 +241,25 @@ def _outside(
     return 1 - float(inside.float().mean())
 
 
-def _max_outside(size: int) -> float:
-    """Return the share of a law's fields beyond the range of N inputs that is allowed."""
-    # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
-    return MAX_OUTSIDE + 4 / size
+def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], limit: float) -> int:
+    """Return which law is taken, and note in the rows why.
 
-
-def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], size: int) -> int:
-    """Return which law is taken, and note in the rows why."""
+    `limit` is how much of a law's fields may leave the range of the inputs.
+    """
     base = scores[0][0].mean(1, keepdim=True)
-    relative = [(one[0] / base).mean(0) for one in scores]
-    best = min(relative, key=lambda one: float(one.mean()))
-    limit = _max_outside(size)
-    fair = any(row["outside"] <= limit for row in rows)
-    good = []
-    for number, (one, row) in enumerate(zip(relative, rows, strict=True)):
-        worse = one - best
+    every = [torch.cat([one[:1] / base, one[1:]]).mean(1) for one in scores]
+    best = min(every, key=lambda one: float(one[0].mean()))
+    for one, row in zip(every, rows, strict=True):
+        worse = one[0] - best[0]
         error = float(worse.std()) / math.sqrt(len(worse))
         row |= {"above_best": float(worse.mean()), "standard_error": error}
-        possible = row["outside"] <= limit or not fair
-        if possible and float(worse.mean()) <= MAX_EXCESS * error:
-            good.append(number)
-    if not good:  # whatever stays within the range scores worse
-        good = [next(k for k, row in enumerate(rows) if row["above_best"] == 0)]
-    held = {number: scores[number][1:].mean(1) for number in good}
-    chosen = next(
-        (one for one in good
-         if not any(_is_better(relative, held, other, one) for other in good)), good[0]
-    )  # fmt: skip
+    possible = [k for k, row in enumerate(rows) if row["outside"] <= limit]
+    within = bool(possible)
+    possible = possible or list(range(len(rows)))
+    number, _ = taken([every[k] for k in possible], MAX_EXCESS)
+    chosen = possible[number]
+    if within and preferable(best, every[chosen], MAX_EXCESS) == "crps":
+        chosen = next(k for k, row in enumerate(rows) if row["above_best"] == 0)
     for number, row in enumerate(rows):
         row["chosen"] = number == chosen
     return chosen
-
-
-def _is_better(relative: list[Tensor], held: Mapping[int, Tensor], other: int, one: int) -> bool:
-    """Return whether another law's CRPS is as good, and one's bands miss by more than chance."""
-    worse = relative[other] - relative[one]
-    if float(worse.mean()) > min(float(worse.std()) / math.sqrt(len(worse)), EQUAL_WITHIN):
-        return False
-    for mine, its, level in zip(held[one], held[other], LEVELS, strict=True):
-        error = float((mine - its).std()) / math.sqrt(len(mine))
-        excess = abs(float(mine.mean()) - level) - abs(float(its.mean()) - level)
-        if excess > max(MAX_EXCESS * error, EQUAL_WITHIN):
-            return True
-    return False

@@ -37,11 +37,11 @@ from uqsonet.fitting.candidates import (
     linear_model,
 )
 from uqsonet.fitting.card import limits
-from uqsonet.fitting.choose_answer import choose_answer
+from uqsonet.fitting.choose_answer import choose_answer, choose_nearest, take_nearest
 from uqsonet.fitting.choose_law import equip, refit, require_law
-from uqsonet.fitting.nearest import choose_nearest, take_nearest
+from uqsonet.fitting.held_out import taken
 from uqsonet.fitting.validate import score
-from uqsonet.operator.baselines import Choice, Cokriging, Floor, Unread, kept_pairs
+from uqsonet.operator.baselines import Choice, Floor, kept_pairs
 from uqsonet.operator.closed_form import unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
@@ -49,7 +49,7 @@ from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import Regression
 from uqsonet.operator.settings import MethodConfig, TrainingConfig
-from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
+from uqsonet.operator.train import Trainer, Trial, set_weights, train
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, memory_text
 from uqsonet.runs.soundness import sound_split
@@ -103,8 +103,8 @@ def fit(
         Draw a progress bar on a terminal.
     law : str
         Law of the inputs: `gaussian`, `mixture`, `family`, `thresholded`, `facies`, `bounded`,
-        `copula`, `analogue`, or `auto`: the simplest whose score on the validation runs is no
-        worse than the best.
+        `copula`, or `auto`: the simplest whose score on the validation runs is no worse than the
+        best.
 
     Returns
     -------
@@ -145,8 +145,7 @@ def fit(
             config = best.model.config
             final = linear_model(every, config.input_modes, config.output_modes)
         else:
-            # No skill is measured: this fit sees the validation runs, too.
-            final = run.trained(every, best.method, lambda model: {}, "final")
+            final = run.trained(every, best.method, "final")
         splits = list(zip(data.folds(), best.models, strict=True))
         choice, answers = choose_answer(splits, law == "auto")
         refit(final, best.model.law, every, seed)
@@ -184,35 +183,21 @@ def _choose_perceptron(
         return best
     held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
-    root = unexplained_root(best.model.bases, functions)
-    free, cokriging = (
-        held_out.errors(kind.on(best.model.bases, root)) for kind in (Unread, Cokriging)
-    )
-
-    def skills(model: Any) -> dict[str, float]:
-        """Return the skill over no sensors, and over cokriging, by number of sensors."""
-        error = held_out.errors(model)
-        over_cokriging = skill_columns("over_cokriging", error, cokriging)
-        return skill_columns("skill_mean", error, free) | over_cokriging
-
     for number, method in enumerate(methods):
-        model = run.trained(functions, method, skills, f"choice-{number}")
+        model = run.trained(functions, method, f"choice-{number}")
         candidate = Candidate.of([model], [(held, held_out)], method)
         score = round(float(candidate.scores.mean()), 6)
         tried.append({"branch": "perceptron", **_size(model.config, method), "crps": score})
-        gain = best.scores.mean(0) - candidate.scores.mean(0)
-        if float(gain.mean()) > float(gain.std() / math.sqrt(len(gain))):
-            best = candidate
+        better, _ = taken([one.scores.mean(0)[None] for one in (best, candidate)], 1.0)
+        best = (best, candidate)[better]
     return best
 
 
 def _size(network: KarhunenLoeveNetwork, method: MethodConfig | None) -> dict[str, int]:
     """Return numbers of modes and of iterations, as the card has them."""
-    return {
-        "input_modes": network.input_modes,
-        "output_modes": network.output_modes,
-        "iterations": 0 if method is None else method.training.iterations,
-    }
+    iterations = 0 if method is None else method.training.iterations
+    modes = {"input_modes": network.input_modes, "output_modes": network.output_modes}
+    return modes | {"iterations": iterations}
 
 
 def _emulator(
@@ -226,13 +211,9 @@ def _emulator(
         held = data.part("validation")
         take_nearest(final, held, range(held.size), best.model.config.nearest, best.model)
     kept, seed = data.split.calibration, data.seed
-    parts = ("training", "validation", "calibration")
-    sizes = {part: len(getattr(data.split, part)) for part in parts}
-    card: dict[str, Any] = {
-        "title": runs.name,
-        "data": {"runs": len(runs), **sizes},
-        "recipe": recipe,
-    }
+    sizes = {part: len(rows) for part, rows in vars(data.split).items()}
+    data_card = {"runs": len(runs), **sizes}
+    card: dict[str, Any] = {"title": runs.name, "data": data_card, "recipe": recipe}
     root, floor = unexplained_root(final.bases, every), None
     if any(name != "uqsonet" for of_side in choice.values() for name in of_side.values()):
         floor = Floor.of(final, root, kept_pairs(final.bases, every), choice)
@@ -266,18 +247,14 @@ def _trainings(config: KarhunenLoeveNetwork, runs: int, minutes: float) -> list[
     long = min(MAX_ITERATIONS, int(affordable / 2.2))
     lengths = [n for n in (long // 10, long) if n >= 20]
 
-    def method(iterations: int) -> MethodConfig:
-        training = TrainingConfig(
-            iterations=iterations,
-            batch_size=batch,
-            learning_rate=2e-3,
-            schedule="cosine",
-            weight_decay=1e-2,
-            validate_every=max(1, iterations // 3),
+    trainings = [
+        TrainingConfig(
+            iterations=n, batch_size=batch, learning_rate=2e-3, schedule="cosine",
+            weight_decay=1e-2, validate_every=max(1, n // 3),
         )
-        return MethodConfig(network=network, training=training)
-
-    return [method(n) for n in lengths]
+        for n in lengths
+    ]  # fmt: skip
+    return [MethodConfig(network=network, training=training) for training in trainings]
 
 
 @dataclass(frozen=True)
@@ -289,9 +266,7 @@ class _Trainings:
     device: str
     bar: bool
 
-    def trained(
-        self, functions: Functions, method: MethodConfig, skills: Skills, stage: str
-    ) -> KarhunenLoeveModel:
+    def trained(self, functions: Functions, method: MethodConfig, stage: str) -> KarhunenLoeveModel:
         """Return a trained model; a finished or half-finished training is taken up."""
         trial = Trial("uqsonet", method, 0.0, 0, self.seed)
         digests = [
@@ -307,7 +282,7 @@ class _Trainings:
             weights = stored if meta.get("origin") == kept else None
         if weights is None:
             trainer = Trainer(trial, functions, self.device)
-            weights = train(trainer, skills, checkpoint, origin, bar=self.bar).weights
+            weights = train(trainer, lambda _: {}, checkpoint, origin, bar=self.bar).weights
             write_weights(done, weights, {"origin": kept})
             checkpoint.unlink(missing_ok=True)
         model = trial.untrained(functions.fields)

@@ -1,10 +1,17 @@
-"""Held-out pairs as sensors read them: what sizes, laws and whole models are scored on."""
+"""Held-out pairs as sensors read them, how answers to them are scored, and which one is taken.
+
+Sizes, laws, perceptrons and whole answers are compared by one rule (`taken`): candidates have an
+order, and the first is taken to which no other one is preferable. One is preferable to another if
+its CRPS is lower by more than chance, or if it is as low, and its bands hold what they promise
+while the other's do not. The CRPS alone hardly tells how wide an answer is.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -30,6 +37,10 @@ LEVELS = (0.5, 0.9)
 
 MOMENT_DRAWS = 512
 """Latent samples behind mean and spread of an answer that has no closed form."""
+
+BAND_ERRORS, MIN_MISS = 2.0, 0.02
+"""Bands hold too much or too little if they miss their levels, summed over `LEVELS`, by more than
+those of another candidate do: by so many standard errors of the difference, and by this share."""
 
 
 @dataclass(frozen=True)
@@ -108,61 +119,40 @@ class SensorPlan:
         return layouts
 
 
-def at_places(
-    field: Field, functions: Tensor, places: Tensor, levels: Tensor, noise: np.random.Generator
-) -> Sensors:
-    """Return functions (N, n) of a field as sensors at its points (N, m) read them.
-
-    `levels` (n,) is the noise of a sensor at each point, in the transformed field.
-    """
-    level = levels[places]
-    error = level * torch.from_numpy(noise.standard_normal(places.shape))
-    noisy = error if bool(level.any()) else None
-    x, y = field.read(functions, places, noisy, field.domain.points())
-    return Sensors(x, y.double(), torch.ones_like(y, dtype=torch.bool), noise_std=level)
-
-
 def some_points(size: int, most: int, generator: np.random.Generator) -> Tensor:
     """Return the numbers of some of a field's points, at most so many, ascending."""
     return torch.from_numpy(np.sort(generator.permutation(size)[:most]))
 
 
-def scores_of_samples(
-    answer: Posterior, basis: tuple[Tensor, Tensor], truth: Tensor, size: int,
-    generator: torch.Generator, levels: Sequence[float] = (),
-) -> Tensor:  # fmt: skip
-    """Return the CRPS of samples, and the shares of truths (B, k) in their bands, (1 + Q, B)."""
-    rows = []
-    for c, true in zip(answer.coefficient_samples(size, generator), truth, strict=True):
-        ordered = ascending(basis[0] + c.double() @ basis[1].T)
-        rows.append([crps(ordered, true), *coverage(ordered, true, levels)])
-    return torch.tensor(rows, dtype=torch.float64).T
-
-
 @dataclass(frozen=True)
 class HeldOut:
-    """Pairs that nothing was fitted to, as sensors read them, and the outputs to be answered.
+    """Pairs that nothing was fitted to, as sensors read them, and the values to be answered.
 
     Attributes
     ----------
     sensors : dict of int to list of (Tensor, Sensors)
         For each number of sensors, the pairs in parts: their numbers, and their sensors.
     truths : list of (Tensor, Tensor)
-        Points (k, d) of each output field, and its values (N, k) there.
+        Points (k, d) of each field, and its values (N, k) there: outputs, and where sensors are of
+        the output the input.
     fields : list of (Field, Tensor of int, float)
         Outputs that are encoded by no linear map, which of the points are theirs, and the standard
         deviation of their values.
+    of_output : bool
+        Whether sensors read the output.
     """
 
     sensors: dict[int, list[tuple[Tensor, Sensors]]]
     truths: list[tuple[Tensor, Tensor]]
     fields: list[tuple[Field, Tensor, float]] = field(default_factory=list)
+    of_output: bool = False
 
     @classmethod
     def read(
         cls, pairs: Functions, layouts: Mapping[int, Tensor], noise_std: float | Tensor,
         noise: Callable[[int], np.random.Generator], columns: np.random.Generator,
         max_points: int, part: int, outputs: Sequence[tuple[Field, Tensor, float]] = (),
+        of_output: bool = False,
     ) -> HeldOut:  # fmt: skip
         """Return pairs on a model's grids as sensors at grid points read them.
 
@@ -171,74 +161,112 @@ class HeldOut:
         pairs : Functions
             Outputs on the training grid or on the full one.
         layouts : mapping of int to Tensor (N, m)
-            Points of the input at which each pair's sensors stand, by their number.
+            Points of the field at which each pair's sensors stand, by their number.
         noise_std : float or Tensor, shape (n,)
-            Noise of all sensors, or of those at each point of the input (transformed).
+            Noise of all sensors, or of those at each point of the field (transformed).
         noise : callable
             The generator of the noise of so many sensors.
         columns : numpy Generator
-            Draws the output points that are scored.
+            Draws the points that are scored.
         max_points, part : int
             Maximum number of these points; pairs that are conditioned together.
         outputs : sequence of (Field, Tensor, float)
             Outputs whose scores are to be of their own values, their columns, and the standard
             deviation of these values.
+        of_output : bool
+            Whether sensors read the output instead of the input.
         """
         size = min(pairs.size, *(len(places) for places in layouts.values()))
         kappa, u = (rows.take(np.arange(size)) for rows in (pairs.kappa_rows, pairs.u_rows))
-        inputs = kappa.whole()
         grid, kept = pairs.fields.training_grid()
         scored = some_points(grid.size, max_points, columns)
         truth = u.columns(scored if u.shape[1] == grid.size else kept[scored]).double()
-        levels = torch.as_tensor(noise_std, dtype=torch.float64).expand(kappa.shape[1])
+        truths, read, functions = [(grid.points()[scored], truth)], pairs.fields.input, kappa
+        if of_output:
+            some = some_points(kappa.shape[1], max_points, columns)
+            truths.append((read.domain.points()[some], kappa.columns(some).double()))
+            read, functions = pairs.fields.output, u
+        levels = torch.as_tensor(noise_std, dtype=torch.float64).expand(functions.shape[1])
+        whole, points = functions.whole(), read.domain.points()
         sensors: dict[int, list[tuple[Tensor, Sensors]]] = {}
         for count, layout in layouts.items():
             places = layout[:size].long()
-            every = at_places(pairs.fields.input, inputs, places, levels, noise(count))
+            level = levels[places]
+            error = level * torch.from_numpy(noise(count).standard_normal(places.shape))
+            x, y = read.read(whole, places, error if bool(level.any()) else None, points)
+            every = Sensors(x, y.double(), torch.ones_like(y, dtype=torch.bool), noise_std=level)
             sensors[count] = [(rows, every[rows]) for rows in torch.arange(size).split(part)]
-        fields = []
-        for one, here, std in outputs:
-            fields.append((one, torch.isin(scored, here).nonzero()[:, 0], std))
-        return HeldOut(sensors, [(grid.points()[scored], truth)], fields)
+        fields = [
+            (one, torch.isin(scored, here).nonzero()[:, 0], std) for one, here, std in outputs
+        ]
+        return cls(sensors, truths, fields, of_output)
 
     def __len__(self) -> int:
         return len(self.truths[0][1])
 
     def answers(
-        self, model: Operator, count: int, size: int | None = None
-    ) -> Iterator[tuple[Tensor, Posterior, tuple[Tensor, Tensor]]]:
+        self, model: Any, count: int, size: int | None = None
+    ) -> Iterator[tuple[Tensor, list[Posterior]]]:
         """Yield a model's answers to the first `size` pairs (to all of them by default), in parts.
 
         Yields
         ------
-        truth : Tensor, shape (b, k)
-        answer : Posterior
-        basis : tuple of Tensor, shapes (k,) and (k, p)
-            Values at the scored points are ``basis[0] + basis[1] @ coefficients``.
+        rows : Tensor of int, shape (b,)
+            Numbers of the pairs.
+        laws : list of Posterior
+            Of the fields of `truths`.
         """
-        (points, truth), basis = self.truths[0], None
         for rows, sensors in self.sensors[count]:
             if size is not None and int(rows[-1]) >= size:
                 return
-            answer = model.condition_on(sensors)
-            basis = basis or answer.basis(points)
-            yield truth[rows], answer, basis
+            if self.of_output:
+                joint = model.condition_both(
+                    sensors.each(lambda t: t[:, :0]), sensors, MOMENT_DRAWS
+                )
+                yield rows, [joint.output, joint.input]
+            else:
+                yield rows, [model.condition_on(sensors)]
 
-    def moments(
-        self, model: Operator, count: int, draws: int = MOMENT_DRAWS
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield truth, mean and standard deviation (b, k) at the scored points, in parts."""
-        for truth, answer, (offset, modes) in self.answers(model, count):
-            mean, covariance = answer.coefficient_moments(draws)
-            yield truth, offset + mean @ modes.T, spread(modes, covariance)
+    def usual(self) -> list[float]:
+        """Return about the CRPS that the mean of the runs has, for each field."""
+        return [0.56 * float(truth.std(0).mean().clamp_min(1e-300)) for _, truth in self.truths]
+
+    def sampled(
+        self, model: Any, count: int, draws: int, generator: torch.Generator,
+        size: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Return the CRPS of sampled answers, and what their bands of `LEVELS` hold, (3, N).
+
+        The CRPS of several fields is the mean, each relative to that of the mean of the runs, in
+        units of the first.
+        """
+        usual, parts = self.usual(), []
+        bases: list[tuple[Tensor, Tensor]] = []
+        for rows, laws in self.answers(model, count, size):
+            bases = bases or [law.basis(x) for law, (x, _) in zip(laws, self.truths, strict=True)]
+            found = torch.empty(len(laws), 1 + len(LEVELS), len(rows), dtype=torch.float64)
+            for k, (law, (offset, modes)) in enumerate(zip(laws, bases, strict=True)):
+                truth = self.truths[k][1][rows]
+                for row, c in enumerate(law.coefficient_samples(draws, generator)):
+                    ordered = ascending(offset + c.double() @ modes.T)
+                    score = crps(ordered, truth[row]) * usual[0] / usual[k]
+                    found[k, :, row] = torch.tensor([score, *coverage(ordered, truth[row], LEVELS)])
+            found[0, 0] = found[:, 0].mean(0)
+            parts.append(found[0])
+        return torch.cat(parts, 1)
 
     def scores(self, model: Operator) -> Tensor:
         """Return the CRPS (counts, N) of Gaussian bands, averaged over the scored points."""
-        rows = [
-            [self._crps(*one).mean(1) for one in parts]
-            for parts in (self.moments(model, count) for count in self.sensors)
-        ]
-        return torch.stack([torch.cat(row) for row in rows])
+        (points, truth), basis, rows = self.truths[0], None, []
+        for count in self.sensors:
+            parts = []
+            for some, (answer,) in self.answers(model, count):
+                offset, modes = basis = basis or answer.basis(points)
+                mean, covariance = answer.coefficient_moments(MOMENT_DRAWS)
+                std = spread(modes, covariance)
+                parts.append(self._crps(truth[some], offset + mean @ modes.T, std).mean(1))
+            rows.append(torch.cat(parts))
+        return torch.stack(rows)
 
     def _crps(self, truth: Tensor, mean: Tensor, std: Tensor) -> Tensor:
         """Return the CRPS (b, k) of Gaussian bands of encoded outputs, in standard deviations."""
@@ -251,11 +279,53 @@ class HeldOut:
             found[:, here] = ((x - y).abs().mean(0) - apart) / size
         return found
 
-    def errors(self, model: Operator) -> dict[int, float]:
-        """Return the root mean square error of the mean by number of sensors."""
-        errors = {}
-        for count in self.sensors:
-            parts = self.moments(model, count, MOMENT_DRAWS // 4)
-            off = torch.cat([mean - truth for truth, mean, _ in parts])
-            errors[count] = float(off.square().mean().sqrt())
-        return errors
+
+def preferable(one: Tensor, other: Tensor, errors: float, least: float = 0.0) -> str:
+    """Return in what a candidate is preferable to another: ``crps``, ``bands``, or nothing.
+
+    Arguments are those of `taken`.
+    """
+    gain = other[0] - one[0]
+    chance = max(errors * _error(gain), least * float(other[0].mean()))
+    if float(gain.mean()) > chance:
+        return "crps"
+    less = _missed(other) - _missed(one)
+    as_good = float(gain.mean()) >= -chance
+    honest = float(less.mean()) > max(BAND_ERRORS * _error(less), MIN_MISS)
+    return "bands" if as_good and honest else ""
+
+
+def _error(values: Tensor) -> float:
+    return float(values.std()) / math.sqrt(len(values))
+
+
+def _missed(scores: Tensor) -> Tensor:
+    """Return values (N,) whose mean is by how much bands miss their levels."""
+    off = scores[1:] - torch.tensor(LEVELS[: len(scores) - 1])[:, None]
+    return (off * off.mean(1, keepdim=True).sign()).sum(0)
+
+
+def taken(scores: Sequence[Tensor], errors: float, least: float = 0.0) -> tuple[int, str]:
+    """Return which candidate is taken, and why not the first one (this module's text).
+
+    Parameters
+    ----------
+    scores : sequence of Tensor, shape (1, N) or (3, N)
+        CRPS of each held-out run, and the shares of it that bands of `LEVELS` hold. What is taken
+        where nothing tells candidates apart comes first.
+    errors, least : float
+        A CRPS is lower if it is so by so many standard errors of the paired difference, and by this
+        share.
+
+    Returns
+    -------
+    number : int
+        The one of lowest CRPS where each has one that is preferable.
+    why : str
+        ``crps``, ``bands``, or nothing where the first is taken.
+    """
+    reasons = [[preferable(other, one, errors, least) for other in scores] for one in scores]
+    lowest = min(range(len(scores)), key=lambda k: float(scores[k][0].mean()))
+    number = next((k for k, why in enumerate(reasons) if not any(why)), lowest)
+    why = next(filter(None, [reasons[0][number], *reasons[0]]), "") if number else ""
+    return number, why

@@ -34,14 +34,11 @@ POINTS = 400
 RIDGE = 1e-3
 """Ridge on the inner products of the inputs of runs, as a share of their mean square."""
 
-ALTERNATIONS = 30
-"""Number of alternations."""
+ALTERNATIONS, REGRESSIONS = 30, 10
+"""Numbers of alternations of scores and operator, and of regressions and draws."""
 
 DIGITS = 1e-6
 """Scores are rounded to this: sums in another order leave no trace."""
-
-REGRESSIONS = 10
-"""Number of regressions."""
 
 MODES = 64
 """Maximum number of input modes that outputs are regressed on."""

@@ -58,11 +58,9 @@ LAYOUTS = 3
 SCORE_SAMPLES = BAND_SAMPLES
 """Number of functions behind the scores of one answer, and behind its bands."""
 
-MAX_DRAWN = 1 << 22
-"""Number of values of functions that are drawn at a time."""
-
-ENERGY_SAMPLES = 250
-"""Number of those functions that the energy score uses: its cost grows with their square."""
+MAX_DRAWN, ENERGY_SAMPLES = 1 << 22, 250
+"""Number of values of functions that are drawn at a time, and number of functions that the energy
+score uses: its cost grows with their square."""
 
 MIN_TRUTH_POINTS, MAX_TRUTH_POINTS, MAX_TRUTHS = 200, 2000, 100_000
 """Numbers of output points that scores are averaged over, and of truths of all runs together: of
@@ -118,20 +116,13 @@ class Score:
 
     def row(self) -> dict[str, Any]:
         """Return the score as a flat row of a table; errors in percent, coverage as shares."""
-        row: dict[str, Any] = {
-            "method": self.method,
-            "field": self.field,
-            "sensors": self.sensors,
-            "runs": self.runs,
-            "err_mean": round(100 * self.err_mean, 3),
-            "err_mean_se": round(100 * self.err_mean_se, 3),
-            "crps": float(f"{self.crps:.5g}"),
-            "energy": float(f"{self.energy:.5g}"),
-        }
+        kept = "method", "field", "sensors", "runs"
+        row: dict[str, Any] = {name: getattr(self, name) for name in kept}
+        row |= {name: round(100 * getattr(self, name), 3) for name in ("err_mean", "err_mean_se")}
+        row |= {name: float(f"{getattr(self, name):.5g}") for name in ("crps", "energy")}
         for kind in ("plain", "conformal", "whole"):
-            bands = getattr(self, kind)
-            for level, share in (bands or {}).items():
-                row[f"{kind}_{100 * level:.0f}"] = round(share, 4)
+            bands = getattr(self, kind) or {}
+            row |= {f"{kind}_{100 * level:.0f}": round(share, 4) for level, share in bands.items()}
         return row | {name: float(f"{value:.2g}") for name, value in self.tests.items()}
 
 
@@ -257,10 +248,11 @@ def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: float, se
                 here = field[layout] == k
                 columns = numbers[layout[here]].numpy()
                 exact = runs.inputs[one.name].values[rows.numpy()[:, None], columns]
-                values[:, here] = torch.from_numpy(exact).double()
+                read = torch.from_numpy(exact).double()
                 if noise_std:
-                    noisy = one.transform.forward(values[:, here]) + error[rows][:, here]
-                    values[:, here] = one.transform.inverse(noisy)
+                    noisy = one.transform.forward(read) + error[rows][:, here]
+                    read = one.transform.inverse(noisy)
+                values[:, here] = read
             sets = Sensors(
                 points[layout].expand(len(rows), -1, -1), values,
                 torch.ones_like(values, dtype=torch.bool),
@@ -384,14 +376,13 @@ def _scored(
             plain = torch.stack(bands) if separate else posterior.quantile(ENDS, x, SCORE_SAMPLES)
             for kind in ("conformal", "whole"):
                 found[kind] += _inside(posterior, plain, truths, kind == "whole").tolist()
-    told = {}
+    tests = {}
     if found["tarp"]:
         from uqsonet.fitting.sample_tests import chances
 
-        told = chances(found)
-    for name in ("tarp", "residuals"):
-        found.pop(name, None)
-    means = {name: np.mean(rows, 0).tolist() for name, rows in found.items()}
+        tests = chances(found)
+    tested = "tarp", "residuals"
+    means = {name: np.mean(rows, 0).tolist() for name, rows in found.items() if name not in tested}
     bands = {kind: dict(zip(COVERAGE_LEVELS, means[kind], strict=True))
              for kind in ("plain", "conformal", "whole") if kind in means}  # fmt: skip
     errors = np.array(found["error"])
@@ -400,7 +391,7 @@ def _scored(
         *what, size, float(np.nanmean(errors)), spread / math.sqrt(size),
         crps=means.get("crps", math.nan), energy=means.get("energy", math.nan),
         plain=bands.get("plain", {}), conformal=bands.get("conformal"), whole=bands.get("whole"),
-        ranks=means.get("ranks", []), functional_ranks=found["functional"], tests=told,
+        ranks=means.get("ranks", []), functional_ranks=found["functional"], tests=tests,
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ class RowBlocks:
     def __init__(
         self,
         shape: tuple[int, int],
-        open_blocks: Callable[[int], Iterator[Tensor]],
+        open_blocks: Callable[[int], Iterable[Tensor]],
         read_columns: Callable[[Columns], Tensor] | None = None,
     ) -> None:
         self.shape = shape
@@ -55,7 +55,7 @@ class RowBlocks:
         if isinstance(matrix, RowBlocks):
             return matrix
         shape = matrix.shape[0], matrix.shape[1]
-        found = RowBlocks(shape, partial(_split, matrix), partial(_some_columns, matrix))
+        found = RowBlocks(shape, matrix.split, partial(_some_columns, matrix))
         found._whole = matrix
         return found
 
@@ -85,7 +85,7 @@ class RowBlocks:
     def blocks(self, rows: int | None = None) -> Iterator[Tensor]:
         """Yield blocks (rows, n); the last may have fewer rows."""
         rows = rows or self.default_rows()
-        return self._open(rows) if self._whole is None else iter(self._whole.split(rows))
+        return iter(self._open(rows) if self._whole is None else self._whole.split(rows))
 
     def columns(self, columns: Columns) -> Tensor:
         """Return some columns (N, k), by their numbers or as a slice."""
@@ -186,10 +186,6 @@ class ArrayRows(RowBlocks):
 
 def _some_columns(matrix: Tensor, columns: Columns) -> Tensor:
     return matrix[:, columns]
-
-
-def _split(matrix: Tensor, rows: int) -> Iterator[Tensor]:
-    return iter(matrix.split(rows))
 
 
 def release(array: np.ndarray) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -189,12 +188,6 @@ def _exact(functions: RowBlocks, count: int) -> Modes:
     return Modes(moments.mean, vectors[:, :count].contiguous(), values[:count].sqrt(), remainder)
 
 
-def _applied(directions: Tensor, rows: Tensor) -> Tensor:
-    """Return ``rows.T @ rows @ directions``, in the precision of the directions."""
-    lower = rows.to(directions.dtype)
-    return lower.T @ (lower @ directions)
-
-
 def _randomised(functions: RowBlocks, count: int) -> Modes:
     """Find the leading eigenvectors of the covariance without forming it.
 
@@ -208,7 +201,8 @@ def _randomised(functions: RowBlocks, count: int) -> Modes:
     directions = torch.randn(points, width, generator=generator, dtype=torch.float64)
     moments = RunningMoments()
     for _ in range(PASSES):
-        moments = RunningMoments(partial(_applied, directions.float()))
+        narrow = directions.float()
+        moments = RunningMoments(lambda rows, to=narrow: rows.float().T @ (rows.float() @ to))
         moments.add_all(functions.blocks())
         directions = torch.linalg.qr(moments.covariance).Q
     mean, gram = moments.mean, torch.zeros(width, width, dtype=torch.float64)

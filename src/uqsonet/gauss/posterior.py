@@ -63,7 +63,7 @@ class Posterior(ABC):
     """The conditional distribution of u for one observation set or a batch of B sets.
 
     Results for a single set have no batch dimension: `mean` and `std` are (M,) or (B, M),
-    `sample` is (n, M) or (B, n, M), `quantile` is (Q, M) or (B, Q, M). Units are those of u.
+    `sample` is (n, M) or (B, n, M). Units are those of u.
     """
 
     whole: Callable[[int, torch.Generator], Iterator[Tensor]] | None = None
@@ -152,19 +152,6 @@ class Posterior(ABC):
         size = count_of(size)
         offset, basis = self.basis(queries)
         return self._strip(offset + self.coefficient_samples(size, generator or _fixed()) @ basis.T)
-
-    def quantile(
-        self,
-        levels: Sequence[float],
-        queries: Tensor | None = None,
-        size: int = MOMENT_SAMPLES,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return pointwise quantiles, estimated from `size` samples."""
-        q = torch.from_numpy(levels_of(levels, 1))
-        samples = self.sample(size, queries, generator)
-        found = torch.quantile(samples, q.to(samples), dim=-2)
-        return found if self.single else found.transpose(0, 1)
 
 
 def _fixed() -> torch.Generator:
@@ -355,13 +342,13 @@ def count_of(size: object, least: int = 1) -> int:
     return int(size)  # type: ignore[call-overload]
 
 
-def levels_of(levels: object, least: int = 0) -> np.ndarray:
-    """Return levels of quantiles that a caller asks for, checked; at least of `least` axes."""
+def levels_of(levels: object) -> np.ndarray:
+    """Return levels of quantiles that a caller asks for, checked."""
     levels = without_mask(levels, "levels")
     try:
         q = np.asarray(levels, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}") from None
-    if not least <= q.ndim <= 1 or not q.size or not bool(((q >= 0) & (q <= 1)).all()):
+    if q.ndim > 1 or not q.size or not bool(((q >= 0) & (q <= 1)).all()):
         raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}")
     return q

@@ -6,8 +6,7 @@
 - `thresholded`: a latent Gaussian field, cut into classes by thresholds;
 - `facies`: such classes, with a Gaussian field within each;
 - `bounded`: a Gaussian field that is kept within bounds;
-- `copula`: a Gaussian field behind values of any law, at each point a rising map;
-- `analogue`: training inputs near the sensors, moved onto them.
+- `copula`: a Gaussian field behind values of any law, at each point a rising map.
 
 `uqsonet.fitting.choose_law` fits them and chooses.
 """
@@ -23,8 +22,21 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputLaw
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NAMES = ("gaussian", "family", "mixture", "thresholded", "facies", "bounded", "copula", "analogue")
+NAMES = ("gaussian", "family", "mixture", "thresholded", "facies", "bounded", "copula")
 """Names of the laws, from the simplest to the one that assumes least."""
+
+
+def law_class(name: str) -> type[InputLaw]:
+    """Return the law of that name; ValueError if it is the Gaussian one, or there is none."""
+    if name == "analogue":
+        raise ValueError(
+            "version 1.0 had the law 'analogue', which scored worse than others: fit the runs "
+            "again, or load this file with uqsonet 1.0"
+        )
+    if name not in NAMES[1:]:
+        raise ValueError(f"law {name!r} has no tensors; there are {', '.join(NAMES[1:])}")
+    # Deferred: a Gaussian law needs none of these modules.
+    return getattr(import_module(f"uqsonet.laws.{name}"), f"{name.title()}Law")
 
 
 def law_of(name: str, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> InputLaw:
@@ -35,9 +47,6 @@ def law_of(name: str, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> 
     ValueError
         If there is no such law, or tensors are missing, unknown, or do not fit.
     """
-    if name not in NAMES[1:]:
-        raise ValueError(f"law {name!r} has no tensors; there are {', '.join(NAMES[1:])}")
-    # Deferred: a Gaussian law needs none of these modules.
-    law = getattr(import_module(f"uqsonet.laws.{name}"), f"{name.title()}Law")
+    law = law_class(name)
     law.require_layout(tensors, bases)
     return law.of(tensors, bases)

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import GaussianLaw
-from uqsonet.gauss.seeds import restarted
+from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
-    from uqsonet.laws.bases import KarhunenLoeveBases
+    from uqsonet.laws.common import InputSample
 
 MEAN_DRAWS = 2048
 """Number of samples behind a mean of coefficients that has no closed form."""
@@ -89,38 +89,6 @@ class InputPosterior(ABC):
         return torch.zeros(len(self.mean), size, dtype=torch.long)
 
 
-class Separately(InputPosterior):
-    """The laws of several sets, each by itself: samples of one may take more random numbers."""
-
-    def __init__(self, laws: Sequence[InputPosterior]) -> None:
-        self._laws = laws
-        tails = [law.tail for law in laws if law.tail is not None]
-        self.tail = torch.cat(tails) if tails else None
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return the samples of each set."""
-        return torch.cat([law.sample(size, generator) for law in restarted(generator, self._laws)])
-
-    def fields(
-        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
-        """Yield the fields (size, n) of each set."""
-        for law in restarted(generator, self._laws):
-            yield from law.fields(bases, size, generator)
-
-
-class WholeFields(InputPosterior):
-    """A law that is sampled as fields on the grid, of which the modes hold a part."""
-
-    def __init__(self, bases: KarhunenLoeveBases) -> None:
-        self._bases = bases
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return the coefficients of sampled fields."""
-        every = self.fields(self._bases, size, generator)
-        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
-
-
 class ClosedForm(InputPosterior):
     """The Gaussian law of the coefficients given sensors."""
 
@@ -172,6 +140,9 @@ class InputLaw(ABC):
 
     name: ClassVar[str]
 
+    misfit: ClassVar[str] = "it has no answer to a held-out pair"
+    """Why inputs may have no such law."""
+
     separate: ClassVar[bool] = False
     """How many random numbers a sample takes depends on the sensors, so that sets of a batch are
     sampled one by one."""
@@ -190,6 +161,19 @@ class InputLaw(ABC):
     """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length,
     but for ``?``; those of a model's bases are n (points of the grid) and r (input modes). A name
     with a star stands for all that begin so, of which there may be none."""
+
+    @classmethod
+    def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
+        """Return the law of training inputs, in each variant to try; none where it does not fit."""
+        raise NotImplementedError
+
+    def plainer(self, sample: InputSample, seed: int) -> Self | None:
+        """Return a law of fewer parameters for inputs whose range this one leaves, or None."""
+        return None
+
+    def refitted(self, sample: InputSample, seed: int) -> Self | None:
+        """Return the same variant of the law of other inputs; None where it does not fit them."""
+        return next(iter(self.fit(sample, seed)), None)
 
     @classmethod
     def require_layout(cls, tensors: Mapping[str, Tensor], bases: KarhunenLoeveBases) -> None:
@@ -253,18 +237,3 @@ class InputLaw(ABC):
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> Self:
         """Return the law that `tensors` were taken of; ValueError if there is no such law."""
         return cls(**tensors)
-
-
-class SeparateLaw(InputLaw):
-    """A law that is conditioned on one set of sensors at a time."""
-
-    separate = True
-
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
-        """Return the law of the coefficients given sensors (`InputLaw.condition`)."""
-        laws = [self.condition_one(bases, sensors.alone(b)) for b in range(len(sensors))]
-        return laws[0] if len(laws) == 1 else Separately(laws)
-
-    @abstractmethod
-    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
-        """Return the law of the coefficients given one set of sensors, without padding."""

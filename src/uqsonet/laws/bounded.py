@@ -9,103 +9,29 @@ times the difference between the moments of the data and those of draws within t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.gauss.gaussian import condition, covariance_root, sensor_noise
-from uqsonet.laws.base import InputPosterior, SeparateLaw
-from uqsonet.laws.bases import rounding_noise
-from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, farthest_tail
+from uqsonet.gauss.seeds import torch_generator
+from uqsonet.laws.base import InputPosterior
+from uqsonet.laws.bases import KarhunenLoeveBases, rounding_noise
+from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, SeparateLaw, farthest_tail
 from uqsonet.laws.truncated import truncated_samples
 from uqsonet.sensors.sensors import Sensors
 
-if TYPE_CHECKING:
-    from uqsonet.laws.bases import KarhunenLoeveBases
+EM_STEPS, EM_DRAWS = 80, 8192
+"""Numbers of steps of expectation maximisation, and of draws within the bounds in each."""
 
-EM_STEPS = 80
-"""Number of steps of expectation maximisation."""
-
-EM_DRAWS = 8192
-"""Number of draws within the bounds in each step."""
-
-MIN_INSIDE = 0.02
-"""The law does not fit if a smaller share of the Gaussian's draws is within the bounds."""
-
-MIN_OUTSIDE = 0.05
-"""The law does not fit if a smaller share of the plain Gaussian's draws is outside the bounds."""
+MIN_INSIDE, MIN_OUTSIDE = 0.02, 0.05
+"""The law does not fit if a smaller share of the Gaussian's draws is within the bounds, or of the
+plain Gaussian's outside."""
 
 MAX_TRIES = 64
 """Maximum number of draws per sample; after these, Hamiltonian Monte Carlo is used instead."""
-
-
-class BoundedLaw(SeparateLaw):
-    """A Gaussian law of the coefficients, given that the field is within bounds everywhere.
-
-    Parameters
-    ----------
-    lower, upper : Tensor, scalar
-        Bounds of the transformed field.
-    mean : Tensor, shape (r,)
-    root : Tensor, shape (r, r)
-        Symmetric root of the covariance.
-    """
-
-    name = "bounded"
-    layout: ClassVar = {
-        "lower": ("", torch.float64),
-        "upper": ("", torch.float64),
-        "mean": ("r", torch.float64),
-        "root": ("rr", torch.float64),
-    }
-
-    def __init__(self, lower: Tensor, upper: Tensor, mean: Tensor, root: Tensor) -> None:
-        if not bool(lower < upper):
-            raise ValueError("the lower bound must be below the upper one")
-        self.lower, self.upper, self.mean, self.root = lower, upper, mean, root
-
-    @classmethod
-    def fit(cls, sample: InputSample, generator: torch.Generator) -> BoundedLaw | None:
-        """Fit the Gaussian before the cut; None where the data touch no bounds."""
-        lower, upper = sample.fields.amin().double(), sample.fields.amax().double()
-        a, bases = sample.coefficients, sample.bases
-        data_mean = a.mean(0)
-        data_covariance = (a - data_mean).T @ (a - data_mean) / len(a)
-        mean, covariance = data_mean.clone(), data_covariance.clone()
-        for step in range(EM_STEPS):
-            law = cls(lower, upper, mean, covariance_root(covariance))
-            inside, share = law._draws(bases, generator)
-            if share < MIN_INSIDE or (step == 0 and share > 1 - MIN_OUTSIDE):
-                return None
-            centre = inside.mean(0)
-            spread = (inside - centre).T @ (inside - centre) / len(inside)
-            # Longer steps at first: expectation maximisation is slow where few draws are within.
-            rate = min(1.0, (4.0 if step < EM_STEPS // 2 else 1.0) * share)
-            mean = mean + rate * (data_mean - centre)
-            covariance = covariance + rate * (data_covariance - spread)
-        return cls(lower, upper, mean, covariance_root(covariance))
-
-    def _draws(self, bases: KarhunenLoeveBases, generator: torch.Generator) -> tuple[Tensor, float]:
-        """Return coefficients (k, r) within the bounds, and the share of draws that are."""
-        kept, drawn = [], 0
-        while sum(map(len, kept)) < EM_DRAWS and drawn < EM_DRAWS / MIN_INSIDE:
-            z = torch.randn(EM_DRAWS, len(self.mean), generator=generator, dtype=torch.float64)
-            a = self.mean + z @ self.root
-            kept.append(a[self.holds(bases, a)])
-            drawn += len(a)
-        inside = torch.cat(kept)
-        return inside, len(inside) / drawn
-
-    def holds(self, bases: KarhunenLoeveBases, a: Tensor) -> Tensor:
-        """Return whether fields of coefficients (..., r) are within the bounds everywhere."""
-        field = bases.input_mean.float().cpu() + a.float() @ bases.input_factor.cpu().T
-        return (field.amin(-1) >= self.lower) & (field.amax(-1) <= self.upper)
-
-    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
-        """Return the Gaussian law given sensors, restricted to fields within the bounds."""
-        return BoundedPosterior(self, bases, sensors)
 
 
 class BoundedPosterior(InputPosterior):
@@ -153,3 +79,69 @@ class BoundedPosterior(InputPosterior):
                 f"{float(law.upper):g}, transformed) agrees with these sensors: state their noise"
             ) from None
         return self._bases.coefficients_of(fields)
+
+
+class BoundedLaw(SeparateLaw):
+    """A Gaussian law of the coefficients, given that the field is within bounds everywhere.
+
+    Parameters
+    ----------
+    lower, upper : Tensor, scalar
+        Bounds of the transformed field.
+    mean : Tensor, shape (r,)
+    root : Tensor, shape (r, r)
+        Symmetric root of the covariance.
+    """
+
+    name = "bounded"
+    posterior = BoundedPosterior
+    misfit = "a Gaussian law of theirs leaves their range hardly ever, or almost always"
+    layout: ClassVar = {
+        "lower": ("", torch.float64),
+        "upper": ("", torch.float64),
+        "mean": ("r", torch.float64),
+        "root": ("rr", torch.float64),
+    }
+
+    def __init__(self, lower: Tensor, upper: Tensor, mean: Tensor, root: Tensor) -> None:
+        if not bool(lower < upper):
+            raise ValueError("the lower bound must be below the upper one")
+        self.lower, self.upper, self.mean, self.root = lower, upper, mean, root
+
+    @classmethod
+    def fit(cls, sample: InputSample, seed: int) -> list[BoundedLaw]:
+        """Fit the Gaussian before the cut; nothing where the data touch no bounds."""
+        generator = torch_generator(seed, "law", cls.name)
+        lower, upper = sample.fields.amin().double(), sample.fields.amax().double()
+        a, bases = sample.coefficients, sample.bases
+        data_mean = a.mean(0)
+        data_covariance = (a - data_mean).T @ (a - data_mean) / len(a)
+        mean, covariance = data_mean.clone(), data_covariance.clone()
+        for step in range(EM_STEPS):
+            law = cls(lower, upper, mean, covariance_root(covariance))
+            inside, share = law._draws(bases, generator)
+            if share < MIN_INSIDE or (step == 0 and share > 1 - MIN_OUTSIDE):
+                return []
+            centre = inside.mean(0)
+            spread = (inside - centre).T @ (inside - centre) / len(inside)
+            # Longer steps at first: expectation maximisation is slow where few draws are within.
+            rate = min(1.0, (4.0 if step < EM_STEPS // 2 else 1.0) * share)
+            mean = mean + rate * (data_mean - centre)
+            covariance = covariance + rate * (data_covariance - spread)
+        return [cls(lower, upper, mean, covariance_root(covariance))]
+
+    def _draws(self, bases: KarhunenLoeveBases, generator: torch.Generator) -> tuple[Tensor, float]:
+        """Return coefficients (k, r) within the bounds, and the share of draws that are."""
+        kept, drawn = [], 0
+        while sum(map(len, kept)) < EM_DRAWS and drawn < EM_DRAWS / MIN_INSIDE:
+            z = torch.randn(EM_DRAWS, len(self.mean), generator=generator, dtype=torch.float64)
+            a = self.mean + z @ self.root
+            kept.append(a[self.holds(bases, a)])
+            drawn += len(a)
+        inside = torch.cat(kept)
+        return inside, len(inside) / drawn
+
+    def holds(self, bases: KarhunenLoeveBases, a: Tensor) -> Tensor:
+        """Return whether fields of coefficients (..., r) are within the bounds everywhere."""
+        field = bases.input_mean.float().cpu() + a.float() @ bases.input_factor.cpu().T
+        return (field.amin(-1) >= self.lower) & (field.amax(-1) <= self.upper)

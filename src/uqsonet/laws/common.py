@@ -1,16 +1,19 @@
-"""What laws beyond the Gaussian one share: training inputs and improbable values."""
+"""What laws beyond the Gaussian one share: training inputs, and samples set by set."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.gauss.seeds import restarted
+from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.sensors.sensors import Sensors
 
 MIN_TAIL_NOISE = 0.01
 """Minimum noise that is assumed for the probability of values that a law cannot have, as a fraction
@@ -63,3 +66,49 @@ class InputSample:
     fields: Tensor
     coefficients: Tensor
     remainder: Tensor
+
+
+class Separately(InputPosterior):
+    """The laws of several sets, each by itself: samples of one may take more random numbers."""
+
+    def __init__(self, laws: Sequence[InputPosterior]) -> None:
+        self._laws = laws
+        tails = [law.tail for law in laws if law.tail is not None]
+        self.tail = torch.cat(tails) if tails else None
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return the samples of each set."""
+        return torch.cat([law.sample(size, generator) for law in restarted(generator, self._laws)])
+
+    def fields(
+        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
+    ) -> Iterator[Tensor]:
+        """Yield the fields (size, n) of each set."""
+        for law in restarted(generator, self._laws):
+            yield from law.fields(bases, size, generator)
+
+
+class WholeFields(InputPosterior):
+    """A law that is sampled as fields on the grid, of which the modes hold a part."""
+
+    def __init__(self, bases: KarhunenLoeveBases) -> None:
+        self._bases = bases
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return the coefficients of sampled fields."""
+        every = self.fields(self._bases, size, generator)
+        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
+
+
+class SeparateLaw(InputLaw):
+    """A law that is conditioned on one set of sensors at a time."""
+
+    separate = True
+
+    posterior: ClassVar[Any]
+    """Makes the law of the coefficients of this law, bases, and one set of sensors."""
+
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+        """Return the law of the coefficients given sensors (`InputLaw.condition`)."""
+        every = [self.posterior(self, bases, sensors.alone(b)) for b in range(len(sensors))]
+        return every[0] if len(every) == 1 else Separately(every)

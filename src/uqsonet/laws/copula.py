@@ -4,6 +4,11 @@ For fields whose single values have any law (gamma, beta, rain with dry points),
 field ties them together: trans-Gaussian kriging (Cressie, Statistics for Spatial Data, 1993).
 A reading of a value is one of the latent field, by the inverse map; a reading at an atom says that
 the latent value lies beyond a cut.
+
+At each point the map (`Margins`) is piecewise linear between knots, at which it takes the quantiles
+of the training values (a normal score transform: Deutsch & Journel, GSLIB, 1998). Values that many
+inputs share at their lower or upper end (dry points of rain, limits of detection) are atoms: there
+the latent value is censored (Tobin, Econometrica 26, 1958).
 """
 
 from __future__ import annotations
@@ -11,23 +16,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
-from uqsonet.laws.base import InputPosterior, SeparateLaw, WholeFields
+from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.laws.censored import censored_factor
-from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
-from uqsonet.laws.constrained import NUGGET, Choices, among_choices, between, kriged
-from uqsonet.laws.latent import LowRank
-from uqsonet.laws.margins import Margins, fit_margins
+from uqsonet.laws.common import (
+    MIN_TAIL_NOISE,
+    InputSample,
+    SeparateLaw,
+    WholeFields,
+    classes_of,
+    farthest_tail,
+)
+from uqsonet.laws.latent import LowRank, unit
+from uqsonet.laws.truncated import NUGGET, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
-
-if TYPE_CHECKING:
-    from uqsonet.laws.bases import KarhunenLoeveBases
 
 MIN_INPUTS = 50
 """Minimum number of training inputs whose margins are estimated."""
@@ -41,74 +50,83 @@ LINEAR = 0.05
 REACH = 6.0
 """Distance of a reading from the values that it may stand for, in standard deviations of noise."""
 
+FAR = 9.0
+"""Latent values beyond this, in standard deviations, do not occur."""
 
-class CopulaLaw(SeparateLaw):
-    """A latent Gaussian field with margins (this module's text).
+SPACING = 0.125
+"""Distance between knots, in standard deviations of the latent field."""
 
-    Parameters
+MIN_ATOM = 0.01
+"""Minimum share of the inputs that are equal at an end of their range for that to be an atom."""
+
+TESTED_POINTS = 200
+"""Maximum number of points whose margins are compared."""
+
+MAX_POOLED = 1 << 22
+"""Maximum number of values behind a margin that all points share."""
+
+SAME = 1.36
+"""Kolmogorov distance, times the root of the number of inputs, below which margins are the same."""
+
+ROUNDING = 1e-6
+"""Values are at an end of their range if they are as near to it as this share of the range."""
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Maps from latent values to values of a field, at some places.
+
+    Attributes
     ----------
-    margins : Margins
-        At the points of the grid.
-    factor : Tensor, shape (n, q)
-        Of the latent field's correlations, with rows of norm one.
-    remainder : Tensor, scalar
-        Standard deviation of what the latent field's directions leave out.
+    knots : Tensor, shape (K,)
+    values : Tensor, shape (..., K)
+        Rising values of the field at the knots.
+    cuts : Tensor, shape (..., 2)
+        Latent values beyond these are censored; at `FAR` where there is no atom.
+    limits : Tensor, shape (..., 2)
+        Values of the field beyond the cuts.
     """
 
-    name = "copula"
-    whole = True
-    layout: ClassVar = {
-        "knots": ("K", torch.float64),
-        "values": ("nK", torch.float64),
-        "cuts": ("nc", torch.float64),
-        "limits": ("nc", torch.float64),
-        "remainder": ("", torch.float64),
-        "factor": ("nq", torch.float32),
-    }
+    knots: Tensor
+    values: Tensor
+    cuts: Tensor
+    limits: Tensor
 
-    def __init__(self, margins: Margins, factor: Tensor, remainder: Tensor) -> None:
-        self.margins, self.remainder, self.ends = margins, remainder, margins.limits
-        self.latent = LowRank(factor.float().contiguous())
+    def field(self, latent: Tensor) -> Tensor:
+        """Return values (S, n) of the field, float32, for latent values (S, n)."""
+        knots, values = self.knots.float(), self.values.float()
+        low, high = self.cuts.float().unbind(-1)
+        piece = torch.bucketize(latent.contiguous(), knots[1:-1])
+        rows = len(knots) * torch.arange(latent.shape[1])
+        start, end = (values.flatten()[rows + piece + k] for k in (0, 1))
+        share = (latent - knots[piece]) / knots.diff()[piece]
+        x = torch.lerp(start, end, share)
+        x = torch.where(latent <= low, self.limits[:, 0].float(), x)
+        x = torch.where(latent >= high, self.limits[:, 1].float(), x)
+        return torch.clamp(x, *self.limits.float().unbind(-1))
 
-    @classmethod
-    def fit(cls, sample: InputSample) -> CopulaLaw | None:
-        """Fit margins and the latent covariance; None for classes, and for few inputs."""
-        fields = sample.fields
-        if len(fields) < MIN_INPUTS or classes_of(fields) is not None:
-            return None
-        margins = fit_margins(fields)
-        scores = margins.latent(fields.double().T)[0].T.float()
-        if bool(margins.atoms.any()):
-            grid = sample.bases.fields.input.grid
-            fitted = censored_factor(grid, scores, margins.cuts)
-            return None if fitted is None else cls(margins, *fitted)
-        count = min(len(fields) - 1, fields.shape[1], MAX_MODES)
-        modes = empirical_modes(RowBlocks.of(scores), count, "modes")
-        factor = modes.vectors * modes.std
-        remainder = torch.tensor(modes.remainder, dtype=torch.float64)
-        return cls(margins, factor / factor.norm(dim=1, keepdim=True).clamp_min(1e-12), remainder)
+    def latent(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return latent values of values x (..., N), censored at the cuts, and the map's slopes."""
+        values = self.values.contiguous()
+        x = x.contiguous()
+        piece = (torch.searchsorted(values, x) - 1).clamp(0, len(self.knots) - 2)
+        start, end = (values.gather(-1, piece + k) for k in (0, 1))
+        slope = (end - start) / self.knots.diff()[piece]
+        latent = self.knots[piece] + (x - start) / slope
+        low, high = self.cuts[..., :1], self.cuts[..., 1:]
+        rounding = ROUNDING * self.limits.diff()
+        bottom, top = self.limits[..., :1] + rounding, self.limits[..., 1:] - rounding
+        latent = torch.where(x <= bottom, low, torch.where(x >= top, high, latent))
+        return torch.maximum(torch.minimum(latent, high), low), slope
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return margins and the latent field."""
-        return {**vars(self.margins), "remainder": self.remainder, **self.latent.tensors()}
-
-    @classmethod
-    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> CopulaLaw:
-        """Return the law that `tensors` were taken of."""
-        margins = Margins(*(tensors[name] for name in ("knots", "values", "cuts", "limits")))
-        rises = all(bool((t.diff() > 0).all()) for t in (margins.knots, margins.values))
-        pairs = margins.cuts, margins.limits
-        if not rises or any(t.shape[1] != 2 or bool((t.diff() <= 0).any()) for t in pairs):
-            raise ValueError("knots, values, and pairs of cuts and limits must rise")
-        return cls(margins, tensors["factor"], tensors["remainder"])
-
-    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
-        """Return the law of whole fields given values at the sensors."""
-        return CopulaPosterior(self, bases, sensors)
+    @property
+    def atoms(self) -> Tensor:
+        """Whether there is an atom at the lower and the upper end, (..., 2)."""
+        return self.cuts.abs() < FAR
 
 
 class CopulaPosterior(WholeFields):
-    """Latent values at the sensors, and fields through them (`uqsonet.laws.constrained`)."""
+    """Latent values at the sensors, and fields through them (`uqsonet.laws.truncated`)."""
 
     def __init__(self, law: CopulaLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
         super().__init__(bases)
@@ -168,7 +186,7 @@ class CopulaPosterior(WholeFields):
         nugget = torch.full((len(among),), variance, dtype=torch.float64)
         if self._uncertain:
             parts = zip(m.values, m.cuts, m.limits, self._values, self._noise, strict=True)
-            pieces = [_Pieces.of(m.knots, *one) for one in parts]
+            pieces = [_pieces(m.knots, *one) for one in parts]
             covariance = among + nugget.diag()
             return among_choices([covariance], pieces, size, generator)[0][0], nugget
         values, (below, above) = self._readings, self._beyond.unbind(-1)
@@ -180,40 +198,169 @@ class CopulaPosterior(WholeFields):
         return between(covariance, lower, upper, size, generator, self._law.name), level
 
 
-@dataclass(frozen=True)
-class _Pieces(Choices):
-    """The pieces (P,) of a map that a noisy reading may come from: ``start + slope * latent``."""
+class CopulaLaw(SeparateLaw):
+    """A latent Gaussian field with margins (this module's text).
 
-    start: Tensor
-    slope: Tensor
-    value: Tensor
-    variance: Tensor
+    Parameters
+    ----------
+    margins : Margins
+        At the points of the grid.
+    factor : Tensor, shape (n, q)
+        Of the latent field's correlations, with rows of norm one.
+    remainder : Tensor, scalar
+        Standard deviation of what the latent field's directions leave out.
+    """
+
+    name = "copula"
+    posterior = CopulaPosterior
+    misfit = "they are too few, or take only a few values"
+    whole = True
+    layout: ClassVar = {
+        "knots": ("K", torch.float64),
+        "values": ("nK", torch.float64),
+        "cuts": ("nc", torch.float64),
+        "limits": ("nc", torch.float64),
+        "remainder": ("", torch.float64),
+        "factor": ("nq", torch.float32),
+    }
+
+    def __init__(self, margins: Margins, factor: Tensor, remainder: Tensor) -> None:
+        self.margins, self.remainder, self.ends = margins, remainder, margins.limits
+        self.latent = LowRank(factor.float().contiguous())
 
     @classmethod
-    def of(
-        cls, knots: Tensor, values: Tensor, cuts: Tensor, limits: Tensor, value: Tensor,
-        noise: Tensor,
-    ) -> _Pieces:  # fmt: skip
-        """Return the pieces within reach of a reading, of a map with these values at its knots."""
-        noise = noise.clamp_min(NUGGET * (limits[1] - limits[0]))
-        slope = values.diff() / knots.diff()
-        start = values[:-1] - slope * knots[:-1]
-        low, high = (knots[k : len(knots) - 1 + k].clamp(cuts[0], cuts[1]) for k in (0, 1))
-        end, flat = torch.full((1,), math.inf, dtype=torch.float64), torch.zeros(2).double()
-        low = torch.cat([low, -end, cuts[1:]])
-        high = torch.cat([high, cuts[:1], end])
-        start, slope = torch.cat([start, limits]), torch.cat([slope, flat])
-        ends = [start + (slope * at).nan_to_num(nan=0.0) for at in (low, high)]
-        off = torch.maximum(value - ends[1], ends[0] - value).clamp_min(0)
-        off = torch.where(low < high, off, math.inf)
-        kept = off <= torch.maximum(REACH * noise, off.min())
-        ends = low[None, kept], high[None, kept]
-        return cls(*ends, start[kept], slope[kept], value, noise.square())
+    def fit(cls, sample: InputSample, seed: int) -> list[CopulaLaw]:
+        """Fit margins and the latent covariance; nothing for classes, and for few inputs."""
+        fields = sample.fields
+        if len(fields) < MIN_INPUTS or classes_of(fields) is not None:
+            return []
+        margins = fit_margins(fields)
+        scores = margins.latent(fields.double().T)[0].T.float()
+        if bool(margins.atoms.any()):
+            grid = sample.bases.fields.input.grid
+            fitted = censored_factor(grid, scores, margins.cuts)
+            return [] if fitted is None else [cls(margins, *fitted)]
+        count = min(len(fields) - 1, fields.shape[1], MAX_MODES)
+        modes = empirical_modes(RowBlocks.of(scores), count, "modes")
+        factor = modes.vectors * modes.std
+        remainder = torch.tensor(modes.remainder, dtype=torch.float64)
+        return [cls(margins, unit(factor), remainder)]
 
-    def given(self, mean: Tensor, std: Tensor, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
+        """Return margins and the latent field."""
+        return {**vars(self.margins), "remainder": self.remainder, **self.latent.tensors()}
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> CopulaLaw:
+        """Return the law that `tensors` were taken of."""
+        margins = Margins(*(tensors[name] for name in ("knots", "values", "cuts", "limits")))
+        rises = all(bool((t.diff() > 0).all()) for t in (margins.knots, margins.values))
+        pairs = margins.cuts, margins.limits
+        if not rises or any(t.shape[1] != 2 or bool((t.diff() <= 0).any()) for t in pairs):
+            raise ValueError("knots, values, and pairs of cuts and limits must rise")
+        return cls(margins, tensors["factor"], tensors["remainder"])
+
+
+def _pieces(
+    knots: Tensor, values: Tensor, cuts: Tensor, limits: Tensor, value: Tensor, noise: Tensor
+) -> Choices:
+    """Return the pieces ``start + slope * latent`` of a map that a noisy reading may come from."""
+    noise = noise.clamp_min(NUGGET * (limits[1] - limits[0]))
+    slope = values.diff() / knots.diff()
+    start = values[:-1] - slope * knots[:-1]
+    low, high = (knots[k : len(knots) - 1 + k].clamp(cuts[0], cuts[1]) for k in (0, 1))
+    end, flat = torch.full((1,), math.inf, dtype=torch.float64), torch.zeros(2).double()
+    low = torch.cat([low, -end, cuts[1:]])
+    high = torch.cat([high, cuts[:1], end])
+    start, slope = torch.cat([start, limits]), torch.cat([slope, flat])
+    ends = [start + (slope * at).nan_to_num(nan=0.0) for at in (low, high)]
+    off = torch.maximum(value - ends[1], ends[0] - value).clamp_min(0)
+    off = torch.where(low < high, off, math.inf)
+    kept = off <= torch.maximum(REACH * noise, off.min())
+    start, slope, variance = start[kept], slope[kept], noise.square()
+
+    def given(mean: Tensor, std: Tensor, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the normal law on each piece, and the log density of the reading there."""
-        spread = self.variance + (self.slope * std).square()
-        off = self.value - self.start - self.slope * mean
-        centre = mean + std.square() * self.slope / spread * off
+        spread = variance + (slope * std).square()
+        off = value - start - slope * mean
+        centre = mean + std.square() * slope / spread * off
         density = -off.square() / (2 * spread) - spread.log() / 2
-        return centre, std * (self.variance / spread).sqrt(), density[0]
+        return centre, std * (variance / spread).sqrt(), density[0]
+
+    return Choices(low[None, kept], high[None, kept], given)
+
+
+def fit_margins(fields: Tensor) -> Margins:
+    """Return the margins of fields (N, n): of all points together where they agree.
+
+    Else those of the values less the mean, over the standard deviation, of their point; and where
+    these do not agree either, those of each point.
+    """
+    size, n = fields.shape
+    ends = torch.stack([fields.amin(0), fields.amax(0)], 1)
+    shares = torch.stack([(fields == ends[:, k]).double().mean(0) for k in (0, 1)], 1)
+    pooled = torch.stack([(fields == end).double().mean() for end in (ends.min(), ends.max())])
+    highest = -float(torch.special.ndtri(torch.tensor(3 / (size + 6), dtype=torch.float64)))
+    count = math.ceil(highest / SPACING)
+    inner = SPACING * torch.arange(-count, count + 1, dtype=torch.float64)
+    levels = torch.special.ndtr(inner)
+    some = torch.linspace(0, n - 1, min(n, TESTED_POINTS)).long()
+    centre, spread = fields.double().mean(0), fields.double().std(0).clamp_min(1e-12)
+    ways = ((torch.zeros_like(centre), torch.ones_like(spread)), (centre, spread))
+    for number, (at, by) in enumerate(ways):
+        z = ((fields - at) / by).float()
+        step = max(1, z.numel() // MAX_POOLED)
+        marks = _quantiles(z.flatten()[::step, None], levels)[0]
+        below = torch.stack([(z[:, some] <= mark).double().mean(0) for mark in marks.float()])
+        below_all = below.mean(1, keepdim=True)
+        if float((below - below_all).abs().amax(0).mean()) * math.sqrt(size) < SAME:
+            values = at[:, None] + by[:, None] * marks
+            if number == 0:
+                whole = torch.stack([ends[:, 0].min(), ends[:, 1].max()])
+                ends, shares = whole.expand(n, 2), pooled.expand(n, 2)
+            break
+    else:
+        values = _quantiles(fields, levels)
+    return _with_ends(inner, values, ends.double(), shares, bool((fields >= 0).all()))
+
+
+def _quantiles(values: Tensor, levels: Tensor) -> Tensor:
+    """Return quantiles (n, K) of columns (N, n), of which value k is that of (k - 1/2) / N."""
+    found = np.quantile(values.double().numpy(), levels.numpy(), axis=0, method="hazen")
+    return torch.from_numpy(found).T.contiguous()
+
+
+def _with_ends(
+    inner: Tensor, values: Tensor, ends: Tensor, shares: Tensor, positive: bool
+) -> Margins:
+    """Return margins from quantiles (n, K), continued to `FAR` or up to atoms of these shares."""
+    far = torch.tensor([FAR], dtype=torch.float64)
+    knots = torch.cat([-far, inner, far])
+    before, after = inner[0] + FAR, FAR - inner[-1]
+    slopes = (values[:, [2, -1]] - values[:, [0, -3]]) / (2 * SPACING)
+    values = torch.cat(
+        [values[:, :1] - before * slopes[:, :1], values, values[:, -1:] + after * slopes[:, 1:]], 1
+    )
+    atom = shares > MIN_ATOM
+    far = far.expand(len(values))
+    cuts = torch.where(atom, torch.special.ndtri(shares), -FAR).clamp(-FAR, FAR)
+    low = _up_to_atom(knots, values, ends[:, 0], cuts[:, 0], atom[:, 0])
+    high = _up_to_atom(knots, -low.flip(1), -ends[:, 1], cuts[:, 1], atom[:, 1])
+    values = -high.flip(1)
+    # A rise of rounding where quantiles are equal: the map has an inverse.
+    rise = 1e-9 * (values[:, -1:] - values[:, :1]).clamp_min(1e-30)
+    values = values.cummax(1).values + rise * torch.arange(len(knots))
+    limits = torch.where(atom, ends, values[:, [0, -1]])
+    if positive:
+        limits = limits.clamp_min(0)
+    cuts = torch.stack([cuts[:, 0], -cuts[:, 1]], 1)
+    return Margins(knots, values.contiguous(), cuts.contiguous(), limits.contiguous())
+
+
+def _up_to_atom(knots: Tensor, values: Tensor, floor: Tensor, cut: Tensor, atom: Tensor) -> Tensor:
+    """Return values (n, K) whose map meets the floor where latent values are cut from below."""
+    first = torch.bucketize(cut + SPACING / 2, knots).clamp_max(len(knots) - 2)[:, None]
+    start = values.gather(1, first)
+    slope = (start - floor[:, None]) / (knots[first] - cut[:, None])
+    line = floor[:, None] + slope.clamp_min(1e-9) * (knots - cut[:, None])
+    return torch.where(atom[:, None] & (torch.arange(len(knots)) < first), line, values)

@@ -18,22 +18,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Grid
-from uqsonet.laws.base import InputPosterior, SeparateLaw
-from uqsonet.laws.bases import rounding_noise
-from uqsonet.laws.common import InputSample, classes_of, farthest_tail
-from uqsonet.laws.constrained import kriged
+from uqsonet.laws.bases import KarhunenLoeveBases, rounding_noise
+from uqsonet.laws.common import InputSample, SeparateLaw, classes_of, farthest_tail
 from uqsonet.laws.latent import LatentField, fit_latent, latent_of
 from uqsonet.laws.thresholded import Reading, ThresholdedLaw, ThresholdedPosterior
+from uqsonet.laws.truncated import kriged
 from uqsonet.sensors.sensors import Sensors
-
-if TYPE_CHECKING:
-    from uqsonet.laws.bases import KarhunenLoeveBases
 
 COUNTS = (2, 3)
 """Numbers of classes to try."""
@@ -41,23 +37,15 @@ COUNTS = (2, 3)
 FAR = 4.0
 """Values farther from the mean of their class, in standard deviations, do not count."""
 
-SEEN = 300
-"""Number of inputs that parameters are estimated from."""
-
-STEPS = 12
-"""Number of steps of expectation maximisation."""
+SEEN, STEPS = 300, 12
+"""Number of inputs that parameters are estimated from, and of steps of expectation maximisation."""
 
 LEAST = 1e-3
 """Minimum standard deviation of values and of their steps, as a share of that of all values."""
 
-MIN_JUMPS = 0.1
-"""Minimum number of changes of class in an input, on average over inputs."""
-
-MIN_SHARE = 0.01
-"""Minimum share of points of a class."""
-
-JUMP = 3.0
-"""Steps between classes are so many times as large as those within, in root mean square."""
+MIN_JUMPS, MIN_SHARE, JUMP = 0.1, 0.01, 3.0
+"""Inputs have classes if they change class so often on average, each class has this share of their
+points, and steps between classes are so many times those within (root mean square)."""
 
 NEAR = 10
 """Number of other sensors given which a reading is judged."""
@@ -104,74 +92,6 @@ def _average(values: Tensor, inside: Tensor) -> Tensor:
     here = torch.where(count > 0, total / count.clamp_min(1), mean)
     alike = (count * (here - mean).square()).mean() < 2 * size
     return mean.expand_as(here) if bool(alike) else here
-
-
-class FaciesLaw(SeparateLaw):
-    """Classes with a Gaussian field in each (this module's text).
-
-    Parameters
-    ----------
-    classes : ThresholdedLaw
-        Its values are the mean of each class.
-    inner : list of Inner
-    """
-
-    name = "facies"
-    whole = True
-    layout: ClassVar = {
-        **ThresholdedLaw.layout,
-        "inner_mean": ("nK", torch.float64),
-        "inner_std": ("nK", torch.float64),
-    }
-
-    def __init__(self, classes: ThresholdedLaw, inner: list[Inner]) -> None:
-        self.classes, self.inner = classes, inner
-
-    @property
-    def share(self) -> int:
-        """Number of classes: what its variants differ in."""
-        return len(self.inner)
-
-    @classmethod
-    def fit(cls, sample: InputSample, count: int) -> FaciesLaw | None:
-        """Return the law of so many classes; None where inputs do not jump between them."""
-        grid, fields = sample.bases.fields.input.grid, sample.fields
-        if not isinstance(grid, Grid) or classes_of(fields) is not None:
-            return None
-        labels = segmented(grid, fields, count)
-        if labels is None:
-            return None
-        means = torch.stack([fields[labels == k].double().mean() for k in range(count)])
-        classes = ThresholdedLaw.of_labels(grid, labels, means)
-        if classes is None or not bool((means.diff() > 0).all()):
-            return None
-        return cls(classes, [Inner.fit(grid, fields, labels == k) for k in range(count)])
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of the classes and of the fields within them."""
-        found = self.classes.tensors()
-        found["inner_mean"] = torch.stack([one.mean for one in self.inner], 1)
-        found["inner_std"] = torch.stack([one.std for one in self.inner], 1)
-        for number, one in enumerate(self.inner):
-            found |= one.latent.tensors(f"_in_{number}")
-        return found
-
-    @classmethod
-    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> FaciesLaw:
-        """Return the law that `tensors` were taken of."""
-        grid, std = bases.fields.input.grid, tensors["inner_std"]
-        if not bool((std > 0).all()):
-            raise ValueError("inner_std must be positive")
-        columns = zip(tensors["inner_mean"].T, std.T, strict=True)
-        inner = [
-            Inner(mean, std, latent_of(grid, tensors, f"_in_{number}"))
-            for number, (mean, std) in enumerate(columns)
-        ]
-        return cls(ThresholdedLaw.of(tensors, bases), inner)
-
-    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
-        """Return the law of whole fields given the sensors."""
-        return FaciesPosterior(self, bases, sensors)
 
 
 class FaciesPosterior(ThresholdedPosterior):
@@ -241,6 +161,76 @@ class FaciesPosterior(ThresholdedPosterior):
             inside = one.mean.float() + one.std.float() * one.latent.fields(xi)
             field = torch.where(numbers == k, inside, field)
         yield field
+
+
+class FaciesLaw(SeparateLaw):
+    """Classes with a Gaussian field in each (this module's text).
+
+    Parameters
+    ----------
+    classes : ThresholdedLaw
+        Its values are the mean of each class.
+    inner : list of Inner
+    """
+
+    name = "facies"
+    posterior = FaciesPosterior
+    misfit = "they do not jump between classes on a grid, or take only a few values"
+    whole = True
+    layout: ClassVar = {
+        **ThresholdedLaw.layout,
+        "inner_mean": ("nK", torch.float64),
+        "inner_std": ("nK", torch.float64),
+    }
+
+    def __init__(self, classes: ThresholdedLaw, inner: list[Inner]) -> None:
+        self.classes, self.inner = classes, inner
+
+    @classmethod
+    def fit(cls, sample: InputSample, seed: int) -> list[FaciesLaw]:
+        """Return the laws of `COUNTS` classes that inputs jump between."""
+        return [law for law in (cls.of_count(sample, count) for count in COUNTS) if law is not None]
+
+    def refitted(self, sample: InputSample, seed: int) -> FaciesLaw | None:
+        """Return the law of as many classes of other inputs."""
+        return self.of_count(sample, len(self.inner))
+
+    @classmethod
+    def of_count(cls, sample: InputSample, count: int) -> FaciesLaw | None:
+        """Return the law of so many classes; None where inputs do not jump between them."""
+        grid, fields = sample.bases.fields.input.grid, sample.fields
+        if not isinstance(grid, Grid) or classes_of(fields) is not None:
+            return None
+        labels = segmented(grid, fields, count)
+        if labels is None:
+            return None
+        means = torch.stack([fields[labels == k].double().mean() for k in range(count)])
+        classes = ThresholdedLaw.of_labels(grid, labels, means)
+        if classes is None or not bool((means.diff() > 0).all()):
+            return None
+        return cls(classes, [Inner.fit(grid, fields, labels == k) for k in range(count)])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of the classes and of the fields within them."""
+        found = self.classes.tensors()
+        found["inner_mean"] = torch.stack([one.mean for one in self.inner], 1)
+        found["inner_std"] = torch.stack([one.std for one in self.inner], 1)
+        for number, one in enumerate(self.inner):
+            found |= one.latent.tensors(f"_in_{number}")
+        return found
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> FaciesLaw:
+        """Return the law that `tensors` were taken of."""
+        grid, std = bases.fields.input.grid, tensors["inner_std"]
+        if not bool((std > 0).all()):
+            raise ValueError("inner_std must be positive")
+        columns = zip(tensors["inner_mean"].T, std.T, strict=True)
+        inner = [
+            Inner(mean, std, latent_of(grid, tensors, f"_in_{number}"))
+            for number, (mean, std) in enumerate(columns)
+        ]
+        return cls(ThresholdedLaw.of(tensors, bases), inner)
 
 
 def _patterns(classes: Tensor) -> tuple[Tensor, Tensor]:

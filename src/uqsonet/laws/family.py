@@ -15,10 +15,8 @@ smooth runs count for more: that leaves an error far below C / N.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -26,18 +24,14 @@ from torch import Tensor
 
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain, JointDomain
+from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.laws.common import InputSample, classes_of
 from uqsonet.laws.mixture import Clusters, MixtureLaw, positive_root
 
-COARSE_INPUTS = 2000
-"""Maximum number of training inputs that show which kernels and lengths occur."""
-
-COARSE_POINTS = 512
-"""Maximum number of points on which they are sought."""
-
-COARSE_LENGTHS = 24
-"""Number of lengths of each kernel then."""
+COARSE_INPUTS, COARSE_POINTS, COARSE_LENGTHS = 2000, 512, 24
+"""Maximum numbers of training inputs, and of their points, that show which kernels and lengths
+occur, and number of lengths of each kernel then."""
 
 FINE_POINTS = 2048
 """Maximum number of points on which the covariances of members are summed."""
@@ -51,11 +45,8 @@ MIN_RATIO = 1.03
 MIN_WEIGHT = 1e-3
 """Minimum weight of a kernel of one length, and of a scale, that counts as occurring."""
 
-STEPS = 300
-"""Number of steps of expectation maximisation."""
-
-ROUNDS = 3
-"""Number of times that the mean is estimated anew."""
+STEPS, ROUNDS = 300, 3
+"""Numbers of steps of expectation maximisation, and of times that the mean is estimated anew."""
 
 NUGGET = 0.01
 """Share of C / N that is added to each member: runs are of this family, but for the last digits."""
@@ -79,6 +70,7 @@ class FamilyLaw(MixtureLaw):
     """A mixture whose members are known but for their weights (this module's text)."""
 
     name = "family"
+    misfit = "they take only a few values, or are several fields"
     layout: ClassVar = {
         **{key: value for key, value in MixtureLaw.layout.items() if key != "means"},
         "mean": ("r", torch.float64),
@@ -90,6 +82,14 @@ class FamilyLaw(MixtureLaw):
         kept = super().tensors()
         return kept | {"mean": kept.pop("means")[0], "roots": kept["roots"].float()}
 
+    def plainer(self, sample: InputSample, seed: int) -> Self | None:
+        """Return nothing: scales are a part of the family."""
+        return None
+
+    def refitted(self, sample: InputSample, seed: int) -> Self | None:
+        """Return the family of other inputs; None where they have none."""
+        return next(iter(self.fit(sample, seed)), None)
+
     @classmethod
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> FamilyLaw:
         """Return the law that `tensors` were taken of."""
@@ -98,24 +98,30 @@ class FamilyLaw(MixtureLaw):
         law = super().of(rest, bases)
         return cls(law.clusters, law.remainder)
 
+    @classmethod
+    def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
+        """Fit weights of the members; nothing for several fields, and for classes."""
+        several = isinstance(sample.bases.fields.input.grid, JointDomain)
+        if several or classes_of(sample.fields) is not None:
+            return []
+        return [cls(*_members(sample, numpy_generator(seed, "law", cls.name)))]
 
-def fit_family(sample: InputSample, generator: np.random.Generator) -> FamilyLaw | None:
-    """Estimate which members occur, and how often; None for several fields and for classes."""
+
+def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clusters, Tensor]:
+    """Return the members that occur and how often, and what modes leave out of each."""
     bases, a = sample.bases, sample.coefficients
     domain = bases.fields.input.grid
-    if isinstance(domain, JointDomain) or classes_of(sample.fields) is not None:
-        return None
     points = _alike_axes(_coordinates(domain), sample.fields, generator)
     order, rows = (torch.from_numpy(generator.permutation(n)) for n in (len(points), len(a)))
-    coarse, fine = (_Projection.of(points, bases, order[:n]) for n in (COARSE_POINTS, FINE_POINTS))
+    coarse, fine = (_covariances(points, bases, order[:n]) for n in (COARSE_POINTS, FINE_POINTS))
     factor, error = bases.input_factor.double(), 1 / len(a)
     variance = factor.square().sum() / len(factor) + sample.remainder.square().mean()
     scales = variance.sqrt() * torch.logspace(-0.75, 0.75, 11, dtype=torch.float64)
     members = _lengths(points)
-    few = [coarse.covariance(member) for member in members]
+    few = [coarse(member) for member in members]
     weights, _, _ = _weighed(a[rows[:COARSE_INPUTS]], few, scales, error, 0)
     members, scales = _refined(members, scales, weights)
-    covariances = [fine.covariance(member) for member in members]
+    covariances = [fine(member) for member in members]
     weights, mean, uncertain = _weighed(a, covariances, scales, error, ROUNDS)
 
     used, often = weights.sum(1) > MIN_WEIGHT, weights.sum(0) > MIN_WEIGHT
@@ -129,7 +135,7 @@ def fit_family(sample: InputSample, generator: np.random.Generator) -> FamilyLaw
         remainders.append((level * (1 - inside).clamp_min(0)).sqrt())
     means = mean.repeat(len(roots), 1)
     clusters = Clusters((weights / weights.sum()).log(), scales, means, torch.stack(roots))
-    return FamilyLaw(clusters, torch.stack(remainders))
+    return clusters, torch.stack(remainders)
 
 
 def _coordinates(domain: Domain) -> Tensor:
@@ -161,30 +167,24 @@ def _alike_axes(points: Tensor, fields: Tensor, generator: np.random.Generator) 
     return points * (rate / rate.amax()).clamp_min(1e-4).sqrt()
 
 
-@dataclass(frozen=True)
-class _Projection:
-    """Covariances of members in coefficients: points (k, d), and the map (k, r) from there."""
+def _covariances(
+    points: Tensor, bases: KarhunenLoeveBases, chosen: Tensor
+) -> Callable[[Member], Tensor]:
+    """Return what gives the covariance (r, r) of coefficients of a member of variance one.
 
-    points: Tensor
-    to: Tensor
+    It is projected from some of the points (n, d) by least squares, or from all.
+    """
+    to = bases.from_fields()
+    if len(chosen) < len(points):
+        to = torch.linalg.pinv(bases.input_factor[chosen].double()).T
+        points = points[chosen]
+    apart = torch.cdist(points, points)
 
-    @classmethod
-    def of(cls, points: Tensor, bases: KarhunenLoeveBases, chosen: Tensor) -> _Projection:
-        """Return the projection from some of the points, by least squares, or from all."""
-        if len(chosen) == len(points):
-            return cls(points, bases.from_fields())
-        return cls(points[chosen], torch.linalg.pinv(bases.input_factor[chosen].double()).T)
-
-    @cached_property
-    def apart(self) -> Tensor:
-        """Distances (k, k) of the points."""
-        return torch.cdist(self.points, self.points)
-
-    def covariance(self, member: Member) -> Tensor:
-        """Return the covariance (r, r) of a member of variance one."""
-        kernel, length = member
-        total = self.to.T @ (KERNELS[kernel](self.apart / length) @ self.to)
+    def covariance(member: Member) -> Tensor:
+        total = to.T @ (KERNELS[member[0]](apart / member[1]) @ to)
         return (total + total.T) / 2
+
+    return covariance
 
 
 def _lengths(points: Tensor) -> list[Member]:

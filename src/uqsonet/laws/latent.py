@@ -41,11 +41,9 @@ MAX_COSINES = 4096
 BOXES = (0.0, 0.5)
 """Margins of a spectrum's box on each side to try, as a share of the grid's length."""
 
-SPREAD = 200
-"""Number of spread-out points that a spectrum is fitted at; each has a neighbour."""
-
-MIN_POINTS = 8
-"""Minimum number of points along each axis of a grid that a spectrum is fitted to."""
+SPREAD, MIN_POINTS = 200, 8
+"""Number of spread-out points that a spectrum is fitted at, each with a neighbour; and minimum
+number of points along each axis of the grid."""
 
 EXPONENT, CONSTANT, LENGTH = (0.02, 50.0), (1e-6, 100.0), (0.005, 5.0)
 """Ranges of a spectrum's parameters; the exponent is in excess of half the number of axes."""

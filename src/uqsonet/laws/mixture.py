@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -35,14 +35,11 @@ from torch.nn.functional import avg_pool1d
 
 from uqsonet.fields.grid import Grid
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.gauss.seeds import restarted
+from uqsonet.gauss.seeds import numpy_generator, restarted
 from uqsonet.laws.base import InputLaw, InputPosterior, normals
-from uqsonet.laws.bases import ROWS, rounding_noise
+from uqsonet.laws.bases import ROWS, KarhunenLoeveBases, rounding_noise
 from uqsonet.laws.common import InputSample
 from uqsonet.sensors.sensors import Sensors
-
-if TYPE_CHECKING:
-    from uqsonet.laws.bases import KarhunenLoeveBases
 
 CLUSTERS = (1, 2, 3, 4, 6, 8)
 """Numbers of clusters to try, in order, until two of them do not improve the score."""
@@ -63,14 +60,8 @@ LEFT_DRAWS = 256
 SCALES = 32
 """Number of points of the grid of scales."""
 
-STARTS = 4
-"""Number of random starts of expectation maximisation."""
-
-FIRST_STEPS = 8
-"""Number of steps of each start."""
-
-LAST_STEPS = 60
-"""Number of steps of the best start."""
+STARTS, FIRST_STEPS, LAST_STEPS = 4, 8, 60
+"""Numbers of random starts of expectation maximisation, of steps of each, and of the best one."""
 
 SHRINKAGE = (0.0, 0.01, 0.05, 0.2)
 """Weights to try of a multiple of the identity in each covariance, in order."""
@@ -78,11 +69,9 @@ SHRINKAGE = (0.0, 0.01, 0.05, 0.2)
 NEGLIGIBLE = 1e-14
 """Clusters of a smaller weight given the sensors are left out of moments."""
 
-MAX_INPUTS = 5000
-"""Maximum number of training inputs that take part in the choice of clusters."""
-
-HELD_OUT = 0.2
-"""Share of these that is held out, to choose by its likelihood."""
+MAX_INPUTS, HELD_OUT = 5000, 0.2
+"""Maximum number of training inputs that take part in the choice of clusters, and the share of them
+that is held out, to choose by its likelihood."""
 
 
 @dataclass
@@ -219,15 +208,9 @@ class _Waves:
         spans = np.subtract(grid.upper, grid.lower).reshape(-1, *[1] * grid.dim)
         square = np.square(np.indices(grid.shape) / spans).sum(0)
         low = torch.from_numpy(np.argsort(square, axis=None, kind="stable")[: 2 * r])
-        whole = cls(torch.empty(0), torch.empty(0), sample, grid.shape)
-        x = torch.cat([part[:, low].double() for part in whole._cosines()])
+        x = torch.cat([part[:, low].double() for part in _cosines(sample, grid.shape)])
         to_modes = _transformed(bases.from_fields().T, grid.shape, dctn)[:, low].T
         return cls(x, to_modes, sample, grid.shape)
-
-    def _cosines(self) -> Iterator[Tensor]:
-        """Yield all cosines (b, n), float32, of some inputs less their mean at a time."""
-        for rows in self.sample.fields.split(ROWS):
-            yield _transformed(rows - self.sample.bases.input_mean.float(), self.shape, dctn)
 
     def rest(self, shares: Tensor, generator: np.random.Generator) -> Tensor:
         """Return fields (C, k, n), float32, beyond the modes; their cosines have random signs."""
@@ -238,7 +221,7 @@ class _Waves:
             fields = sample.fields[chosen] - sample.bases.input_mean.float()
         else:
             sums = torch.zeros(2, *size.shape[:1], sample.fields.shape[1], dtype=torch.float64)
-            for part, some in zip(self._cosines(), shares.split(ROWS), strict=True):
+            for part, some in zip(_cosines(sample, self.shape), shares.split(ROWS), strict=True):
                 sums += torch.stack([some.T @ part.double(), some.T @ part.double().square()])
             first, second = sums / size
             precise = size / second.clamp_min(1e-300)
@@ -293,6 +276,12 @@ class _Waves:
         return found
 
 
+def _cosines(sample: InputSample, shape: tuple[int, ...]) -> Iterator[Tensor]:
+    """Yield all cosines (b, n), float32, of some inputs less their mean at a time."""
+    for rows in sample.fields.split(ROWS):
+        yield _transformed(rows - sample.bases.input_mean.float(), shape, dctn)
+
+
 def _transformed(fields: Tensor, shape: tuple[int, ...], by: Any) -> Tensor:
     """Return cosine transforms (b, n) of fields (b, n), or fields of transforms."""
     found = by(fields.numpy().reshape(-1, *shape), axes=range(1, 1 + len(shape)), norm="ortho")
@@ -322,45 +311,36 @@ class MixtureLaw(InputLaw):
         self.clusters, self.remainder, self.rest = clusters, remainder, rest
 
     @classmethod
-    def fit(
-        cls, sample: InputSample, generator: np.random.Generator, scales: bool = True
-    ) -> MixtureLaw:
-        """Fit clusters to training inputs, with scales where they are likelier if they may be."""
-        a = sample.coefficients
+    def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
+        """Fit clusters to training inputs, with scales or as spectra where these are likelier."""
+        return [cls._of(sample, seed)]
+
+    def plainer(self, sample: InputSample, seed: int) -> Self | None:
+        """Return clusters without scales; None where these have none.
+
+        One scale for all modes gives fields that differ in roughness too much variance.
+        """
+        return self._of(sample, seed, False) if len(self.clusters.scales) > 1 else None
+
+    def refitted(self, sample: InputSample, seed: int) -> Self | None:
+        """Return clusters of other inputs, without scales if these have none."""
+        return self._of(sample, seed, self.rest is not None or len(self.clusters.scales) > 1)
+
+    @classmethod
+    def _of(cls, sample: InputSample, seed: int, varied: bool = True) -> Self:
+        """Return clusters, or if they may vary clusters with scales, or spectra."""
+        generator, a = numpy_generator(seed, "law", cls.name), sample.coefficients
         order = torch.from_numpy(generator.permutation(len(a)))[:MAX_INPUTS]
-        parts = order.tensor_split([round(HELD_OUT * len(order))])
-        held, rest = (a[part] for part in parts)
-        chosen, in_vain = (1, False, 1.0), 0
-        best = torch.full((len(held),), -math.inf, dtype=torch.float64)
+        held, rows = order.tensor_split([round(HELD_OUT * len(order))])
         waves = _Waves.of(sample)
-        spectra = waves.likelihoods(a, parts[1], parts[0]) if scales else {}
-        for clusters in CLUSTERS:
-            rises, diagonal = False, spectra.get(clusters)
-            for scaled in (False, True) if scales else (False,):
-                before = -math.inf
-                for shrinkage in SHRINKAGE:
-                    tried = _fitted(rest, clusters, scaled, shrinkage, generator, not scales)
-                    if tried is None:
-                        continue
-                    likelihood = tried.joint(held).flatten(1).logsumexp(1)
-                    if best[0] == -math.inf or _better(likelihood, best):
-                        chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
-                    if float(likelihood.mean()) < before:  # more shrinkage is worse still
-                        break
-                    before = float(likelihood.mean())
-            in_vain = 0 if rises else in_vain + 1
-            if in_vain == 2 or (
-                clusters > 1 and diagonal is not None and not _better(best, diagonal)
-            ):
-                break
-        clusters, scaled, shrinkage = chosen
+        spectra = waves.likelihoods(a, rows, held) if varied else {}
+        chosen, best = _chosen_clusters(a[rows], a[held], spectra, generator, varied)
         several = max(spectra, key=lambda count: float(spectra[count].mean()), default=1)
-        varied = several > 1 and _better(spectra[several], best)
-        if varied:
+        if several > 1 and _better(spectra[several], best):
             final, shares = waves.spectra(torch.arange(len(a)), several)
             kept = waves.rest(shares, generator)
             return cls(final, kept.double().square().mean((1, 2)).sqrt(), kept)
-        final = _fitted(a, clusters, scaled, shrinkage, generator, not scales)
+        final = _fitted(a, *chosen, generator, not varied)
         assert final is not None
         shares = final.joint(a).flatten(2).logsumexp(2).softmax(1)
         left = (shares * sample.remainder.square()[:, None]).sum(0) / shares.sum(0)
@@ -419,13 +399,41 @@ class MixtureLaw(InputLaw):
         return MixturePosterior(self, rows, residual, mask, noise_std, direct)
 
 
+def _chosen_clusters(
+    a: Tensor, held: Tensor, spectra: dict[int, Tensor], generator: np.random.Generator,
+    varied: bool,
+) -> tuple[tuple[int, bool, float], Tensor]:  # fmt: skip
+    """Return number, scales and shrinkage of the likeliest clusters, and likelihoods (H,)."""
+    chosen, in_vain = (1, False, 1.0), 0
+    best = torch.full((len(held),), -math.inf, dtype=torch.float64)
+    for clusters in CLUSTERS:
+        rises, diagonal = False, spectra.get(clusters)
+        for scaled in (False, True) if varied else (False,):
+            before = -math.inf
+            for shrinkage in SHRINKAGE:
+                tried = _fitted(a, clusters, scaled, shrinkage, generator, not varied)
+                if tried is None:
+                    continue
+                likelihood = tried.joint(held).flatten(1).logsumexp(1)
+                if best[0] == -math.inf or _better(likelihood, best):
+                    chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
+                if float(likelihood.mean()) < before:  # more shrinkage is worse still
+                    break
+                before = float(likelihood.mean())
+        in_vain = 0 if rises else in_vain + 1
+        as_spectra = clusters > 1 and diagonal is not None and not _better(best, diagonal)
+        if in_vain == 2 or as_spectra:
+            break
+    return chosen, best
+
+
 def _fitted(
     a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator,
-    rough: bool = False,
+    by_roughness: bool,
 ) -> Clusters | None:  # fmt: skip
     """Return the clusters from the best of some random starts; None for too few inputs.
 
-    With `rough` the first start is no random one: its clusters differ in roughness.
+    If asked for, clusters of the first start are no random ones, but differ in roughness.
     """
     if len(a) < 4 * clusters or (shrinkage == 0 and len(a) < 3 * clusters * a.shape[1]):
         return None
@@ -433,7 +441,8 @@ def _fitted(
     for number in range(STARTS if clusters > 1 else 1):
         # A cluster that shrinks to fewer inputs than it has directions ends the start.
         with contextlib.suppress(ArithmeticError):
-            start = _start(a, clusters, scaled, shrinkage, generator, rough and number == 0)
+            rough = by_roughness and number == 0
+            start = _start(a, clusters, scaled, shrinkage, generator, rough)
             tried.append(_expectation_maximisation(a, start, FIRST_STEPS, shrinkage))
     for best, _ in sorted(tried, key=lambda pair: -pair[1]):
         with contextlib.suppress(ArithmeticError):

@@ -23,11 +23,17 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from uqsonet.laws.base import InputPosterior, SeparateLaw, WholeFields
 from uqsonet.laws.class_rules import chosen_rule, fields_of, tetrachoric
-from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, classes_of, farthest_tail
-from uqsonet.laws.constrained import NUGGET, Choices, among_choices, between, kriged
+from uqsonet.laws.common import (
+    MIN_TAIL_NOISE,
+    InputSample,
+    SeparateLaw,
+    WholeFields,
+    classes_of,
+    farthest_tail,
+)
 from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, fit_latent, latent_of
+from uqsonet.laws.truncated import NUGGET, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -109,6 +115,77 @@ class ClassField:
         return cls(places, thresholds, fit_latent(domain, side, cut, tetrachoric, inside))
 
 
+class ThresholdedPosterior(WholeFields):
+    """Latent values at the sensors, and fields through them (`uqsonet.laws.truncated`)."""
+
+    def __init__(self, law: ThresholdedLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
+        super().__init__(bases)
+        self._law = law
+        grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
+        locations, ends = sensors.locations[0].double(), []
+        self._rows: list[Tensor] = []
+        for part in law.parts:
+            self._rows.append(part.latent.rows(grid, locations))
+            cuts = torch.nn.functional.pad(
+                grid.interpolate(part.thresholds, locations), [1, 1], value=torch.inf
+            )
+            cuts[..., 0] = -torch.inf
+            free = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64)
+            place = part.places.clamp_min(0)
+            of_class = torch.stack([cuts[:, place], cuts[:, place + 1]])  # (2, m, K)
+            ends.append(of_class.where(part.places >= 0, free[:, None, None]))
+        self._ends = torch.stack(ends, 1)  # (2, F, m, K)
+        edges = (law.values[1:] + law.values[:-1]) / 2
+        values = forward(sensors.values[0].double())
+        which = self._which = torch.bucketize(values, edges)
+        # A value between the classes is wrong or noisy; without noise the gap is its scale.
+        gap = (law.values[1:] - law.values[:-1]).amin()
+        level = sensors.noise()[0].clamp_min(MIN_TAIL_NOISE * float(gap))
+        self.tail = farthest_tail((values - law.values[which]).abs() / level)
+        z = (values[:, None] - law.values) / level[:, None]
+        self._judge(-z.square() / 2)
+
+    def _judge(self, likelihood: Tensor) -> None:
+        """Take the log likelihood (m, K) of each class given each reading."""
+        self._likelihood = likelihood.log_softmax(-1)
+        second = self._likelihood.exp().topk(2).values[:, 1]
+        self._uncertain = bool((second > DOUBT).any())
+
+    def _reading(self) -> Reading:
+        """Return the log likelihood of the reading of a sensor, whatever the others are."""
+        return lambda i, classes: self._likelihood[i].expand(len(classes), -1)
+
+    def fields(
+        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
+    ) -> Iterator[Tensor]:
+        """Yield thresholded fields (size, n), float32."""
+        yield self._law.values.float()[self._numbers(size, generator)[0]]
+
+    def _numbers(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return numbers (size, n) of classes, and those (size, m) at the sensors."""
+        rows, which = self._rows, self._which
+        nugget = torch.full((len(which),), NUGGET, dtype=torch.float64)
+        covariances = [one @ one.T + nugget.diag() for one in rows]
+        low, high = ends = self._ends
+        if self._uncertain:
+            reading = self._reading()
+            choices = [
+                Choices(low[:, i], high[:, i], lambda mean, std, w, i=i: (mean, std, reading(i, w)))
+                for i in range(len(which))
+            ]
+            values, classes = among_choices(covariances, choices, size, generator)
+        else:
+            classes = which.expand(size, -1)
+            low, high = ends.gather(3, which[:, None].expand(*ends.shape[:3], 1))[..., 0]
+            law = zip(covariances, low, high, strict=True)
+            values = [between(*one, size, generator, self._law.name) for one in law]
+        latent = []
+        for part, row, at in zip(self._law.parts, rows, values, strict=True):
+            xi = torch.randn(size, row.shape[1], generator=generator, dtype=torch.float64)
+            latent.append(part.latent.fields(kriged(xi, row, at, nugget, generator)))
+        return self._law.numbers(latent), classes
+
+
 class ThresholdedLaw(SeparateLaw):
     """Latent Gaussian fields cut into classes (this module's text).
 
@@ -120,6 +197,11 @@ class ThresholdedLaw(SeparateLaw):
     """
 
     name = "thresholded"
+    posterior = ThresholdedPosterior
+    misfit = (
+        "they take more than a few values, or only one at some point, or have classes that no cut "
+        "Gaussian field has"
+    )
     whole = True
     layout: ClassVar = {
         "values": ("K", torch.float64),
@@ -132,19 +214,17 @@ class ThresholdedLaw(SeparateLaw):
         self.values, self.parts = values, parts
 
     @classmethod
-    def fit(cls, sample: InputSample) -> ThresholdedLaw | None:
+    def fit(cls, sample: InputSample, seed: int) -> list[ThresholdedLaw]:
         """Choose a rule, and estimate thresholds and latent covariances from training inputs.
 
-        Returns
-        -------
-        ThresholdedLaw or None
-            None where inputs take more than a few values, or some point has but one.
+        There is no law where inputs take more than a few values, or some point has but one.
         """
         values = classes_of(sample.fields)
         if values is None:
-            return None
+            return []
         labels = torch.bucketize(sample.fields, ((values[1:] + values[:-1]) / 2).float())
-        return cls.of_labels(sample.bases.fields.input.grid, labels, values)
+        law = cls.of_labels(sample.bases.fields.input.grid, labels, values)
+        return [] if law is None else [law]
 
     @classmethod
     def of_labels(cls, domain: Domain, labels: Tensor, values: Tensor) -> ThresholdedLaw | None:
@@ -206,87 +286,3 @@ class ThresholdedLaw(SeparateLaw):
             above = [(field > cut).byte() for cut in part.thresholds.T.float()]
             box.append(torch.stack(above).sum(0))
         return self.table[tuple(box)]
-
-    def condition_one(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
-        """Return the law of whole fields given the classes at the sensors."""
-        return ThresholdedPosterior(self, bases, sensors)
-
-
-class ThresholdedPosterior(WholeFields):
-    """Latent values at the sensors, and fields through them (`uqsonet.laws.constrained`)."""
-
-    def __init__(self, law: ThresholdedLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
-        super().__init__(bases)
-        self._law = law
-        grid, forward = bases.fields.input.grid, bases.fields.input.transform.forward
-        locations, ends = sensors.locations[0].double(), []
-        self._rows: list[Tensor] = []
-        for part in law.parts:
-            self._rows.append(part.latent.rows(grid, locations))
-            cuts = torch.nn.functional.pad(
-                grid.interpolate(part.thresholds, locations), [1, 1], value=torch.inf
-            )
-            cuts[..., 0] = -torch.inf
-            free = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64)
-            place = part.places.clamp_min(0)
-            of_class = torch.stack([cuts[:, place], cuts[:, place + 1]])  # (2, m, K)
-            ends.append(of_class.where(part.places >= 0, free[:, None, None]))
-        self._ends = torch.stack(ends, 1)  # (2, F, m, K)
-        edges = (law.values[1:] + law.values[:-1]) / 2
-        values = forward(sensors.values[0].double())
-        which = self._which = torch.bucketize(values, edges)
-        # A value between the classes is wrong or noisy; without noise the gap is its scale.
-        gap = (law.values[1:] - law.values[:-1]).amin()
-        level = sensors.noise()[0].clamp_min(MIN_TAIL_NOISE * float(gap))
-        self.tail = farthest_tail((values - law.values[which]).abs() / level)
-        z = (values[:, None] - law.values) / level[:, None]
-        self._judge(-z.square() / 2)
-
-    def _judge(self, likelihood: Tensor) -> None:
-        """Take the log likelihood (m, K) of each class given each reading."""
-        self._likelihood = likelihood.log_softmax(-1)
-        second = self._likelihood.exp().topk(2).values[:, 1]
-        self._uncertain = bool((second > DOUBT).any())
-
-    def _reading(self) -> Reading:
-        """Return the log likelihood of the reading of a sensor, whatever the others are."""
-        return lambda i, classes: self._likelihood[i].expand(len(classes), -1)
-
-    def fields(
-        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
-        """Yield thresholded fields (size, n), float32."""
-        yield self._law.values.float()[self._numbers(size, generator)[0]]
-
-    def _numbers(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return numbers (size, n) of classes, and those (size, m) at the sensors."""
-        rows, which = self._rows, self._which
-        nugget = torch.full((len(which),), NUGGET, dtype=torch.float64)
-        covariances = [one @ one.T + nugget.diag() for one in rows]
-        low, high = ends = self._ends
-        if self._uncertain:
-            reading = self._reading()
-            choices = [_Classes(low[:, i], high[:, i], i, reading) for i in range(len(which))]
-            values, classes = among_choices(covariances, choices, size, generator)
-        else:
-            classes = which.expand(size, -1)
-            low, high = ends.gather(3, which[:, None].expand(*ends.shape[:3], 1))[..., 0]
-            law = zip(covariances, low, high, strict=True)
-            values = [between(*one, size, generator, self._law.name) for one in law]
-        latent = []
-        for part, row, at in zip(self._law.parts, rows, values, strict=True):
-            xi = torch.randn(size, row.shape[1], generator=generator, dtype=torch.float64)
-            latent.append(part.latent.fields(kriged(xi, row, at, nugget, generator)))
-        return self._law.numbers(latent), classes
-
-
-@dataclass(frozen=True)
-class _Classes(Choices):
-    """The classes that a sensor may see."""
-
-    sensor: int
-    reading: Reading
-
-    def given(self, mean: Tensor, std: Tensor, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the law as it is before the reading, and the likelihood of each class."""
-        return mean, std, self.reading(self.sensor, which)

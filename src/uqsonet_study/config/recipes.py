@@ -34,7 +34,6 @@ Law = Literal[
     "facies",
     "bounded",
     "copula",
-    "analogue",
     "exact",
 ]
 

@@ -19,7 +19,6 @@ METHODS = {
     "bounded": "Bounded",
     "copula": "Copula",
     "family": "Family of kernels",
-    "analogue": "Analogue",
     "auto": "Auto",
     FLOOR: "MC floor",
 }
