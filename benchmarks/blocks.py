@@ -43,7 +43,7 @@ class Prior(Source):
         weight[(z.abs() > 8).any(1)] = -torch.inf
         slope = PRIOR_STD * torch.from_numpy(np.stack([one for _, one in found]))
         self.solves += 2 * len(z)
-        return Samples(z, weight, torch.cat([z, slope], 1)), slope
+        return Samples(z, weight[:, None], torch.cat([z, slope], 1)), slope
 
     def start(self, size: int, generator: torch.Generator) -> Samples:
         z = torch.randn(size, BLOCKS**2, generator=generator, dtype=torch.float64)
@@ -53,10 +53,11 @@ class Prior(Source):
         raise NotImplementedError
 
     def proposal(
-        self, now: Samples, power: float, step: float, generator: torch.Generator
+        self, now: Samples, powers: Tensor, step: float, generator: torch.Generator
     ) -> tuple[Samples, Tensor]:
         angle = math.asin(step) / LEAPS
-        cos, sin, kick = math.cos(angle), math.sin(angle), power * math.tan(angle / 2)
+        cos, sin = math.cos(angle), math.sin(angle)
+        kick = float(powers[0]) * math.tan(angle / 2)
         x, slope = now.z.split(BLOCKS**2, 1)
         v = torch.randn(x.shape, generator=generator, dtype=torch.float64)
         before, found = (x.square() + v.square()).sum(1), now
@@ -66,13 +67,13 @@ class Prior(Source):
             found, slope = self._weighted(x)
             v = v + kick * slope
         after = (x.square() + v.square()).sum(1)
-        return found, power * (found.weight - now.weight) - (after - before) / 2
+        return found, (found.weight - now.weight) @ powers - (after - before) / 2
 
 
 def write_reference(path: str) -> None:
     """Write samples of the logarithms by the real solver."""
     source, start = Prior(), time.process_time()
-    found = tempered(source, PARTICLES, torch.Generator().manual_seed(0))
+    found, _ = tempered(source, PARTICLES, torch.Generator().manual_seed(0))
     logs = PRIOR_STD * found.a.numpy()
     np.savez(path, logs=logs, effective=found.effective_size, solves=source.solves)
     print(f"{source.solves} solves, {found.effective_size:.0f} effective of {PARTICLES}, "

@@ -188,7 +188,7 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
         added = self._added(field)
         if not self.config.linear_skip:
             return added
-        return self._straight(self.bases.coefficients_of(field) if a is None else a) + added
+        return self.straight_answers(self.bases.coefficients_of(field) if a is None else a) + added
 
     def _added(self, field: Tensor) -> Tensor:
         """Return the network's part (B, p) of the output's coefficients."""
@@ -214,7 +214,7 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
             field = field.to(self.bases.linear_weight.device)
             added.append(torch.cat([self._added(some) for some in field.split(ROWS)]))
             a = self.bases.coefficients_of(field) if self.config.linear_skip else None
-            straight.append(torch.zeros_like(added[-1]) if a is None else self._straight(a))
+            straight.append(torch.zeros_like(added[-1]) if a is None else self.straight_answers(a))
         return torch.stack(straight), torch.stack(added)
 
     def answers_to(self, functions: Functions, a: Tensor) -> Tensor:

@@ -195,6 +195,8 @@ class FieldLaw:
             config = getattr(operator.operator, "config", None)
             whole = getattr(config, "nearest", 0) and not conditioned.jointly
         self._sampled = whole or not self.field.transform.linear
+        # Made fields are known by so many samples, and each is worked out again when it is drawn.
+        self._made = whole and law is not None and law.made and conditioned.jointly
 
     def _laws(self, x: Tensor) -> Iterator[tuple[slice, Posterior, Tensor, Tensor]]:
         """Yield laws of coefficients with offset (M,) and basis (M, p) of the transformed field."""
@@ -309,9 +311,9 @@ class FieldLaw:
 
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and std (B, M) of a field from samples."""
-        parts = []
-        for some in x.split(max(1, VALUES // MOMENT_SAMPLES)):
-            drawn = self.sample(MOMENT_SAMPLES, some, 0)
+        parts, size = [], MOMENT_SAMPLES // 4 if self._made else MOMENT_SAMPLES
+        for some in x.split(max(1, VALUES // size)):
+            drawn = self.sample(size, some, 0)
             parts.append((drawn.mean(1), drawn.std(1)))
         mean, std = (torch.cat(part, 1) for part in zip(*parts, strict=True))
         return mean, std

@@ -12,17 +12,19 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import logging
 import math
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from uqsonet.emulator.calibration import calibration_runs
@@ -42,10 +44,11 @@ from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.held_out import taken
 from uqsonet.fitting.validate import score
 from uqsonet.operator.baselines import Choice, Floor, kept_pairs
-from uqsonet.operator.closed_form import unexplained_root, widen_band
+from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.kernel_branch import use_kernel
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import Regression
 from uqsonet.operator.settings import MethodConfig, TrainingConfig
@@ -139,6 +142,7 @@ def fit(
             best.model, named, data.part("training"), data.scored(),
             noise_std=data.noise_levels(), layouts=data.layouts(), seed=seed,
         )  # fmt: skip
+        best = _choose_kernel(data, best, tried)
         left_over = choose_nearest(data, best)
         every = data.part("training", "validation")
         if best.method is None:
@@ -146,11 +150,13 @@ def fit(
             final = linear_model(every, config.input_modes, config.output_modes)
         else:
             final = run.trained(every, best.method, "final")
+        if best.model.config.kernel:
+            use_kernel(final, every)
         splits = list(zip(data.folds(), best.models, strict=True))
         choice, answers = choose_answer(splits, law == "auto")
         refit(final, best.model.law, every, seed)
         recipe = {
-            "branch": "linear" if best.method is None else "linear and perceptron",
+            "branch": _branch(best),
             **_size(final.config, best.method),
             "law": final.config.law,
             "transforms": {f.name: f.transform.name for f in data.inputs + data.outputs},
@@ -191,6 +197,34 @@ def _choose_perceptron(
         better, _ = taken([one.scores.mean(0)[None] for one in (best, candidate)], 1.0)
         best = (best, candidate)[better]
     return best
+
+
+@torch.no_grad()
+def _choose_kernel(data: EncodedRuns, best: Candidate, tried: list[dict[str, Any]]) -> Candidate:
+    """Return the model, with a kernel in place of its perceptron where its answers are better.
+
+    It is tried for inputs that latent fields make: sensors of outputs are then answered by moves of
+    these, and those must see a branch that knows where classes jump.
+    """
+    if len(best.models) > 1 or best.model.law is None or not best.model.law.made:
+        return best
+    held, other = data.part("validation"), copy.deepcopy(best.model)
+    use_kernel(other, data.part("training"))
+    pairs, left = targets(best.model.bases, held), []
+    for model in (best.model, other):
+        left.append(float((model.answers_to(held, pairs["a"]) - pairs["c"]).square().mean()))
+    tried.append({"branch": "kernel", "centres": other.config.kernel, "error": left[1] / left[0]})
+    if left[1] >= left[0]:
+        return best
+    widen_band(other, [(held, other)])
+    return replace(best, model=other, models=[other], method=None)
+
+
+def _branch(best: Candidate) -> str:
+    """Return what the operator is, in words."""
+    if best.model.config.kernel:
+        return "linear and kernel"
+    return "linear" if best.method is None else "linear and perceptron"
 
 
 def _size(network: KarhunenLoeveNetwork, method: MethodConfig | None) -> dict[str, int]:

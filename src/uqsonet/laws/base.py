@@ -77,6 +77,13 @@ class InputPosterior(ABC):
         """
         return self.sample(a.shape[1], generator)
 
+    latent: int = 0
+    """Number of standard normals that fields are made of (`made`); 0 where they are not."""
+
+    def made(self, z: Tensor) -> Tensor:
+        """Return transformed inputs (n, points), float32, of standard normals (n, latent)."""
+        raise NotImplementedError
+
     has_coordinates: ClassVar[bool] = False
     """Whether the law is Gaussian within each of some kinds."""
 
@@ -150,6 +157,9 @@ class InputLaw(ABC):
     whole: ClassVar[bool] = False
     """Samples are fields beyond what the modes hold: answers about the input take them as they are
     (`InputPosterior.fields`), classes with their jumps and values within their range."""
+
+    made: ClassVar[bool] = False
+    """Fields are made of standard normals (`InputPosterior.made`)."""
 
     ends: Tensor | None = None
     """Ends (n, 2) that the transformed field does not leave at each point, where a law has some."""

@@ -135,6 +135,8 @@ class ThresholdedPosterior(WholeFields):
             of_class = torch.stack([cuts[:, place], cuts[:, place + 1]])  # (2, m, K)
             ends.append(of_class.where(part.places >= 0, free[:, None, None]))
         self._ends = torch.stack(ends, 1)  # (2, F, m, K)
+        if not len(locations):
+            self.latent = sum(part.latent.rank for part in law.parts)
         edges = (law.values[1:] + law.values[:-1]) / 2
         values = forward(sensors.values[0].double())
         which = self._which = torch.bucketize(values, edges)
@@ -160,6 +162,20 @@ class ThresholdedPosterior(WholeFields):
     ) -> Iterator[Tensor]:
         """Yield thresholded fields (size, n), float32."""
         yield self._law.values.float()[self._numbers(size, generator)[0]]
+
+    def made(self, z: Tensor) -> Tensor:
+        """Return fields (n, points), float32, of standard normals (n, latent)."""
+        parts = self._law.parts
+        each = zip(parts, z.split([part.latent.rank for part in parts], 1), strict=True)
+        latent = [part.latent.fields(xi) for part, xi in each]
+        values = self._law.values.float()
+        if len(parts) > 1:
+            return values[self._law.numbers(latent)]
+        first, *others = values[self._law.table]  # a tenth of the time of numbers
+        found = first.expand_as(latent[0])
+        for cut, value in zip(parts[0].thresholds.T.float(), others, strict=True):
+            found = torch.where(latent[0] > cut, value, found)
+        return found
 
     def _numbers(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return numbers (size, n) of classes, and those (size, m) at the sensors."""
@@ -202,7 +218,7 @@ class ThresholdedLaw(SeparateLaw):
         "they take more than a few values, or only one at some point, or have classes that no cut "
         "Gaussian field has"
     )
-    whole = True
+    whole = made = True
     layout: ClassVar = {
         "values": ("K", torch.float64),
         "thresholds": ("nT", torch.float64),

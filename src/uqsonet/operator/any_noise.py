@@ -23,6 +23,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.posterior import MOMENT_SEED, LatentPosterior
 from uqsonet.operator.joint import (
+    MADE_PARTICLES,
     PARTICLES,
     JointPosterior,
     Model,
@@ -33,7 +34,7 @@ from uqsonet.operator.joint import (
     sampled_draws,
     sampled_moments,
 )
-from uqsonet.operator.particles import Samples, Source, tempered
+from uqsonet.operator.particles import ROWS, Following, Samples, Source, tempered
 from uqsonet.sensors.sensors import Sensors
 
 REFITS = 6
@@ -48,6 +49,14 @@ SETTLED = 0.05
 IMPOSSIBLE = 1e4
 """A likelihood of zero counts as this far, in logarithms, below the least that is positive."""
 
+UNLIKELY = (
+    "the likelihood is zero for all of {} samples of the Gaussian answer: state a noise_std that "
+    "comes nearer to it"
+)
+
+NOTHING = -1e9
+"""Logarithm of a likelihood of zero where samples are led to it by steps."""
+
 NEGLIGIBLE = 1e-3
 """Share of a reading's variance that what modes leave out may have and be left out."""
 
@@ -59,9 +68,6 @@ FAR_MOVED_SHARE = 0.1
 
 MAX_MOVES = 100
 """Moves after one rise, at most."""
-
-ROWS = 512
-"""Samples that are worked on at a time: what readings see of them stays in the cache."""
 
 
 class ReadingNoise(Protocol):
@@ -105,6 +111,7 @@ class _Noisy(Source):
         self._one = one = OneSet(model, seen, given, readings)
         self._law, straight = one.linearised(generator)
         self._source, self._noise = one.reweighted(self._law, straight), noise
+        self.made = self._law.latent > 0
         rows, residual = one.at_sensors
         self._seen_rows, self._seen_values = rows[0], residual[0]
         left = model.bases.input_remainder.cpu() * torch.as_tensor(seen.norm(2))
@@ -127,7 +134,9 @@ class _Noisy(Source):
         """Return a (n, r), c = b(a) + e (n, p), and how far readings are off (n, m)."""
         of_a, own, beyond = z.split([z.shape[1] - sum(self._sizes), *self._sizes], 1)
         a = of_a
-        if self._law.has_coordinates:
+        if self.made:
+            a = self._one.made(of_a)
+        elif self._law.has_coordinates:
             a = self._law.coordinates(of_a[:, 1:], of_a[:, 0].long())
         readings, c = self._readings, self._one.branch(a.float())
         off = readings.values[0] - c @ readings.rows[0].T
@@ -149,12 +158,28 @@ class _Noisy(Source):
         found, _ = self._weighted(self._drawn(size, generator))
         finite = found.weight[found.weight.isfinite()]
         if not len(finite):
-            raise ObservationError(
-                f"the likelihood is zero for all of {size} samples of the Gaussian answer: state "
-                "a noise_std that comes nearer to it"
-            )
+            raise ObservationError(UNLIKELY.format(size))
         self._floor = float(finite.min()) - IMPOSSIBLE
         return replace(found, weight=found.weight.nan_to_num(neginf=self._floor))
+
+    def particles(self, size: int, generator: torch.Generator) -> tuple[Sampled, Tensor, Samples]:
+        """Return the law of a, samples of c (n, p), and samples of both."""
+        source, size = (self._following(), MADE_PARTICLES) if self.made else (self, size)
+        found, _ = tempered(source, size, generator)
+        c, off = self.placed(found.z)[1:]
+        if self.made and bool((self._noise.log_likelihood(off) <= NOTHING).all()):
+            raise ObservationError(UNLIKELY.format(size))
+        return self._one.sampled(found), c, found
+
+    def _following(self) -> Following:
+        """Return moves of latent fields: to the Gaussian answer first, then to the real noise."""
+
+        def weighed(z: Tensor) -> tuple[Tensor, Tensor]:
+            a, _, off = self.placed(z)
+            found = (off / self._std).square().sum(1) / 2 + self._noise.log_likelihood(off)
+            return a, torch.stack([self._source.log_weight(a), found.clamp_min(NOTHING)], 1)
+
+        return Following(weighed, self._law.latent + sum(self._sizes))
 
     def _drawn(self, size: int, generator: torch.Generator) -> Tensor:
         """Return z (n, k) of samples."""
@@ -177,7 +202,7 @@ class _Noisy(Source):
                 weight = weight + self._source.log_weight(a) + self._noise.log_likelihood(off)
                 if slope:
                     slopes.append(torch.autograd.grad(weight.sum(), rows)[0].nan_to_num())
-            parts.append((a.detach(), weight.detach()))
+            parts.append((a.detach(), weight.detach()[:, None]))
         a, weight = (torch.cat(part) for part in zip(*parts, strict=True))
         found = Samples(
             a, weight if self._floor is None else weight.nan_to_num(neginf=self._floor), z
@@ -220,11 +245,12 @@ class _Noisy(Source):
         return self._directions[kind]
 
     def proposal(
-        self, now: Samples, power: float, step: float, generator: torch.Generator
+        self, now: Samples, powers: Tensor, step: float, generator: torch.Generator
     ) -> tuple[Samples, Tensor]:
         """Return moved samples, by Hamiltonian dynamics where the likelihood has a slope."""
         if not self._smooth:
-            return super().proposal(now, power, step, generator)
+            return super().proposal(now, powers, step, generator)
+        power = float(powers[0])
         angle = math.asin(step) / LEAPS
         cos, sin = math.cos(angle), math.sin(angle)
         kind, x = now.z.split([1, now.z.shape[1] - 1], 1)
@@ -239,7 +265,7 @@ class _Noisy(Source):
             assert slope is not None
             v = v + power * math.tan(angle / 2) * slope[:, 1:]
         after = (x.square() + v.square()).sum(1)
-        return found, power * (found.weight - now.weight) - (after - before) / 2
+        return found, (found.weight - now.weight) @ powers - (after - before) / 2
 
 
 def _normals(n: int, k: int, generator: torch.Generator) -> Tensor:
@@ -266,7 +292,7 @@ def condition_any_noise(
     seen = replace(seen, noise_std=seen.noise(model.noise_std))
     generator = torch.Generator().manual_seed(MOMENT_SEED)
     source = _Noisy(model, seen, read, noise, generator)
-    for _ in range(REFITS):
+    for _ in range(0 if source.made else REFITS):
         levels = source.nearest(generator)
         before = torch.cat([seen.noise_std, read.noise_std], 1)[0]
         if levels is None or bool(((levels / before - 1).abs() < SETTLED).all()):
@@ -274,10 +300,10 @@ def condition_any_noise(
         of_seen, of_read = levels[None].split([seen.values.shape[1], read.values.shape[1]], 1)
         seen, read = replace(seen, noise_std=of_seen), replace(read, noise_std=of_read)
         source = _Noisy(model, seen, read, noise, generator)
-    found = tempered(source, size, generator)
-    law, effective = Sampled(found.a[None]), torch.tensor([found.effective_size]).double()
+    law, c, found = source.particles(size, generator)
+    effective = torch.tensor([found.effective_size]).double()
     if read.values.shape[1]:
-        c = Sampled(source.placed(found.z)[1][None])
+        c = Sampled(c[None])
         output = LatentPosterior(
             model.fields.output.grid,
             model.bases.output_basis,

@@ -56,7 +56,7 @@ class NetworkConfig(Section):
 class KarhunenLoeveNetwork(NetworkConfig):
     """UQ-SONet on a Karhunen-Loeve latent space (docs/model.md)."""
 
-    later = ("held_out_residuals", "law", "nearest")
+    later = ("held_out_residuals", "law", "nearest", "kernel")
     per_sensors: ClassVar[bool] = False
     """Sensors and noise enter when the model is conditioned: one training serves them all."""
     architecture: Literal["karhunen_loeve"] = "karhunen_loeve"
@@ -91,6 +91,13 @@ class KarhunenLoeveNetwork(NetworkConfig):
         le=LOCAL,
         description="Outputs are those of so many held-out pairs with the nearest answers; 0: they "
         "are the answers, and what is left over of all pairs (`uqsonet.fit` sets it).",
+    )
+
+    kernel: int = Field(
+        default=0,
+        ge=0,
+        le=20_000,
+        description="Centres of a cubic kernel in place of the perceptron (`uqsonet.fit` sets it).",
     )
 
     @model_validator(mode="after")

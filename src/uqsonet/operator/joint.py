@@ -19,7 +19,7 @@ A linear branch needs no correction.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -38,14 +38,18 @@ from uqsonet.gauss.posterior import (
 )
 from uqsonet.laws.base import ClosedForm, InputPosterior
 from uqsonet.laws.bases import rounding_noise
-from uqsonet.operator.particles import Particles, Reweighted, Source, Split, tempered
+from uqsonet.operator.particles import Following, Reweighted, Samples, Source, Split, tempered
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:
     from uqsonet.fields.operator_fields import OperatorFields
+    from uqsonet.laws.bases import KarhunenLoeveBases
 
 PARTICLES = 4096
 """Samples that stand for the law of the input when sensors read the output."""
+
+MADE_PARTICLES = 1024
+"""Samples where fields are made of latent ones: each is a whole field."""
 
 LINEARISATIONS = 3
 """Number of times that the branch is linearised."""
@@ -126,17 +130,33 @@ class OutputReadings:
 
 
 class Sampled(InputPosterior):
-    """A law of the input's coefficients that is known by samples (B, n, r)."""
+    """A law of the input's coefficients that is known by samples (B, n, r).
 
-    def __init__(self, a: Tensor) -> None:
-        self._a = a
+    Of one set, `whole` maps numbers of samples to the fields that they are coefficients of.
+    """
 
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return some of the samples, each at most once as long as they last."""
+    def __init__(self, a: Tensor, whole: Callable[[Tensor], Tensor] | None = None) -> None:
+        self._a, self.whole = a, whole
+
+    def _picked(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return numbers of samples, each at most once as long as they last."""
         kept = self._a.shape[1]
         rounds = -(-size // kept)
         drawn = torch.rand(rounds, kept, generator=generator, dtype=torch.float32)
-        return self._a[:, drawn.argsort(-1).flatten()[:size]]
+        return drawn.argsort(-1).flatten()[:size]
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return some of the samples, each at most once as long as they last."""
+        return self._a[:, self._picked(size, generator)]
+
+    def fields(
+        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
+    ) -> Iterator[Tensor]:
+        """Yield the whole fields of samples where they are known."""
+        if self.whole is None:
+            yield from super().fields(bases, size, generator)
+        else:
+            yield self.whole(self._picked(size, generator))
 
     def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (B, p) and covariance (B, p, p) of ``weight a`` over the samples."""
@@ -221,7 +241,7 @@ def condition_both(
         one = OneSet(model, seen, given, readings)
         found = one.particles(size)
         effective[0], tail[0] = found.effective_size, one.tail
-        source = Sampled(found.a[None])
+        source = one.sampled(found)
     output = model.output_posterior(source, root, single, readings)
     return JointPosterior(input_posterior(model, single, source), output, effective, tail)
 
@@ -253,10 +273,22 @@ class OneSet:
         """Return what readings see (n, m), float64, of the branch's answers to (n, r)."""
         return self.branch(a) @ self.readings.rows[0].T
 
-    def particles(self, size: int) -> Particles:
+    def particles(self, size: int) -> Samples:
         """Return samples given all readings."""
         generator = torch.Generator().manual_seed(MOMENT_SEED)
-        return tempered(self.source(*self.linearised(generator)), size, generator)
+        size = MADE_PARTICLES if self._given.latent else size
+        return tempered(self.source(*self.linearised(generator)), size, generator)[0]
+
+    def made(self, z: Tensor) -> Tensor:
+        """Return coefficients (n, r) of the fields that latent normals (n, k) make."""
+        return self.model.bases.coefficients_of(self._given.made(z))
+
+    def sampled(self, found: Samples) -> Sampled:
+        """Return the law of these samples, with their whole fields where latent ones make them."""
+        if not (latent := self._given.latent):
+            return Sampled(found.a[None])
+        z, made = found.z[:, :latent], self._given.made
+        return Sampled(found.a[None], partial(_made_of, made, z))
 
     def linearised(self, generator: torch.Generator) -> tuple[InputPosterior, LinearBranch | None]:
         """Return the law given all readings, the branch taken as linear, and that branch.
@@ -286,6 +318,14 @@ class OneSet:
 
     def source(self, source: InputPosterior, straight: LinearBranch | None) -> Source:
         """Return samples of what `linearised` gave, weighted by the branch itself."""
+        if self._given.latent:
+            weigh = self.reweighted(source, None).log_weight
+
+            def weighed(z: Tensor) -> tuple[Tensor, Tensor]:
+                a = self.made(z)
+                return a, weigh(a)[:, None]
+
+            return Following(weighed, self._given.latent)
         values, noise = self.readings.values, self.readings.noise
         few = straight is not None and values.shape[1] <= MAX_SPLIT
         if straight is not None and few and isinstance(self._given, ClosedForm):
@@ -309,6 +349,11 @@ class OneSet:
             return -found[0] / 2
 
         return Reweighted(source, log_weight)
+
+
+def _made_of(made: Callable[[Tensor], Tensor], z: Tensor, picked: Tensor) -> Tensor:
+    """Return the fields of some samples."""
+    return made(z[picked])
 
 
 def _distance(values: Tensor, answers: Tensor, root: Tensor) -> Tensor:
@@ -401,7 +446,8 @@ def input_posterior(model: Model, single: bool, given: InputPosterior) -> Poster
     moments = partial(sampled_moments, given, model.config.input_modes)
     grid, basis = model.fields.input.grid, model.bases.input_basis
     found = LatentPosterior(grid, basis, single, partial(sampled_draws, given), moments)
-    if model.law is not None and model.law.whole and not isinstance(given, Sampled):
+    known = not isinstance(given, Sampled) or given.whole is not None
+    if model.law is not None and model.law.whole and known:
         found.whole = partial(given.fields, model.bases)
     if model.law is not None and model.law.rest is not None:
         found.whole = partial(model.law.completed, model.bases, given)

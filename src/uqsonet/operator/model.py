@@ -110,6 +110,11 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
 
     def _learned_part(self) -> nn.Module | None:
         """Return what the branch adds to its linear part."""
+        if self.config.kernel:
+            from uqsonet.operator.kernel_branch import KernelBranch
+
+            sizes = self.config.input_modes, self.config.output_modes, self.config.kernel
+            return KernelBranch(*sizes)
         return correction(self.config.input_modes, self.config) if self.config.branch else None
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -211,7 +216,7 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
 
     def branch(self, a: Tensor) -> Tensor:
         """Map coefficients of the input (..., r) to scaled coefficients of the output (..., p)."""
-        straight = self._straight(a)
+        straight = self.straight_answers(a)
         return straight if self.network is None else straight + self.network(a)
 
     def drawn(
@@ -221,15 +226,16 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         a = given.even(size) if generator is None else given.sample(size, generator)
         a = a.to(self.bases.linear_weight.device)
         if self.network is None:
-            return self._straight(a), 0.0
+            return self.straight_answers(a), 0.0
         added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(ROWS)])
-        return self._straight(a), added.unflatten(0, a.shape[:-1])
+        return self.straight_answers(a), added.unflatten(0, a.shape[:-1])
 
     def answers_to(self, functions: Functions, a: Tensor) -> Tensor:
         """Return the branch's answer (N, p) to functions with coefficients a (N, r)."""
         return self.branch(a.float())
 
-    def _straight(self, a: Tensor) -> Tensor:
+    def straight_answers(self, a: Tensor) -> Tensor:
+        """Return the linear part (..., p) of b(a)."""
         start = nn.functional.linear(a, self.bases.linear_weight)
         return start if self.linear is None else start + self.linear(a)
 

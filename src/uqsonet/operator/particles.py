@@ -30,6 +30,22 @@ EFFECTIVE_SHARE = 0.5
 MIN_DISTANCE, MIN_LAST_DISTANCE = 0.1, 0.5
 """How far samples move after each rise, and after the last: a sum of accepted squared steps."""
 
+FOLLOWED = 128
+"""Coordinates that `Following` learns the law of, at most."""
+
+CHANCE = 8.0
+"""Divergence of a coordinate from standard normal, times the number of samples, that chance may
+have: farther ones are followed."""
+
+SHRUNK = 0.05
+"""Share that covariances of followed coordinates are taken to be smaller by."""
+
+ROWS = 512
+"""Samples that are worked on at a time: what readings see of them stays in the cache."""
+
+FAR = 4.0
+"""How far samples of `Following` move after the last rise."""
+
 MAX_MOVES = 400
 """Moves after one rise, at most."""
 
@@ -41,24 +57,6 @@ NEWTON_STEPS = 5
 
 
 @dataclass(frozen=True)
-class Particles:
-    """Samples of the input's coefficients given readings of both sides.
-
-    Attributes
-    ----------
-    a : Tensor, shape (size, r), float32
-    effective_size : float
-        Independent samples that their means are worth, from the spread of the islands' means.
-    z : Tensor, shape (size, k)
-        What moves of the source would start from.
-    """
-
-    a: Tensor
-    effective_size: float
-    z: Tensor
-
-
-@dataclass(frozen=True)
 class Samples:
     """Samples of a source, and how they stand to the target.
 
@@ -66,8 +64,9 @@ class Samples:
     ----------
     a : Tensor, shape (n, r), float32
         Coefficients of the input.
-    weight : Tensor, shape (n,)
-        Logarithm of the target's density over the source's.
+    weight : Tensor, shape (n, S)
+        Logarithms of what multiplies the source's density to the target's, in the order in which
+        samples meet it.
     z : Tensor, shape (n, r)
         What moves start from.
     """
@@ -80,11 +79,20 @@ class Samples:
         """Return some of the samples."""
         return Samples(self.a[index], self.weight[index], self.z[index])
 
+    @property
+    def effective_size(self) -> float:
+        """Independent samples that means are worth, from the spread of the islands' means."""
+        parts = self.a.double().view(ISLANDS, -1, self.a.shape[1])
+        between = parts.mean(1).var(0).sum() / ISLANDS  # of the mean of all
+        return min(
+            float(self.a.double().var(0).sum() / between.clamp_min(1e-300)), float(len(self.a))
+        )
+
     def where(self, taken: Tensor, others: Samples) -> Samples:
         """Return the others where a sample is taken from them."""
         kept = taken[:, None]
         a, z = torch.where(kept, others.a, self.a), torch.where(kept, others.z, self.z)
-        return Samples(a, torch.where(taken, others.weight, self.weight), z)
+        return Samples(a, torch.where(kept, others.weight, self.weight), z)
 
 
 class Source(ABC):
@@ -96,9 +104,11 @@ class Source(ABC):
         Effective share of the samples that one rise of the power leaves.
     max_moves : int
         Moves after one rise, at most.
+    last : float
+        How far samples move after the last rise.
     """
 
-    effective_share, max_moves = EFFECTIVE_SHARE, MAX_MOVES
+    effective_share, max_moves, last = EFFECTIVE_SHARE, MAX_MOVES, MIN_LAST_DISTANCE
 
     @abstractmethod
     def start(self, size: int, generator: torch.Generator) -> Samples:
@@ -116,16 +126,21 @@ class Source(ABC):
         generator : torch.Generator
         """
 
+    def follow(self, now: Samples) -> None:  # noqa: B027
+        """Prepare moves for samples that are where these are."""
+
     def proposal(
-        self, now: Samples, power: float, step: float, generator: torch.Generator
+        self, now: Samples, powers: Tensor, step: float, generator: torch.Generator
     ) -> tuple[Samples, Tensor]:
         """Return moved samples, and the logarithm (n,) of the odds to take each."""
         proposed = self.moved(now.z, step, generator)
-        return proposed, power * (proposed.weight - now.weight)
+        return proposed, (proposed.weight - now.weight) @ powers
 
 
-def tempered(source: Source, size: int, generator: torch.Generator) -> Particles:
-    """Bring samples of a source to the target, by steps of a rising power of the weight.
+def tempered(source: Source, size: int, generator: torch.Generator) -> tuple[Samples, float]:
+    """Bring samples of a source to the target, by steps of a rising power of the weights.
+
+    Returned are samples and the size of the last moves' steps.
 
     Parameters
     ----------
@@ -134,24 +149,39 @@ def tempered(source: Source, size: int, generator: torch.Generator) -> Particles
         A multiple of `ISLANDS`.
     generator : torch.Generator
     """
-    now, t, step = source.start(size, generator), 0.0, 1.0
-    while t < 1:
-        rise = _rise(now.weight, 1 - t, source.effective_share)
-        t = 1.0 if t + rise > 1 - 1e-9 else t + rise
-        index = resampled((rise * now.weight).view(ISLANDS, -1), generator)
-        now = now.pick((index + torch.arange(0, size, size // ISLANDS)[:, None]).flatten())
-        gone, enough = 0.0, MIN_LAST_DISTANCE if t == 1 else MIN_DISTANCE
-        for _ in range(source.max_moves):
-            proposed, ratio = source.proposal(now, t, step, generator)
-            draw = torch.rand(size, generator=generator, dtype=torch.float64)
-            taken = draw.log() < ratio
-            now = now.where(taken, proposed)
-            share = float(taken.double().mean())
-            gone += share * step**2
-            if gone >= enough:
-                break
-            step = min(1.0, step * math.exp(share - ACCEPTANCE))
-    return Particles(now.a, _effective_size(now.a), now.z)
+    now, step = source.start(size, generator), 1.0
+    powers = torch.zeros(now.weight.shape[1], dtype=torch.float64)
+    for stage in range(len(powers)):
+        while (t := float(powers[stage])) < 1:
+            weight = now.weight[:, stage]
+            rise = _rise(weight, 1 - t, source.effective_share)
+            powers[stage] = t = 1.0 if t + rise > 1 - 1e-9 else t + rise
+            index = resampled((rise * weight).view(ISLANDS, -1), generator)
+            now = now.pick((index + torch.arange(0, size, size // ISLANDS)[:, None]).flatten())
+            last = t == 1 and stage == len(powers) - 1
+            source.follow(now)
+            enough = source.last if last else MIN_DISTANCE
+            now, step = _moved(source, now, powers, step, enough, generator)
+    return now, step
+
+
+def _moved(
+    source: Source, now: Samples, powers: Tensor, step: float, enough: float,
+    generator: torch.Generator,
+) -> tuple[Samples, float]:  # fmt: skip
+    """Return samples that have moved far enough, and the size of the next step."""
+    gone = 0.0
+    for _ in range(source.max_moves):
+        proposed, ratio = source.proposal(now, powers, step, generator)
+        draw = torch.rand(len(ratio), generator=generator, dtype=torch.float64)
+        taken = draw.log() < ratio
+        now = now.where(taken, proposed)
+        share = float(taken.double().mean())
+        gone += share * step**2
+        if gone >= enough:
+            break
+        step = min(1.0, step * math.exp(share - ACCEPTANCE))
+    return now, step
 
 
 def _rise(weight: Tensor, most: float, share: float) -> float:
@@ -170,13 +200,6 @@ def _rise(weight: Tensor, most: float, share: float) -> float:
     return max(low, 1e-4 * most)
 
 
-def _effective_size(a: Tensor) -> float:
-    """Return how many independent samples the means of `ISLANDS` parts are worth."""
-    parts = a.double().view(ISLANDS, -1, a.shape[1])
-    between = parts.mean(1).var(0).sum() / ISLANDS  # of the mean of all
-    return min(float(a.double().var(0).sum() / between.clamp_min(1e-300)), float(len(a)))
-
-
 class Reweighted(Source):
     """A law of the input given one set of sensors, whose samples are weighted.
 
@@ -193,12 +216,12 @@ class Reweighted(Source):
     def start(self, size: int, generator: torch.Generator) -> Samples:
         """Return samples of the law."""
         a = self._law.sample(size, generator)[0]
-        return Samples(a, self.log_weight(a), a)
+        return Samples(a, self.log_weight(a)[:, None], a)
 
     def moved(self, z: Tensor, step: float, generator: torch.Generator) -> Samples:
         """Return samples moved by the law itself."""
         a = self._law.moved(z[None], step, generator)[0]
-        return Samples(a, self.log_weight(a), a)
+        return Samples(a, self.log_weight(a)[:, None], a)
 
 
 class Split(Source):
@@ -293,4 +316,71 @@ class Split(Source):
         off = self._white(self._answers(a))
         size = root.diagonal(0, 1, 2).log().sum(1)
         weight = normal.square().sum((1, 2)) - s.square().sum(1) - off.square().sum(1)
-        return Samples(a, weight / 2 - size, rest + s @ self._basis)
+        return Samples(a, (weight / 2 - size)[:, None], rest + s @ self._basis)
+
+
+class Following(Source):
+    """Standard normal coordinates, whose moves follow where samples are.
+
+    Moves keep a Gaussian law with the samples' mean and (shrunk) covariance in the coordinates that
+    readings see, and N(0, I) in the others: ``z' = m + sqrt(1 - s^2) (z - m) + s L xi`` (Rudolf and
+    Sprungk, Found. Comput. Math. 18, 2018). No slope is needed, so classes may jump.
+
+    Parameters
+    ----------
+    weigh : callable
+        Maps coordinates z (n, k), float64, to coefficients (n, r), and to logarithms of weights
+        (n, S), as `Samples` has them.
+    count : int
+        Number k of coordinates.
+    """
+
+    last = FAR
+
+    def __init__(self, weigh: Callable[[Tensor], tuple[Tensor, Tensor]], count: int) -> None:
+        self._weigh, self._count = weigh, count
+
+    def _normals(self, size: int, generator: torch.Generator) -> Tensor:
+        return torch.randn(size, self._count, generator=generator, dtype=torch.float64)
+
+    def start(self, size: int, generator: torch.Generator) -> Samples:
+        """Return independent samples."""
+        return self._at(self._normals(size, generator))
+
+    def _at(self, z: Tensor) -> Samples:
+        parts = [self._weigh(rows) for rows in z.split(ROWS)]
+        a, weight = (torch.cat(part) for part in zip(*parts, strict=True))
+        return Samples(a, weight, z)
+
+    def follow(self, now: Samples) -> None:
+        """Learn the law of the coordinates that are farthest from standard normal."""
+        mean, variance = now.z.mean(0), now.z.var(0)
+        away = (mean.square() + variance - 1 - variance.log()) / 2
+        order = away.argsort(descending=True)[:FOLLOWED]
+        self._seen = seen = order[away[order] > CHANCE / len(now.z)]
+        covariance = torch.cov(now.z[:, seen].T).reshape(len(seen), -1)
+        covariance = (1 - SHRUNK) * covariance + SHRUNK * covariance.diagonal().diag()
+        self._mean, self._root = mean[seen], torch.linalg.cholesky(covariance)
+
+    def _white(self, z: Tensor) -> Tensor:
+        off = (z[:, self._seen] - self._mean).T
+        return torch.linalg.solve_triangular(self._root, off, upper=False).T
+
+    def moved(self, z: Tensor, step: float, generator: torch.Generator) -> Samples:
+        """Return samples by moves that leave the law that was learned as it is."""
+        stay, fresh = math.sqrt(1 - step**2), self._normals(len(z), generator)
+        after = stay * z + step * fresh
+        white = stay * self._white(z) + step * fresh[:, self._seen]
+        after[:, self._seen] = self._mean + white @ self._root.T
+        return self._at(after)
+
+    def proposal(
+        self, now: Samples, powers: Tensor, step: float, generator: torch.Generator
+    ) -> tuple[Samples, Tensor]:
+        """Return moved samples, and the logarithm (n,) of the odds to take each."""
+        proposed, ratio = super().proposal(now, powers, step, generator)
+        before, after = (
+            self._white(z).square().sum(1) - z[:, self._seen].square().sum(1)
+            for z in (now.z, proposed.z)
+        )
+        return proposed, ratio + (after - before) / 2
