@@ -16,7 +16,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +26,17 @@ from torch import Tensor
 
 import uqsonet
 from uqsonet.files import write_text
-from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.sensors.likelihoods import MeanAbsolute
 from uqsonet_study.posterior.ensembles import Regression, smoothed
 from uqsonet_study.posterior.metrics import METRICS, covered, distances, moment_errors, moments
 from uqsonet_study.posterior.problems import (
     CUT,
     NEAREST_NOISE,
-    POINTS,
     PROBLEMS,
     SEED,
     SIGMA,
     Case,
-    Darcy,
     Inverse,
 )
 
@@ -102,7 +99,7 @@ class Answer:
 Method = Callable[[Case], Answer]
 
 
-def exact_poisson(case: Case) -> tuple[Answer, Tensor]:
+def exact_poisson(case: Case, _: Any) -> tuple[Answer, Tensor]:
     """Return the reference of a Poisson case, and as many other samples of it."""
     from uqsonet_study.posterior.importance import ExactPosterior
 
@@ -121,73 +118,29 @@ def exact_poisson(case: Case) -> tuple[Answer, Tensor]:
     return Answer(mean, std, first, notes), second
 
 
-def chains_darcy(case: Case) -> tuple[Answer, Tensor]:
-    """Return the reference of a Darcy case, by chains with the real solver, and other samples."""
-    from uqsonet_study.posterior import flow
-    from uqsonet_study.posterior.chains import mixing
+def sampled_darcy(case: Case, model: uqsonet.Emulator) -> tuple[Answer, Tensor]:
+    """Return the reference of a Darcy case, by the real solver, and other samples of it.
 
-    generator = numpy_generator(SEED, "darcy", "reference", case.number)
-    chains = flow.RealChains(_emulation(), case, generator)
-    states, accepted = chains.run(CHAINS, ROUNDS, INNER)
-    std, size = Darcy().std, len(states)
-    media = torch.stack([flow.medium_of(std, z.double()).flatten(1) for z in states])
-    low = states.view(size, CHAINS, POINTS, POINTS)[..., :6, :6].flatten(2)[..., 1:].double()
-    rhat, effective = mixing(low)
-    flat = media.flatten(0, 1)
-    picked = torch.from_numpy(generator.permutation(len(flat))[: 2 * BANDS])
-    first, second = flat[picked].view(-1, POINTS, POINTS).split(-(-len(picked) // 2))
-    mean, std = moments(flat.double())
-    notes = {"effective": effective, "rhat": rhat, "accepted": accepted}
-    return Answer(mean.view(POINTS, -1), std.view(POINTS, -1), first, notes), second
-
-
-CHAINS, ROUNDS, INNER = 48, 40, 15
-"""Chains of a Darcy reference, rounds of solves, and moves by the emulator between them."""
-
-
-@cache
-def _emulation() -> Any:
-    """Return the emulator of the first pairs, from its file if there is one.
-
-    It serves answers learned from pairs, and proposals of references: there the solver corrects it.
+    The learned operator proposes; the solver decides.
     """
-    from uqsonet_study.posterior.flow import CENTRES, HELD, Emulation
+    from uqsonet_study.posterior.darcy import reference
 
-    path = STATE / "emulation.pt"
-    if path.is_file():
-        return Emulation(**torch.load(path, weights_only=True))
-    found = Emulation.of(*Darcy().pairs(CENTRES + HELD))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(vars(found), path)
-    return found
+    generator = torch_generator(SEED, "darcy", "reference", case.number)
+    (mean, std), media, notes = reference(case, model, generator)
+    first, second = (one[torch.randperm(len(one), generator=generator)[:BANDS]] for one in media)
+    return Answer(mean, std, first, notes), second
 
 
-def learned_darcy(inputs: Tensor) -> Method:
-    """Return answers by chains with an emulator and a latent spectrum from pairs alone."""
-    from uqsonet_study.posterior import flow
-
-    if len(inputs) < flow.CENTRES + flow.HELD:
-        raise SystemExit(f"the emulator of Darcy takes {flow.CENTRES + flow.HELD} pairs or more")
-    emulation, std = _emulation(), flow.latent_spectrum(inputs)
-    LOG.info("emulator: mean absolute error %.3g", float(emulation.errors.abs().mean()))
-
-    def ours(case: Case) -> Answer:
-        generator = numpy_generator(SEED, "darcy", "ours", case.number)
-        states, offset = flow.by_emulator(emulation, std, case, generator)
-        media = torch.cat([flow.medium_of(std, z) for z in states])
-        mean, spread = moments(media.flatten(1).double())
-        picked = media[torch.from_numpy(generator.permutation(len(media))[:BANDS])]
-        shape = case.truth.shape
-        return Answer(
-            mean.view(shape), spread.view(shape), picked, {"misfit": float(offset.mean())}
-        )
-
-    return ours
+LAWS = {"poisson": "mixture", "darcy": "thresholded"}
+"""Law of the inputs that the library's models are fitted with."""
 
 
 def methods_of(problem: Inverse, pairs: int, state: Path) -> dict[str, Method]:
     """Return what answers cases, learned from so many pairs or knowing the solver."""
-    inputs, outputs = problem.pairs(pairs)
+    kept = state / "pairs.pt"
+    if not kept.is_file():
+        torch.save(problem.pairs(pairs), kept)
+    inputs, outputs = torch.load(kept, weights_only=True)
     regression = Regression(inputs, outputs)
 
     def es_mda(case: Case) -> Answer:
@@ -199,10 +152,7 @@ def methods_of(problem: Inverse, pairs: int, state: Path) -> dict[str, Method]:
         found = regression.given(case, BANDS, generator)
         return Answer(found.mean, found.std, found.samples, {})
 
-    if isinstance(problem, Darcy):
-        ours = learned_darcy(inputs)
-    else:
-        ours = Learned(fitted(problem, inputs, outputs, state), problem)
+    ours = Learned(fitted(problem, inputs, outputs, state), problem)
     return {"ours": ours, "regression": linear, "es_mda": es_mda}
 
 
@@ -212,7 +162,8 @@ def fitted(problem: Inverse, inputs: Tensor, outputs: Tensor, state: Path) -> uq
     if not path.is_file():
         runs = uqsonet.Runs({problem.asked: inputs.numpy()}, {problem.read: outputs.numpy()})
         start = time.process_time()
-        model = uqsonet.fit(runs, 0.0, sensors=[128], law="mixture", bar=False)
+        law = LAWS[problem.name]
+        model = uqsonet.fit(runs, 0.0, sensors=[128], law=law, bar=False)
         LOG.info("fit: %.0f s of processor time", time.process_time() - start)
         model.save(path)
     return uqsonet.load(path)
@@ -222,14 +173,14 @@ class Learned:
     """Answers of a fitted model that is told the weight (`condition(likelihood=...)`)."""
 
     def __init__(self, model: uqsonet.Emulator, problem: Inverse) -> None:
-        self._model, self._problem = model, problem
+        self.model, self._problem = model, problem
         self._points = model.inputs[0].domain.points()
 
     def __call__(self, case: Case) -> Answer:
         """Return the answer to a case."""
         places = self._points[case.sensors].numpy()
         sensors = {self._problem.read: (places, case.readings.numpy(), NEAREST_NOISE)}
-        answer = self._model.condition(sensors, likelihood=MeanAbsolute(SIGMA, CUT))
+        answer = self.model.condition(sensors, likelihood=MeanAbsolute(SIGMA, CUT))
         field, shape = answer[self._problem.asked], case.truth.shape
         mean, std, samples = (
             torch.from_numpy(np.asarray(one))
@@ -250,7 +201,7 @@ def scores(answer: Answer, reference: Answer, problem: Inverse) -> dict[str, flo
 
 
 def scored(
-    problem: Inverse, number: int, methods: dict[str, Method], state: Path
+    problem: Inverse, number: int, methods: dict[str, Method], model: Any, state: Path
 ) -> dict[str, dict[str, float]]:
     """Return the figures of a case by method, the reference's own under `floor`.
 
@@ -263,7 +214,7 @@ def scored(
     if "floor" in rows and not methods:
         return rows
     case, start = problem.case(number), time.process_time()
-    reference, other = REFERENCES[problem.name](case)
+    reference, other = REFERENCES[problem.name](case, model)
     seconds = time.process_time() - start
     floor = Answer.of(other[:COMPARED])
     rows["floor"] = scores(floor, reference, problem) | {"seconds": seconds} | reference.notes
@@ -294,9 +245,9 @@ def _fields(answer: Answer) -> Iterable[tuple[str, np.ndarray]]:
     yield "sample", answer.samples[0].numpy()
 
 
-REFERENCES: dict[str, Callable[[Case], tuple[Answer, Tensor]]] = {
+REFERENCES: dict[str, Callable[[Case, Any], tuple[Answer, Tensor]]] = {
     "poisson": exact_poisson,
-    "darcy": chains_darcy,
+    "darcy": sampled_darcy,
 }
 
 
@@ -378,7 +329,8 @@ def main() -> None:
     state = options.state / f"{problem.name}-{options.pairs}"
     state.mkdir(parents=True, exist_ok=True)
     methods = methods_of(problem, options.pairs, state)
-    cases = [scored(problem, number, methods, state) for number in range(options.cases)]
+    ours: Any = methods["ours"]
+    cases = [scored(problem, number, methods, ours.model, state) for number in range(options.cases)]
     means, every = tables(problem.name, options.pairs, cases)
     merge(means, options.out / "posterior.csv", KEYS)
     merge(every, options.out / "posterior_cases.csv", [*KEYS, "case"])

@@ -22,47 +22,8 @@ WALL = 1000.0
 start outside are led in; in half of the steps they have long arrived."""
 
 
-class Walk:
-    """Moves of chains, each with a step of its own.
-
-    Parameters
-    ----------
-    chains : int
-    generator : np.random.Generator
-    shape : Tensor, shape (k,), optional
-        Relative steps of coordinates: those that the readings hardly see may take larger ones.
-    """
-
-    def __init__(
-        self, chains: int, generator: np.random.Generator, shape: Tensor | None = None
-    ) -> None:
-        self._shape = torch.ones(1, dtype=torch.float64) if shape is None else shape
-        self._size = torch.full((chains, 1), -2.0, dtype=torch.float64)  # logarithm of the step
-        self._generator, self._moves = generator, 0
-
-    def step(
-        self, z: Tensor, now: Tensor, likelihood: Callable[[Tensor], Tensor], adapt: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Return states (C, k) and their log likelihoods (C,) after a move from these."""
-        b = (self._size.exp() * self._shape).clamp_max(1.0)
-        fresh = torch.from_numpy(self._generator.standard_normal(tuple(z.shape)))
-        other = (1 - b**2).sqrt() * z + b * fresh
-        then = likelihood(other)
-        chance = (then - now).exp().clamp_max(1.0).nan_to_num(0.0)
-        taken = torch.from_numpy(self._generator.random(len(z))) < chance
-        if adapt:
-            self._moves += 1
-            rate = 1 / math.sqrt(1 + self._moves / 10)
-            self._size = self._size + rate * (chance - ACCEPTED)[:, None]
-        return torch.where(taken[:, None], other, z), torch.where(taken, then, now)
-
-
 def walk(
-    z: Tensor,
-    likelihood: Callable[[Tensor], Tensor],
-    steps: int,
-    generator: np.random.Generator,
-    shape: Tensor | None = None,
+    z: Tensor, likelihood: Callable[[Tensor], Tensor], steps: int, generator: np.random.Generator
 ) -> Iterator[Tensor]:
     """Yield states (C, k) of chains after each step; in the first half steps are adapted.
 
@@ -74,12 +35,19 @@ def walk(
         Maps states to log likelihoods (C,).
     steps : int
     generator : np.random.Generator
-    shape : Tensor, shape (k,), optional
-        As that of `Walk`.
     """
-    now, moves = likelihood(z), Walk(len(z), generator, shape)
+    now, size = likelihood(z), torch.full((len(z), 1), -2.0, dtype=torch.float64)
     for number in range(steps):
-        z, now = moves.step(z, now, likelihood, number < steps // 2)
+        b = size.exp().clamp_max(1.0)
+        fresh = torch.from_numpy(generator.standard_normal(tuple(z.shape)))
+        other = (1 - b**2).sqrt() * z + b * fresh
+        then = likelihood(other)
+        chance = (then - now).exp().clamp_max(1.0).nan_to_num(0.0)
+        taken = torch.from_numpy(generator.random(len(z))) < chance
+        if number < steps // 2:
+            rate = 1 / math.sqrt(1 + (number + 1) / 10)
+            size = size + rate * (chance - ACCEPTED)[:, None]
+        z, now = torch.where(taken[:, None], other, z), torch.where(taken, then, now)
         yield z
 
 
