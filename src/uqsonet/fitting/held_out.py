@@ -249,8 +249,9 @@ class HeldOut:
                 truth = self.truths[k][1][rows]
                 for row, c in enumerate(law.coefficient_samples(draws, generator)):
                     ordered = ascending(offset + c.double() @ modes.T)
-                    score = crps(ordered, truth[row]) * usual[0] / usual[k]
-                    found[k, :, row] = torch.tensor([score, *coverage(ordered, truth[row], LEVELS)])
+                    found[k, 0, row] = crps(ordered, truth[row]) * usual[0] / usual[k]
+                    held = coverage(ordered, truth[row], LEVELS)
+                    found[k, 1:, row] = torch.tensor(held, dtype=torch.float64)
             found[0, 0] = found[:, 0].mean(0)
             parts.append(found[0])
         return torch.cat(parts, 1)
@@ -301,7 +302,8 @@ def _error(values: Tensor) -> float:
 
 def _missed(scores: Tensor) -> Tensor:
     """Return values (N,) whose mean is by how much bands miss their levels."""
-    off = scores[1:] - torch.tensor(LEVELS[: len(scores) - 1])[:, None]
+    levels = torch.tensor(LEVELS[: len(scores) - 1], dtype=torch.float64)
+    off = scores[1:] - levels[:, None]
     return (off * off.mean(1, keepdim=True).sign()).sum(0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -79,13 +79,6 @@ class Separately(InputPosterior):
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return the samples of each set."""
         return torch.cat([law.sample(size, generator) for law in restarted(generator, self._laws)])
-
-    def fields(
-        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
-        """Yield the fields (size, n) of each set."""
-        for law in restarted(generator, self._laws):
-            yield from law.fields(bases, size, generator)
 
 
 class WholeFields(InputPosterior):
