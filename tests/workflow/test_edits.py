@@ -34,20 +34,7 @@ MORE: dict[str, Any] = {
         },
     },
     "recipes": {
-        "tuned": {
-            "diffusion1d": {"mixture": {"law_of": "uqsonet", "law": "mixture"}},
-            "membrane": {
-                "uqsonet": {
-                    "network": {
-                        "architecture": "karhunen_loeve",
-                        "input_modes": 5,
-                        "output_modes": 5,
-                        "branch": [8],
-                    },
-                    "training": {"iterations": 10, "batch_size": 10, "validate_every": 5},
-                }
-            },
-        }
+        "tuned": {"diffusion1d": {"mixture": {"law_of": "uqsonet", "law": "mixture"}}},
     },
 }
 """Besides the tiny run: a law of the input for its operator, and somebody's runs."""
