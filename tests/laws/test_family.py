@@ -22,8 +22,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import JointDomain
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws import family
-from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.laws.common import InputSample
+from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.laws.family import FamilyLaw
 from uqsonet.operator.model import KarhunenLoeveModel
 

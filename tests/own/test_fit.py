@@ -18,6 +18,7 @@ from tests.own.conftest import Linear, waves
 from uqsonet import Emulator, Runs
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.fields.grid import Grid
+from uqsonet.fitting import choose_answer
 from uqsonet.fitting import fit as fitting
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.train import Skills, Trainer
@@ -84,6 +85,7 @@ def interrupt(patch: pytest.MonkeyPatch, stage: str) -> None:
 
 
 def test_a_fit_that_was_killed_goes_on_to_the_same_bytes(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(choose_answer, "SLOW_RUNS", 2)
     state, undisturbed = tmp_path / "state", squares(MINUTES)
     assert undisturbed.card["recipe"]["branch"] == "linear and perceptron"
     expected = saved(undisturbed, tmp_path)
@@ -96,6 +98,9 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_bytes(monkeypatch, tmp_path: 
     assert not list(state.glob("*.state"))
     again = saved(squares(MINUTES, state=state), tmp_path)
     assert again == expected, "a finished fit is read, not trained again"
+
+
+def test_another_seed_gives_another_model(tmp_path: Path) -> None:
     assert saved(squares(), tmp_path) != saved(squares(seed=1), tmp_path)
 
 

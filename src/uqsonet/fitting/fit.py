@@ -43,7 +43,7 @@ from uqsonet.fitting.choose_answer import choose_answer, choose_nearest, take_ne
 from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.held_out import taken
 from uqsonet.fitting.validate import score
-from uqsonet.operator.baselines import Choice, Floor, kept_pairs
+from uqsonet.operator.baselines import Choice, Floor, Unread, kept_pairs
 from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
@@ -52,7 +52,7 @@ from uqsonet.operator.kernel_branch import use_kernel
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import Regression
 from uqsonet.operator.settings import MethodConfig, TrainingConfig
-from uqsonet.operator.train import Trainer, Trial, set_weights, train
+from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, memory_text
 from uqsonet.runs.soundness import sound_split
@@ -189,8 +189,20 @@ def _choose_perceptron(
         return best
     held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
+    root = unexplained_root(best.model.bases, functions)
+
+    def crps(model: Any) -> dict[int, float]:
+        scores = held_out.scores(model).mean(1).tolist()
+        return dict(zip(held_out.sensors, scores, strict=True))
+
+    unread = crps(Unread.on(best.model.bases, root))
+
+    def skills(model: Any) -> dict[str, float]:
+        """Return by what share the CRPS is below that without sensors, by their number."""
+        return skill_columns("skill_crps", crps(model), unread)
+
     for number, method in enumerate(methods):
-        model = run.trained(functions, method, f"choice-{number}")
+        model = run.trained(functions, method, f"choice-{number}", skills)
         candidate = Candidate.of([model], [(held, held_out)], method)
         score = round(float(candidate.scores.mean()), 6)
         tried.append({"branch": "perceptron", **_size(model.config, method), "crps": score})
@@ -300,7 +312,10 @@ class _Trainings:
     device: str
     bar: bool
 
-    def trained(self, functions: Functions, method: MethodConfig, stage: str) -> KarhunenLoeveModel:
+    def trained(
+        self, functions: Functions, method: MethodConfig, stage: str,
+        skills: Skills = lambda _: {},
+    ) -> KarhunenLoeveModel:  # fmt: skip
         """Return a trained model; a finished or half-finished training is taken up."""
         trial = Trial("uqsonet", method, 0.0, 0, self.seed)
         digests = [
@@ -316,7 +331,7 @@ class _Trainings:
             weights = stored if meta.get("origin") == kept else None
         if weights is None:
             trainer = Trainer(trial, functions, self.device)
-            weights = train(trainer, lambda _: {}, checkpoint, origin, bar=self.bar).weights
+            weights = train(trainer, skills, checkpoint, origin, bar=self.bar).weights
             write_weights(done, weights, {"origin": kept})
             checkpoint.unlink(missing_ok=True)
         model = trial.untrained(functions.fields)

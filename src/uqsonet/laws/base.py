@@ -10,17 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import GaussianLaw
-from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.sensors.sensors import Sensors
-
-if TYPE_CHECKING:
-    from uqsonet.laws.common import InputSample
 
 MEAN_DRAWS = 2048
 """Number of samples behind a mean of coefficients that has no closed form."""

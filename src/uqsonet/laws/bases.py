@@ -1,7 +1,8 @@
-"""Karhunen-Loeve expansions of input and output."""
+"""Karhunen-Loeve expansions of input and output, and training inputs as they see them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -161,6 +162,27 @@ class KarhunenLoeveBases(nn.Module):
         at_sensors = ready.read(self.fields.input.grid, self._input_values)
         residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
         return at_sensors[..., 1:], residual
+
+
+@dataclass(frozen=True)
+class InputSample:
+    """Training inputs in the form that laws are fitted to.
+
+    Attributes
+    ----------
+    bases : KarhunenLoeveBases
+    fields : Tensor, shape (N, n), float32
+        Transformed inputs on the grid.
+    coefficients : Tensor, shape (N, r), float64
+        Standardised coefficients of these.
+    remainder : Tensor, shape (N,), float64
+        Root mean square of what the modes leave out of each input.
+    """
+
+    bases: KarhunenLoeveBases
+    fields: Tensor
+    coefficients: Tensor
+    remainder: Tensor
 
 
 def rounding_noise(bases: KarhunenLoeveBases) -> float:

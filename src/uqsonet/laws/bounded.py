@@ -18,8 +18,8 @@ from uqsonet.errors import ObservationError
 from uqsonet.gauss.gaussian import condition, covariance_root, sensor_noise
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.laws.base import InputPosterior
-from uqsonet.laws.bases import KarhunenLoeveBases, rounding_noise
-from uqsonet.laws.common import MIN_TAIL_NOISE, InputSample, SeparateLaw, farthest_tail
+from uqsonet.laws.bases import InputSample, KarhunenLoeveBases, rounding_noise
+from uqsonet.laws.common import MIN_TAIL_NOISE, SeparateLaw, farthest_tail
 from uqsonet.laws.truncated import truncated_samples
 from uqsonet.sensors.sensors import Sensors
 

@@ -1,10 +1,9 @@
-"""What laws beyond the Gaussian one share: training inputs, and samples set by set."""
+"""What laws beyond the Gaussian one share: classes, improbable values, and samples set by set."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -45,27 +44,6 @@ def farthest_tail(off: Tensor) -> Tensor:
     least = torch.special.erfc(off / math.sqrt(2)).amin()
     # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
     return -torch.expm1(len(off) * torch.log1p(-least.clamp_max(1 - 1e-15)))[None]
-
-
-@dataclass(frozen=True)
-class InputSample:
-    """Training inputs in the form that laws are fitted to.
-
-    Attributes
-    ----------
-    bases : KarhunenLoeveBases
-    fields : Tensor, shape (N, n), float32
-        Transformed inputs on the grid.
-    coefficients : Tensor, shape (N, r), float64
-        Standardised coefficients of these.
-    remainder : Tensor, shape (N,), float64
-        Root mean square of what the modes leave out of each input.
-    """
-
-    bases: KarhunenLoeveBases
-    fields: Tensor
-    coefficients: Tensor
-    remainder: Tensor
 
 
 class Separately(InputPosterior):

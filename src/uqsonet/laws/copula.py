@@ -24,16 +24,9 @@ from torch import Tensor
 
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
-from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.laws.censored import censored_factor
-from uqsonet.laws.common import (
-    MIN_TAIL_NOISE,
-    InputSample,
-    SeparateLaw,
-    WholeFields,
-    classes_of,
-    farthest_tail,
-)
+from uqsonet.laws.common import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
 from uqsonet.laws.latent import LowRank, unit
 from uqsonet.laws.truncated import NUGGET, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors

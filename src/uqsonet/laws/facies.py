@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Grid
-from uqsonet.laws.bases import KarhunenLoeveBases, rounding_noise
-from uqsonet.laws.common import InputSample, SeparateLaw, classes_of, farthest_tail
+from uqsonet.laws.bases import InputSample, KarhunenLoeveBases, rounding_noise
+from uqsonet.laws.common import SeparateLaw, classes_of, farthest_tail
 from uqsonet.laws.latent import LatentField, fit_latent, latent_of
 from uqsonet.laws.thresholded import Reading, ThresholdedLaw, ThresholdedPosterior
 from uqsonet.laws.truncated import kriged

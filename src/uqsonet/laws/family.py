@@ -25,8 +25,8 @@ from torch import Tensor
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain, JointDomain
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.laws.common import InputSample, classes_of
+from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
+from uqsonet.laws.common import classes_of
 from uqsonet.laws.mixture import Clusters, MixtureLaw, positive_root
 
 COARSE_INPUTS, COARSE_POINTS, COARSE_LENGTHS = 2000, 512, 24

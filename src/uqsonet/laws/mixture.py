@@ -37,8 +37,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.seeds import numpy_generator, restarted
 from uqsonet.laws.base import InputLaw, InputPosterior, normals
-from uqsonet.laws.bases import ROWS, KarhunenLoeveBases, rounding_noise
-from uqsonet.laws.common import InputSample
+from uqsonet.laws.bases import ROWS, InputSample, KarhunenLoeveBases, rounding_noise
 from uqsonet.sensors.sensors import Sensors
 
 CLUSTERS = (1, 2, 3, 4, 6, 8)

@@ -23,22 +23,15 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.laws.class_rules import chosen_rule, fields_of, tetrachoric
-from uqsonet.laws.common import (
-    MIN_TAIL_NOISE,
-    InputSample,
-    SeparateLaw,
-    WholeFields,
-    classes_of,
-    farthest_tail,
-)
+from uqsonet.laws.common import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
 from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, fit_latent, latent_of
 from uqsonet.laws.truncated import NUGGET, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.fields.stacked import Domain
-    from uqsonet.laws.bases import KarhunenLoeveBases
 
 Reading = Callable[[int, Tensor], Tensor]
 """Returns the log likelihood (S, K) of the reading of a sensor for each class, given the classes
