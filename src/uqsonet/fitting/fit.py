@@ -143,7 +143,7 @@ def fit(
             noise_std=data.noise_levels(), layouts=data.layouts(), seed=seed,
         )  # fmt: skip
         best = _choose_kernel(data, best, tried)
-        left_over = choose_nearest(data, best)
+        left_over = {} if best.model.config.kernel else choose_nearest(data, best)
         every = data.part("training", "validation")
         if best.method is None:
             config = best.model.config

@@ -43,7 +43,7 @@ SHRUNK = 0.05
 ROWS = 512
 """Samples that are worked on at a time: what readings see of them stays in the cache."""
 
-FAR = 4.0
+FAR = 2.0
 """How far samples of `Following` move after the last rise."""
 
 MAX_MOVES = 400
