@@ -104,7 +104,8 @@ def test_another_seed_gives_another_model(tmp_path: Path) -> None:
     assert saved(squares(), tmp_path) != saved(squares(seed=1), tmp_path)
 
 
-def test_the_folder_of_another_fit_is_not_continued(tmp_path: Path) -> None:
+def test_the_folder_of_another_fit_is_not_continued(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(choose_answer, "SLOW_RUNS", 2)
     state = tmp_path / "state"
     squares(MINUTES, state=state)
     found, fresh = (saved(squares(MINUTES, 5, state=s), tmp_path) for s in (state, None))
