@@ -135,12 +135,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def require_writable(*paths: Path | None) -> None:
-    """Refuse paths that cannot be written, before the work whose result they get.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse (`DataError`) paths that cannot be written, before the work that they are for."""
     for path in paths:
         if path is None:
             continue

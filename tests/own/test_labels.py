@@ -340,3 +340,32 @@ def test_from_a_file_to_answers_by_the_command_line_alone(
     assert list(chosen) == ["field", "lon", "lat", "before", "after"]
     there = data["sst"][0].sel(lon=xr.DataArray(chosen.lon % 360), lat=xr.DataArray(chosen.lat))
     assert bool(there.notnull().all())  # no sensor on land
+
+
+def test_sensors_points_and_candidates_come_with_labels(answered: tuple[Any, Any]) -> None:
+    data, model = answered
+    at = {"lat": xr.DataArray([25.0, 40.0], dims="p"), "lon": xr.DataArray([300.0, 90.0], dims="p")}
+    read = data.sst.isel(time=0).sel(at, method="nearest")
+    places = np.stack([read.lon, read.lat], -1)
+    answer = model.condition(places, read.values)
+    points = xr.Dataset({"lon": ("s", [-60.0, 90.0]), "lat": ("s", [25.0, 45.0])})
+    for one in (
+        model.condition(read),
+        model.condition(sst=read),
+        model.condition(xr.Dataset({"sst": read})),
+        model.condition(read.to_dataframe("value").set_index(["lon", "lat"])[["value"]]),
+        model.condition(read.assign_coords(station=("p", ["a", "b"])).drop_vars("time")),
+    ):
+        np.testing.assert_array_equal(one.mean(), answer.mean())
+        np.testing.assert_array_equal(one.mean(points), answer.mean([[300.0, 25.0], [90.0, 45.0]]))
+    np.testing.assert_array_equal(answer.mean(read), answer.mean(places))
+    single = model.condition(read[1])
+    np.testing.assert_array_equal(
+        single.mean(), model.condition(places[1:], read.values[1:]).mean()
+    )
+    chosen = model.place(1, data.sst.isel(time=0)).places  # its missing points are no candidates
+    there = data.sst[0].sel(lon=chosen[0, 0], lat=chosen[0, 1], method="nearest")
+    assert bool(there.notnull())
+    np.testing.assert_array_equal(
+        model.place(1, points).places, model.place(1, points.to_dataframe()).places
+    )

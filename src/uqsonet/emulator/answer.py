@@ -16,7 +16,7 @@ from uqsonet.emulator.field_law import BAND_SAMPLES, TOO_LARGE, Conditioned, Fie
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field
-from uqsonet.fields.numbers import is_frame, real_numbers
+from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
 from uqsonet.sensors.sensors import Sensors, field_number
 
@@ -287,11 +287,11 @@ class FieldPosterior:
         assert self._factors is not None
         return self._factors.widened(self.law, plain, level, whole)
 
-    def to_xarray(self, level: float = 0.9) -> Any:
-        """Return mean, std and band at the field's own points as an xarray.Dataset."""
+    def to_xarray(self, level: float = 0.9, points: object = None, samples: int = 0) -> Any:
+        """Return mean, std, band and samples as an xarray.Dataset, by default at its own points."""
         from uqsonet.show.export import answer_arrays, as_dataset
 
-        return as_dataset(self, answer_arrays(self, level), level)
+        return as_dataset(self, answer_arrays(self, level, points, samples), level, points)
 
     def to_inference_data(self, draws: int = 1000, seed: int = 0) -> Any:
         """Return draws of all fields, before and after the measurement, for ArviZ.
@@ -356,7 +356,7 @@ def _as_kind(result: Tensor, points: object, kind: str, name: str) -> Any:
     """Return a result in the kind of array of the points asked for, else of the sensors."""
     if isinstance(points, Tensor):
         return result
-    if is_frame(points) and result.ndim == 1:
+    if hasattr(points, "columns") and result.ndim == 1:
         import pandas as pd
 
         return pd.Series(result.numpy(), index=points.index, name=name)  # type: ignore[attr-defined]

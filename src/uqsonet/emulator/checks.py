@@ -206,7 +206,7 @@ def _distances(operator: NamedOperator, sets: Sensors) -> Tensor | None:
 
 
 def points_of(field: Field, points: Any, what: str, each: str) -> Tensor:
-    """Return points (M, d) of a field that a caller stated as an array or a DataFrame, checked.
+    """Return points (M, d) of a field that a caller stated as an array or a table, checked.
 
     Messages name them `what`, and a single one `each`.
 
@@ -217,7 +217,10 @@ def points_of(field: Field, points: Any, what: str, each: str) -> Tensor:
     """
     domain = field.domain
     if is_frame(points):
-        columns = {str(name): points[name].to_numpy() for name in points.columns}
+        from uqsonet.sensors.tables import frame_of
+
+        frame = frame_of(points, [field])
+        columns = {str(name): frame[name].to_numpy() for name in frame.columns}
         columns = plain_axes(columns, [field], what)
         axes, there = list(AXES[: domain.dim]), list(columns)
         if lacking := [axis for axis in axes if axis not in there]:

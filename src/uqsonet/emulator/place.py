@@ -366,7 +366,7 @@ Groups = list[tuple[int, Tensor]]
 def _candidates(emulator: NamedOperator, candidates: object, name: str | None) -> Groups:
     """Return candidates by field; by default the points of the inputs."""
     fields = emulator.named_fields
-    if isinstance(candidates, Mapping):
+    if isinstance(candidates, Mapping) and not hasattr(candidates, "to_dataframe"):
         if name is not None:
             raise ObservationError("candidates by field name have a field: leave out field")
         named = dict(candidates)

@@ -125,8 +125,8 @@ def real_numbers(
 
 
 def is_frame(value: object) -> bool:
-    """Return whether a value is a DataFrame, of pandas or another library."""
-    return hasattr(value, "columns") and hasattr(value, "to_numpy")
+    """Return whether a value is a DataFrame, of pandas or another library, or xarray's."""
+    return hasattr(value, "to_numpy" if hasattr(value, "columns") else "to_dataframe")
 
 
 def require_noise(noise_std: Tensor) -> None:

@@ -59,10 +59,7 @@ def sound(path: Path, what: str) -> Iterator[None]:
 def hdf5_arrays(path: Path) -> Iterator[tuple[h5py.File, dict[str, Any]]]:
     """Open an HDF5 file, and yield it with its `data_sets`, without those never written.
 
-    Raises
-    ------
-    ValueError
-        If HDF5 would not come to an end.
+    A file at which HDF5 would not come to an end is a ValueError.
     """
     _require_ending_heaps(path)
     with h5py.File(path, "r") as file:
@@ -73,12 +70,8 @@ def hdf5_arrays(path: Path) -> Iterator[tuple[h5py.File, dict[str, Any]]]:
 def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
     """Yield path and data set of all that is in an HDF5 file; nothing that leads out is followed.
 
-    In place of a data set that is not to be read there is a text that says why.
-
-    Raises
-    ------
-    ValueError
-        If the file holds more than `MAX_OBJECTS` objects.
+    In place of a data set that is not to be read there is a text that says why. More than
+    `MAX_OBJECTS` objects are a ValueError.
     """
     waiting, entered, count = [("", file)], {file["/"]}, 0
     while waiting:
@@ -226,14 +219,7 @@ def is_zarr(path: Path) -> bool:
 
 
 def require_own_zarr(path: Path) -> None:
-    """Refuse a Zarr folder that links elsewhere, was hardly written, or needs an unknown codec.
-
-    A codec could run a program.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse (`DataError`) a Zarr folder with links, hardly written, or with an unknown codec."""
     files = [path, *path.rglob("*")]
     for one in files:
         if one.is_symlink():

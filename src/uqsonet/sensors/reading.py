@@ -102,7 +102,7 @@ def _read_one(
 
 def is_table(sensors: object) -> bool:
     """Return whether sensors come as a CSV file, a DataFrame or a mapping of columns."""
-    if isinstance(sensors, Mapping):
+    if isinstance(sensors, Mapping):  # an xarray.Dataset, too
         return bool(set(map(str, sensors)) & {"value", *AXES})
     return isinstance(sensors, str | Path) or is_frame(sensors)
 
@@ -119,7 +119,7 @@ def _one_field(
     fields: Sequence[Field], name: str, value: object, noise_std: object, kind: str
 ) -> Sensors:
     number = field_number(fields, name)
-    if isinstance(value, str | Path) or is_frame(value):
+    if is_table(value):
         found = read_sensors([fields[number]], value, noise_std=noise_std)
         return replace(found, field=torch.full_like(found.field, number), kind=kind)
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):

@@ -360,7 +360,7 @@ def plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) 
                     cells = times[0].numbers(cells).tolist()
                 elif layout is not None and k in layout.longitudes:
                     rows = torch.zeros(len(cells), one.domain.dim, dtype=torch.float64)
-                    rows[:, k] = torch.from_numpy(np.asarray(cells, dtype=np.float64))
+                    rows[:, k] = torch.tensor(np.asarray(cells, dtype=np.float64))
                     cells = one.wrapped(rows)[:, k].tolist()
             except (TypeError, ValueError) as error:
                 raise ObservationError(f"{where}, column {axis!r}: {error}") from None

@@ -137,16 +137,36 @@ ONCE = ("value", "noise_std")
 """Columns that a sensor has once, whatever the number of its points."""
 
 
-def columns_of(sensors: Any) -> tuple[Mapping[str, Sequence[object]], str]:
-    """Return the columns of a CSV file, a DataFrame or a mapping, and what messages call it."""
+def frame_of(table: Any, fields: Sequence[Field]) -> Any:
+    """Return a frame whose columns are, too, what names its index; or xarray's labels of values.
+
+    The values of a DataArray are the column ``value``; NaN are left out, and coordinates and an
+    index that name nothing that these fields and sensors have.
+    """
+    known = {*COLUMNS, *(axis for one in fields for axis in one.axes)}
+    if not hasattr(table, "to_dataframe"):
+        index = getattr(table, "index", None)  # other libraries than pandas have none
+        named = [name for name in getattr(index, "names", ()) if name in known]
+        return table.reset_index(level=named) if named else table
+    if hasattr(table, "data_vars"):
+        frame = table.to_dataframe()
+    else:
+        frame = (table if table.ndim else table.expand_dims("sensor")).to_dataframe("value")
+    frame = frame.reset_index().dropna()
+    return frame[[name for name in frame if name in known and name != "sensor"]]
+
+
+def columns_of(sensors: Any, fields: Sequence[Field]) -> tuple[Mapping[str, Sequence[object]], str]:
+    """Return the columns of a CSV file, a table or labelled values, and what messages call it."""
     if isinstance(sensors, str | Path):
         return read_csv(Path(sensors)), str(sensors)
-    if isinstance(sensors, Mapping):
+    if isinstance(sensors, Mapping) and not hasattr(sensors, "to_dataframe"):
         columns = {}
         for name, cells in sensors.items():
             plain = without_mask(cells, f"the table, column {str(name)!r}", name in ONCE)
             columns[str(name)] = np.atleast_1d(plain).tolist()
         return columns, "the table"
+    sensors = frame_of(sensors, fields)
     names = [str(name) for name in sensors.columns]
     _require_once(names, "the DataFrame", ObservationError)
     return {name: list(sensors[key]) for name, key in zip(names, sensors.columns)}, "the DataFrame"  # noqa: B905
@@ -164,7 +184,7 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
     DataError
         If a CSV file cannot be read.
     """
-    table, where = columns_of(sensors)
+    table, where = columns_of(sensors, fields)
     table = plain_axes(table, fields, where)
     size = _require_columns(table, where)
     numbers = _field_numbers(table, fields, size, where, inputs)

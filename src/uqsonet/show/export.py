@@ -45,7 +45,8 @@ def as_dataset(
     """Return `answer_arrays` of a level as an xarray.Dataset (`FieldPosterior.to_xarray`)."""
     xarray = library("xarray")
     field = posterior.field
-    dims, coordinates, shaped = labelled(field, points)
+    there = None if points is None else posterior._points(points)
+    dims, coordinates, shaped = labelled(field, there)
     lead: tuple[str, ...] = () if posterior.single else ("set",)
     if lead:
         coordinates["set"] = posterior.sensors.labels
@@ -189,15 +190,7 @@ def _cells(domain: object, size: int) -> list[tuple[str, np.ndarray]]:
 
 
 def require_format(path: Path) -> None:
-    """Refuse a file that no answer is written to.
-
-    Raises
-    ------
-    DataError
-        If it has another suffix.
-    MissingLibraryError
-        If the library for it is not there.
-    """
+    """Refuse (`DataError`) a file that no answer is written to, and one whose library is absent."""
     if path.suffix.lower() not in FORMATS:
         raise DataError(f"{path}: answers are written to {', '.join(FORMATS)}")
     if path.suffix.lower() == ".vtu":
