@@ -16,7 +16,7 @@ rule sensors:
     resources:
         **cost(1000, 30),
     params:
-        told=lambda w, output: Told(
+        told=lambda w: Told(
             problem=w.problem,
             side="output" if w.layout.startswith("output-") else "input",
             config=made("sensors", w.problem, f"{w.layout}.h5")[1],
