@@ -5,8 +5,8 @@ A model is never worse, as far as held-out runs can tell, than regression on the
 the runs (`uqsonet.operator.baselines`). The model comes first, the others by rising CRPS, and the
 rule is that of `uqsonet.fitting.held_out`. What is taken over all numbers of sensors together
 answers each of them, unless another is preferable there by two standard errors: few runs show less
-of one number alone. An answer of a perceptron to sensors of outputs takes time, so fewer runs are
-compared there; a law without a closed form is not compared there at all.
+of one number alone. Sensors of outputs are compared where the model has a closed form for them:
+without one, an answer takes seconds, or a minute where operator and readings are sharp.
 
 Outputs that are no sums of modes, fronts for example, ring in linear modes, and what the operator
 leaves over of all pairs is wrong wherever one stands. For them the operator's answer may only say
@@ -59,9 +59,6 @@ model gain at other noise and other numbers of sensors is not scored."""
 
 OWN_ERRORS = 2.0
 """Standard errors by which a number of sensors has another answer than all numbers together."""
-
-SLOW_RUNS = 16
-"""Number of held-out runs whose outputs are read where a perceptron answers."""
 
 ROUNDING = 1e-4
 """CRPS, relative to that of the mean of the runs, below which only rounding is left."""
@@ -157,18 +154,16 @@ def _scores(data: EncodedRuns, model: KarhunenLoeveModel) -> Scores:
     """Return the scores of a model and of its candidates on the validation runs."""
     training, seed = data.part("training"), data.seed
     most = max(MIN_RUNS, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
-    sizes = {"inputs": SCORED_RUNS, "outputs": SLOW_RUNS if model.network else SCORED_RUNS}
+    held = data.functions(data.split.validation[: min(SCORED_RUNS, most)])
     root = unexplained_root(model.bases, training)
     named = candidates(model, root, kept_pairs(model.bases, training))
     itself = [one.name for one in data.inputs] == [one.name for one in data.outputs]
-    if itself or model.law is not None:
-        sizes.pop("outputs")
-    if model.law is not None:
-        LOG.info("sensors of outputs: not compared, as the law has no closed form for them")
+    slow = model.network is not None or model.law is not None
+    if slow and not itself:
+        LOG.info("sensors of outputs: not compared, as the model has no closed form for them")
+    part = math.ceil(held.size / LAYOUTS)
     scores: Scores = {}
-    for side, runs in sizes.items():
-        held = data.functions(data.split.validation[: min(runs, most)])
-        part = math.ceil(held.size / LAYOUTS)
+    for side in SIDES[:1] if itself or slow else SIDES:
         of_output = side == "outputs"
         size, plan = (data.u if of_output else data.kappa).shape[1], data.plan
         if of_output:
