@@ -18,7 +18,6 @@ from tests.own.conftest import Linear, waves
 from uqsonet import Emulator, Runs
 from uqsonet.errors import DataError, TrainingError
 from uqsonet.fields.grid import Grid
-from uqsonet.fitting import choose_answer
 from uqsonet.fitting import fit as fitting
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.train import Skills, Trainer
@@ -85,7 +84,6 @@ def interrupt(patch: pytest.MonkeyPatch, stage: str) -> None:
 
 
 def test_a_fit_that_was_killed_goes_on_to_the_same_bytes(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(choose_answer, "SLOW_RUNS", 2)
     state, undisturbed = tmp_path / "state", squares(MINUTES)
     assert undisturbed.card["recipe"]["branch"] == "linear and perceptron"
     expected = saved(undisturbed, tmp_path)
@@ -104,8 +102,7 @@ def test_another_seed_gives_another_model(tmp_path: Path) -> None:
     assert saved(squares(), tmp_path) != saved(squares(seed=1), tmp_path)
 
 
-def test_the_folder_of_another_fit_is_not_continued(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(choose_answer, "SLOW_RUNS", 2)
+def test_the_folder_of_another_fit_is_not_continued(tmp_path: Path) -> None:
     state = tmp_path / "state"
     squares(MINUTES, state=state)
     found, fresh = (saved(squares(MINUTES, 5, state=s), tmp_path) for s in (state, None))

@@ -220,9 +220,7 @@ class HeldOut:
             if size is not None and int(rows[-1]) >= size:
                 return
             if self.of_output:
-                joint = model.condition_both(
-                    sensors.each(lambda t: t[:, :0]), sensors, MOMENT_DRAWS
-                )
+                joint = model.condition_both(sensors.each(lambda t: t[:, :0]), sensors)
                 yield rows, [joint.output, joint.input]
             else:
                 yield rows, [model.condition_on(sensors)]
