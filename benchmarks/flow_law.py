@@ -43,9 +43,9 @@ from uqsonet_study.problems import get_problem
 
 ROOT = Path(__file__).parents[1]
 LAWS = {
-    "binary1d": ("gaussian", "mixture", "thresholded"),
-    "mixture1d": ("gaussian", "mixture"),
-    "student1d": ("gaussian", "mixture"),
+    "binary1d": ("gaussian", "mixture", "thresholded", "analogue"),
+    "mixture1d": ("gaussian", "mixture", "analogue"),
+    "student1d": ("gaussian", "mixture", "analogue"),
 }
 COUNTS, MOST_SENSORS = (1, 4, 10), 10
 PAIRS, HELD, SETS = 10_000, 100, 40

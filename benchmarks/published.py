@@ -124,7 +124,9 @@ def steps() -> dict[str, Step]:
         copies={f"{DRAFTS}/benchmark/burgers.csv": FOLDER / "benchmark"},
     )
     found["own_data"] = Step(_own_data(), copies=drafts("own_data"))
-    flow = "python -m benchmarks.flow_law binary1d --minutes 10 --laws gaussian,thresholded"
+    flow = (
+        "python -m benchmarks.flow_law binary1d --minutes 10 --laws gaussian,thresholded,analogue"
+    )
     found["laws"] = Step(
         (
             f"{flow} --out {DRAFTS}/any_law/flow.csv",

@@ -68,7 +68,7 @@ def test_laws_are_fitted_to_each_trial_scored_and_drawn(project: Project, run: R
     assert isinstance(sets, Reference) and sets.quantiles is not None
     assert (sets.observations.locations == fields.input.grid.points()[[17, 50, 79]]).all()
     # Another law needs no other training.
-    more = {"mixture1d": {"methods": ["uqsonet", "mixture", "auto"]}}
+    more = {"mixture1d": {"methods": ["uqsonet", "mixture", "analogue", "auto"]}}
     planned = jobs(
         run("config/any_law.yaml", read("any_law"), {"experiments": more}, flags=("-n",))
     )

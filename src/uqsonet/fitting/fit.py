@@ -106,8 +106,8 @@ def fit(
         Draw a progress bar on a terminal.
     law : str
         Law of the inputs: `gaussian`, `mixture`, `family`, `thresholded`, `facies`, `bounded`,
-        `copula`, or `auto`: the simplest whose score on the validation runs is no worse than the
-        best.
+        `copula`, `analogue`, or `auto`: the simplest whose score on the validation runs is no
+        worse than the best.
 
     Returns
     -------

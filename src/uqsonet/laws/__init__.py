@@ -6,7 +6,8 @@
 - `thresholded`: a latent Gaussian field, cut into classes by thresholds;
 - `facies`: such classes, with a Gaussian field within each;
 - `bounded`: a Gaussian field that is kept within bounds;
-- `copula`: a Gaussian field behind values of any law, at each point a rising map.
+- `copula`: a Gaussian field behind values of any law, at each point a rising map;
+- `analogue`: training inputs that fit the sensors, moved onto them.
 
 `uqsonet.fitting.choose_law` fits them and chooses.
 """
@@ -22,17 +23,12 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputLaw
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NAMES = ("gaussian", "family", "mixture", "thresholded", "facies", "bounded", "copula")
+NAMES = ("gaussian", "family", "mixture", "thresholded", "facies", "bounded", "copula", "analogue")
 """Names of the laws, from the simplest to the one that assumes least."""
 
 
 def law_class(name: str) -> type[InputLaw]:
     """Return the law of that name; ValueError if it is the Gaussian one, or there is none."""
-    if name == "analogue":
-        raise ValueError(
-            "version 1.0 had the law 'analogue', which scored worse than others: fit the runs "
-            "again, or load this file with uqsonet 1.0"
-        )
     if name not in NAMES[1:]:
         raise ValueError(f"law {name!r} has no tensors; there are {', '.join(NAMES[1:])}")
     # Deferred: a Gaussian law needs none of these modules.

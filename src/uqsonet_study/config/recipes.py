@@ -34,6 +34,7 @@ Law = Literal[
     "facies",
     "bounded",
     "copula",
+    "analogue",
     "exact",
 ]
 

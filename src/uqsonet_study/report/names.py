@@ -19,6 +19,7 @@ METHODS = {
     "bounded": "Bounded",
     "copula": "Copula",
     "family": "Family of kernels",
+    "analogue": "Analogue",
     "auto": "Auto",
     FLOOR: "MC floor",
 }

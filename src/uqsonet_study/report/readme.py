@@ -383,7 +383,7 @@ def own_data_table(found: pd.DataFrame) -> pd.DataFrame:
 
 
 PARTS = ("err_mean", "err_std", "w1")
-LAWS = (*INFORMED, "gaussian", "mixture", "auto", "exact")
+LAWS = (*INFORMED, "gaussian", "mixture", "analogue", "auto", "exact")
 
 
 def law_tables(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
