@@ -193,7 +193,7 @@ def test_words_versions_and_writing_plan_nothing(copy: Copy) -> None:
     assert not copy.changed((TRAINER, lambda text: text + "\n# a comment\n"))
 
 
-def test_an_edit_plans_what_it_changes_and_nothing_else(copy: Copy) -> None:
+def test_an_edit_of_a_model_trains_it_anew_and_nothing_else(copy: Copy) -> None:
     trainings = {f"train {name}" for name in MODEL_OF}
     iterations = first("progress.iteration += 1", "progress.iteration += 2")
     assert copy.changed((LOOP, iterations)) == trainings
@@ -201,6 +201,10 @@ def test_an_edit_plans_what_it_changes_and_nothing_else(copy: Copy) -> None:
         changed = copy.changed((model, added))
         assert trainings & changed == {f"train {name}"}
         assert "a law" not in changed
+
+
+def test_an_edit_beside_trainings_plans_what_it_changes_and_nothing_else(copy: Copy) -> None:
+    trainings = {f"train {name}" for name in MODEL_OF}
     solver = copy.changed((SOLVER, added))
     assert {"simulate", "reference", "placement"} <= solver
     assert not trainings & solver and "evaluate" not in solver
