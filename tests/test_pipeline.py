@@ -212,6 +212,10 @@ def test_an_edit_beside_trainings_plans_what_it_changes_and_nothing_else(copy: C
     # Laws are imported by name.
     assert copy.changed(("uqsonet.laws.mixture", added)) == {"law mixture", "law auto"}
     assert law_modules("gaussian") == law_modules(None) == []
+
+
+def test_an_edit_of_the_report_plans_the_report(copy: Copy) -> None:
+    trainings = {f"train {name}" for name in MODEL_OF}
     assert copy.changed((STYLE, added)) == {"figure"}
     caption = copy.changed(("uqsonet_study.report.tables.captions", added))
     assert "table" in caption and not caption & {"evaluate", "figure", *trainings}
