@@ -5,9 +5,8 @@ rule law:
     input:
         functions=f"{RESULTS}/data/{{problem}}.h5",
         sensors=lambda w: PLAN.paths.layouts(trials("law", w)[0]),
-        weights=lambda w: (
-            PLAN.paths.training(trials("law", w)[0], w.method)
-            + f"/trial{w.trial}.safetensors"
+        weights=lambda w: "{}/trial{}.safetensors".format(
+            PLAN.paths.training(trials("law", w)[0], w.method), w.trial
         ),
     output:
         weights=f"{RESULTS}/law/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.safetensors",
