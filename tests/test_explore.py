@@ -26,7 +26,6 @@ from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.operator.baselines import Cokriging
-from uqsonet.operator.perceptrons import ACTIVATIONS
 from uqsonet.show.explore import page, write_page
 from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork
 from uqsonet_study.field_operator import KarhunenLoeveFieldModel
@@ -169,7 +168,7 @@ def model_of(name: str) -> uqsonet.Emulator:
         return uqsonet.load(name)
     operator = (found := uqsonet.load("diffusion1d")).operator
     operator.config = operator.config.model_copy(update={"activation": name})
-    operator.network.activation = ACTIVATIONS[name]
+    operator.network.activation = name
     return found
 
 
