@@ -133,7 +133,7 @@ def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(monkeypatch):
     monkeypatch.setattr(ThresholdedPosterior, "sample", refuse)
     kappa = two_values(np.random.default_rng(11), HELD + 200)
     model, rows = chosen(kappa, modes=8)
-    assert "thresholded" not in by_law(rows) and {"gaussian", "mixture"} <= set(by_law(rows))
+    assert "thresholded" not in by_law(rows) and {"gaussian", "analogue"} <= set(by_law(rows))
     assert model.config.law in by_law(rows)
     with pytest.raises(ConfigError, match="'thresholded' does not fit these inputs"):
         chosen(kappa, "thresholded", 8)
@@ -179,6 +179,10 @@ def test_refitting_keeps_the_law_or_falls_back_on_the_gaussian_one():
     assert other.config.law == "gaussian" and other.law is None
     refit(other, None, functions_of(kappa))
     assert other.law is None
+    model, _ = chosen(kappa, "analogue", 8)
+    refit(other, model.law, functions_of(kappa[:100]))
+    assert other.config.law == "analogue"
+    assert len(other.law.fields) == 100 and other.law.share == model.law.share  # type: ignore[union-attr]
 
 
 def fitted(kappa: np.ndarray, law: str = "auto", **more: object) -> uqsonet.Emulator:
@@ -204,7 +208,7 @@ def test_two_valued_inputs_are_taken_to_be_thresholded(binary):
     recipe = binary.card["recipe"]
     assert recipe["law"] == "thresholded" == binary.operator.config.law  # type: ignore[union-attr]
     rows = {row["law"]: row for row in recipe["laws"]}
-    assert {"gaussian", "mixture", "thresholded"} <= set(rows)
+    assert {"gaussian", "mixture", "thresholded", "analogue"} <= set(rows)
     assert [law for law, row in rows.items() if row["chosen"]] == ["thresholded"]
     gain = [rows["gaussian"][f"crps_{m}"] / rows["thresholded"][f"crps_{m}"] - 1 for m in (3, 6)]
     words = f"takes the law 'thresholded'; the CRPS of held-out runs would be {50 * sum(gain):.1f}"
@@ -217,10 +221,10 @@ def test_a_law_that_was_asked_for_is_named_without_a_comparison():
     text = limit(fitted(classes, "gaussian"))
     assert "The model takes them to be: the shape of its plain bands may be wrong" in text
     assert "no other law" not in text
-    assert limit(fitted(classes, "mixture")).endswith("The model takes the law 'mixture'.")
+    assert limit(fitted(classes, "analogue")).endswith("The model takes the law 'analogue'.")
     # Whatever the inputs are like.
-    model = fitted(gaussian_fields(np.random.default_rng(1), 60, kernel(0.3)), "mixture")
-    assert "The model takes the law 'mixture'." in model.card["limits"]
+    model = fitted(gaussian_fields(np.random.default_rng(1), 60, kernel(0.3)), "analogue")
+    assert "The model takes the law 'analogue'." in model.card["limits"]
 
 
 def test_a_law_that_wins_by_the_range_of_its_fields_says_so():
