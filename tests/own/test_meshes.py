@@ -10,12 +10,15 @@ import torch
 from typer.testing import CliRunner
 
 import uqsonet
+from tests.own.conftest import quiet
 from uqsonet.cli import app
 from uqsonet.errors import DataError
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import JointDomain, point_weights
+from uqsonet.operator.regression import KernelRegression
 from uqsonet.runs.field_runs import FieldRuns
+from uqsonet.runs.runs import rows_of
 from uqsonet.show import terminal
 
 N = 40
@@ -72,6 +75,26 @@ def test_weights_are_one_on_average_and_none_for_grids() -> None:
     assert point_weights(grid) is None and point_weights(JointDomain((grid, grid))) is None
     both = point_weights(JointDomain((grid, cloud)))
     assert both is not None and torch.equal(both[20:], weights) and bool((both[:20] == 1).all())
+
+
+def test_answers_by_pairs_have_their_fields_back_on_a_refined_mesh() -> None:
+    """Modes are orthogonal in weighted sums: coefficients of outputs have to be weighted, too."""
+    points = nodes(200, True)
+    k = smooth(points, 60)
+    runs = uqsonet.Runs({"k": (k[:50], points)}, {"u": (2 * k[:50], points)})
+    model = uqsonet.fit(runs, 0, sensors=[8], law="gaussian", bar=False)
+    inputs, outputs = (
+        rows_of(one, fields).whole()
+        for one, fields in ((runs.inputs, model.inputs), (runs.outputs, model.outputs))
+    )
+    sensors = points[::12], k[55, ::12]
+    pairs = model.with_operator(KernelRegression(model.bases, inputs, outputs))
+    error = np.abs(quiet(pairs, *sensors).mean() - 2 * k[55]).max()
+    assert error < 0.02 * np.abs(k).max()
+    operator = model.operator
+    operator.use_nearest(operator.bases.output_coefficients(outputs), outputs, 1)
+    drawn = quiet(model, *sensors)
+    np.testing.assert_allclose(drawn.mean(), drawn.sample(400).mean(0), atol=0.05 * np.abs(k).max())
 
 
 def test_nodes_that_repeat_become_one_and_come_back_as_they_were() -> None:

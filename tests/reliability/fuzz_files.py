@@ -175,8 +175,8 @@ def judged(count: int, readers: tuple[str, ...] = tuple(READERS)) -> Iterator[fu
         home = Path(name, "files")
         corpus(home)
         there = [files for reader in readers if (files := files_of(home, reader))]
-        for files in there:
-            first, last = 0, -(-count // len(there))
+        for number, files in enumerate(there):
+            first, last = 0, (count + number) // len(there)
             while first < last:
                 done = batch(files, first, min(BATCH, last - first))
                 yield from ((kind, found) for _, kind, found in done)

@@ -228,7 +228,6 @@ def take_nearest(
     bases, of = model.bases, source.bases
     a = projected(held.transformed_inputs(), of.input_mean, of.to_coefficients)
     known = of.output_modes.double() * of.output_scale.double()
-    answers = of.output_mean + source.answers_to(held, a).double() @ known.T - bases.output_mean
-    answers = answers @ bases.output_modes.double() / bases.output_scale.double()
+    answers = of.output_mean + source.answers_to(held, a).double() @ known.T
     some = torch.tensor(rows[:LOCAL])
-    model.use_nearest(answers[some], held.u[some], nearest)
+    model.use_nearest(bases.output_coefficients(answers[some]), held.u[some], nearest)

@@ -128,6 +128,11 @@ class KarhunenLoeveBases(nn.Module):
         weights = self.output_weights
         return self.output_modes if weights is None else self.output_modes * weights[:, None]
 
+    def output_coefficients(self, outputs: Tensor) -> Tensor:
+        """Return scaled coefficients (..., p), float64, of outputs (..., M) on their grid."""
+        left = outputs.double() - self.output_mean
+        return left @ self.output_projection().double() / self.output_scale.double()
+
     def from_fields(self) -> Tensor:
         """Return the map (n, r), float64, from inputs less their mean to coefficients."""
         factor = self.input_factor.double()

@@ -319,9 +319,8 @@ class _OutputLaw:
     def draw(self, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients (B, size, p)."""
         if self.local:
-            bases, pairs = self.model.bases, self._pairs(size, generator)
-            outputs = self.model.local_outputs.double() - bases.output_mean
-            return (outputs @ bases.output_modes.double() / bases.output_scale)[pairs]
+            pairs = self._pairs(size, generator)
+            return self.model.bases.output_coefficients(self.model.local_outputs)[pairs]
         straight, added = self.model.drawn(self.given, size, generator)
         c = (straight + added).double()
         if self.root is None:

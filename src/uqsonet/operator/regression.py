@@ -314,10 +314,8 @@ class KernelRegression(Regression):
 
     def _coefficients(self, functions: Functions) -> dict[str, Tensor]:
         """Return coefficients by the modes as files have them: those of a fit are more precise."""
-        bases = self.bases
-        left = functions.u.double() - bases.output_mean
-        c = left @ (bases.output_modes.double() / bases.output_scale.double())
-        return {"a": bases.coefficients_of(functions.kappa), "c": c.float()}
+        c = self.bases.output_coefficients(functions.u).float()
+        return {"a": self.bases.coefficients_of(functions.kappa), "c": c}
 
     def effective_size(self) -> float:
         """Return infinity: errors are pairs', but their mean and size are in closed form."""
