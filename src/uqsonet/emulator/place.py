@@ -12,7 +12,7 @@ Greedy choice is standard for Gaussian fields (Krause, Singh and Guestrin, J. Ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,13 +32,10 @@ from uqsonet.laws.bases import SINGLE_PRECISION, rounding_noise
 from uqsonet.operator.joint import JointPosterior
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.reading import read_sensors
-from uqsonet.sensors.sensors import Sensors, field_number
+from uqsonet.sensors.sensors import Sensors, field_number, sensors_at
 
-SAMPLES = 4096
-"""Number of joint samples behind a covariance that has no closed form."""
-
-SAME = 1e-9
-"""Reductions that differ by this fraction count as equal: the first place in order is taken."""
+SAMPLES = 4096  # joint samples behind a covariance that has no closed form
+SAME = 1e-9  # reductions that differ by this share are equal: the first place is taken
 
 
 @dataclass(frozen=True)
@@ -103,14 +100,9 @@ class Placement:
 class Search:
     """Candidates, and what each of them would take from the target's variance, step by step.
 
-    Parameters are those of `Emulator.place` without the number of sensors.
-
-    Attributes
-    ----------
-    places : ndarray, shape (m, d)
-        The candidates; NaN for coordinates that a field lacks.
-    numbers : ndarray of int, shape (m,)
-        The fields that they read, inputs first.
+    Parameters are those of `Emulator.place` without the number of sensors. The candidates' `places`
+    are (m, d), NaN for coordinates that a field lacks, and `numbers` (m,) the fields that they
+    read.
     """
 
     def __init__(
@@ -119,14 +111,17 @@ class Search:
     ) -> None:  # fmt: skip
         self._emulator, self._fields = emulator, emulator.named_fields
         self._groups = groups = _candidates(emulator, candidates, field)
-        levels = _levels(emulator, groups, noise_std)
+        levels = _of_each(emulator, groups, noise_std, "noise_std", emulator.default_noise)
         self._target_number, weights = _wanted(emulator, target)
         self._known, valued = _known(emulator, given)
         self._covariance, left = _joint_covariance(emulator, self._known, valued)
-        for k, here, level, weighted in _by_field(emulator, left):
-            for row, variance in zip(*self._read(k, here, level, weighted), strict=True):
-                self._learn(row, float(variance))
-        read = [self._read(k, x, level) for (k, x), level in zip(groups, levels, strict=True)]
+        for row, variance in zip(*_rows(emulator, left), strict=True):
+            self._learn(row, float(variance))
+        read = []
+        for (k, x), level in zip(groups, levels, strict=True):
+            require_noise(level)
+            sets = sensors_at(self._fields[k], x, torch.ones(len(x)), None, level, number=k)
+            read.append(_rows(emulator, sets))
         self._rows, self._noise = (torch.cat(part) for part in zip(*read, strict=True))
         self._target, self._remainder = self._target_rows(weights)
         self._through = self._rows @ (self._covariance @ self._target.T)  # (m, q)
@@ -137,44 +132,18 @@ class Search:
         self.numbers = np.repeat([k for k, _ in groups], [len(x) for _, x in groups])
         self._rank = np.lexsort((*self.places.T[::-1], self.numbers)).argsort()
 
-    def _on_coefficients(self, number: int, x: Tensor) -> Tensor:
-        """Return the values of a (transformed) field at points (m, d) as rows on ``(a, c)``."""
-        emulator, bases = self._emulator, self._emulator.bases
-        assert bases is not None  # as in every operator with a law of both sides
-        at, scale = emulator.locations(number, x), self._fields[number].scale
-        r, p = bases.input_factor.shape[1], bases.output_modes.shape[1]
-        if number < len(emulator.inputs):
-            return pad(bases.input_basis(at)[1] * scale, [0, p])
-        return pad(bases.output_basis(at)[1] * scale, [r, 0])
-
-    def _read(
-        self, number: int, x: Tensor, level: Tensor, weights: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return rows of sensors at x (m, d) or (m, q, d), and the variance (m,) of their noise."""
-        operator, bases = self._emulator.operator, self._emulator.bases
-        rows = self._on_coefficients(number, x.flatten(0, -2))
-        assert bases is not None
-        is_input = number < len(self._emulator.inputs)
-        if is_input:
-            least = sensor_noise(0.0, bases.input_remainder, rounding_noise(bases))
-        else:
-            error = operator.output_error() if isinstance(operator, KarhunenLoeveModel) else 0.0
-            rounding = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
-            least = sensor_noise(0.0, error, rounding)
-        least = float(least) * self._fields[number].scale
-        if weights is None:
-            return rows, level.square() + least**2
-        rows = (rows.view(*weights.shape, rows.shape[1]) * weights[..., None]).sum(1)
-        return rows, level.square() + (least * weights.norm(2 if is_input else 1, dim=1)) ** 2
-
     def _target_rows(self, weights: Tensor | None) -> tuple[Tensor, float]:
         """Return rows whose variances sum to the criterion, and what the modes leave out of it.
 
         It is the mean over a field, or the functional that weights (M,) on its points are.
         """
-        number, one = self._target_number, self._fields[self._target_number]
-        x = one.domain.points()
-        rows, left = self._on_coefficients(number, x), self._emulator.remainder_at(number, x)
+        number, emulator, bases = self._target_number, self._emulator, self._emulator.bases
+        one, is_input = self._fields[number], number < len(emulator.inputs)
+        assert bases is not None
+        x, r = one.domain.points(), bases.input_factor.shape[1]
+        at, left = emulator.locations(number, x), emulator.remainder_at(number, x)
+        seen = (bases.input_basis(at) if is_input else bases.output_basis(at))[1] * one.scale
+        rows = pad(seen, [0, len(self._covariance) - r] if is_input else [r, 0])
         left = torch.zeros(len(x), dtype=torch.float64) if left is None else left
         if weights is not None:
             return (weights @ rows)[None], float((weights * left).square().sum())
@@ -274,15 +243,23 @@ class Search:
         return [self._fields[k].name for k in numbers]
 
 
-def _by_field(
-    emulator: NamedOperator, sets: Sensors
-) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None]]:
-    """Yield number, points, noise and weights of one set's sensors of each field."""
-    for k, one in enumerate(emulator.named_fields):
-        here = sets.mask[0] & (sets.field[0] == k)
-        level = sets.noise_std[0][here].nan_to_num(nan=emulator.default_noise(k))
-        weights = None if sets.weights is None else sets.weights[0][here]
-        yield k, sets.locations[0][here][..., : one.domain.dim], level, weights
+def _rows(emulator: NamedOperator, sets: Sensors) -> tuple[Tensor, Tensor]:
+    """Return rows (m, k) of one set's sensors on ``(a, c)``, and the variance (m,) of their noise.
+
+    Sensors of inputs come first; units are the operator's.
+    """
+    operator, bases = emulator.operator, emulator.bases
+    assert bases is not None  # as in every operator with a law of both sides
+    sets = sets.alone(0)
+    seen, read = emulator.encode(sets), emulator.encode(sets, outputs=True)
+    a, c = bases.at_sensors(seen)[0][0], bases.output_at(read)[1][0]
+    error = operator.output_error() if isinstance(operator, KarhunenLoeveModel) else 0.0
+    rounding = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
+    left, own = (bases.input_remainder, rounding_noise(bases)), emulator.default_noise(0)
+    of_inputs = sensor_noise(seen.noise(own), *left, norm=seen.norm(2))[0]
+    of_outputs = sensor_noise(read.noise(), error, rounding, norm=read.norm(1))[0]
+    rows = torch.cat([pad(a, [0, c.shape[1]]), pad(c, [a.shape[1], 0])])
+    return rows, torch.cat([of_inputs, of_outputs]).square()
 
 
 def _joint_covariance(
@@ -359,8 +336,7 @@ def _known(emulator: NamedOperator, given: object) -> tuple[Sensors, bool]:
     return read_sensors(fields, named=ones, inputs=inputs), False
 
 
-Groups = list[tuple[int, Tensor]]
-"""Numbers of fields, as sensors have them, and points (m, d) there."""
+Groups = list[tuple[int, Tensor]]  # numbers of fields of sensors, and points (m, d) there
 
 
 def _candidates(emulator: NamedOperator, candidates: object, name: str | None) -> Groups:
@@ -418,14 +394,6 @@ def _wanted(emulator: NamedOperator, target: object) -> tuple[int, Tensor | None
             f"zero, expected; found shape {tuple(rows.shape)}"
         )
     return number, rows
-
-
-def _levels(emulator: NamedOperator, groups: Groups, noise_std: object) -> list[Tensor]:
-    """Return the noise of each candidate, in the units of the (transformed) field."""
-    levels = _of_each(emulator, groups, noise_std, "noise_std", emulator.default_noise)
-    for level in levels:
-        require_noise(level)
-    return levels
 
 
 def _of_each(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,36 +14,19 @@ from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.sensors.tables import read_points
 
-ROUNDING = 1e-9
-"""Share by which two sensors may stand nearer than the least distance."""
+ROUNDING = 1e-9  # share by which two sensors may stand nearer than the least distance
 
 
 @dataclass(frozen=True)
 class Site:
-    """Which candidates may still be taken.
+    """Which of m candidates may still be taken."""
 
-    Attributes
-    ----------
-    places : ndarray, shape (m, d)
-        Candidates; NaN for coordinates that a field lacks.
-    allowed : ndarray of bool, shape (m,)
-        Those outside of forbidden regions.
-    cost : ndarray, shape (m,)
-        Cost of a sensor at each candidate, positive.
-    budget : float
-        What all new sensors may cost together.
-    distance : float
-        Least Euclidean distance between two sensors, in the units of the coordinates.
-    periods : ndarray, shape (d,)
-        Length after which each axis repeats; infinite where it does not.
-    """
-
-    places: np.ndarray
-    allowed: np.ndarray
-    cost: np.ndarray
-    budget: float
-    distance: float
-    periods: np.ndarray
+    places: np.ndarray  # (m, d), NaN for coordinates that a field lacks
+    allowed: np.ndarray  # (m,), those outside of forbidden regions
+    cost: np.ndarray  # (m,), of a sensor at each candidate, positive
+    budget: float  # what all new sensors may cost together
+    distance: float  # least Euclidean one between two sensors, in the units of the coordinates
+    periods: np.ndarray  # (d,), length after which an axis repeats; infinite where it does not
 
     def free(self, chosen: Sequence[int], there: np.ndarray) -> np.ndarray:
         """Return which candidates may be taken next (m,), given those chosen and points (k, d)."""
@@ -88,18 +71,9 @@ def periods_of(fields: Sequence[Field], dim: int) -> np.ndarray:
 def outside(regions: Any, places: np.ndarray, field: Field) -> np.ndarray:
     """Return which places (m, d) of a field lie outside of all forbidden regions.
 
-    Parameters
-    ----------
-    regions : mapping, array (k, 2) or callable, or a list of these
-        Ranges by the names of the field's axes, ends included; corners of a polygon in the first
-        two coordinates; or a function of places (m, d) that says which are inside.
-    places : ndarray, shape (m, d)
-    field : Field
-
-    Raises
-    ------
-    ObservationError
-        If a region cannot be read.
+    A region is ranges by the names of the field's axes, ends included; corners (k, 2) of a polygon
+    in the first two coordinates; or a function of places (m, d) that says which are inside. One
+    that cannot be read raises an `ObservationError`.
     """
     several = regions if isinstance(regions, list) else [regions]
     if any(np.shape(one) == (2,) for one in several):  # corners of one polygon
@@ -131,8 +105,15 @@ def region_of(text: str, field: Field) -> dict[str, tuple[float, float]] | np.nd
 
 
 def _inside(region: Any, places: np.ndarray, field: Field) -> np.ndarray:
+    """Return which places (m, d) lie inside a region."""
     if callable(region):
-        return _by_function(region, places)
+        inside = np.asarray(region(places))
+        if inside.shape != (len(places),) or inside.dtype != bool:
+            raise ObservationError(
+                f"avoid: a function of places (m, d) must return m truth values; found shape "
+                f"{inside.shape} of {inside.dtype}"
+            )
+        return inside
     if isinstance(region, Mapping):
         return _in_box(region, places, field)
     corners = np.asarray(region, dtype=np.float64)
@@ -142,16 +123,6 @@ def _inside(region: Any, places: np.ndarray, field: Field) -> np.ndarray:
             f"of a polygon in two coordinates, or a function; found shape {corners.shape}"
         )
     return _in_polygon(corners, places[:, :2])
-
-
-def _by_function(region: Callable[[np.ndarray], object], places: np.ndarray) -> np.ndarray:
-    inside = np.asarray(region(places))
-    if inside.shape != (len(places),) or inside.dtype != bool:
-        raise ObservationError(
-            f"avoid: a function of places (m, d) must return m truth values; found shape "
-            f"{inside.shape} of {inside.dtype}"
-        )
-    return inside
 
 
 def _in_box(region: Mapping[Any, Any], places: np.ndarray, field: Field) -> np.ndarray:
