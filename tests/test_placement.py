@@ -328,7 +328,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"distance": -1.0}, "distance not negative"),
     ({"cost": 0.0}, "cost must be finite and positive"),
     ({"budget": 0.5}, "the cheapest candidate costs 1, more than the budget of 0.5"),
-    ({"criterion": "entropy"}, "'entropy' is unknown; there is mean_variance"),
     ({"given": {"k": ([0.1],), "u": ([0.1], [0.2])}}, "of all fields or of none"),
     ({"given": ([1.3],)}, "given of k: 0 at [1.3] lies outside"),
     ({"given": (np.full((2, 1, 1), 0.4), np.zeros((2, 1)))}, "one set of sensors, found 2"),

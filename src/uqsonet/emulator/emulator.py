@@ -179,7 +179,6 @@ class Emulator(NamedOperator):
         self, n: int, candidates: object = None, *, field: str | None = None, given: object = None,
         noise_std: object = None, target: object = None, avoid: object = None,
         distance: float = 0.0, cost: object = None, budget: float | None = None,
-        criterion: str = "mean_variance",
     ) -> Placement:  # fmt: skip
         """Choose places for the next sensors: each takes the most variance from the target.
 
@@ -203,8 +202,9 @@ class Emulator(NamedOperator):
         noise_std : float, array (m,), or mapping of field to these, optional
             Noise of the new sensors in the transformed field, as in `condition`.
         target : str, array (M,), or mapping of a field to such an array, optional
-            What is to be known: a field, an output or an input, by default the only output; or the
-            functional that weights on the field's own points make of it.
+            What is to be known: a field, an output or an input, by default the only output (its
+            variance is averaged over its domain); or the functional that weights on the field's own
+            points make of it.
         avoid : mapping, array (k, 2), callable, or list of these, optional
             Regions where no sensor may stand: ranges by the names of axes, ``{"x": (0, 2)}``;
             corners of a polygon in the first two coordinates; or a function that says of places
@@ -217,8 +217,6 @@ class Emulator(NamedOperator):
             for its cost.
         budget : float, optional
             What the new sensors may cost together. Then `n` is the most that are placed.
-        criterion : {"mean_variance"}
-            Mean of the target's variance over its domain, or the variance of the functional.
 
         Returns
         -------
@@ -240,8 +238,6 @@ class Emulator(NamedOperator):
         """
         from uqsonet.emulator.place import Search
 
-        if criterion != "mean_variance":
-            raise ObservationError(f"criterion {criterion!r} is unknown; there is mean_variance")
         search = Search(self, candidates, field, given, noise_std, target)
         return search.placement(n, search.site(avoid, distance, cost, budget))
 
