@@ -40,57 +40,33 @@ from uqsonet.laws.base import InputLaw, InputPosterior, normals
 from uqsonet.laws.bases import ROWS, InputSample, KarhunenLoeveBases, rounding_noise
 from uqsonet.sensors.sensors import Sensors
 
-CLUSTERS = (1, 2, 3, 4, 6, 8)
-"""Numbers of clusters to try, in order, until two of them do not improve the score."""
-
-SPECTRA = (1, 2, 4, 8, 16, 32)
-"""Numbers of spectra to try, in order, until one of them does not improve the score."""
+CLUSTERS = (1, 2, 3, 4, 6, 8)  # numbers to try, in order, until two do not improve the score
+SPECTRA = (1, 2, 4, 8, 16, 32)  # numbers to try, in order, until one does not improve the score
 
 NEAR = 8
 """Waves to either side whose variances, relative to those of all inputs, a spectrum is taken to
 have as if one input more had shown them."""
 
-REST = 8
-"""Number of fields beyond the modes that each spectrum keeps."""
-
-LEFT_DRAWS = 256
-"""Number of samples that show which spectra an answer has."""
-
-SCALES = 32
-"""Number of points of the grid of scales."""
-
-STARTS, FIRST_STEPS, LAST_STEPS = 4, 8, 60
-"""Numbers of random starts of expectation maximisation, of steps of each, and of the best one."""
-
-SHRINKAGE = (0.0, 0.01, 0.05, 0.2)
-"""Weights to try of a multiple of the identity in each covariance, in order."""
-
-NEGLIGIBLE = 1e-14
-"""Clusters of a smaller weight given the sensors are left out of moments."""
-
-MAX_INPUTS, HELD_OUT = 5000, 0.2
-"""Maximum number of training inputs that take part in the choice of clusters, and the share of them
-that is held out, to choose by its likelihood."""
+REST = 8  # fields beyond the modes that each spectrum keeps
+LEFT_DRAWS = 256  # samples that show which spectra an answer has
+SCALES = 32  # points of the grid of scales
+STARTS = 4  # random starts of expectation maximisation
+FIRST_STEPS, LAST_STEPS = 8, 60  # steps of each start, and of the best one
+SHRINKAGE = (0.0, 0.01, 0.05, 0.2)  # weights to try, in order, of an identity in covariances
+NEGLIGIBLE = 1e-14  # clusters of a smaller weight given the sensors are left out of moments
+MAX_INPUTS = 5000  # training inputs that take part in the choice of clusters
+HELD_OUT = 0.2  # share of them that is held out, to choose by its likelihood
+Choice = tuple[int, bool, float]  # clusters, whether they have scales, and shrinkage
 
 
 @dataclass
 class Clusters:
-    """Parameters of the mixture.
+    """Parameters of C clusters of J scales."""
 
-    Attributes
-    ----------
-    log_weights : Tensor, shape (C, J)
-        Logarithms of the weights of clusters and scales.
-    scales : Tensor, shape (J,)
-    means : Tensor, shape (C, r)
-    roots : Tensor, shape (C, r, r)
-        Lower triangular.
-    """
-
-    log_weights: Tensor
-    scales: Tensor
-    means: Tensor
-    roots: Tensor
+    log_weights: Tensor  # (C, J)
+    scales: Tensor  # (J,)
+    means: Tensor  # (C, r)
+    roots: Tensor  # (C, r, r), lower triangular
 
     def joint(self, a: Tensor) -> Tensor:
         """Return log densities (N, C, J) of coefficients (N, r) with each cluster and scale."""
@@ -134,69 +110,14 @@ def positive_root(covariance: Tensor) -> Tensor:
     raise ArithmeticError("a covariance of coefficients is not positive")
 
 
-def _expectation_maximisation(
-    a: Tensor, start: Clusters, steps: int, shrinkage: float
-) -> tuple[Clusters, float]:
-    """Return clusters after so many steps, or at convergence, and their mean log likelihood."""
-    clusters, before = start, -math.inf
-    for _ in range(steps):
-        joint = clusters.joint(a)
-        total = joint.flatten(1).logsumexp(1)
-        shares = (joint - total[:, None, None]).exp()
-        now = float(total.mean())
-        clusters = _maximised(a, shares, clusters.scales, shrinkage)
-        if now - before < 1e-5 * abs(now):
-            break
-        before = now
-    return clusters, float(clusters.joint(a).flatten(1).logsumexp(1).mean())
-
-
-def _start(
-    a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator,
-    by_roughness: bool,
-) -> Clusters:  # fmt: skip
-    """Return random clusters, or those of the same roughness (mean log squared coefficient).
-
-    Each training input belongs to the nearest of some random ones.
-    """
-    centre = a[torch.from_numpy(generator.choice(len(a), clusters, replace=False))]
-    if clusters == 1:
-        centre = a.mean(0, keepdim=True)
-    nearest = torch.cdist(a, centre).argmin(1)
-    if by_roughness:
-        rank = a.square().clamp_min(1e-300).log().mean(1).argsort().argsort()
-        nearest = rank * clusters // len(a)
-    scales = torch.ones(1, dtype=a.dtype)
-    if scaled:
-        sizes = (a - a.mean(0)).square().mean(1).sqrt()
-        low, high = (float(sizes.quantile(q)) for q in (0.0005, 0.9995))
-        scales = torch.from_numpy(np.geomspace(low / 1.3, high * 1.3, SCALES))
-    shares = torch.full((len(a), clusters), 0.05 / clusters, dtype=a.dtype)
-    shares[torch.arange(len(a)), nearest] += 0.95
-    first = _maximised(a, shares[:, :, None], torch.ones(1, dtype=a.dtype), max(shrinkage, 0.01))
-    spread = torch.full((clusters, len(scales)), -math.log(len(scales)), dtype=a.dtype)
-    return Clusters(first.log_weights + spread, scales, first.means, first.roots)
-
-
 @dataclass(frozen=True)
 class _Waves:
-    """Coefficients of inputs on functions that their covariances are taken as diagonal in.
+    """Coefficients of inputs on functions that their covariances are taken as diagonal in."""
 
-    Attributes
-    ----------
-    x : Tensor, shape (N, q)
-        Of cosines by rising frequency on a grid, else of the modes themselves.
-    to_modes : Tensor, shape (q, r)
-        Maps them to coefficients of the modes.
-    sample : InputSample
-    shape : tuple of int
-        Of the grid of the cosines; empty without one.
-    """
-
-    x: Tensor
-    to_modes: Tensor
+    x: Tensor  # (N, q), of cosines by rising frequency on a grid, else of the modes themselves
+    to_modes: Tensor  # (q, r), maps them to coefficients of the modes
     sample: InputSample
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of the grid of the cosines; empty without one
 
     @classmethod
     def of(cls, sample: InputSample) -> _Waves:
@@ -312,7 +233,7 @@ class MixtureLaw(InputLaw):
     @classmethod
     def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
         """Fit clusters to training inputs, with scales or as spectra where these are likelier."""
-        return [cls._of(sample, seed)]
+        return [cls._of(sample, seed, True)]
 
     def plainer(self, sample: InputSample, seed: int) -> Self | None:
         """Return clusters without scales; None where these have none.
@@ -326,20 +247,20 @@ class MixtureLaw(InputLaw):
         return self._of(sample, seed, self.rest is not None or len(self.clusters.scales) > 1)
 
     @classmethod
-    def _of(cls, sample: InputSample, seed: int, varied: bool = True) -> Self:
+    def _of(cls, sample: InputSample, seed: int, varied: bool) -> Self:
         """Return clusters, or if they may vary clusters with scales, or spectra."""
         generator, a = numpy_generator(seed, "law", cls.name), sample.coefficients
         order = torch.from_numpy(generator.permutation(len(a)))[:MAX_INPUTS]
         held, rows = order.tensor_split([round(HELD_OUT * len(order))])
         waves = _Waves.of(sample)
         spectra = waves.likelihoods(a, rows, held) if varied else {}
-        chosen, best = _chosen_clusters(a[rows], a[held], spectra, generator, varied)
+        chosen, best = _Search(a[rows], generator, varied).chosen(a[held], spectra)
         several = max(spectra, key=lambda count: float(spectra[count].mean()), default=1)
         if several > 1 and _better(spectra[several], best):
             final, shares = waves.spectra(torch.arange(len(a)), several)
             kept = waves.rest(shares, generator)
             return cls(final, kept.double().square().mean((1, 2)).sqrt(), kept)
-        final = _fitted(a, *chosen, generator, not varied)
+        final = _Search(a, generator, varied).fitted(*chosen)
         assert final is not None
         shares = final.joint(a).flatten(2).logsumexp(2).softmax(1)
         left = (shares * sample.remainder.square()[:, None]).sum(0) / shares.sum(0)
@@ -398,55 +319,92 @@ class MixtureLaw(InputLaw):
         return MixturePosterior(self, rows, residual, mask, noise_std, direct)
 
 
-def _chosen_clusters(
-    a: Tensor, held: Tensor, spectra: dict[int, Tensor], generator: np.random.Generator,
-    varied: bool,
-) -> tuple[tuple[int, bool, float], Tensor]:  # fmt: skip
-    """Return number, scales and shrinkage of the likeliest clusters, and likelihoods (H,)."""
-    chosen, in_vain = (1, False, 1.0), 0
-    best = torch.full((len(held),), -math.inf, dtype=torch.float64)
-    for clusters in CLUSTERS:
-        rises, diagonal = False, spectra.get(clusters)
-        for scaled in (False, True) if varied else (False,):
-            before = -math.inf
-            for shrinkage in SHRINKAGE:
-                tried = _fitted(a, clusters, scaled, shrinkage, generator, not varied)
-                if tried is None:
-                    continue
-                likelihood = tried.joint(held).flatten(1).logsumexp(1)
-                if best[0] == -math.inf or _better(likelihood, best):
-                    chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
-                if float(likelihood.mean()) < before:  # more shrinkage is worse still
-                    break
-                before = float(likelihood.mean())
-        in_vain = 0 if rises else in_vain + 1
-        as_spectra = clusters > 1 and diagonal is not None and not _better(best, diagonal)
-        if in_vain == 2 or as_spectra:
-            break
-    return chosen, best
+@dataclass(frozen=True)
+class _Search:
+    """Clusters for coefficients `a` (N, r), of as many kinds as may `varied`."""
 
+    a: Tensor
+    generator: np.random.Generator
+    varied: bool
 
-def _fitted(
-    a: Tensor, clusters: int, scaled: bool, shrinkage: float, generator: np.random.Generator,
-    by_roughness: bool,
-) -> Clusters | None:  # fmt: skip
-    """Return the clusters from the best of some random starts; None for too few inputs.
+    def chosen(self, held: Tensor, spectra: dict[int, Tensor]) -> tuple[Choice, Tensor]:
+        """Return the likeliest clusters, and log likelihoods (H,) of held-out coefficients."""
+        chosen, in_vain = (1, False, 1.0), 0
+        best = torch.full((len(held),), -math.inf, dtype=torch.float64)
+        for clusters in CLUSTERS:
+            rises, diagonal = False, spectra.get(clusters)
+            for scaled in (False, True) if self.varied else (False,):
+                before = -math.inf
+                for shrinkage in SHRINKAGE:
+                    if (tried := self.fitted(clusters, scaled, shrinkage)) is None:
+                        continue
+                    likelihood = tried.joint(held).flatten(1).logsumexp(1)
+                    if best[0] == -math.inf or _better(likelihood, best):
+                        chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
+                    if float(likelihood.mean()) < before:  # more shrinkage is worse still
+                        break
+                    before = float(likelihood.mean())
+            in_vain = 0 if rises else in_vain + 1
+            as_spectra = clusters > 1 and diagonal is not None and not _better(best, diagonal)
+            if in_vain == 2 or as_spectra:
+                break
+        return chosen, best
 
-    If asked for, clusters of the first start are no random ones, but differ in roughness.
-    """
-    if len(a) < 4 * clusters or (shrinkage == 0 and len(a) < 3 * clusters * a.shape[1]):
+    def fitted(self, clusters: int, scaled: bool, shrinkage: float) -> Clusters | None:
+        """Return the clusters from the best of some starts; None for too few inputs."""
+        a, tried = self.a, []
+        if len(a) < 4 * clusters or (shrinkage == 0 and len(a) < 3 * clusters * a.shape[1]):
+            return None
+        for number in range(STARTS if clusters > 1 else 1):
+            # A cluster that shrinks to fewer inputs than it has directions ends the start.
+            with contextlib.suppress(ArithmeticError):
+                start = self._start(clusters, scaled, shrinkage, number == 0 and not self.varied)
+                tried.append(self._improved(start, FIRST_STEPS, shrinkage))
+        for best, _ in sorted(tried, key=lambda pair: -pair[1]):
+            with contextlib.suppress(ArithmeticError):
+                return self._improved(best, LAST_STEPS, shrinkage)[0]
         return None
-    tried = []
-    for number in range(STARTS if clusters > 1 else 1):
-        # A cluster that shrinks to fewer inputs than it has directions ends the start.
-        with contextlib.suppress(ArithmeticError):
-            rough = by_roughness and number == 0
-            start = _start(a, clusters, scaled, shrinkage, generator, rough)
-            tried.append(_expectation_maximisation(a, start, FIRST_STEPS, shrinkage))
-    for best, _ in sorted(tried, key=lambda pair: -pair[1]):
-        with contextlib.suppress(ArithmeticError):
-            return _expectation_maximisation(a, best, LAST_STEPS, shrinkage)[0]
-    return None
+
+    def _start(self, clusters: int, scaled: bool, shrinkage: float, by_roughness: bool) -> Clusters:
+        """Return random clusters, or those of the same roughness (mean log squared coefficient).
+
+        Each training input belongs to the nearest of some random ones.
+        """
+        a, ones = self.a, torch.ones(1, dtype=torch.float64)
+        centre = a[torch.from_numpy(self.generator.choice(len(a), clusters, replace=False))]
+        if clusters == 1:
+            centre = a.mean(0, keepdim=True)
+        nearest = torch.cdist(a, centre).argmin(1)
+        if by_roughness:
+            rank = a.square().clamp_min(1e-300).log().mean(1).argsort().argsort()
+            nearest = rank * clusters // len(a)
+        scales = ones
+        if scaled:
+            sizes = (a - a.mean(0)).square().mean(1).sqrt()
+            low, high = (float(sizes.quantile(q)) for q in (0.0005, 0.9995))
+            scales = torch.from_numpy(np.geomspace(low / 1.3, high * 1.3, SCALES))
+        shares = torch.full((len(a), clusters, 1), 0.05 / clusters, dtype=torch.float64)
+        shares[torch.arange(len(a)), nearest] += 0.95
+        first = _maximised(a, shares, ones, max(shrinkage, 0.01))
+        weights = first.log_weights.expand(-1, len(scales)) - math.log(len(scales))
+        return Clusters(weights, scales, first.means, first.roots)
+
+    def _improved(self, clusters: Clusters, steps: int, shrinkage: float) -> tuple[Clusters, float]:
+        """Return clusters after so many steps of expectation maximisation, or at convergence.
+
+        And their mean log likelihood.
+        """
+        before = -math.inf
+        for _ in range(steps):
+            joint = clusters.joint(self.a)
+            total = joint.flatten(1).logsumexp(1)
+            now = float(total.mean())
+            shares = (joint - total[:, None, None]).exp()
+            clusters = _maximised(self.a, shares, clusters.scales, shrinkage)
+            if now - before < 1e-5 * abs(now):
+                break
+            before = now
+        return clusters, float(clusters.joint(self.a).flatten(1).logsumexp(1).mean())
 
 
 class MixturePosterior(InputPosterior):
