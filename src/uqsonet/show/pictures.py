@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from uqsonet.fields.field import Field
     from uqsonet.sensors.sensors import Sensors
 
-BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"
-"""Colours of the answer, of sensors and truth, and of everything else."""
+BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"  # the answer, sensors and truth, the rest
 
 COLOURS = BLUE, ORANGE, "#2c8c4a", "#8a4fa3"
 STYLES = {
@@ -36,14 +35,9 @@ STYLES = {
 
 PICTURES = (".png", ".pdf", ".svg")
 
-Values = tuple[np.ndarray, np.ndarray]
-"""Points (n, d) and values (n,)."""
-
-MAX_MISSING = 4
-"""Scattered points are drawn as a grid if that has at most this many times as many points."""
-
-SHOWN = 5
-"""Number of sample functions in a picture of one dimension."""
+Values = tuple[np.ndarray, np.ndarray]  # points (n, d) and values (n,)
+MAX_MISSING = 4  # points of a grid over scattered points that are drawn as this grid
+SHOWN = 5  # sample functions in a picture of one dimension
 
 
 def draw(
@@ -52,8 +46,7 @@ def draw(
     """Draw an answer (`FieldPosterior.plot`)."""
     if not posterior.single:
         raise ObservationError("a picture shows one set of sensors, found a batch")
-    figure = _figure()
-    _draw_answer(figure, posterior, level, _true(posterior, truth))
+    figure = _answered(posterior, level, _true(posterior, truth))
     figure.suptitle(title or f"{posterior.field.name} given {_counted(posterior.sensors)}")
     return _saved(figure, path)
 
@@ -82,33 +75,29 @@ def draw_placement(placement: Any, path: object) -> Any:
     figure = _figure(5.2 * len(names), 4.4)
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
-        here = np.array([other == name for other in placement.candidate_fields])
-        there = np.array([other == name for other in placement.given_fields], dtype=bool)
+        here, there, taken = (
+            np.array(read, dtype=str) == name
+            for read in (placement.candidate_fields, placement.given_fields, placement.fields)
+        )
         dim = int(np.isfinite(placement.candidates[here][0]).sum())
-        x, known = placement.candidates[here, :dim], placement.given[there, :dim]
-        reduction = placement.reduction[:, here]
-        chosen = [k for k, other in enumerate(placement.fields) if other == name]
+        x, reduction = placement.candidates[here, :dim], placement.reduction[:, here]
+        known, places, chosen = placement.given[there], placement.places[taken], taken.nonzero()[0]
         axes.set_title(f"expected reduction by a sensor of {name}", fontsize=10)
         if dim == 1:
             order = x[:, 0].argsort()
             for k, line in enumerate(reduction):
                 axes.plot(x[order, 0], line[order], lw=1.2, label=f"step {k + 1}")
-            for k in chosen:
-                place = placement.places[k, 0], placement.reduction[k, placement.chosen[k]]
-                axes.plot(*place, "o", color=ORANGE)
-                axes.annotate(str(k + 1), place, (3, 3), textcoords="offset points")
-            axes.plot(known[:, 0], np.zeros(len(known)), "s", color=GREY, clip_on=False)
-            axes.set_xlabel("x")
-            axes.set_ylabel(f"reduction of the variance of {placement.target}")
+            axes.set(xlabel="x", ylabel=f"reduction of the variance of {placement.target}")
             axes.set_ylim(bottom=0)
             axes.legend(frameon=False, fontsize=8)
-            continue
-        figure.colorbar(_map(axes, x, reduction[0], "viridis", {"vmin": 0}), ax=axes)
-        axes.scatter(known[:, 0], known[:, 1], marker="s", color=GREY, edgecolors="white")
-        for k in chosen:
-            place = placement.places[k, :2]
-            axes.plot(*place, "o", color=ORANGE, mec="white", ms=11)
-            axes.annotate(str(k + 1), place, ha="center", va="center", fontsize=8)
+            heights = placement.reduction[chosen, placement.chosen[taken]], np.zeros(len(known))
+        else:
+            figure.colorbar(_map(axes, x, reduction[0], "viridis", {"vmin": 0}), ax=axes)
+            heights = places[:, 1], known[:, 1]
+        axes.plot(known[:, 0], heights[1], "s", color=GREY, mec="white", clip_on=False)
+        axes.plot(places[:, 0], heights[0], "o", color=ORANGE, mec="white", ms=11)
+        for k, *at in zip(chosen, places[:, 0], heights[0], strict=True):
+            axes.annotate(str(k + 1), at, ha="center", va="center", fontsize=8)
     figure.suptitle(f"where to measure for {placement.target}")
     return _saved(figure, path)
 
@@ -147,9 +136,11 @@ def _in_domain_order(field: Field, truth: object) -> object:
     return truth
 
 
-def _draw_answer(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
-    along = posterior.field.domain.dim == 1
+def _answered(posterior: Any, level: float, truth: Values | None) -> Any:
+    """Return a picture of an answer."""
+    figure, along = _figure(), posterior.field.domain.dim == 1
     (_draw_line if along else _draw_maps)(figure, posterior, level, truth)
+    return figure
 
 
 def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
@@ -175,8 +166,7 @@ def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) 
             x, y, points = _sensors(posterior.sensors, number)
             axes.scatter(x[:, 0], y, color=ORANGE, s=36, zorder=3, label="sensors")
             _draw_weighted(axes, points)
-    axes.set_xlabel(field.axis_labels[0])
-    axes.set_ylabel(field.label)
+    axes.set(xlabel=field.axis_labels[0], ylabel=field.label)
     axes.margins(x=0)
     box = field.domain.lower, field.domain.upper
     if all((one.domain.lower, one.domain.upper) == box for one in posterior.read.values()):
@@ -206,8 +196,7 @@ def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) 
     figure.set_size_inches(12, min(7.0, max(4.5, 2.0 + 6.5 * high / wide)))
     panels = figure.subplots(2, 3)
     for axes in panels.flat:
-        axes.set_xlabel(field.axis_labels[0])
-        axes.set_ylabel(field.axis_labels[1])
+        axes.set(xlabel=field.axis_labels[0], ylabel=field.axis_labels[1])
     _draw_sensors(panels[0, 0], figure, posterior)
     spread = _map(panels[1, 0], points, np.asarray(posterior.std()), "magma", {"vmin": 0})
     panels[1, 0].set_title(f"standard deviation of {name}", fontsize=10)
@@ -277,13 +266,11 @@ def _draw_sensors(axes: Any, figure: Any, posterior: Any) -> None:
     whole = [field for field in fields if field.domain.dim == dim]
     lower = np.min([field.domain.lower for field in whole], 0)
     upper = np.max([field.domain.upper for field in whole], 0)
-    pad = 0.03 * (upper - lower)
-    axes.set_xlim(lower[0] - pad[0], upper[0] + pad[0])
-    axes.set_xlabel(whole[0].axis_labels[0])
-    axes.set_ylabel(names if dim == 1 else whole[0].axis_labels[1])
+    pad, labels = 0.03 * (upper - lower), whole[0].axis_labels
+    ends = np.stack([lower - pad, upper + pad], 1)
+    axes.set(xlim=ends[0], xlabel=labels[0], ylabel=names if dim == 1 else labels[1])
     if dim > 1:
-        axes.set_ylim(lower[1] - pad[1], upper[1] + pad[1])
-        axes.set_aspect("equal")
+        axes.set(ylim=ends[1], aspect="equal")
         axes.set_title(f"{_counted(sets)} of {names}", fontsize=10)
     if len(fields) > 1:
         axes.legend(frameon=False, fontsize=9)
@@ -297,7 +284,9 @@ def report_page(report: Any) -> str:
         rows = [{name: cell for name, cell in row.items() if name != "field"} for row in rows]
     table = library("pandas").DataFrame(rows).fillna("–")
     shown = {
-        "An answer beside the truth": _example(report),
+        "An answer beside the truth": _answered(
+            report.example, 0.9, (report.points.numpy(), report.truth.numpy())
+        ),
         "Error and CRPS": _errors(report),
         "Coverage: share of truths inside a band, against its level": _coverage(report),
         "Ranks of the truth among samples: even for a calibrated law": _ranks(report),
@@ -351,12 +340,6 @@ def _figure(*size: float) -> Any:
     return library("matplotlib.figure").Figure(figsize=size or None, layout="constrained")
 
 
-def _example(report: Any) -> Any:
-    figure = _figure()
-    _draw_answer(figure, report.example, 0.9, (report.points.numpy(), report.truth.numpy()))
-    return figure
-
-
 def _methods(report: Any) -> dict[str, list[Any]]:
     """Return the scores of the first field by method."""
     found: dict[str, list[Any]] = {}
@@ -377,8 +360,7 @@ def _errors(report: Any) -> Any:
         left.errorbar(counts, errors, bars, color=colour, fmt=style, capsize=3, label=method)
         right.plot(counts, [s.crps for s in scores], style, color=colour, label=method)
     for axes, name in ((left, "error of the mean, %"), (right, "CRPS")):
-        axes.set(xlabel="sensors", ylabel=name)
-        axes.set_ylim(bottom=0)
+        axes.set(xlabel="sensors", ylabel=name, ylim=(0, None))
     left.legend(frameon=False)
     return figure
 
@@ -410,9 +392,8 @@ def _ranks(report: Any) -> Any:
         right.stairs(share, np.linspace(0, 1, bins + 1), lw=1.8)
     for axes, name in ((left, "single points"), (right, "mean over the domain")):
         axes.axhline(0.1, color=GREY, lw=1)
-        axes.set_ylim(bottom=0)
+        axes.set(ylim=(0, None), xlabel="rank of the truth")
         axes.set_title(name, fontsize=10)
-        axes.set_xlabel("rank of the truth")
     left.set_ylabel("share")
     left.legend(frameon=False)
     return figure
