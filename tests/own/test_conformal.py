@@ -18,7 +18,12 @@ from hypothesis import strategies as st
 import uqsonet
 from tests.own.conftest import quiet, waves
 from uqsonet import FieldPosterior, Runs
-from uqsonet.emulator.calibration import function_factor, pointwise_factor, ratios
+from uqsonet.emulator.calibration import (
+    function_factor,
+    pointwise_factor,
+    ratios,
+    require_runs,
+)
 from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError
 
@@ -140,7 +145,7 @@ def test_too_few_runs_are_refused_with_their_number(factor, level: float, needed
     assert factor(enough, level) == pytest.approx(float(enough.max()))
     words = rf"needs {needed} calibration runs, .* has {needed - 1};"
     with pytest.raises(ObservationError, match=words):
-        factor(enough[:-1], level)
+        require_runs(needed - 1, level)
 
 
 def test_points_without_width_do_not_count() -> None:

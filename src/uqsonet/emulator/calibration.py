@@ -31,28 +31,17 @@ from uqsonet.sensors.sensors import Sensors
 if TYPE_CHECKING:  # needed only for new models
     from uqsonet.gauss.blocks import RowBlocks
 
-MAX_POINTS = 400
-"""Maximum number of output points at which calibration runs are kept."""
-
-MAX_VALUES = 1 << 24
-"""Maximum number of values of all calibration inputs: fewer runs are kept where each has many."""
-
-LEVELS = (0.5, 0.8, 0.9, 0.95)
-"""Usual levels of bands: they are calibrated together, as sorting takes most of the time."""
-
-MAX_KEPT = 640
-"""Number of factors that are remembered: of about 80 sets."""
+MAX_POINTS = 400  # output points at which calibration runs are kept
+MAX_VALUES = 1 << 24  # values of all calibration inputs: fewer runs are kept where each has many
+LEVELS = (0.5, 0.8, 0.9, 0.95)  # usual ones, calibrated together: sorting takes most time
+MAX_KEPT = 640  # factors that are remembered: of about 80 sets
 
 
 class ConformalFactors:
     """The conformal factors of an operator's bands, for any sensors of its inputs.
 
-    They are worked out when they are needed, and the last ones are remembered.
-
-    Parameters
-    ----------
-    operator : NamedOperator
-        It has calibration runs.
+    They are worked out when they are needed, and the last ones are remembered. The operator has
+    calibration runs.
     """
 
     def __init__(self, operator: NamedOperator) -> None:
@@ -68,7 +57,7 @@ class ConformalFactors:
             If there are too few calibration runs for the level.
         """
         assert self._operator.calibration is not None
-        _require(len(self._operator.calibration), level)
+        require_runs(len(self._operator.calibration), level)
         ones = (law.sets[b : b + 1] for b in range(len(law.sets)))
         found = [self._factor(one, law.number, level, whole) for one in ones]
         factors = torch.tensor(found, dtype=torch.float64)[:, None, None]
@@ -153,16 +142,10 @@ def calibration_runs(inputs: RowBlocks, outputs: RowBlocks, seed: int) -> Calibr
 
 
 def ratios(median: Tensor, lower: Tensor, upper: Tensor, truth: Tensor) -> Tensor:
-    """Return by which factor a band must be widened about its median to hold the truth.
+    """Return by which factors (n, k) bands must be widened about their medians to hold truths.
 
-    Parameters
-    ----------
-    median, lower, upper, truth : Tensor, shape (n, k)
-
-    Returns
-    -------
-    Tensor, shape (n, k)
-        NaN where a band has no width (a boundary condition): such points do not count.
+    All are of shape (n, k). A factor is NaN where a band has no width (a boundary condition): such
+    points do not count.
     """
     side = torch.where(truth < median, median - lower, upper - median)
     width = upper - lower
@@ -172,15 +155,8 @@ def ratios(median: Tensor, lower: Tensor, upper: Tensor, truth: Tensor) -> Tenso
 
 
 def pointwise_factor(found: Tensor, level: float) -> float:
-    """Return the factor for single points from `ratios` (n, k).
-
-    Raises
-    ------
-    ObservationError
-        If there are too few runs for the level.
-    """
+    """Return the factor for single points from `ratios` (n, k) of enough runs for the level."""
     n, allowed = len(found), 1 - level
-    _require(n, level)
     free = ~found.isnan()
     share = free.double() / free.sum(1, keepdim=True).clamp_min(1)
     values, order = found[free].sort()
@@ -192,15 +168,8 @@ def pointwise_factor(found: Tensor, level: float) -> float:
 
 
 def function_factor(found: Tensor, level: float) -> float:
-    """Return the factor for whole functions from `ratios` (n, k).
-
-    Raises
-    ------
-    ObservationError
-        If there are too few runs for the level.
-    """
+    """Return the factor for whole functions from `ratios` (n, k) of enough runs for the level."""
     n = len(found)
-    _require(n, level)
     largest = torch.nan_to_num(found, nan=0.0).amax(1).sort().values
     return float(largest[math.ceil((n + 1) * level - 1e-9) - 1])
 
@@ -209,7 +178,8 @@ def _runs_needed(level: float) -> int:
     return math.ceil(level / (1 - level) - 1e-9)
 
 
-def _require(runs: int, level: float) -> None:
+def require_runs(runs: int, level: float) -> None:
+    """Refuse (`ObservationError`) a level that needs more calibration runs."""
     needed = _runs_needed(level)
     if runs < needed:
         raise ObservationError(
