@@ -226,7 +226,6 @@ class FieldPosterior:
         size : int
         seed : int
         """
-        real_numbers(levels, "levels")
         q = levels_of(levels)
         x = self._points(points)
         quantiles = self.law.quantiles(np.atleast_1d(q), x, count_of(size), seed)
@@ -269,8 +268,7 @@ class FieldPosterior:
         sensor places were chosen without looking at the function. The probability is over new
         functions and calibration runs, not given the values that the sensors read.
         """
-        real_numbers(level, "level")
-        q = levels_of(level)
+        q = real_numbers(level, "level")
         if q.ndim or not 0 < float(q) < 1:
             raise ObservationError(f"level must be a number between 0 and 1, found {level}")
         level = float(q)

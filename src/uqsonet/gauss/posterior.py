@@ -17,39 +17,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
-from uqsonet.fields.numbers import real_numbers, without_mask
+from uqsonet.fields.numbers import real_numbers
 from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.seeds import restarted
 
-Basis = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Maps queries (M, d) to offset (M,) and basis (M, p)."""
-
-MOMENT_SAMPLES = 4096
-"""Latent draws behind `mean` and `std` where there is no closed form."""
-
-POINTS = 256
-"""Number of points whose spread is worked out at a time: products stay in the cache."""
-
-MOMENT_SEED = 20_260_101
-"""Seed of the draws behind `std` and quantiles, so that repeated calls agree."""
-
-MIN_DISTANCE = 2.0**-32
-"""Least distance of even points from 0 and 1, where the normal quantile is infinite."""
+Basis = Callable[[Tensor], tuple[Tensor, Tensor]]  # (M, d) to offset (M,) and basis (M, p)
+MOMENT_SAMPLES = 4096  # latent draws behind `mean` and `std` where there is no closed form
+POINTS = 256  # points whose spread is worked out at a time: products stay in the cache
+MOMENT_SEED = 20_260_101  # of the draws behind `std` and quantiles: repeated calls agree
+MIN_DISTANCE = 2.0**-32  # of even points from 0 and 1, whose normal quantile is infinite
 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """Covariances of B sets that are one covariance less a few directions each.
+    """Covariances ``prior - directions[b].T @ directions[b]`` of B sets."""
 
-    Attributes
-    ----------
-    prior : Tensor, shape (p, p)
-    directions : Tensor, shape (B, k, p)
-        The covariance of set b is ``prior - directions[b].T @ directions[b]``.
-    """
-
-    prior: Tensor
-    directions: Tensor
+    prior: Tensor  # (p, p)
+    directions: Tensor  # (B, k, p)
 
     def variance(self, basis: Tensor, prior: Tensor) -> Tensor:
         """Return pointwise variances (B, M) from basis (M, p) and those of `prior` (M,).
@@ -83,12 +67,8 @@ class Posterior(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return mean (B, p) and covariance (B, p, p) of the coefficients c, not of u.
 
-        Parameters
-        ----------
-        size : int
-            Samples behind them, where there is no closed form.
-        generator : torch.Generator, optional
-            Of these samples. Without one, a fixed seed is used and repeated calls agree.
+        Where there is no closed form they are those of `size` samples; without a generator of these
+        a fixed seed is used, and repeated calls agree.
         """
 
     def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
@@ -158,42 +138,16 @@ def _fixed() -> torch.Generator:
     return torch.Generator().manual_seed(MOMENT_SEED)
 
 
-class LatentPosterior(Posterior):
-    """The law of coefficients ``b(z)`` with ``z ~ N(0, I)``, known through samples.
+class SampledPosterior(Posterior):
+    """A law of the coefficients that is known through samples; it keeps its moments."""
 
-    It pickles where `draw` and `estimate` do: methods and partial functions, no closures.
-
-    Parameters
-    ----------
-    draw : callable
-        Maps a size and a generator to coefficients (B, size, p).
-    estimate : callable, optional
-        Maps the same to mean (B, p) and covariance (B, p, p) where a method knows part of them in
-        closed form; by default those of `draw`. Without a generator it takes even draws.
-    narrowing : callable, optional
-        Returns the covariances as `Narrowing`, where they are that.
-    """
-
-    def __init__(
-        self,
-        grid: Domain,
-        basis: Basis,
-        single: bool,
-        draw: Callable[[int, torch.Generator], Tensor],
-        estimate: Callable[[int, torch.Generator | None], tuple[Tensor, Tensor]] | None = None,
-        narrowing: Callable[[], Narrowing | None] | None = None,
-    ) -> None:
+    def __init__(self, grid: Domain, basis: Basis, single: bool) -> None:
         super().__init__(grid, basis, single)
-        self._sampler, self._estimate, self._narrowing = draw, estimate, narrowing
         self._cache: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def narrowing(self) -> Narrowing | None:
-        """Return what `narrowing` returns."""
-        return None if self._narrowing is None else self._narrowing()
-
-    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return ``b(z)`` for `size` draws of z."""
-        return self._sampler(size, generator)
+    def estimate(self, size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """Return moments from `size` draws; without a generator even ones where a law has them."""
+        return moments_of(self.coefficient_samples(size, generator or _fixed()))
 
     def coefficient_moments(
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
@@ -201,19 +155,39 @@ class LatentPosterior(Posterior):
         """Return moments from `size` draws; without a generator from a fixed seed, and kept."""
         size = count_of(size, 2)
         if generator is not None:
-            return self._moments(size, generator)
+            return self.estimate(size, generator)
         if size not in self._cache:
-            self._cache[size] = self._moments(size, _fixed())
+            self._cache[size] = self.estimate(size, _fixed())
         return self._cache[size]
 
     def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
         """Return moments from `size` even draws where the law has them, else from a fixed seed."""
-        return self._moments(count_of(size, 2), None)
+        return self.estimate(count_of(size, 2), None)
 
-    def _moments(self, size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        if self._estimate is not None:
-            return self._estimate(size, generator)
-        return moments_of(self._sampler(size, generator or _fixed()))
+
+class LatentPosterior(SampledPosterior):
+    """The law of coefficients ``b(z)`` with ``z ~ N(0, I)``.
+
+    It pickles where `draw` and `moments` do: methods and partial functions, no closures. `draw`
+    maps a size and a generator to coefficients (B, size, p); `moments` is in place of `estimate`
+    where a method knows part of them in closed form.
+    """
+
+    def __init__(
+        self, grid: Domain, basis: Basis, single: bool,
+        draw: Callable[[int, torch.Generator], Tensor],
+        moments: Callable[[int, torch.Generator | None], tuple[Tensor, Tensor]] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(grid, basis, single)
+        self._draw, self._known = draw, moments
+
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return ``b(z)`` for `size` draws of z."""
+        return self._draw(size, generator)
+
+    def estimate(self, size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """Return moments from `size` draws, or those that are known."""
+        return self._known(size, generator) if self._known else super().estimate(size, generator)
 
 
 class GaussianPosterior(Posterior):
@@ -239,15 +213,7 @@ class GaussianPosterior(Posterior):
 
 
 class SeparatePosterior(Posterior):
-    """The laws of several sets, each by itself: samples of one take more numbers than of another.
-
-    Parameters
-    ----------
-    single : bool
-        One set rather than a batch.
-    laws : sequence of Posterior
-        Of one set each.
-    """
+    """The laws of sets, each by itself: samples of one take more numbers than of another."""
 
     def __init__(self, single: bool, laws: Sequence[Posterior]) -> None:
         super().__init__(laws[0]._grid, laws[0]._basis, single)
@@ -257,14 +223,11 @@ class SeparatePosterior(Posterior):
         self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the moments of each set."""
-        moments = (law.coefficient_moments(size, generator) for law in self._from(generator))
-        means, covariances = zip(*moments, strict=True)
-        return torch.cat(means), torch.cat(covariances)
+        return _together(law.coefficient_moments(size, generator) for law in self._from(generator))
 
     def even_moments(self, size: int) -> tuple[Tensor, Tensor]:
         """Return the moments of each set from even draws."""
-        means, covariances = zip(*(law.even_moments(size) for law in self.laws), strict=True)
-        return torch.cat(means), torch.cat(covariances)
+        return _together(law.even_moments(size) for law in self.laws)
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return the samples of each set."""
@@ -273,6 +236,11 @@ class SeparatePosterior(Posterior):
 
     def _from(self, generator: torch.Generator | None) -> Iterable[Posterior]:
         return self.laws if generator is None else restarted(generator, self.laws)
+
+
+def _together(moments: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    means, covariances = zip(*moments, strict=True)
+    return torch.cat(means), torch.cat(covariances)
 
 
 class PointPosterior(Posterior):
@@ -344,11 +312,7 @@ def count_of(size: object, least: int = 1) -> int:
 
 def levels_of(levels: object) -> np.ndarray:
     """Return levels of quantiles that a caller asks for, checked."""
-    levels = without_mask(levels, "levels")
-    try:
-        q = np.asarray(levels, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}") from None
+    q = real_numbers(levels, "levels").numpy()
     if q.ndim > 1 or not q.size or not bool(((q >= 0) & (q <= 1)).all()):
         raise ObservationError(f"levels must be numbers in [0, 1], found {levels!r}")
     return q

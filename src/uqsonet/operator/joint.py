@@ -19,7 +19,7 @@ A linear branch needs no correction.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -45,39 +45,20 @@ if TYPE_CHECKING:
     from uqsonet.fields.operator_fields import OperatorFields
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-PARTICLES = 4096
-"""Samples that stand for the law of the input when sensors read the output."""
-
-MADE_PARTICLES = 1024
-"""Samples where fields are made of latent ones: each is a whole field."""
-
-LINEARISATIONS = 3
-"""Number of times that the branch is linearised."""
-
-FIT_SAMPLES = 8
-"""Samples per coefficient behind a linearisation."""
-
-MAX_SPLIT = 32
-"""Readings of the output up to which `Split` solves for what they see."""
-
-
-Model = Any
-"""A `KarhunenLoeveModel`. Its methods call this file, which therefore does not import it."""
+PARTICLES = 4096  # samples that stand for the law of the input when sensors read the output
+MADE_PARTICLES = 1024  # samples where fields are made of latent ones: each is a whole field
+LINEARISATIONS = 3  # times that the branch is linearised
+FIT_SAMPLES = 8  # samples per coefficient behind a linearisation
+MAX_SPLIT = 32  # readings of the output up to which `Split` solves for what they see
+Model = Any  # a `KarhunenLoeveModel`, whose methods call this file
 
 
 class OutputReadings:
     """Readings of the output, and what they say of its coefficients beyond the branch's answer.
 
     Values are ``rows c + noise`` with ``c = b + e``, where e ~ N(0, C) is what the operator leaves
-    over.
-
-    Parameters
-    ----------
-    model : KarhunenLoeveModel
-    sensors : Sensors
-        Of the output; those that state no noise are exact.
-    residual_root : Tensor, shape (B, p, p), or None
-        Root of C, float64; None where that is zero.
+    over: C has the root (B, p, p), float64, and is zero without one. Sensors that state no noise
+    are exact.
     """
 
     def __init__(self, model: Model, sensors: Sensors, residual_root: Tensor | None) -> None:
@@ -132,11 +113,13 @@ class OutputReadings:
 class Sampled(InputPosterior):
     """A law of the input's coefficients that is known by samples (B, n, r).
 
-    Of one set, `whole` maps numbers of samples to the fields that they are coefficients of.
+    Of one set whose fields a law has `made` of normals z (n, k), these fields are known, too.
     """
 
-    def __init__(self, a: Tensor, whole: Callable[[Tensor], Tensor] | None = None) -> None:
-        self._a, self.whole = a, whole
+    def __init__(
+        self, a: Tensor, made: InputPosterior | None = None, z: Tensor | None = None
+    ) -> None:
+        self._a, self.made_by, self._z = a, made, z
 
     def _picked(self, size: int, generator: torch.Generator) -> Tensor:
         """Return numbers of samples, each at most once as long as they last."""
@@ -153,10 +136,10 @@ class Sampled(InputPosterior):
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
     ) -> Iterator[Tensor]:
         """Yield the whole fields of samples where they are known."""
-        if self.whole is None:
+        if self.made_by is None or self._z is None:
             yield from super().fields(bases, size, generator)
         else:
-            yield self.whole(self._picked(size, generator))
+            yield self.made_by.made(self._z[self._picked(size, generator)])
 
     def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (B, p) and covariance (B, p, p) of ``weight a`` over the samples."""
@@ -167,26 +150,20 @@ class Sampled(InputPosterior):
 class JointPosterior:
     """The law of input and output given sensors of both.
 
-    Attributes
-    ----------
-    input : Posterior
-        Of the transformed input.
-    output : Posterior
-        Samples of both by generators of the same state, and of the same size, belong together.
-    effective_size : Tensor, shape (B,)
-        Independent samples that the answer is worth; infinite where nothing was sampled for it.
+    Samples of both by generators of the same state, and of the same size, belong together.
     """
 
     input: Posterior
+    """Of the transformed input."""
     output: Posterior
     effective_size: Tensor
+    """Independent samples (B,) that the answer is worth; infinite where nothing was sampled."""
     tail: Tensor
     """Probability (B,) of readings of the output as far from their mean as these, given those of
     the input, by the normal law of their mean and covariance."""
 
 
-Readings = tuple[object, object, object, object]
-"""Locations, values, mask and noise_std of sensors, as `OperatorModel.condition` takes them."""
+Readings = tuple[object, object, object, object]  # locations, values, mask and noise_std
 
 
 def both_sides(
@@ -230,18 +207,9 @@ def condition_both(
         return JointPosterior(input_posterior(model, single, given), output, effective, tail)
     root = model.residual_root(given, 1)
     readings = OutputReadings(model, read, root)
-    source = None
-    if model.network is None:
-        straight = LinearBranch.of_linear(model, readings)
-        source = input_given_all(model, seen, model.bases.at_sensors(seen), readings, straight)
-        if source is not None:
-            mean, covariance = straight.moments(given)
-            tail = readings.tail(mean, covariance)
-    if source is None:
-        one = OneSet(model, seen, given, readings)
-        found = one.particles(size)
-        effective[0], tail[0] = found.effective_size, one.tail
-        source = one.sampled(found)
+    one = OneSet(model, seen, given, readings)
+    source, effective[0] = one.conditioned(size)
+    tail[0] = one.tail
     output = model.output_posterior(source, root, single, readings)
     return JointPosterior(input_posterior(model, single, source), output, effective, tail)
 
@@ -273,11 +241,15 @@ class OneSet:
         """Return what readings see (n, m), float64, of the branch's answers to (n, r)."""
         return self.branch(a) @ self.readings.rows[0].T
 
-    def particles(self, size: int) -> Samples:
-        """Return samples given all readings."""
+    def conditioned(self, size: int) -> tuple[InputPosterior, float]:
+        """Return the law given all readings, and how many independent samples it is worth."""
         generator = torch.Generator().manual_seed(MOMENT_SEED)
+        law, straight = self.linearised(generator)
+        if straight is not None and self.model.network is None:
+            return law, math.inf
         size = MADE_PARTICLES if self._given.latent else size
-        return tempered(self.source(*self.linearised(generator)), size, generator)[0]
+        found, _ = tempered(self.source(law, straight), size, generator)
+        return self.sampled(found), found.effective_size
 
     def made(self, z: Tensor) -> Tensor:
         """Return coefficients (n, r) of the fields that latent normals (n, k) make."""
@@ -285,10 +257,8 @@ class OneSet:
 
     def sampled(self, found: Samples) -> Sampled:
         """Return the law of these samples, with their whole fields where latent ones make them."""
-        if not (latent := self._given.latent):
-            return Sampled(found.a[None])
-        z, made = found.z[:, :latent], self._given.made
-        return Sampled(found.a[None], partial(_made_of, made, z))
+        latent, a = self._given.latent, found.a[None]
+        return Sampled(a, self._given, found.z[:, :latent]) if latent else Sampled(a)
 
     def linearised(self, generator: torch.Generator) -> tuple[InputPosterior, LinearBranch | None]:
         """Return the law given all readings, the branch taken as linear, and that branch.
@@ -301,6 +271,7 @@ class OneSet:
         if self.model.network is None:
             known = LinearBranch.of_linear(self.model, self.readings)
             if (exact := self._given_all(known)) is not None:
+                self.tail = float(self.readings.tail(*known.moments(self._given)))
                 return exact, known
         for _ in range(LINEARISATIONS):
             a = source.sample(FIT_SAMPLES * source.mean.shape[1], generator)
@@ -351,11 +322,6 @@ class OneSet:
         return Reweighted(source, log_weight)
 
 
-def _made_of(made: Callable[[Tensor], Tensor], z: Tensor, picked: Tensor) -> Tensor:
-    """Return the fields of some samples."""
-    return made(z[picked])
-
-
 def _distance(values: Tensor, answers: Tensor, root: Tensor) -> Tensor:
     """Return squared distances (B, n), in units of `root`, of readings from answers (B, n, m)."""
     left = (values[:, None, :] - answers).transpose(1, 2)
@@ -364,19 +330,11 @@ def _distance(values: Tensor, answers: Tensor, root: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LinearBranch:
-    """What readings see of the branch, as ``offset + weight a + d``.
+    """What readings see of the branch, as ``offset + weight a + d``."""
 
-    Attributes
-    ----------
-    offset : Tensor, shape (B, m)
-    weight : Tensor, shape (B, m, r)
-    left : Tensor, shape (B, m, m)
-        Covariance of d.
-    """
-
-    offset: Tensor
-    weight: Tensor
-    left: Tensor
+    offset: Tensor  # (B, m)
+    weight: Tensor  # (B, m, r)
+    left: Tensor  # (B, m, m), covariance of d
 
     @classmethod
     def fitted(cls, a: Tensor, answers: Tensor) -> LinearBranch:
@@ -414,12 +372,9 @@ class LinearBranch:
 
 
 def input_given_all(
-    model: Model,
-    seen: Sensors,
-    at_sensors: tuple[Tensor, Tensor],
-    readings: OutputReadings,
+    model: Model, seen: Sensors, at_sensors: tuple[Tensor, Tensor], readings: OutputReadings,
     straight: LinearBranch,
-) -> InputPosterior | None:
+) -> InputPosterior | None:  # fmt: skip
     """Return the law of the input given all readings, those of the output being linear in it.
 
     None where the law has no closed form for that.
@@ -446,7 +401,7 @@ def input_posterior(model: Model, single: bool, given: InputPosterior) -> Poster
     moments = partial(sampled_moments, given, model.config.input_modes)
     grid, basis = model.fields.input.grid, model.bases.input_basis
     found = LatentPosterior(grid, basis, single, partial(sampled_draws, given), moments)
-    known = not isinstance(given, Sampled) or given.whole is not None
+    known = not isinstance(given, Sampled) or given.made_by is not None
     if model.law is not None and model.law.whole and known:
         found.whole = partial(given.fields, model.bases)
     if model.law is not None and model.law.rest is not None:

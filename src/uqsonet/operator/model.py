@@ -22,7 +22,7 @@ transformed input is assumed to be Gaussian: docs/model.md says where that matte
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,9 +32,9 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.posterior import (
     MOMENT_SEED,
-    LatentPosterior,
     Narrowing,
     Posterior,
+    SampledPosterior,
     SeparatePosterior,
     moments_of,
 )
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from uqsonet.operator.joint import JointPosterior, OutputReadings
     from uqsonet.runs.functions import Functions
 
-PRIOR_SAMPLES = 16_384
-"""Number of inputs that show how much of the operator's randomness training has explained."""
+PRIOR_SAMPLES = 16_384  # inputs that show how much of the randomness training has explained
 
 
 UNKNOWN_ERROR = 0.005
@@ -148,26 +147,12 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         self, given: InputPosterior, root: Tensor | None, single: bool,
         readings: OutputReadings | None = None,
     ) -> Posterior:  # fmt: skip
-        """Return the law of the output for a law of the input's coefficients.
+        """Return the law of the output for a law of the input's coefficients given all sensors.
 
-        Parameters
-        ----------
-        given : InputPosterior
-            That of the input given all sensors.
-        root : Tensor, shape (B, p, p), or None
-            Of the covariance of what the operator leaves over.
-        single : bool
-            One set rather than a batch.
-        readings : OutputReadings, optional
-            Sensors of the output, on which what the operator leaves over is conditioned, too.
+        The root (B, p, p) is of the covariance of what the operator leaves over, None where that is
+        nothing; `readings` are sensors of the output, on which it is conditioned, too.
         """
-        law = _OutputLaw(self, given, root, readings)
-        grid = self.fields.output.grid
-        basis = self.bases.output_basis
-        found = LatentPosterior(grid, basis, single, law.draw, law.estimate, law.narrowing)
-        if law.local:
-            found.whole = law.whole
-        return found
+        return _OutputPosterior(self, given, root, single, readings)
 
     def input_law_given(self, sensors: Sensors) -> InputPosterior:
         """Return the law of the input's coefficients given checked sensors."""
@@ -192,16 +177,10 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         self.config = self.config.model_copy(update={"law": name})
 
     def use_nearest(self, answers: Tensor, outputs: Tensor, nearest: int) -> None:
-        """Answer with outputs of the held-out pairs whose answers are nearest.
+        """Answer with outputs (V, M), on the training grid, of pairs with the nearest answers.
 
-        Parameters
-        ----------
-        answers : Tensor, shape (V, p)
-            Scaled coefficients of the branch's answers to held-out inputs.
-        outputs : Tensor, shape (V, M)
-            Their outputs on the training grid.
-        nearest : int
-            How many are near; 0 keeps the answer itself.
+        Pairs are held out, and answers (V, p) to them the branch's, scaled. So many are near; 0
+        keeps the answer itself.
         """
         rows = torch.arange(LOCAL) % len(answers)
         self.register_buffer("local_answers", answers[rows].float())
@@ -306,17 +285,23 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         return error, {"reconstruction": error}
 
 
-@dataclass(frozen=True)
-class _OutputLaw:
-    """The law of the output's coefficients, by samples and by moments (`output_posterior`)."""
+class _OutputPosterior(SampledPosterior):
+    """The law of the output, by samples and by moments (`output_posterior`)."""
 
-    model: KarhunenLoeveModel
-    given: InputPosterior
-    root: Tensor | None
-    readings: OutputReadings | None
+    def __init__(
+        self, model: KarhunenLoeveModel, given: InputPosterior, root: Tensor | None, single: bool,
+        readings: OutputReadings | None,
+    ) -> None:  # fmt: skip
+        grid, basis = model.fields.output.grid, model.bases.output_basis
+        super().__init__(grid, basis, single)
+        self.model, self.given, self.root, self.readings = model, given, root, readings
+        # Outputs are those of held-out pairs nearby; sensors of outputs ask all pairs.
+        self.local = model.config.nearest > 0 and readings is None
+        if self.local:
+            self.whole = self._outputs
 
     @torch.no_grad()
-    def draw(self, size: int, generator: torch.Generator) -> Tensor:
+    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients (B, size, p)."""
         if self.local:
             pairs = self._pairs(size, generator)
@@ -338,10 +323,11 @@ class _OutputLaw:
         that only the perceptron's part keeps the error of sampling.
         """
         if self.local:
-            return moments_of(
-                self.draw(size, generator or torch.Generator().manual_seed(MOMENT_SEED))
-            )
-        moments = self._linear_moments()
+            return super().estimate(size, generator)
+        weight, offset = self.model.straight()
+        moments = self.given.linear_moments(weight)
+        if moments is not None:
+            moments = moments[0] + offset.to(moments[0].device), moments[1]
         if self.model.network is not None or moments is None:
             straight, added = self.model.drawn(self.given, size, generator)
             sampled = moments_of(straight + added)
@@ -374,12 +360,7 @@ class _OutputLaw:
         lost = given.law.variance_reduction.sqrt()[..., None] * given.law.directions
         return Narrowing(prior, lost @ weight.T)
 
-    @property
-    def local(self) -> bool:
-        """Whether outputs are those of held-out pairs nearby; sensors of outputs ask all pairs."""
-        return self.model.config.nearest > 0 and self.readings is None
-
-    def whole(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    def _outputs(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Yield outputs (size, M) on the training grid for each set, of held-out pairs nearby."""
         yield from self.model.local_outputs[self._pairs(size, generator)]
 
@@ -392,9 +373,3 @@ class _OutputLaw:
         shape = 1, size, 1  # sets share random numbers
         picked = torch.randint(nearest.shape[2], shape, generator=generator)
         return nearest.gather(2, picked.expand(len(nearest), -1, -1).to(away.device))[..., 0]
-
-    def _linear_moments(self) -> tuple[Tensor, Tensor] | None:
-        """Return mean (B, p) and covariance (B, p, p) of the linear part, if exact."""
-        weight, offset = self.model.straight()
-        moments = self.given.linear_moments(weight)
-        return moments and (moments[0] + offset.to(moments[0].device), moments[1])
