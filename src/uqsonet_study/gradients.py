@@ -92,9 +92,9 @@ class ChunkOptimiser(Optimiser):
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):
-                self._of_whole(batch, inputs[NORMALS])
+                super().gradients(batch, inputs[NORMALS])
         torch.cuda.current_stream().wait_stream(stream)
         graph, earlier = torch.cuda.CUDAGraph(), next(iter(self._recorded.values()), None)
         with torch.cuda.graph(graph, pool=earlier.graph.pool() if earlier else None):
-            loss, terms = self._of_whole(batch, inputs[NORMALS])
+            loss, terms = super().gradients(batch, inputs[NORMALS])
         return _Recorded(graph, inputs, loss, terms)

@@ -42,20 +42,11 @@ from uqsonet.runs.functions import Functions
 
 LOG = logging.getLogger("uqsonet")
 
-CHECK_EVERY = 50
-"""Iterations between looks at whether the loss is still finite (a look waits for a GPU)."""
-
-COLLAPSE_NATS = 0.05
-"""The latent space counts as collapsed if the mean KL is below this."""
-
-MIN_SKILL = 0.02
-"""A skill over the sensor-free predictor below this counts as none."""
-
-WARM_UP = 0.05
-"""Share of the iterations in which the cosine schedule rises."""
-
-ALIGNMENT = 16
-"""Parameters start at multiples of so many values, as tensors of their own would (64 bytes)."""
+CHECK_EVERY = 50  # iterations between looks whether the loss is finite (a look waits for a GPU)
+COLLAPSE_NATS = 0.05  # the latent space counts as collapsed if the mean KL is below this
+MIN_SKILL = 0.02  # a skill over the sensor-free predictor below this counts as none
+WARM_UP = 0.05  # share of the iterations in which the cosine schedule rises
+ALIGNMENT = 16  # parameters start at multiples of so many values (64 bytes), as tensors do
 
 
 def learning_rate(config: TrainingConfig, iteration: int) -> float:
@@ -83,13 +74,8 @@ def one_thread() -> Iterator[None]:
 class Optimiser:
     """The parameters of a model as parts of one tensor, and the state of Adam on it.
 
-    On a CPU a hundred small tensors cost Adam more than the numbers in them.
-
-    Parameters
-    ----------
-    model : OperatorModel
-        Its parameters and their gradients become parts of tensors of the optimiser.
-    config : TrainingConfig
+    On a CPU a hundred small tensors cost Adam more than the numbers in them. The model's parameters
+    and their gradients become parts of tensors of the optimiser.
     """
 
     def __init__(self, model: OperatorModel, config: TrainingConfig) -> None:
@@ -126,36 +112,30 @@ class Optimiser:
 
     def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Add the gradients of a batch; return the loss and its terms, detached."""
-        with one_thread():
-            return self._of_whole(batch, normals)
-
-    def _of_whole(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         loss, terms = self.model.loss(batch, normals)
         loss.backward()
         return loss.detach(), {name: value.detach() for name, value in terms.items()}
 
     def step(self, iteration: int, batch: Batch, normals: Tensor) -> dict[str, Tensor]:
         """Take one step; return the loss and its terms, detached."""
+        config, state = self.config, self._state
         self._gradient.zero_()
-        loss, terms = self.gradients(batch, normals)
         with one_thread():
-            if self.config.gradient_clip is not None:
+            loss, terms = self.gradients(batch, normals)
+            if config.gradient_clip is not None:
                 norm = self._gradient.square().sum().sqrt()
-                self._gradient.mul_((self.config.gradient_clip / (norm + 1e-12)).clamp_max(1.0))
-            self._descend(learning_rate(self.config, iteration))
-            if self.config.average_decay is not None:
-                self._state["average"].lerp_(self._whole, 1 - self.config.average_decay)
+                self._gradient.mul_((config.gradient_clip / (norm + 1e-12)).clamp_max(1.0))
+            moments = [state["adam/exp_avg"]], [state["adam/exp_avg_sq"]]
+            with torch.no_grad():
+                adamw(
+                    [self._whole], [self._gradient], *moments, [], [state["adam/step"]],
+                    fused=True, amsgrad=False, maximize=False,
+                    lr=learning_rate(config, iteration), beta1=config.beta1, beta2=config.beta2,
+                    weight_decay=config.weight_decay, eps=config.epsilon,
+                )  # fmt: skip
+            if config.average_decay is not None:
+                state["average"].lerp_(self._whole, 1 - config.average_decay)
         return {"loss": loss} | terms
-
-    @torch.no_grad()
-    def _descend(self, rate: float) -> None:
-        state, config = self._state, self.config
-        moments = [state["adam/exp_avg"]], [state["adam/exp_avg_sq"]]
-        adamw(
-            [self._whole], [self._gradient], *moments, [], [state["adam/step"]],
-            fused=True, amsgrad=False, maximize=False, lr=rate, beta1=config.beta1,
-            beta2=config.beta2, weight_decay=config.weight_decay, eps=config.epsilon,
-        )  # fmt: skip
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to use: the average where one is kept, else the parameters."""
@@ -177,26 +157,13 @@ class Optimiser:
 
 @dataclass(frozen=True)
 class Trial:
-    """One training of a method: what it trains, and its random numbers.
-
-    Attributes
-    ----------
-    method : str
-    config : MethodConfig
-        Networks and training.
-    noise_std : float
-        Standard deviation of the observation noise.
-    number : int
-        Number of the trial: each has a random stream of its own.
-    seed : int
-        Root of the seed tree.
-    """
+    """One training of a method: what it trains, and its random numbers."""
 
     method: str
-    config: MethodConfig
-    noise_std: float
-    number: int
-    seed: int
+    config: MethodConfig  # networks and training
+    noise_std: float  # standard deviation of the observation noise
+    number: int  # of the trial: each has a random stream of its own
+    seed: int  # root of the seed tree
 
     def stream(self, fields: OperatorFields, purpose: str, device: str = "cpu") -> torch.Generator:
         """Return the generator for `initialisation` or `order`."""
@@ -219,20 +186,9 @@ class Trial:
 
 
 class Trainer:
-    """A trial on a device, ready to take steps.
+    """A trial that is ready to take steps.
 
-    Parameters
-    ----------
-    trial : Trial
-    data : Functions
-        Training pairs.
-    device : str
-        ``cpu`` or ``cuda``.
-
-    Raises
-    ------
-    ConfigError
-        If the device is missing.
+    It is on a device, ``cpu`` or ``cuda``; a `ConfigError` is raised if that is missing.
     """
 
     optimiser_type = Optimiser
@@ -305,22 +261,12 @@ def set_weights(model: OperatorModel, weights: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training leaves.
+    """What a training leaves."""
 
-    Attributes
-    ----------
-    weights, constants : dict of Tensor
-        Parameters and buffers of the model, on the CPU.
-    meta : dict
-        Header of a weight file.
-    history : list of dict
-        Rows of the log.
-    """
-
-    weights: dict[str, Tensor]
-    constants: dict[str, Tensor]
-    meta: dict[str, Any]
-    history: list[dict[str, Any]]
+    weights: dict[str, Tensor]  # parameters of the model, on the CPU
+    constants: dict[str, Tensor]  # its buffers
+    meta: dict[str, Any]  # header of a weight file
+    history: list[dict[str, Any]]  # rows of the log
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of a weight file, where parameters have an axis for the trial."""
@@ -334,20 +280,10 @@ def train(
 ) -> Trained:  # fmt: skip
     """Train one model.
 
-    Parameters
-    ----------
-    trainer : Trainer
-    skills : callable
-        Measures skill over the sensor-free predictor on sets that training does not see.
-    state : Path
-        Checkpoint; continued if it belongs to this training. The caller removes it when the result
-        is stored.
-    origin : mapping
-        What else a checkpoint must agree with to be continued: digests of files and of the source.
-    checkpoint_minutes : float
-        Time between checkpoints.
-    bar : bool
-        Draw a progress bar on a terminal.
+    `skills` measures skill over the sensor-free predictor on sets that training does not see. The
+    checkpoint `state` is written every so many minutes, and continued if it belongs to this
+    training and agrees with `origin` (digests of files and of the source); the caller removes it
+    when the result is stored. With `bar` a progress bar is drawn on a terminal.
 
     Raises
     ------
