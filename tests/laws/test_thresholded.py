@@ -27,8 +27,8 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.grid import Grid
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws import latent
+from uqsonet.laws.base import classes_of
 from uqsonet.laws.class_rules import bivariate_normal, chosen_rule, tetrachoric
-from uqsonet.laws.common import classes_of
 from uqsonet.laws.latent import LowRank, Spectrum, fit_latent
 from uqsonet.laws.thresholded import ClassField, ThresholdedLaw
 from uqsonet.operator.model import KarhunenLoeveModel

@@ -20,20 +20,11 @@ from uqsonet.fields.numbers import is_frame, real_numbers, require_noise
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.sensors.sensors import AXES, Sensors, plain_axes, require_readable, require_readings
 
-MIN_LEVEL = 0.02
-"""The test for improbable sensors assumes at least this noise, as a fraction of the field's std."""
-
-MAX_SENSORS = 20_000
-"""Maximum number of sensors in one set: memory grows with its square."""
-
-MAX_ENTRIES = 1 << 24
-"""Maximum number of covariances between sensors that are tested at a time."""
-
-FAR = 3.0
-"""A warning is given beyond this distance to the nearest point, in units of the typical one."""
-
-SAME = 1e-6
-"""Exact sensors at one place may differ by this fraction of their values."""
+MIN_LEVEL = 0.02  # least noise in the test for improbable sensors, as a share of the field's std
+MAX_SENSORS = 20_000  # sensors in one set: memory grows with its square
+MAX_ENTRIES = 1 << 24  # covariances between sensors that are tested at a time
+FAR = 3.0  # distance to the nearest point beyond which a warning is given, in typical ones
+SAME = 1e-6  # exact sensors at one place may differ by this fraction of their values
 
 
 def check(operator: NamedOperator, sets: Sensors, stacklevel: int, gaussian: bool = True) -> None:
@@ -41,10 +32,7 @@ def check(operator: NamedOperator, sets: Sensors, stacklevel: int, gaussian: boo
 
     That values are improbable is said only where their noise is `gaussian`.
 
-    Raises
-    ------
-    ObservationError
-        If sensors cannot be used; the message names the sensor or field.
+    It raises `ObservationError` if sensors cannot be used; the message names the sensor or field.
     """
     require_usable(operator, sets)
     improbable = _law_doubts(operator, sets) if gaussian else []
@@ -74,32 +62,18 @@ def require_usable(operator: NamedOperator, sets: Sensors) -> None:
 
 
 def _require_consistent(x: Tensor, values: Tensor, exact: Tensor, one: Field) -> None:
-    """Refuse exact sensors at one place that disagree.
-
-    Parameters
-    ----------
-    x : Tensor, shape (m, d)
-    values : Tensor, shape (m,)
-    exact : Tensor of int
-        Numbers of the sensors without noise.
-    one : Field
-        The field that they read.
-    """
+    """Refuse sensors without noise, of these numbers, at one of places (m, d) that disagree."""
     if len(exact) < 2:
         return
-    x, values = x[exact], values[exact]
-    _, group = x.unique(dim=0, return_inverse=True)
-    groups = int(group.max()) + 1
-    if groups == len(exact):
-        return
-    for g in range(groups):
-        same = group == g
+    _, group = x[exact].unique(dim=0, return_inverse=True)
+    for g in (group.bincount() > 1).nonzero()[:, 0].tolist():
+        same = exact[group == g]
         read = values[same]
         if float(read.max() - read.min()) > SAME * float(read.abs().max()):
-            first, second = exact[same][:2].tolist()
+            first, second = same[:2].tolist()
             raise ObservationError(
                 f"sensors {first} and {second} of {one.name} stand at the same place "
-                f"{x[same][0].tolist()} and read {read[0]:g} and {read[1]:g}: give noise_std, or "
+                f"{x[first].tolist()} and read {read[0]:g} and {read[1]:g}: give noise_std, or "
                 "leave one out"
             )
 
@@ -179,7 +153,8 @@ def _tails(operator: NamedOperator, sets: Sensors) -> Tensor | None:
     model: Any = operator.operator
     if getattr(model, "law", None) is None:
         return None
-    parts = (sets[first : first + SETS] for first in range(0, len(sets), SETS))
+    step = 1 if model.law.separate else SETS
+    parts = (sets[first : first + step] for first in range(0, len(sets), step))
     tails = [model.input_law_given(operator.encode(part)).tail for part in parts]
     return None if any(tail is None for tail in tails) else torch.cat(tails)
 
@@ -210,10 +185,7 @@ def points_of(field: Field, points: Any, what: str, each: str) -> Tensor:
 
     Messages name them `what`, and a single one `each`.
 
-    Raises
-    ------
-    ObservationError
-        If they cannot be used.
+    It raises `ObservationError` if they cannot be used.
     """
     domain = field.domain
     if is_frame(points):

@@ -21,7 +21,7 @@ from uqsonet.fitting.stand_ins import class_transform, with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.laws.common import MAX_CLASSES
+from uqsonet.laws.base import MAX_CLASSES
 from uqsonet.operator.closed_form import fit_bases, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel

@@ -24,9 +24,8 @@ from uqsonet.fitting.held_out import LEVELS, HeldOut, preferable, taken
 from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES, law_class
-from uqsonet.laws.base import InputLaw
+from uqsonet.laws.base import InputLaw, classes_of
 from uqsonet.laws.bases import POINTS, InputSample
-from uqsonet.laws.common import classes_of
 from uqsonet.runs.runs import distance_from_gaussian
 
 if TYPE_CHECKING:

@@ -14,22 +14,16 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from uqsonet.laws.base import InputPosterior
+from uqsonet.laws.base import InputPosterior, SeparateLaw
 from uqsonet.laws.bases import InputSample
-from uqsonet.laws.common import SeparateLaw
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NEAR_SHARES = (0.03, 0.1, 0.3, 1.0)
-"""Shares of the training inputs that count as near, to try."""
-
-RIDGE = 1e-3
-"""Ridge on the covariance of the sensors' values, as a share of their mean variance."""
-
-MAX_KEPT_VALUES = 1 << 26
-"""Maximum number of values of all kept training inputs together."""
+NEAR_SHARES = (0.03, 0.1, 0.3, 1.0)  # shares of the training inputs that count as near, to try
+RIDGE = 1e-3  # ridge on the covariance of the sensors' values, as a share of their mean variance
+MAX_KEPT_VALUES = 1 << 26  # values of all kept training inputs together
 
 
 class AnaloguePosterior(InputPosterior):
@@ -62,13 +56,8 @@ class AnaloguePosterior(InputPosterior):
 class AnalogueLaw(SeparateLaw):
     """Training inputs near the sensors, moved onto them (this module's text).
 
-    Parameters
-    ----------
-    fields : Tensor, shape (N, n), float32
-        Transformed training inputs on the grid.
-    coefficients : Tensor, shape (N, r), float32
-    share : float
-        Share of them that counts as near.
+    Of N inputs there are transformed fields (N, n) and coefficients (N, r), both float32; `share`
+    of them counts as near.
     """
 
     name = "analogue"

@@ -7,10 +7,11 @@ whose samples the branch maps to the output.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -19,8 +20,34 @@ from uqsonet.gauss.gaussian import GaussianLaw
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.sensors.sensors import Sensors
 
-MEAN_DRAWS = 2048
-"""Number of samples behind a mean of coefficients that has no closed form."""
+MEAN_DRAWS = 2048  # samples behind a mean of coefficients that has no closed form
+
+MIN_TAIL_NOISE = 0.01
+"""Minimum noise that is assumed for the probability of values that a law cannot have, as a fraction
+of the law's range or of the gap between its classes."""
+
+MAX_CLASSES = 6  # values that inputs take to count as classes
+
+
+def classes_of(fields: Tensor) -> Tensor | None:
+    """Return the values (K,) that inputs take, ascending; None where there are too many."""
+    few = fields[:20].unique()
+    if len(few) > MAX_CLASSES:
+        return None
+    values = fields.unique()
+    return values.double() if 2 <= len(values) <= MAX_CLASSES else None
+
+
+def farthest_tail(off: Tensor) -> Tensor:
+    """Return the probability (1,) that noise moves one of m values as far as the farthest one.
+
+    `off` (m,) is how far each is from what a law allows, in standard deviations of its noise.
+    """
+    if not len(off):
+        return torch.ones(1, dtype=torch.float64)
+    least = torch.special.erfc(off / math.sqrt(2)).amin()
+    # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
+    return -torch.expm1(len(off) * torch.log1p(-least.clamp_max(1 - 1e-15)))[None]
 
 
 def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -63,14 +90,9 @@ class InputPosterior(ABC):
         return None
 
     def moved(self, a: Tensor, step: float, generator: torch.Generator) -> Tensor:
-        """Return samples (B, size, r) by moves from `a` that leave this law as it is.
+        """Return samples (B, size, r) by moves from `a` (B, size, r) that leave this law as it is.
 
-        Parameters
-        ----------
-        a : Tensor, shape (B, size, r)
-        step : float
-            From 0 (stay) to 1 (independent of `a`); a law may always take 1.
-        generator : torch.Generator
+        The step is from 0 (stay) to 1 (independent of `a`); a law may always take 1.
         """
         return self.sample(a.shape[1], generator)
 
@@ -93,21 +115,28 @@ class InputPosterior(ABC):
         return torch.zeros(len(self.mean), size, dtype=torch.long)
 
 
+class WholeFields(InputPosterior):
+    """A law that is sampled as fields on the grid, of which the modes hold a part."""
+
+    def __init__(self, bases: KarhunenLoeveBases) -> None:
+        self._bases = bases
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return the coefficients of sampled fields."""
+        every = self.fields(self._bases, size, generator)
+        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
+
+
 class ClosedForm(InputPosterior):
     """The Gaussian law of the coefficients given sensors."""
 
     has_coordinates = True
 
     def __init__(self, law: GaussianLaw) -> None:
-        self.law = law
+        self.law, self.mean = law, law.mean
         self._single = GaussianLaw(
             law.mean.float(), law.directions.float(), law.std_reduction.float()
         )
-
-    @property
-    def mean(self) -> Tensor:  # type: ignore[override]
-        """Mean (B, r), float64."""
-        return self.law.mean
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
@@ -148,8 +177,8 @@ class InputLaw(ABC):
     """Why inputs may have no such law."""
 
     separate: ClassVar[bool] = False
-    """How many random numbers a sample takes depends on the sensors, so that sets of a batch are
-    sampled one by one."""
+    """How many random numbers a sample takes depends on the sensors, so that it is conditioned on
+    one set at a time."""
 
     whole: ClassVar[bool] = False
     """Samples are fields beyond what the modes hold: answers about the input take them as they are
@@ -186,10 +215,7 @@ class InputLaw(ABC):
     def require_layout(cls, tensors: Mapping[str, Tensor], bases: KarhunenLoeveBases) -> None:
         """Refuse tensors that no law of this kind has.
 
-        Raises
-        ------
-        ValueError
-            Naming the tensor, what was found and what is needed.
+        It raises `ValueError`, naming the tensor, what was found and what is needed.
         """
         layout = {}
         for name, kind in cls.layout.items():
@@ -225,14 +251,9 @@ class InputLaw(ABC):
     ) -> InputPosterior | None:
         """Return the law given linear functionals of the coefficients; None if not in closed form.
 
-        Parameters
-        ----------
-        rows : Tensor, shape (B, m, r)
-        residual, mask, noise_std : Tensor, shape (B, m)
-            Readings, float64, where there is one, and their (positive) noise.
-        direct : int
-            The first so many readings are values of the field itself, less its mean: what the modes
-            leave out is added to their noise.
+        Readings `residual` (B, m) are ``rows a + noise`` where there is one (`mask`), float64, with
+        rows (B, m, r) and positive noise. The first `direct` of them are values of the field
+        itself, less its mean: what the modes leave out is added to their noise.
         """
         return None
 
@@ -244,3 +265,17 @@ class InputLaw(ABC):
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> Self:
         """Return the law that `tensors` were taken of; ValueError if there is no such law."""
         return cls(**tensors)
+
+
+class SeparateLaw(InputLaw):
+    """A law that is conditioned on one set of sensors at a time."""
+
+    separate = True
+
+    posterior: ClassVar[Any]
+    """Makes the law of the coefficients of this law, bases, and one set of sensors."""
+
+    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+        """Return the law of the coefficients given one set of sensors (`InputLaw.condition`)."""
+        assert len(sensors) == 1  # as `separate` asks for
+        return self.posterior(self, bases, sensors.alone(0))

@@ -17,21 +17,16 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.gauss.gaussian import condition, covariance_root, sensor_noise
 from uqsonet.gauss.seeds import torch_generator
-from uqsonet.laws.base import InputPosterior
+from uqsonet.laws.base import MIN_TAIL_NOISE, InputPosterior, SeparateLaw, farthest_tail
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases, rounding_noise
-from uqsonet.laws.common import MIN_TAIL_NOISE, SeparateLaw, farthest_tail
 from uqsonet.laws.truncated import truncated_samples
 from uqsonet.sensors.sensors import Sensors
 
-EM_STEPS, EM_DRAWS = 80, 8192
-"""Numbers of steps of expectation maximisation, and of draws within the bounds in each."""
-
-MIN_INSIDE, MIN_OUTSIDE = 0.02, 0.05
-"""The law does not fit if a smaller share of the Gaussian's draws is within the bounds, or of the
-plain Gaussian's outside."""
-
-MAX_TRIES = 64
-"""Maximum number of draws per sample; after these, Hamiltonian Monte Carlo is used instead."""
+EM_STEPS = 80  # steps of expectation maximisation
+EM_DRAWS = 8192  # draws within the bounds in each of them
+MIN_INSIDE = 0.02  # share of the Gaussian's draws within the bounds, or the law does not fit
+MIN_OUTSIDE = 0.05  # share of the plain Gaussian's draws outside, or the law does not fit
+MAX_TRIES = 64  # draws per sample; after these, Hamiltonian Monte Carlo is used instead
 
 
 class BoundedPosterior(InputPosterior):
@@ -84,13 +79,8 @@ class BoundedPosterior(InputPosterior):
 class BoundedLaw(SeparateLaw):
     """A Gaussian law of the coefficients, given that the field is within bounds everywhere.
 
-    Parameters
-    ----------
-    lower, upper : Tensor, scalar
-        Bounds of the transformed field.
-    mean : Tensor, shape (r,)
-    root : Tensor, shape (r, r)
-        Symmetric root of the covariance.
+    The bounds are of the transformed field. The Gaussian has mean (r,), and `root` (r, r) is the
+    symmetric one of its covariance.
     """
 
     name = "bounded"

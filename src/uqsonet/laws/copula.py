@@ -24,66 +24,34 @@ from torch import Tensor
 
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
+from uqsonet.laws.base import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.laws.censored import censored_factor
-from uqsonet.laws.common import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
 from uqsonet.laws.latent import LowRank, unit
 from uqsonet.laws.truncated import NUGGET, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
 
-MIN_INPUTS = 50
-"""Minimum number of training inputs whose margins are estimated."""
-
-MAX_MODES = 256
-"""Maximum number of modes of a latent field without atoms."""
-
-LINEAR = 0.05
-"""Noise of a latent value up to which its map counts as linear, in its standard deviations."""
-
-REACH = 6.0
-"""Distance of a reading from the values that it may stand for, in standard deviations of noise."""
-
-FAR = 9.0
-"""Latent values beyond this, in standard deviations, do not occur."""
-
-SPACING = 0.125
-"""Distance between knots, in standard deviations of the latent field."""
-
-MIN_ATOM = 0.01
-"""Minimum share of the inputs that are equal at an end of their range for that to be an atom."""
-
-TESTED_POINTS = 200
-"""Maximum number of points whose margins are compared."""
-
-MAX_POOLED = 1 << 22
-"""Maximum number of values behind a margin that all points share."""
-
-SAME = 1.36
-"""Kolmogorov distance, times the root of the number of inputs, below which margins are the same."""
-
-ROUNDING = 1e-6
-"""Values are at an end of their range if they are as near to it as this share of the range."""
+MIN_INPUTS = 50  # training inputs whose margins are estimated
+MAX_MODES = 256  # modes of a latent field without atoms
+LINEAR = 0.05  # noise of a latent value up to which its map counts as linear, in its std
+REACH = 6.0  # distance of a reading from values that it may stand for, in std of its noise
+FAR = 9.0  # latent values beyond this, in standard deviations, do not occur
+SPACING = 0.125  # distance between knots, in standard deviations of the latent field
+MIN_ATOM = 0.01  # share of the inputs that are equal at an end of their range, to be an atom
+TESTED_POINTS = 200  # points whose margins are compared, at most
+MAX_POOLED = 1 << 22  # values behind a margin that all points share
+SAME = 1.36  # Kolmogorov distance times the root of N, below which margins are the same
+ROUNDING = 1e-6  # values as near to an end of their range, as a share of it, are at the end
 
 
 @dataclass(frozen=True)
 class Margins:
-    """Maps from latent values to values of a field, at some places.
+    """Maps from latent values to values of a field, at some places."""
 
-    Attributes
-    ----------
-    knots : Tensor, shape (K,)
-    values : Tensor, shape (..., K)
-        Rising values of the field at the knots.
-    cuts : Tensor, shape (..., 2)
-        Latent values beyond these are censored; at `FAR` where there is no atom.
-    limits : Tensor, shape (..., 2)
-        Values of the field beyond the cuts.
-    """
-
-    knots: Tensor
-    values: Tensor
-    cuts: Tensor
-    limits: Tensor
+    knots: Tensor  # (K,)
+    values: Tensor  # (..., K), rising values of the field at the knots
+    cuts: Tensor  # (..., 2), latent values beyond are censored; at `FAR` where there is no atom
+    limits: Tensor  # (..., 2), values of the field beyond the cuts
 
     def field(self, latent: Tensor) -> Tensor:
         """Return values (S, n) of the field, float32, for latent values (S, n)."""
@@ -192,16 +160,10 @@ class CopulaPosterior(WholeFields):
 
 
 class CopulaLaw(SeparateLaw):
-    """A latent Gaussian field with margins (this module's text).
+    """A latent Gaussian field with margins at the points of the grid (this module's text).
 
-    Parameters
-    ----------
-    margins : Margins
-        At the points of the grid.
-    factor : Tensor, shape (n, q)
-        Of the latent field's correlations, with rows of norm one.
-    remainder : Tensor, scalar
-        Standard deviation of what the latent field's directions leave out.
+    The factor (n, q) is of the latent field's correlations, with rows of norm one; the remainder is
+    the standard deviation of what it leaves out.
     """
 
     name = "copula"

@@ -24,47 +24,31 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Grid
+from uqsonet.laws.base import SeparateLaw, classes_of, farthest_tail
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases, rounding_noise
-from uqsonet.laws.common import SeparateLaw, classes_of, farthest_tail
 from uqsonet.laws.latent import LatentField, fit_latent, latent_of
 from uqsonet.laws.thresholded import Reading, ThresholdedLaw, ThresholdedPosterior
 from uqsonet.laws.truncated import kriged
 from uqsonet.sensors.sensors import Sensors
 
-COUNTS = (2, 3)
-"""Numbers of classes to try."""
-
-FAR = 4.0
-"""Values farther from the mean of their class, in standard deviations, do not count."""
-
-SEEN, STEPS = 300, 12
-"""Number of inputs that parameters are estimated from, and of steps of expectation maximisation."""
-
-LEAST = 1e-3
-"""Minimum standard deviation of values and of their steps, as a share of that of all values."""
-
-MIN_JUMPS, MIN_SHARE, JUMP = 0.1, 0.01, 3.0
-"""Inputs have classes if they change class so often on average, each class has this share of their
-points, and steps between classes are so many times those within (root mean square)."""
-
-NEAR = 10
-"""Number of other sensors given which a reading is judged."""
+COUNTS = (2, 3)  # numbers of classes to try
+FAR = 4.0  # values farther from the mean of their class, in standard deviations, do not count
+SEEN = 300  # inputs that parameters are estimated from
+STEPS = 12  # steps of expectation maximisation
+LEAST = 1e-3  # minimum std of values and of their steps, as a share of that of all values
+MIN_JUMPS = 0.1  # changes of class in an input, on average, or inputs have no classes
+MIN_SHARE = 0.01  # share of the points that each class has
+JUMP = 3.0  # steps between classes over those within (root mean square), at least
+NEAR = 10  # other sensors given which a reading is judged
 
 
 @dataclass(frozen=True)
 class Inner:
-    """The Gaussian field of a class.
+    """The Gaussian field of a class."""
 
-    Attributes
-    ----------
-    mean, std : Tensor, shape (n,), float64
-    latent : LatentField
-        The field less its mean, over its standard deviation.
-    """
-
-    mean: Tensor
-    std: Tensor
-    latent: LatentField
+    mean: Tensor  # (n,), float64
+    std: Tensor  # (n,), float64
+    latent: LatentField  # the field less its mean, over its standard deviation
 
     @classmethod
     def fit(cls, grid: Grid, fields: Tensor, inside: Tensor) -> Inner:
@@ -118,32 +102,30 @@ class FaciesPosterior(ThresholdedPosterior):
 
     def _reading(self) -> Reading:
         """Return the log likelihood of a reading given those of the same class nearby."""
-        off, noise, rows = self._off, self._noise, self._inner_rows
         nearest = self._near.argsort(1)[:, 1 : NEAR + 1]
         bits = 1 << torch.arange(nearest.shape[1])
-        kept = torch.full((*off.shape, 1 << nearest.shape[1]), torch.nan, dtype=torch.float64)
-
-        def log_density(i: int, k: int, others: Tensor) -> Tensor:
-            """Return the log density of reading i under class k, given those of these sensors."""
-            places = torch.cat([others, torch.tensor([i])])
-            seen = rows[k][places]
-            covariance = seen @ seen.T + noise[places].square().diag()
-            inner = torch.linalg.solve(covariance[:-1, :-1], covariance[:-1, -1])
-            variance = (covariance[-1, -1] - inner @ covariance[:-1, -1]).clamp_min(noise[i] ** 2)
-            mean = inner @ off[others, k]
-            return -0.5 * ((off[i, k] - mean).square() / variance + variance.log())
 
         def reading(i: int, classes: Tensor) -> Tensor:
             near, found = classes[:, nearest[i]], []
-            for k, table in enumerate(kept[i]):
-                same = ((near == k) * bits).sum(1)  # which of the others have this class
-                for code in same.unique().tolist():
-                    if bool(table[code].isnan()):
-                        table[code] = log_density(i, k, nearest[i][(bits & code) > 0])
-                found.append(table[same])
+            for k in range(len(self._inner)):
+                codes, of = ((near == k) * bits).sum(1).unique(return_inverse=True)
+                same = (codes[:, None] & bits) > 0  # which of the others have this class
+                found.append(self._log_density(i, k, nearest[i], same)[of])
             return torch.stack(found, 1)
 
         return reading
+
+    def _log_density(self, i: int, k: int, others: Tensor, known: Tensor) -> Tensor:
+        """Return log densities (P,) of reading i under class k, given those `known` (P, m)."""
+        off, noise = self._off[:, k], self._noise
+        places = torch.cat([others, torch.tensor([i])])
+        rows = self._inner_rows[k][places]
+        covariance = rows @ rows.T + noise[places].square().diag()
+        both, eye = known[:, :, None] & known[:, None, :], torch.eye(len(others)).double()
+        cross = torch.where(known, covariance[:-1, -1], 0.0)
+        weights = torch.linalg.solve(torch.where(both, covariance[:-1, :-1], eye), cross)
+        variance = (covariance[-1, -1] - (weights * cross).sum(1)).clamp_min(noise[i] ** 2)
+        return -0.5 * ((off[i] - weights @ off[others]).square() / variance + variance.log())
 
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
@@ -166,11 +148,7 @@ class FaciesPosterior(ThresholdedPosterior):
 class FaciesLaw(SeparateLaw):
     """Classes with a Gaussian field in each (this module's text).
 
-    Parameters
-    ----------
-    classes : ThresholdedLaw
-        Its values are the mean of each class.
-    inner : list of Inner
+    The values of `classes` are the mean of each class.
     """
 
     name = "facies"
@@ -241,13 +219,9 @@ def _patterns(classes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def segmented(grid: Grid, fields: Tensor, count: int) -> Tensor | None:
-    """Return numbers (N, n) of classes, by their mean; None where inputs have no such classes.
+    """Return numbers (N, n) of `count` classes of fields (N, n), by their mean.
 
-    Parameters
-    ----------
-    grid : Grid
-    fields : Tensor, shape (N, n)
-    count : int
+    None where inputs have no such classes.
     """
     shape = [-1, *grid.shape]
     some = fields[:SEEN].double().reshape(shape)

@@ -25,34 +25,21 @@ from torch import Tensor
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain, JointDomain
 from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.laws.base import classes_of
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
-from uqsonet.laws.common import classes_of
 from uqsonet.laws.mixture import Clusters, MixtureLaw, positive_root
 
-COARSE_INPUTS, COARSE_POINTS, COARSE_LENGTHS = 2000, 512, 24
-"""Maximum numbers of training inputs, and of their points, that show which kernels and lengths
-occur, and number of lengths of each kernel then."""
-
-FINE_POINTS = 2048
-"""Maximum number of points on which the covariances of members are summed."""
-
-MEMBERS, SCALES = 96, 16
-"""Maximum numbers of kernels of one length, and of scales, before rare ones are left out."""
-
-MIN_RATIO = 1.03
-"""Minimum ratio of neighbouring lengths, and of scales."""
-
-MIN_WEIGHT = 1e-3
-"""Minimum weight of a kernel of one length, and of a scale, that counts as occurring."""
-
-STEPS, ROUNDS = 300, 3
-"""Numbers of steps of expectation maximisation, and of times that the mean is estimated anew."""
-
-NUGGET = 0.01
-"""Share of C / N that is added to each member: runs are of this family, but for the last digits."""
-
-NEAR_PAIRS = 2000
-"""Number of pairs of near points that show how fast fields vary along each axis."""
+COARSE_INPUTS = 2000  # training inputs that show which kernels and lengths occur, at most
+COARSE_POINTS = 512  # points of them, at most
+COARSE_LENGTHS = 24  # lengths of each kernel then
+FINE_POINTS = 2048  # points on which the covariances of members are summed, at most
+MEMBERS, SCALES = 96, 16  # kernels of one length, and scales, before rare ones are left out
+MIN_RATIO = 1.03  # minimum ratio of neighbouring lengths, and of scales
+MIN_WEIGHT = 1e-3  # weight of a kernel of one length, or of a scale, that counts as occurring
+STEPS = 300  # steps of expectation maximisation
+ROUNDS = 3  # times that the mean is estimated anew
+NUGGET = 0.01  # share of C / N added to each member: runs are of it, but for the last digits
+NEAR_PAIRS = 2000  # pairs of near points that show how fast fields vary along each axis
 
 KERNELS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda d: torch.exp(-d.square()),
@@ -62,8 +49,7 @@ KERNELS: tuple[Callable[[Tensor], Tensor], ...] = (
 )
 """Squared exponential; Matern 1/2, 3/2 and 5/2."""
 
-Member = tuple[int, float]
-"""Number of the kernel, and its length."""
+Member = tuple[int, float]  # number of the kernel, and its length
 
 
 class FamilyLaw(MixtureLaw):

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from uqsonet.laws.base import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.laws.class_rules import chosen_rule, fields_of, tetrachoric
-from uqsonet.laws.common import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
 from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, fit_latent, latent_of
 from uqsonet.laws.truncated import NUGGET, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
@@ -37,8 +37,7 @@ Reading = Callable[[int, Tensor], Tensor]
 """Returns the log likelihood (S, K) of the reading of a sensor for each class, given the classes
 (S, m) of the others, -1 where they are not drawn yet."""
 
-DOUBT = 1e-4
-"""A sensor's class is uncertain if another class has at least this probability."""
+DOUBT = 1e-4  # a sensor's class is uncertain if another class has at least this probability
 
 MIN_WIDTH = 0.01
 """Minimum width of a class between two others, in standard deviations of the latent field: a sensor
@@ -47,34 +46,18 @@ may read it where no training input had it."""
 
 @dataclass(frozen=True)
 class ClassField:
-    """A latent field that decides between some classes, or groups of them.
+    """A latent field that decides between some classes, or groups of them."""
 
-    Attributes
-    ----------
-    places : Tensor of int, shape (K,)
-        The interval of the field, from 0, that each class lies in; -1 where it lies in any.
-    thresholds : Tensor, shape (n, T)
-        Thresholds of the field at each point, ascending.
-    latent : LatentField
-    """
-
-    places: Tensor
-    thresholds: Tensor
+    places: Tensor  # (K,), interval of the field, from 0, of each class; -1 where it lies in any
+    thresholds: Tensor  # (n, T), of the field at each point, ascending
     latent: LatentField
 
     @classmethod
     def fit(cls, domain: Domain, labels: Tensor, groups: list[list[int]], count: int) -> ClassField:
         """Estimate thresholds and the latent covariance where inputs have one of these classes.
 
-        Parameters
-        ----------
-        domain : Domain
-        labels : Tensor of int, shape (N, n)
-            Numbers of the classes.
-        groups : list of list of int
-            Classes in each interval.
-        count : int
-            Number K of all classes.
+        `labels` (N, n) are numbers of K classes (`count`), of which `groups` are those in each
+        interval.
         """
         places = torch.full((count,), -1)
         for place, group in enumerate(groups):
@@ -196,14 +179,7 @@ class ThresholdedPosterior(WholeFields):
 
 
 class ThresholdedLaw(SeparateLaw):
-    """Latent Gaussian fields cut into classes (this module's text).
-
-    Parameters
-    ----------
-    values : Tensor, shape (K,)
-        Values of the classes, ascending.
-    parts : list of ClassField
-    """
+    """Latent Gaussian fields cut into classes of rising values (K,) (this module's text)."""
 
     name = "thresholded"
     posterior = ThresholdedPosterior
