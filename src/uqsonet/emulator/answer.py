@@ -298,7 +298,7 @@ class FieldPosterior:
         draw[, set]`` and its own; ``observed_data`` has what sensors read. It is an
         `arviz.InferenceData`, or from version 1 of ArviZ on an `xarray.DataTree`.
         """
-        from uqsonet.show.inference_data import inference_data
+        from uqsonet.show.export import inference_data
 
         both = hasattr(self._operator.answering, "condition_both")  # there is a law of inputs
         fields = self._operator.named_fields if both else self._operator.outputs
