@@ -23,38 +23,20 @@ from uqsonet.gauss.blocks import RowBlocks, RunningMoments, projected
 
 LOG = logging.getLogger("uqsonet")
 
-EXACT_POINTS = 2000
-"""Largest number of points, or of functions, whose products are formed (32 MB, seconds)."""
-
-ROUNDING = 1e-6
-"""Components of few functions whose std is smaller, relative to the largest, are rounding."""
-
-MAX_SPECTRUM = 400
-"""Number of components of many functions on many points whose variances are worked out."""
-
-PASSES = 2
-"""Number of power iterations of the randomised method."""
+EXACT_POINTS = 2000  # or functions, whose products are formed, at most (32 MB, seconds)
+ROUNDING = 1e-6  # components of few functions of smaller std, relative to the largest, are this
+MAX_SPECTRUM = 400  # components of many functions on many points whose variances are worked out
+PASSES = 2  # power iterations of the randomised method
 
 
 @dataclass(frozen=True)
 class Modes:
-    """Leading principal components of a sample of functions, float64.
+    """Leading principal components of a sample of functions, float64."""
 
-    Attributes
-    ----------
-    mean : Tensor, shape (n,)
-    vectors : Tensor, shape (n, k)
-        Orthonormal columns, by falling variance.
-    std : Tensor, shape (k,)
-        Standard deviation of each coefficient.
-    remainder : float
-        Root mean square, over points and samples, of what k modes leave out.
-    """
-
-    mean: Tensor
-    vectors: Tensor
-    std: Tensor
-    remainder: float
+    mean: Tensor  # (n,)
+    vectors: Tensor  # (n, k), orthonormal columns, by falling variance
+    std: Tensor  # (k,), of each coefficient
+    remainder: float  # root mean square, over points and samples, of what k modes leave out
 
     def coefficients(self, functions: Tensor) -> Tensor:
         """Project functions (N, n) to coefficients (N, k)."""
@@ -69,10 +51,8 @@ def empirical_modes(
     With weights (n,) of the points, one on average, products of functions are weighted sums:
     vectors are orthonormal in that sense, and do not follow the refinement of a mesh.
 
-    Raises
-    ------
-    ConfigError
-        If more modes are asked for than samples or points can give; `key` names the setting.
+    It raises `ConfigError` if more modes are asked for than samples or points can give; `key` names
+    the setting.
     """
     if weights is not None:
         root = weights.sqrt()
@@ -87,34 +67,17 @@ def empirical_modes(
     if points <= EXACT_POINTS:
         return _exact(functions, count)
     if _as_snapshots(functions):
-        return Snapshots.of(functions).modes(count)
+        return _of_snapshots(functions, count)
     return _randomised(functions, count)
 
 
-@dataclass(frozen=True)
-class Snapshots:
-    """Principal components of few functions on many points, from the products of all pairs.
+def _snapshots(functions: RowBlocks) -> tuple[Tensor, Tensor, Tensor]:
+    """Return mean (n,), variances (N,) and coefficients (N, N) of few functions on many points.
 
-    Attributes
-    ----------
-    functions : RowBlocks, shape (N, n)
-    mean : Tensor, shape (n,)
-    variance : Tensor, shape (N,)
-        Of the coefficients, falling.
-    coefficients : Tensor, shape (N, N)
-        Of the functions, divided by their standard deviation: a column for each component.
+    They come from the products of all pairs. Variances fall; coefficients are over their standard
+    deviation, with a column for each component.
     """
-
-    functions: RowBlocks
-    mean: Tensor
-    variance: Tensor
-    coefficients: Tensor
-
-    @classmethod
-    def of(cls, functions: RowBlocks) -> Snapshots:
-        """Decompose the products of all pairs of functions less their mean, float64."""
-        if "snapshots" in functions.kept:
-            return functions.kept["snapshots"]
+    if "snapshots" not in functions.kept:
         size, points = functions.shape
         LOG.log(15, "products of %d functions on %d points", size, points)
         mean = torch.empty(points, dtype=torch.float64)
@@ -126,45 +89,36 @@ class Snapshots:
             products += centred @ centred.T
         variance, vectors = torch.linalg.eigh(products / (size - 1))
         turned = vectors.flip(1) * (size - 1) ** 0.5
-        found = cls(functions, mean, variance.flip(0).clamp_min(0), turned)
-        functions.kept["snapshots"] = found
-        return found
+        functions.kept["snapshots"] = mean, variance.flip(0).clamp_min(0), turned
+    return functions.kept["snapshots"]
 
-    def modes(self, count: int) -> Modes:
-        """Return the leading `count` components; those that are rounding are zero functions."""
-        points, std = len(self.mean), self.variance[:count].sqrt()
-        seen = std > ROUNDING * std[0]
-        scale = torch.where(seen, std, torch.inf) * (len(self.coefficients) - 1)
-        combined = self.coefficients[:, :count] / scale
-        LOG.log(15, "%d modes on %d points", count, points)
-        vectors = torch.empty(points, count, dtype=torch.float64)
-        for part, values in self.functions.column_blocks():
-            vectors[part] = (values.double() - self.mean[part]).T @ combined
-        remainder = float((self.variance[count:].sum() / points).sqrt())
-        return Modes(self.mean, vectors, std, remainder)
+
+def _of_snapshots(functions: RowBlocks, count: int) -> Modes:
+    """Return components of few functions on many points; those that are rounding are zero."""
+    mean, variance, coefficients = _snapshots(functions)
+    points, std = len(mean), variance[:count].sqrt()
+    seen = std > ROUNDING * std[0]
+    combined = coefficients[:, :count] / (torch.where(seen, std, torch.inf) * (len(functions) - 1))
+    LOG.log(15, "%d modes on %d points", count, points)
+    vectors = torch.empty(points, count, dtype=torch.float64)
+    for part, values in functions.column_blocks():
+        vectors[part] = (values.double() - mean[part]).T @ combined
+    return Modes(mean, vectors, std, float((variance[count:].sum() / points).sqrt()))
 
 
 def spectrum(functions: RowBlocks, weights: Tensor | None = None) -> tuple[Tensor, float, Tensor]:
-    """Return the variances of functions (N, n) along their principal components, without these.
+    """Return variances (k,) of functions (N, n) along their principal components, without these.
 
-    Weights (n,) are those of `empirical_modes`.
-
-    Returns
-    -------
-    variance : Tensor, shape (k,)
-        Falling; of all components, or of the leading `MAX_SPECTRUM` of many functions on many
-        points.
-    total : float
-        That of all.
-    coefficients : Tensor, shape (N, 10)
-        Of the functions, divided by their standard deviation; fewer where there are fewer.
+    They fall, and are of all components, or of the leading `MAX_SPECTRUM` of many functions on many
+    points. Then the variance of all, and coefficients (N, 10) of the functions, over their standard
+    deviation; fewer where there are fewer. Weights (n,) are those of `empirical_modes`.
     """
     functions = functions if weights is None else functions.times(weights.sqrt())
     size, points = functions.shape
     if _as_snapshots(functions):
-        found = Snapshots.of(functions)
-        variance = found.variance[: size - 1]
-        return variance, float(variance.sum()), found.coefficients[:, :10]
+        _, every, coefficients = _snapshots(functions)
+        variance = every[: size - 1]
+        return variance, float(variance.sum()), coefficients[:, :10]
     count = min(size - 1, points, points if points <= EXACT_POINTS else MAX_SPECTRUM)
     modes = empirical_modes(functions, count, "modes")
     variance = modes.std.square()
