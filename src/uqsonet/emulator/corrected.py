@@ -28,19 +28,13 @@ from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KEPT
 from uqsonet.operator.model import KarhunenLoeveModel
 
-ROUNDS = 4
-"""Number of times that samples are solved."""
+ROUNDS = 4  # times that samples are solved
 
 MIN_SOLVES = 40
 
-MIN_EFFECTIVE = 0.1
-"""A warning is given if a smaller share of the last samples is effective under the solver."""
-
-RIDGES = 10.0 ** np.arange(-8, 5)
-"""Ridges to try, in units of the largest squared singular value."""
-
-Solver = Callable[[Any], Any]
-"""Maps inputs (S, n_in) at the points of the model's input fields, side by side, to outputs."""
+MIN_EFFECTIVE = 0.1  # share of the last samples that is effective, else a warning is given
+RIDGES = 10.0 ** np.arange(-8, 5)  # ridges to try, in units of the largest squared singular value
+Solver = Callable[[Any], Any]  # inputs (S, n_in) at all points, side by side, to outputs
 
 
 @dataclass(frozen=True)
@@ -67,10 +61,8 @@ def corrected(
 ) -> tuple[Conditioned, Solves]:
     """Return the answer of an operator that is fitted to solves near it.
 
-    Raises
-    ------
-    ObservationError
-        If there are several sets, too few solves, or the solver's outputs do not fit.
+    It raises `ObservationError` if there are several sets, too few solves, or the solver's outputs
+    do not fit.
     """
     operator, sets = conditioned.operator, conditioned.sets
     learned = operator.operator
@@ -107,7 +99,7 @@ def corrected(
 
 def _samples(answer: Conditioned, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return coefficients of input (n, r) and output (n, p) that belong together."""
-    joint = answer.joint_law(slice(0, 1))
+    joint = answer.law(slice(0, 1), True)
     state = generator.get_state()
     a = joint.input.coefficient_samples(size, generator)[0]
     again = torch.Generator()

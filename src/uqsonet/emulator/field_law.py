@@ -30,32 +30,15 @@ from uqsonet.sensors.sensors import Sensors
 if TYPE_CHECKING:  # needed only for sensors of outputs
     from uqsonet.operator.joint import JointPosterior
 
-SETS = 16
-"""Number of sets that are conditioned at a time."""
-
-SAMPLES = 4096
-"""Number of functions that are drawn at a time."""
-
-BAND_SAMPLES = 1000
-"""Number of functions behind a band, of a new function and of the calibration runs alike."""
-
-VALUES = 1 << 23
-"""Number of sample values that are sorted at a time."""
-
-MAX_KEPT = 1 << 25
-"""Maximum number of values of the moments of coefficients that an answer keeps."""
-
-CANCELLED = 1e-6
-"""A variance below this share of the prior's is not worked out as a difference from it."""
-
-IMPROBABLE = 1e-4
-"""A warning is given if sensors are less probable than this, divided by the number of sets."""
-
-MIN_EFFECTIVE = 200
-"""A warning is given if an answer rests on fewer effective samples."""
-
-FAR = 6.0
-"""A warning is given if squared coefficients of inputs are larger by so many of their std."""
+SETS = 16  # sets that are conditioned at a time
+SAMPLES = 4096  # functions that are drawn at a time
+BAND_SAMPLES = 1000  # functions behind a band, of a new function and of the calibration runs alike
+VALUES = 1 << 23  # sample values that are sorted at a time
+MAX_KEPT = 1 << 25  # values of the moments of coefficients that an answer keeps
+CANCELLED = 1e-6  # smaller shares of the prior's variance are no difference from it
+IMPROBABLE = 1e-4  # probability of sensors that gives a warning, over the number of sets
+MIN_EFFECTIVE = 200  # a warning is given if an answer rests on fewer effective samples
+FAR = 6.0  # a warning is given if squared coefficients of inputs are larger by so many of their std
 
 TOO_LARGE = (
     "the answer is not finite: values or noise of the sensors, or numbers of the model's file, are "
@@ -69,14 +52,8 @@ class Conditioned:
     Laws of a few sets are kept, and those that took long (of sensors of outputs); others are worked
     out again when they are needed. Moments of coefficients are kept up to `MAX_KEPT` values.
 
-    Attributes
-    ----------
-    operator : NamedOperator
-    sets : Sensors
-    likelihood : object
-        Law of the readings' noise, as `likelihoods_of` returns it; None is the Gaussian one.
-    jointly : bool
-        Whether some of the sensors are of outputs, or their noise is not Gaussian.
+    The likelihood is the law of the readings' noise, as `likelihoods_of` returns it; None is the
+    Gaussian one. `jointly` says that some of the sensors are of outputs, or not of Gaussian noise.
     """
 
     def __init__(self, operator: NamedOperator, sets: Sensors, likelihood: Any = None) -> None:
@@ -86,12 +63,10 @@ class Conditioned:
 
     def laws(self, of_output: bool) -> Iterator[tuple[slice, Posterior]]:
         """Yield the law of the output's or the input's coefficients, for some sets at a time."""
+        jointly = self.jointly or not of_output
         for part in self._parts():
-            if self.jointly or not of_output:
-                joint = self._law(part, True)
-                yield part, joint.output if of_output else joint.input
-            else:
-                yield part, self._law(part, False)
+            law = self.law(part, jointly)
+            yield part, law if not jointly else law.output if of_output else law.input
 
     def moments(self, of_output: bool, sets: slice, law: Posterior) -> tuple[Tensor, Tensor]:
         """Return mean (b, p) and covariance (b, p, p) of the coefficients of some sets."""
@@ -103,36 +78,31 @@ class Conditioned:
             self._kept[key] = moments
         return moments
 
-    def joint_law(self, part: slice) -> JointPosterior:
-        """Return the law of both sides of some sets."""
-        return self._law(part, True)
-
-    def _joint_law(self, sets: Sensors) -> JointPosterior:
-        if self.likelihood is None:
-            return self.operator.joint_law(sets)
-        from uqsonet.emulator.likelihood import law_by_likelihood
-
-        return law_by_likelihood(self.operator, sets, self.likelihood)
-
     def effective_size(self) -> Tensor:
         """Return the number (B,) of effective samples; infinite where nothing was sampled."""
-        size = torch.full((len(self.sets),), torch.inf, dtype=torch.float64)
-        for part in self._parts() if self.jointly else ():
-            size[part] = self._law(part, True, stacklevel=4).effective_size
-        return size
+        if not self.jointly:
+            return torch.full((len(self.sets),), torch.inf, dtype=torch.float64)
+        sizes = []
+        for part in self._parts():
+            sizes.append(self.law(part, True, stacklevel=4).effective_size)
+        return torch.cat(sizes)
 
     def _parts(self) -> Iterator[slice]:
         for first in range(0, len(self.sets), SETS):
             yield slice(first, min(first + SETS, len(self.sets)))
 
-    def _law(self, part: slice, jointly: bool, stacklevel: int = 6) -> Any:
+    def law(self, part: slice, jointly: bool, stacklevel: int = 6) -> Any:
         """Return the law of the output or of both sides; warnings are about a caller."""
-        key = "law", jointly, part.start
+        key, sets = ("law", jointly, part.start), self.sets[part]
         if key in self._kept:
             return self._kept[key]
-        ask: Any = self._joint_law if jointly else self.operator.law
         try:
-            law = ask(self.sets[part])
+            if jointly and self.likelihood is not None:
+                from uqsonet.emulator.likelihood import law_by_likelihood
+
+                law: Any = law_by_likelihood(self.operator, sets, self.likelihood)
+            else:
+                law = self.operator.joint_law(sets) if jointly else self.operator.law(sets)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             raise ObservationError(TOO_LARGE) from None
         if jointly or len(self.sets) <= SETS:
@@ -173,13 +143,8 @@ class Conditioned:
 class FieldLaw:
     """The law of one field given sets of sensors, in its units, as tensors (B, ...) in float64.
 
-    Parameters
-    ----------
-    conditioned : Conditioned
-    number : int
-        Number of the field, inputs first.
-
-    Its `separate` says that sets are sampled one by one, and have no moments in closed form.
+    Fields are numbered inputs first. Its `separate` says that sets are sampled one by one, and have
+    no moments in closed form.
     """
 
     def __init__(self, conditioned: Conditioned, number: int) -> None:
@@ -360,10 +325,7 @@ class FieldLaw:
 def generator_of(seed: object) -> torch.Generator:
     """Return the generator that a caller's seed stands for, or the caller's own.
 
-    Raises
-    ------
-    ObservationError
-        If it is no seed.
+    It raises `ObservationError` if it is no seed.
     """
     if isinstance(seed, torch.Generator):
         return seed
