@@ -51,10 +51,7 @@ class ConformalFactors:
     def widened(self, law: FieldLaw, plain: Tensor, level: float, whole: bool) -> Tensor:
         """Return lower end, median and upper end (B, 3, M) of a plain band, made conformal.
 
-        Raises
-        ------
-        ObservationError
-            If there are too few calibration runs for the level.
+        It raises `ObservationError` if there are too few calibration runs for the level.
         """
         assert self._operator.calibration is not None
         require_runs(len(self._operator.calibration), level)

@@ -11,20 +11,18 @@ import torch
 from torch import Tensor
 
 from uqsonet.emulator.named_operator import Calibration, NamedOperator
-from uqsonet.errors import DataError, UQSONetError
+from uqsonet.errors import DataError
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import require_noise
 from uqsonet.fields.stacked import join
+from uqsonet.files import readable
 from uqsonet.operator.file import write_weights
 
 if TYPE_CHECKING:
     from uqsonet.operator.baselines import Floor
 
-CALIBRATION = ("inputs", "outputs", "columns")
-"""Tensors of the calibration runs, as files name them."""
-
-PAIRS = ("inputs", "outputs", "a", "c")
-"""Tensors of the training pairs that a file keeps to regress on: functions, coefficients."""
+CALIBRATION = ("inputs", "outputs", "columns")  # tensors of the calibration runs in a file
+PAIRS = ("inputs", "outputs", "a", "c")  # of training pairs: functions, coefficients
 
 
 def save_model(
@@ -32,10 +30,7 @@ def save_model(
 ) -> None:
     """Write a fitted model to a file that `uqsonet.load` reads.
 
-    Raises
-    ------
-    DataError
-        If it is no fitted model, or the file cannot be written.
+    It raises `DataError` if it is no fitted model, or the file cannot be written.
     """
     model: Any = emulator.operator
     if not emulator.encoded or not hasattr(model, "state_dict"):
@@ -80,12 +75,9 @@ def read_fitted(
 ) -> dict[str, Any]:
     """Return what `save_model` wrote besides operator and card, checked, as `Emulator` takes it.
 
-    Raises
-    ------
-    DataError
-        If it cannot be read, or does not belong to the operator.
+    It raises `DataError` if it cannot be read, or does not belong to the operator.
     """
-    try:
+    with readable(path, "header cannot be read"):
         inputs, outputs = (
             [Field.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
         )
@@ -96,8 +88,6 @@ def read_fitted(
         runs = [tensors[f"emulator/calibration/{name}"] for name in names]
         _require_fitting(operator, inputs, outputs, runs, tensors)
         floor = _floor(operator, extra.get("floor"), tensors)
-    except (AttributeError, KeyError, TypeError, ValueError, UQSONetError) as error:
-        raise DataError(f"{path}: header cannot be read ({error})") from None
     return {
         "inputs": inputs,
         "outputs": outputs,

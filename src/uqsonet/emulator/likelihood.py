@@ -25,10 +25,8 @@ Likelihoods = Likelihood | Mapping[int, Likelihood | None]
 def likelihoods_of(operator: NamedOperator, sets: Sensors, stated: object) -> Likelihoods | None:
     """Return the laws of noise that a user stated, None where all are Gaussian.
 
-    Raises
-    ------
-    ObservationError
-        If a law or field is unknown, a sensor has no noise, or the model cannot use a likelihood.
+    It raises `ObservationError` if a law or field is unknown, a sensor has no noise, or the model
+    cannot use a likelihood.
     """
     fields = operator.named_fields
     laws: Likelihoods | None
@@ -68,25 +66,13 @@ def law_by_likelihood(operator: NamedOperator, sets: Sensors, laws: Any) -> Join
 
 @dataclass(frozen=True)
 class NamedNoise:
-    """The noise of one set of sensors (`uqsonet.operator.any_noise.ReadingNoise`).
-
-    Attributes
-    ----------
-    operator : NamedOperator
-    sensors : Sensors
-        One set as users have it.
-    laws : Likelihoods
-    place : Tensor of int, shape (m,)
-        Place of each sensor among those of inputs, then those of outputs.
-    levels : Tensor, shape (m,)
-        Stated noise, as the model has it.
-    """
+    """The noise of one set of sensors (`uqsonet.operator.any_noise.ReadingNoise`)."""
 
     operator: NamedOperator
-    sensors: Sensors
+    sensors: Sensors  # one set as users have it
     laws: Likelihoods
-    place: Tensor
-    levels: Tensor
+    place: Tensor  # (m,), place of each sensor among those of inputs, then those of outputs
+    levels: Tensor  # (m,), stated noise as the model has it
 
     @classmethod
     def of(cls, operator: NamedOperator, one: Sensors, laws: Likelihoods) -> NamedNoise:

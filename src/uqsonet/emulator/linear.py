@@ -27,8 +27,7 @@ from uqsonet.operator.regression import Regression
 from uqsonet.sensors.sensors import Sensors
 from uqsonet.sensors.tables import read_csv, read_table
 
-STEP = 1e-3
-"""Small step of a transformed reading, in standard deviations of its field."""
+STEP = 1e-3  # small step of a transformed reading, in standard deviations of its field
 
 
 @dataclass(frozen=True)

@@ -32,21 +32,11 @@ class Operator(Protocol):
 
 @dataclass(frozen=True)
 class Calibration:
-    """Runs that nothing was fitted to.
+    """Runs that nothing was fitted to, as a model sees them."""
 
-    Attributes
-    ----------
-    inputs : Tensor, shape (n, points)
-        Input functions as a model sees them, float32.
-    outputs : Tensor, shape (n, k)
-        Outputs at some points, as a model sees them, float32.
-    columns : Tensor of int, shape (k,)
-        Numbers of these points.
-    """
-
-    inputs: Tensor
-    outputs: Tensor
-    columns: Tensor
+    inputs: Tensor  # (n, points), float32
+    outputs: Tensor  # (n, k), float32, at some points
+    columns: Tensor  # (k,), numbers of these points
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -58,32 +48,22 @@ class NamedOperator:
 
     It is all of a model that an answer needs, and answers hold it. Fields are numbered as sensors
     number them: inputs first, then outputs.
-
-    Attributes
-    ----------
-    operator : OperatorModel or baseline
-        It works in the coordinates that it was trained in.
-    inputs, outputs : list of Field
-    encoded : bool
-        The operator works on fields that `Field.encode` has transformed and scaled. False for
-        the paper's operators, which transform by themselves.
-    noise_std : float or None
-        Noise of sensors of inputs that state none; None leaves it to the operator.
-    remainder : Tensor, shape (n,), or None
-        Standard deviation of what the operator's output modes leave out, at the output's points.
-    calibration : Calibration or None
-    floor : Floor or None
-        What answers which number of sensors, where that is not always the operator.
     """
 
     operator: Operator
+    """OperatorModel or baseline; it works in the coordinates that it was trained in."""
     inputs: list[Field]
     outputs: list[Field]
     encoded: bool = True
+    """The operator works on fields that `Field.encode` has transformed and scaled. False for the
+    paper's operators, which transform by themselves."""
     noise_std: float | None = 0.0
+    """Noise of sensors of inputs that state none; None leaves it to the operator."""
     remainder: Tensor | None = None
+    """Std (n,) of what the operator's output modes leave out, at the output's points."""
     calibration: Calibration | None = None
     floor: Floor | None = None
+    """What answers which number of sensors, where that is not always the operator."""
 
     @property
     def answering(self) -> Operator | Floor:
@@ -145,10 +125,7 @@ class NamedOperator:
     def joint_law(self, sets: Sensors) -> JointPosterior:
         """Return the law of both sides given sensors of either.
 
-        Raises
-        ------
-        ObservationError
-            If the operator knows no law of its input.
+        It raises `ObservationError` if the operator knows no law of its input.
         """
         condition: Any = getattr(self.answering, "condition_both", None)
         if condition is None:

@@ -87,10 +87,7 @@ def outside(regions: Any, places: np.ndarray, field: Field) -> np.ndarray:
 def region_of(text: str, field: Field) -> dict[str, tuple[float, float]] | np.ndarray:
     """Return a region from its text: ``x=0:2,y=1:3``, or a CSV file of a polygon's corners.
 
-    Raises
-    ------
-    ConfigError or DataError
-        If it is neither.
+    It raises `ConfigError` or `DataError` if it is neither.
     """
     if "=" not in text:
         return read_points(Path(text), field).numpy()

@@ -14,27 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK_VALUES = 1 << 23
-"""Default number of values in a block: 64 MiB in float64."""
-
-MAX_KEPT = 1 << 26
-"""Maximum number of values of a matrix that is kept in memory."""
-
-Columns = slice | Tensor
-"""Some columns of a matrix: a slice, or their numbers (k,)."""
+BLOCK_VALUES = 1 << 23  # default number of values in a block: 64 MiB in float64
+MAX_KEPT = 1 << 26  # values of a matrix that is kept in memory
+Columns = slice | Tensor  # some columns of a matrix: a slice, or their numbers (k,)
 
 
 class RowBlocks:
-    """A matrix as a repeatable stream of row blocks.
+    """A matrix of this shape as a repeatable stream of row blocks.
 
-    Parameters
-    ----------
-    shape : (int, int)
-        Rows and columns.
-    open_blocks : callable
-        Given a number of rows, starts a pass: yields the matrix in blocks of so many rows.
-    read_columns : callable, optional
-        Returns some columns (N, k) without a pass, where the matrix can be read so.
+    `open_blocks`, given a number of rows, starts a pass: it yields the matrix in blocks of so many
+    rows. `read_columns` returns some columns (N, k) without a pass, where the matrix can be read
+    so.
     """
 
     def __init__(
@@ -55,7 +45,7 @@ class RowBlocks:
         if isinstance(matrix, RowBlocks):
             return matrix
         shape = matrix.shape[0], matrix.shape[1]
-        found = RowBlocks(shape, matrix.split, partial(_some_columns, matrix))
+        found = RowBlocks(shape, matrix.split, lambda columns: matrix[:, columns])
         found._whole = matrix
         return found
 
@@ -130,14 +120,8 @@ class RowBlocks:
 class ArrayRows(RowBlocks):
     """Arrays side by side whose values are changed when they are read: they may be on disk.
 
-    Parameters
-    ----------
-    parts : sequence of (ndarray, callable)
-        Arrays (M, n_k), and what is done to their values (float64), one by one.
-    dtype : torch.dtype
-        Of what is read.
-    index : ndarray of int, shape (N,), optional
-        Rows of the arrays that are meant; by default all.
+    Parts are arrays (M, n_k), each with what is done to its values (float64), one by one. The rows
+    that are meant are those of `index` (N,), by default all.
     """
 
     def __init__(
@@ -184,10 +168,6 @@ class ArrayRows(RowBlocks):
         return found
 
 
-def _some_columns(matrix: Tensor, columns: Columns) -> Tensor:
-    return matrix[:, columns]
-
-
 def release(array: np.ndarray) -> None:
     """Let go of the memory through which a mapped file was read; its values stay on disk."""
     root: Any = array
@@ -203,11 +183,8 @@ class RunningMoments:
     Sums of squares are taken about the mean of the first block, which is close to the mean of all
     rows. So little cancels when they are moved to the mean at the end.
 
-    Parameters
-    ----------
-    product : callable, optional
-        What `covariance` is made of: maps centred rows (B, n) to a sum over the rows of something
-        quadratic in each of them, for example ``rows.T @ rows``.
+    `covariance` is made of `product`: it maps centred rows (B, n) to a sum over the rows of
+    something quadratic in each of them, for example ``rows.T @ rows``.
     """
 
     def __init__(self, product: Callable[[Tensor], Tensor] | None = None) -> None:
@@ -261,12 +238,9 @@ def column_moments(matrix: RowBlocks) -> tuple[Tensor, Tensor]:
 def least_squares(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
     """Return the weights W (c, k) for which ``inputs @ W`` is nearest to the outputs.
 
-    Parameters
-    ----------
-    pairs : iterable of (Tensor, Tensor)
-        Row blocks of inputs (B, c) and outputs (B, k). One block is solved as it is. Several are
-        summed to normal equations, which squares the condition number of the inputs. Inputs that
-        are zero in every row get zero weights.
+    Pairs are row blocks of inputs (B, c) and outputs (B, k). One block is solved as it is. Several
+    are summed to normal equations, which squares the condition number of the inputs. Inputs that
+    are zero in every row get zero weights.
     """
     stream = iter(pairs)
     left, right = next(stream)

@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-MIN_NOISE = 1e-6
-"""Least noise that a sensor counts with, as a fraction of the largest noise in its set."""
+MIN_NOISE = 1e-6  # that a sensor counts with, as a share of the largest noise in its set
 
 
 @dataclass(frozen=True)
@@ -22,19 +21,13 @@ class GaussianLaw:
     Its covariance has the symmetric root ``I - directions.T @ diag(std_reduction) @ directions``,
     exact for singular covariances too. Held in this form a posterior sample costs hardly more than
     a prior one, whatever the rank of the field.
-
-    Attributes
-    ----------
-    mean : Tensor, shape (..., r)
-    directions : Tensor, shape (..., m, r)
-        Orthonormal rows: what the sensors see of the coordinates.
-    std_reduction : Tensor, shape (..., m)
-        One minus the posterior standard deviation along each direction.
     """
 
     mean: Float[Tensor, "*batch r"]
     directions: Float[Tensor, "*batch m r"]
+    """Orthonormal rows: what the sensors see of the coordinates."""
     std_reduction: Float[Tensor, "*batch m"]
+    """One minus the posterior standard deviation along each direction."""
 
     @property
     def variance_reduction(self) -> Float[Tensor, "*batch m"]:
@@ -72,25 +65,12 @@ def condition(
     """Condition ``xi ~ N(0, I_r)`` on ``residuals = rows @ xi + noise``.
 
     The posterior is computed from the singular values of `rows`, so exact (noiseless) and repeated
-    sensors need no jitter: directions that are observed twice without noise are used once, in
-    the least-squares sense.
-
-    Parameters
-    ----------
-    rows : Tensor, shape (..., m, r)
-        Row i holds the response of sensor i to each coordinate of `xi`.
-    residuals : Tensor, shape (..., m)
-        Observed value minus prior mean at each sensor.
-    noise_std : float or Tensor, shape (..., m)
-        Standard deviation of independent Gaussian observation noise; zero is allowed. Where
-        sensors differ, those below `MIN_NOISE` times the largest level count as that.
-    mask : Tensor of bool, shape (..., m), or None
-        False marks padding, which has no influence.
-
-    Returns
-    -------
-    GaussianLaw
-        Leading dimensions as those of the arguments.
+    sensors need no jitter: directions that are observed twice without noise are used once, in the
+    least-squares sense. Row i of `rows` (..., m, r) holds the response of sensor i to each
+    coordinate, `residuals` (..., m) the observed values minus the prior mean. Noise is independent
+    with this standard deviation, a number or (..., m), where zero is allowed; where sensors differ,
+    those below `MIN_NOISE` times the largest level count as that. Sensors without `mask` (..., m)
+    are padding.
 
     Notes
     -----
@@ -128,19 +108,13 @@ def sensor_noise(
 ) -> Tensor:
     """Return the noise (standard deviation) that a sensor counts with when a law is conditioned.
 
-    The stated noise and the errors of the values that a sensor reads are independent, so their
-    variances add up. Without such errors, close sensors would ask the leading modes to explain
-    rounding.
+    The stated noise (..., m), in the transformed field, and the errors of the values that a sensor
+    reads are independent, so their variances add up. Without such errors, close sensors would ask
+    the leading modes to explain rounding.
 
-    Parameters
-    ----------
-    noise_std : float or Tensor, shape (..., m)
-        Stated noise, in the transformed field.
-    *errors : float or Tensor
-        Standard deviations of the errors of the field's values, independent from point to point:
-        what the modes leave out (`input_remainder` of the bases), and `rounding_noise`.
-    norm : float or Tensor, shape (..., m)
-        Euclidean norm of each sensor's weights (`Sensors.norm`); 1 for sensors at points.
+    Errors are standard deviations, independent from point to point: what the modes leave out
+    (`input_remainder` of the bases), and `rounding_noise`. Those of a sensor are multiplied by the
+    Euclidean norm (..., m) of its weights (`Sensors.norm`), 1 for sensors at points.
     """
     variance = torch.as_tensor(noise_std, dtype=torch.float64) ** 2
     for error in errors:

@@ -63,16 +63,8 @@ def coverage(
 ) -> list[float]:
     """Return the share of points (and outcomes) at which a central band holds the truth, by level.
 
-    Parameters
-    ----------
-    ordered : Tensor, shape (M, n)
-        `ascending` samples. Ends of bands are interpolated linearly between them.
-    truth : Tensor, shape (M,) or (k, M)
-        One outcome, or samples of the law that the bands should be those of.
-    levels : sequence of float
-
-    Notes
-    -----
+    `ordered` (M, n) are `ascending` samples; ends of bands are interpolated linearly between them.
+    The truth is one outcome (M,), or samples (k, M) of the law that the bands should be those of.
     Points without spread (a Dirichlet boundary) do not count: there a band of any level holds all
     or, by rounding, nothing.
     """

@@ -29,19 +29,9 @@ def _word(key: str | int) -> int:
 
 
 def seed_sequence(root: int, *path: str | int) -> np.random.SeedSequence:
-    """Return the node of the seed tree at `path`.
+    """Return the node of the seed tree at `path`, from the general to the special.
 
-    Parameters
-    ----------
-    root : int
-        The configured root seed.
-    path : str or int
-        Problem, split, purpose, shard or trial: from the general to the special.
-
-    Raises
-    ------
-    ConfigError
-        If the seed is no whole number, or negative.
+    If the root seed is no whole number, or negative, a `ConfigError` says so.
     """
     if isinstance(root, bool) or not isinstance(root, int | np.integer) or root < 0:
         raise ConfigError(f"seed must be a whole number, 0 or more, found {root!r}")

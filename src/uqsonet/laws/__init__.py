@@ -38,10 +38,7 @@ def law_class(name: str) -> type[InputLaw]:
 def law_of(name: str, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> InputLaw:
     """Return a law from what `InputLaw.tensors` gave, for a model with these bases.
 
-    Raises
-    ------
-    ValueError
-        If there is no such law, or tensors are missing, unknown, or do not fit.
+    It raises `ValueError` if there is no such law, or tensors are missing, unknown, or do not fit.
     """
     law = law_class(name)
     law.require_layout(tensors, bases)

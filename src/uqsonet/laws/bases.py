@@ -13,29 +13,14 @@ from uqsonet.fields.stacked import point_weights
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.sensors.sensors import Sensors
 
-POINTS = 1 << 15
-"""Points of a basis that are worked on at a time in double precision."""
-
-ROWS = 1024
-"""Samples in one pass of the perceptron, few enough for its states to stay in the cache."""
-
-
-MAX_KEPT = 1 << 23
-"""Maximum number of values of the output's basis that are kept for the next question there."""
-
-SINGLE_PRECISION = 1e-6
-"""Rounding error of the data, as a fraction of the field's standard deviation."""
+POINTS = 1 << 15  # points of a basis that are worked on at a time in double precision
+ROWS = 1024  # samples in one pass of the perceptron, few enough for its states to stay in the cache
+MAX_KEPT = 1 << 23  # values of the output's basis that are kept for the next question there
+SINGLE_PRECISION = 1e-6  # rounding error of the data, as a share of the field's std
 
 
 class KarhunenLoeveBases(nn.Module):
-    """Bases of inputs and outputs, and the least-squares operator between their coefficients.
-
-    Parameters
-    ----------
-    fields : OperatorFields
-    input_modes, output_modes : int
-        r and p.
-    """
+    """Bases of r input and p output modes, and the least-squares operator between coefficients."""
 
     input_mean: Tensor
     input_factor: Tensor
@@ -111,11 +96,7 @@ class KarhunenLoeveBases(nn.Module):
     def input_law(self, sensors: Sensors, noise_std: float = 0.0) -> GaussianLaw:
         """Return h(O): the law of the input's coefficients given sensors, float64.
 
-        Parameters
-        ----------
-        sensors : Sensors
-        noise_std : float
-            Noise of sensors that state none.
+        Those that state no noise have `noise_std`.
         """
         rows, residual = self.at_sensors(sensors)
         noise = sensors.noise_level(noise_std)
@@ -154,14 +135,9 @@ class KarhunenLoeveBases(nn.Module):
         return fields.float().to(to.device) @ to - at_mean
 
     def at_sensors(self, observations: Sensors) -> tuple[Tensor, Tensor]:
-        """Return what sensors see of the coefficients, float64.
+        """Return responses (B, m, r) of sensors to coefficients, and readings (B, m), float64.
 
-        Returns
-        -------
-        rows : Tensor, shape (B, m, r)
-            Response of each sensor to each coefficient.
-        residual : Tensor, shape (B, m)
-            Transformed value less the mean there.
+        Readings are transformed, less the mean there.
         """
         ready = observations.to(torch.float64, self.input_mean.device)
         at_sensors = ready.read(self.fields.input.grid, self._input_values)
@@ -171,23 +147,12 @@ class KarhunenLoeveBases(nn.Module):
 
 @dataclass(frozen=True)
 class InputSample:
-    """Training inputs in the form that laws are fitted to.
-
-    Attributes
-    ----------
-    bases : KarhunenLoeveBases
-    fields : Tensor, shape (N, n), float32
-        Transformed inputs on the grid.
-    coefficients : Tensor, shape (N, r), float64
-        Standardised coefficients of these.
-    remainder : Tensor, shape (N,), float64
-        Root mean square of what the modes leave out of each input.
-    """
+    """N training inputs in the form that laws are fitted to."""
 
     bases: KarhunenLoeveBases
-    fields: Tensor
-    coefficients: Tensor
-    remainder: Tensor
+    fields: Tensor  # (N, n), float32, transformed inputs on the grid
+    coefficients: Tensor  # (N, r), float64, standardised
+    remainder: Tensor  # (N,), float64, root mean square of what the modes leave out of each
 
 
 def rounding_noise(bases: KarhunenLoeveBases) -> float:

@@ -21,53 +21,26 @@ from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.laws.latent import farthest_points
 from uqsonet.laws.truncated import Walls
 
-MAX_POINTS = 500
-"""Maximum number of points that fields are completed at; the factor is interpolated to others."""
-
-MAX_ALIKE = 0.99
-"""Correlation of neighbours above which fewer points are taken, where there is a coarser grid."""
-
-STEPS, FULL_STEPS, LAST_STEPS = 18, 6, 4
-"""Number of steps of expectation maximisation; those at its end that complete all fields, where the
-first ones complete a quarter; and the last ones, whose moments are averaged."""
-
-MIN_QUARTER = 500
-"""Minimum number of fields that the first steps complete."""
-
-TRAJECTORIES = 2
-"""Number of moves of each field in a step."""
-
-MAX_WORK = 4e10
-"""Maximum number of fields times points cubed: fewer fields are completed on many points."""
-
-TOGETHER = 1 << 21
-"""Number of covariances that are worked on at a time."""
-
-NUGGET = 1e-6
-"""Variance that makes the covariance of what is seen of a field regular."""
-
-FIRST_SHARE, NEGLIGIBLE = 0.02, 1e-9
-"""Directions of less variance, relative to the largest, are left out: of the censored fields' own
-correlations, which start the search, and of the result."""
+MAX_POINTS = 500  # points that fields are completed at; the factor is interpolated to others
+MAX_ALIKE = 0.99  # correlation of neighbours; above it a coarser grid is taken if there is one
+STEPS = 18  # steps of expectation maximisation; the first ones complete a quarter of the fields
+FULL_STEPS = 6  # steps at the end that complete all fields
+LAST_STEPS = 4  # steps at the end whose moments are averaged
+MIN_QUARTER = 500  # fields that the first steps complete
+TRAJECTORIES = 2  # moves of each field in a step
+MAX_WORK = 4e10  # fields times points cubed: fewer fields are completed on many points
+TOGETHER = 1 << 21  # covariances that are worked on at a time
+NUGGET = 1e-6  # variance that makes the covariance of what is seen of a field regular
+FIRST_SHARE = 0.02  # smaller directions of the censored fields' correlations are left out
+NEGLIGIBLE = 1e-9  # smaller directions of the result are left out, relative to the largest
 
 
 def censored_factor(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return a factor of the correlations of a field, and the std of what it leaves out.
+    """Return a factor (n, q) of the correlations of a field, and the std of what it leaves out.
 
-    Parameters
-    ----------
-    domain : Domain
-        Of n points.
-    scores : Tensor, shape (N, n)
-        Fields of mean zero and variance one, censored at the cuts.
-    cuts : Tensor, shape (n, 2)
-
-    Returns
-    -------
-    factor : Tensor, shape (n, q)
-        With rows of norm one.
-    remainder : Tensor, scalar
-        None where fields have too many points, and those cannot be interpolated.
+    Its rows have norm one. Scores (N, n) are fields of mean zero and variance one at the n points
+    of the domain, censored at the cuts (n, 2). None where these are too many and cannot be
+    interpolated.
     """
     coarse, index = _coarse(domain, scores)
     if coarse.size > MAX_POINTS:

@@ -19,20 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Rule = Any
-"""A class, or a list of rules."""
-
-MAX_RULES = 4
-"""Maximum number of classes all of whose rules are tried."""
-
-PAIRS = 200
-"""Number of pairs of near points that rules are compared at."""
-
-MIN_SHARE = 1e-3
-"""Minimum probability of a pair of classes: a rule may be wrong about few."""
-
-NODES = 24
-"""Number of nodes of the quadrature of the bivariate normal distribution."""
+Rule = Any  # a class, or a list of rules
+MAX_RULES = 4  # classes all of whose rules are tried
+PAIRS = 200  # pairs of near points that rules are compared at
+MIN_SHARE = 1e-3  # minimum probability of a pair of classes: a rule may be wrong about few
+NODES = 24  # nodes of the quadrature of the bivariate normal distribution
 
 
 def bivariate_normal(h: Tensor, k: Tensor, rho: Tensor) -> Tensor:
@@ -105,13 +96,7 @@ def _partitions(classes: list[int]) -> Iterator[list[list[int]]]:
 def chosen_rule(points: Tensor, labels: Tensor, count: int) -> Rule:
     """Return the rule under which the classes at near points are most probable.
 
-    Parameters
-    ----------
-    points : Tensor, shape (n, d)
-    labels : Tensor of int, shape (N, n)
-        Numbers of the classes, by their values.
-    count : int
-        Number K of classes.
+    `labels` (N, n) are numbers of K classes (`count`), by their values, at points (n, d).
     """
     by_value = list(range(count))
     if count == 2:

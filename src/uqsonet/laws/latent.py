@@ -25,8 +25,7 @@ from uqsonet.fields.stacked import Domain
 
 Correlation = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-LANDMARKS = 600
-"""Maximum number of points whose correlations with all others are estimated."""
+LANDMARKS = 600  # points whose correlations with all others are estimated, at most
 
 RANKS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 600)
 """Ranks of the latent covariance to try."""
@@ -35,34 +34,22 @@ POOLING = (0.0, 0.5, 0.9, 1.0)
 """Weights to try of the mean over all pairs of points with the same lag: for a stationary field it
 removes most of the noise of estimation."""
 
-MAX_COSINES = 4096
-"""Maximum number of cosines of a spectrum."""
-
-BOXES = (0.0, 0.5)
-"""Margins of a spectrum's box on each side to try, as a share of the grid's length."""
-
-SPREAD, MIN_POINTS = 200, 8
-"""Number of spread-out points that a spectrum is fitted at, each with a neighbour; and minimum
-number of points along each axis of the grid."""
+MAX_COSINES = 4096  # cosines of a spectrum
+BOXES = (0.0, 0.5)  # margins of a spectrum's box on each side to try, as a share of the grid
+SPREAD = 200  # spread-out points that a spectrum is fitted at, each with a neighbour
+MIN_POINTS = 8  # along each axis of the grid of a spectrum
 
 EXPONENT, CONSTANT, LENGTH = (0.02, 50.0), (1e-6, 100.0), (0.005, 5.0)
 """Ranges of a spectrum's parameters; the exponent is in excess of half the number of axes."""
 
-SPECTRUM_STEPS = 60
-"""Maximum number of iterations of the optimiser of a spectrum's parameters."""
+SPECTRUM_STEPS = 60  # iterations of the optimiser of a spectrum's parameters, at most
 
 
 @dataclass(frozen=True)
 class LowRank:
-    """Fields ``factor @ xi`` of independent standard normals xi, of variance one.
+    """Fields ``factor @ xi`` of independent standard normals xi, of variance one."""
 
-    Attributes
-    ----------
-    factor : Tensor, shape (n, q), float32
-        Rows of norm one.
-    """
-
-    factor: Tensor
+    factor: Tensor  # (n, q), float32, rows of norm one
 
     @property
     def rank(self) -> int:
@@ -86,14 +73,10 @@ class LowRank:
 class Spectrum:
     """Cosines on a box whose coefficients are independent.
 
-    Attributes
-    ----------
-    grid : Grid
-    values : Tensor, shape (3 + d,), float64
-        Exponent, size of the constant's variance relative to the spectrum's own, share by which
-        the box is larger on each side, and length of correlation along each axis as a share of the
-        grid's. The variance of a cosine of wave number k (per length) is
-        ``(1 + |length k|^2 / (2 exponent))^-exponent``, before fields are scaled to variance one.
+    Values (3 + d,), float64, are: exponent, size of the constant's variance relative to the
+    spectrum's own, share by which the box is larger on each side, and length of correlation along
+    each axis as a share of the grid's. The variance of a cosine of wave number k (per length) is
+    ``(1 + |length k|^2 / (2 exponent))^-exponent``, before fields are scaled to variance one.
     """
 
     grid: Grid
@@ -177,8 +160,7 @@ class Spectrum:
         return {"spectrum" + tail: self.values}
 
 
-LatentField = LowRank | Spectrum
-"""A Gaussian field of variance one."""
+LatentField = LowRank | Spectrum  # a Gaussian field of variance one
 
 LATENT_LAYOUT = {"factor*": ("n?", torch.float32), "spectrum*": ("?", torch.float64)}
 """Part of a law's `layout`: a factor or a spectrum for each latent field."""
@@ -209,17 +191,9 @@ def fit_latent(
 ) -> LatentField:  # fmt: skip
     """Estimate the correlations of the latent field.
 
-    Parameters
-    ----------
-    domain : Domain
-    side : Tensor, shape (N, n)
-        One where an input is below its cut, zero elsewhere.
-    cut : Tensor, shape (n,)
-        Cut of the latent field at each point.
-    correlation : callable
-        Returns the correlation for the share of inputs below both of two cuts, and these cuts.
-    inside : Tensor, shape (N, n), optional
-        One where an input shows the field, zero elsewhere; by default it does everywhere.
+    `side` (N, n) is one where an input is below its cut (n,) at a point, zero elsewhere; `inside`
+    (N, n) is one where an input shows the field, by default everywhere. `correlation` maps the
+    share of inputs below both of two cuts, and these cuts, to a correlation.
     """
     points = domain.points()
     marks = _landmarks(points, LANDMARKS)

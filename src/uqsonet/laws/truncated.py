@@ -32,21 +32,16 @@ TRAJECTORIES = 8
 """Number of moves of a chain: twice as many as chains in an orthant of 500 correlated coordinates
 need to be within the noise of sampling (docs/data.md)."""
 
-MAX_BOUNCES = 10_000
-"""Maximum number of reflections in one trajectory: beyond it, the law cannot reach the box."""
+MAX_BOUNCES = 10_000  # reflections in one trajectory: beyond it, the law cannot reach the box
 
 MIN_VARIANCE = 1e-9
 """Minimum conditional variance that is assumed for starts, relative to a coordinate's own variance.
 The first trajectory moves starts back onto the support of a singular law."""
 
-TAIL = 4.0
-"""Starts farther from the mean than this, in standard deviations, use a formula for tails."""
-
-NUGGET = 1e-6
-"""Least variance of what a reading adds to the latent field."""
-
-MOVES, SWEEPS = 3, 10
-"""Number of trajectories of the latent values at the sensors, and of sweeps of Gibbs sampling."""
+TAIL = 4.0  # starts farther from the mean than this, in std, use a formula for tails
+NUGGET = 1e-6  # least variance of what a reading adds to the latent field
+MOVES = 3  # trajectories of the latent values at the sensors
+SWEEPS = 10  # sweeps of Gibbs sampling
 
 
 def truncated_samples(
@@ -60,28 +55,12 @@ def truncated_samples(
 ) -> Float[Tensor, "*batch {size} n"]:
     """Draw from ``N(mean, covariance)`` given that every coordinate lies within its bounds.
 
-    Parameters
-    ----------
-    mean : Tensor, shape (..., n)
-    covariance : Tensor, shape (..., n, n)
-        May be singular.
-    lower, upper : Tensor, shape (..., n)
-        Bounds of each coordinate; minus and plus infinity where there is none.
-    size : int
-        Samples: the ends of as many independent chains.
-    generator : torch.Generator
-        On the CPU.
-    trajectories : int
-        Moves of each chain, each of a quarter of the period.
+    Mean (..., n), covariance (..., n, n), which may be singular, and bounds (..., n), infinite
+    where there is none, give samples (..., size, n), float64: the ends of as many independent
+    chains, of so many moves of a quarter of the period. The generator is on the CPU.
 
-    Returns
-    -------
-    Tensor, shape (..., size, n), float64
-
-    Raises
-    ------
-    ObservationError
-        If a lower bound is not below its upper bound, or no sample can be within them.
+    It raises `ObservationError` if a lower bound is not below its upper bound, or no sample can be
+    within them.
     """
     lead, n = mean.shape[:-1], mean.shape[-1]
     if n == 0:
@@ -252,15 +231,7 @@ def kriged(
 ) -> Tensor:
     """Return normals xi (S, q), moved so that they agree with values (Matheron's rule).
 
-    Parameters
-    ----------
-    xi : Tensor, shape (S, q)
-    rows : Tensor, shape (m, q)
-        What sensors see of xi.
-    values : Tensor, shape (S, m) or (m,)
-    variance : Tensor, shape (m,)
-        Of the noise of the values.
-    generator : torch.Generator
+    Sensors see ``rows xi`` (m, q); values are (S, m) or (m,), their noise has this variance (m,).
     """
     error = torch.randn(len(xi), len(rows), generator=generator, dtype=torch.float64)
     off = values - xi @ rows.T - error * variance.sqrt()
@@ -273,10 +244,7 @@ def between(
 ) -> Tensor:  # fmt: skip
     """Return latent values (size, m) of mean zero between ends (m,), or at them where both agree.
 
-    Raises
-    ------
-    ObservationError
-        Naming the law, if there are no such values.
+    If there are none, an `ObservationError` names the law.
     """
     exact = lower == upper
     seen, hidden = covariance[exact], covariance[~exact]

@@ -31,8 +31,7 @@ if TYPE_CHECKING:  # whoever uses a trained model needs no data
 Batch = dict[str, Tensor]
 """Where the model reads sensors: `locations`, `values`, `mask` (none if nothing is padding) and, if
 they stand on the input's grid, `index` (B, m), their points. Besides, the rows of `targets`."""
-SAMPLES = 4096
-"""Number of samples of an answer that has no closed form."""
+SAMPLES = 4096  # samples of an answer that has no closed form
 
 
 class Conditioned(ABC):
@@ -97,13 +96,7 @@ class EitherSide(Conditioned):
 class OperatorModel(nn.Module, Conditioned):
     """An operator from observation sets of the input to the law of the output.
 
-    Parameters
-    ----------
-    fields : OperatorFields
-        Input and output of the operator.
-    config : NetworkConfig
-    noise_std : float
-        Standard deviation of the observation noise it is trained for.
+    `noise_std` is the standard deviation of the observation noise that it is trained for.
     """
 
     method: str
@@ -122,23 +115,11 @@ class OperatorModel(nn.Module, Conditioned):
         self.fields, self.config, self.noise_std = fields, config, noise_std
 
     def use_law(self, law: InputLaw) -> None:
-        """Answer with another law of the input (`uqsonet.laws`).
-
-        Raises
-        ------
-        ConfigError
-            If this model has no law of the input.
-        """
+        """Answer with another law of the input (`uqsonet.laws`); `ConfigError` without any."""
         raise ConfigError(f"{self.method} ({type(self).__name__}) has no law of the input")
 
     def require_trained_noise(self, sensors: Sensors) -> None:
-        """Refuse what networks cannot take: a set without sensors, or noise of another level.
-
-        Raises
-        ------
-        ObservationError
-            If noise is not that of training, or a set is empty.
-        """
+        """Refuse what networks cannot take: a set without sensors, or noise of another level."""
         sensors.require_some()
         noise = sensors.noise(self.noise_std)[sensors.mask]
         if bool((other := noise != self.noise_std).any()):
@@ -160,11 +141,8 @@ class OperatorModel(nn.Module, Conditioned):
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch and its terms, all scalars.
 
-        Parameters
-        ----------
-        batch : dict
-        normals : Tensor, shape (B, latent_dim)
-            The randomness of the evaluation, drawn outside so that the loss is a pure function.
+        Normals (B, latent_dim) are the randomness of the evaluation, drawn outside so that the loss
+        is a pure function.
         """
 
 
@@ -185,13 +163,7 @@ def register(architecture: str) -> Callable[[type[Model]], type[Model]]:
 
 
 def model_type(method: str, architecture: str) -> type[OperatorModel]:
-    """Return the class of models of a method in an architecture.
-
-    Raises
-    ------
-    ConfigError
-        If no file offers the method in that architecture.
-    """
+    """Return the class of models of a method in an architecture; `ConfigError` if there is none."""
     key = method, architecture
     importlib.import_module("uqsonet.operator.model")
     if key not in REGISTRY:

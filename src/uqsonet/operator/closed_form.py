@@ -31,20 +31,14 @@ from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.config import KEPT
 from uqsonet.runs.functions import Functions
 
-Model = Any
-"""A `KarhunenLoeveModel`. Its methods call this file, which therefore does not import it."""
+Model = Any  # a `KarhunenLoeveModel`, whose methods call this file
 
 BUFFERS = "residual_covariance", "residuals", "bases.input_remainder", "output_remainder"
 """Buffers of a model that depend on its trained branch."""
 
-INPUT_MODES, OUTPUT_MODES = 256, 64
-"""Maximum numbers of modes of predictors without networks."""
-
-ROWS = 2048
-"""Pairs in one batch of outer products."""
-
-NEGLIGIBLE = 1e-6
-"""Directions with a smaller std, relative to the largest, are rounding."""
+INPUT_MODES, OUTPUT_MODES = 256, 64  # maximum numbers of modes of predictors without networks
+ROWS = 2048  # pairs in one batch of outer products
+NEGLIGIBLE = 1e-6  # directions with a smaller std, relative to the largest, are rounding
 
 
 def sized_bases(
@@ -139,24 +133,15 @@ def fit_constants(model: Model, functions: Functions) -> None:
         model.residuals.copy_(standardised_residuals(left))
 
 
-Splits = Sequence[tuple[Functions, Model]]
-"""Held-out pairs, and an operator that has not seen them."""
+Splits = Sequence[tuple[Functions, Model]]  # held-out pairs, and an operator new to them
 
 
 @torch.no_grad()
 def widen_band(model: Model, splits: Splits) -> Tensor:
     """Make what operators leave unexplained of held-out pairs part of a model's law.
 
-    Parameters
-    ----------
-    model : Model
-    splits : sequence of (Functions, Model)
-        Outputs on the training grid.
-
-    Returns
-    -------
-    Tensor, shape (M,)
-        Root mean square, at each point, of the residuals outside the span of the output modes.
+    Outputs are on the training grid. Returned is the root mean square (M,), at each point, of the
+    residuals outside the span of the output modes.
     """
     parts = [_left_over(model, held, source) for held, source in splits]
     c = torch.cat([one for one, _, _ in parts])
@@ -202,13 +187,8 @@ def _left_over(model: Model, held: Functions, source: Model) -> tuple[Tensor, Te
 def set_residuals(model: Model, c: Tensor, input_remainder: float, output_remainder: float) -> None:
     """Set a model's law of residuals; of hundreds of pairs it is the same for all inputs.
 
-    Parameters
-    ----------
-    model : Model
-    c : Tensor, shape (V, p)
-        Scaled coefficients of the residuals.
-    input_remainder, output_remainder : float
-        Root mean square of what the modes leave out of inputs and outputs.
+    `c` (V, p) are their scaled coefficients, and remainders the root mean square of what the modes
+    leave out of inputs and outputs.
     """
     model.residual_covariance.copy_(residual_covariance(c))
     model.residuals.copy_(standardised_residuals(c))

@@ -11,18 +11,11 @@ from uqsonet.errors import ConfigError
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in malloc.h
 
-KEPT_BYTES = 2**25
-"""Freed blocks of memory above this size go back to the system at once."""
+KEPT_BYTES = 2**25  # freed blocks of memory above this size go back to the system at once
 
 
 def require_device(name: str) -> str:
-    """Return `name` if torch can use that device.
-
-    Raises
-    ------
-    ConfigError
-        Saying what there is.
-    """
+    """Return `name` if torch can use that device; else a `ConfigError` says what there is."""
     if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
         raise ConfigError(f"jobs.device = {name!r}, allowed are 'cpu', 'cuda' and 'cuda:<number>'")
     if name.startswith("cuda"):

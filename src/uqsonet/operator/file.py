@@ -22,8 +22,7 @@ from uqsonet.files import FORMAT, SCHEMA, Meta, array_digest, readable, require_
 from uqsonet.laws import law_of
 from uqsonet.operator.base import OperatorModel, build_model, model_type
 
-MAX_NUMBERS = 2**27
-"""Most numbers in all factored tensors of a file: a short file must not fill the memory."""
+MAX_NUMBERS = 2**27  # in all factored tensors of a file: a short file must not fill the memory
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], meta: Meta) -> None:
@@ -52,10 +51,8 @@ def _tensors_digest(tensors: Mapping[str, Tensor], meta: Meta) -> str:
 def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
     """Return tensors and header of a weight file, factored tensors multiplied out.
 
-    Raises
-    ------
-    DataError
-        If the file is missing, damaged or foreign, or holds values that are not finite.
+    It raises `DataError` if the file is missing, damaged or foreign, or holds values that are not
+    finite.
     """
     path = Path(path)
     if not path.is_file():
@@ -116,8 +113,7 @@ def _multiplied_out(tensors: dict[str, Tensor], name: str, shape: list[int]) -> 
     return found.reshape(shape)
 
 
-SPARE = 1 << 22
-"""Numbers that a model may allocate beyond those of its file: grids, tables, other precision."""
+SPARE = 1 << 22  # numbers beyond those of its file that a model may allocate: grids, tables
 
 
 def shipped() -> dict[str, Path]:
@@ -129,17 +125,9 @@ def shipped() -> dict[str, Path]:
 def weight_path(name_or_path: Path | str) -> Path:
     """Return the weight file that is meant.
 
-    Parameters
-    ----------
-    name_or_path : path or str
-        A weight file, a folder that holds exactly one, or the name of an operator that comes with
-        the package. What exists under that path comes first.
-
-    Raises
-    ------
-    DataError
-        If a folder does not hold exactly one weight file, or a name is neither a file nor an
-        operator of the package.
+    It is that path; the only file of a folder; or else an operator that comes with the package, by
+    its name. A `DataError` says that a folder holds none or several, or that there is no such
+    operator.
     """
     path, name = Path(name_or_path), str(name_or_path)
     if path.is_dir():

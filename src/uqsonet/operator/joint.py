@@ -171,10 +171,8 @@ def both_sides(
 ) -> tuple[Sensors, Sensors]:
     """Return checked sensors of input and output.
 
-    Raises
-    ------
-    ObservationError
-        If sensors cannot be used, or both sides have different numbers of sets.
+    It raises `ObservationError` if sensors cannot be used, or both sides have different numbers of
+    sets.
     """
     seen, read = checked_sensors(fields.input, *inputs), checked_sensors(fields.output, *outputs)
     if len(seen) != len(read) or seen.single != read.single:

@@ -31,30 +31,18 @@ LOG = logging.getLogger("uqsonet")
 Identity = dict[str, Any]
 """What defines a run: JSON-serialisable."""
 
-GENERATOR = "generator/0"
-"""Name of the generator's state in a checkpoint."""
+GENERATOR = "generator/0"  # name of the generator's state in a checkpoint
 
 
 @dataclass
 class Progress:
-    """How far a run is.
+    """How far a run is."""
 
-    Attributes
-    ----------
-    iteration : int
-        Steps taken.
-    seconds : float
-        Time spent in training so far, over all sessions.
-    history : list of dict
-        Logged rows.
-    earlier_rates : list of [int, float]
-        Where the rate was lowered on the way: iteration, and the rate until then.
-    """
-
-    iteration: int = 0
-    seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
+    iteration: int = 0  # steps taken
+    seconds: float = 0.0  # time spent in training so far, over all sessions
+    history: list[dict[str, Any]] = field(default_factory=list)  # logged rows
     earlier_rates: list[list[float]] = field(default_factory=list)
+    """Where the rate was lowered on the way: iteration, and the rate until then."""
 
 
 def save_checkpoint(
@@ -89,10 +77,7 @@ def load_checkpoint(
 def require_finite(tensors: Mapping[str, Tensor], iteration: int, checkpoint: Path) -> None:
     """Refuse tensors with NaN or infinity: a bad gradient spoils them before a loss tells.
 
-    Raises
-    ------
-    TrainingError
-        Naming the first of them, and the last good checkpoint.
+    A `TrainingError` names the first of them, and the last good checkpoint.
     """
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
@@ -138,16 +123,9 @@ def termination_flag() -> Iterator[list[int]]:
 class ProgressBar:
     """Counts work done, its rate and the time left, and draws them in a line if asked to.
 
-    Parameters
-    ----------
-    title : str
-    total, done : int
-        Units of work in all, and those of an earlier session.
-    bar : bool
-        Draw the line if the error stream is a terminal. Several jobs on one terminal would
-        overwrite each other, so the workflow draws lines only when it runs one job at a time.
-    unit : str
-        What is counted, short.
+    `done` of the `total` units are of an earlier session. With `bar` the line is drawn if the error
+    stream is a terminal. Several jobs on one terminal would overwrite each other, so the workflow
+    draws lines only when it runs one job at a time.
     """
 
     def __init__(

@@ -285,10 +285,8 @@ def train(
     training and agrees with `origin` (digests of files and of the source); the caller removes it
     when the result is stored. With `bar` a progress bar is drawn on a terminal.
 
-    Raises
-    ------
-    TrainingError
-        If the loss is not finite, or the training was asked to stop (after saving a checkpoint).
+    It raises `TrainingError` if the loss is not finite, or the training was asked to stop (after
+    saving a checkpoint).
     """
     keep_freed_memory()
     header, trial, settings = trainer.header(), trainer.trial, trainer.trial.config.training

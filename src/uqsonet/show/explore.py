@@ -12,6 +12,7 @@ import hashlib
 import html
 import json
 import math
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -24,26 +25,17 @@ from torch import Tensor
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
 from uqsonet.fields.cloud import PointCloud
-from uqsonet.fields.field import Transform, part_columns, part_locations
+from uqsonet.fields.field import Transform, part_columns
 from uqsonet.fields.stacked import JointDomain, domain_as_dict
 from uqsonet.files import write_text
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
 from uqsonet.operator.model import KarhunenLoeveModel
 
-SMALL = 1 << 20
-"""Arrays of up to this many numbers are written as they are."""
-
-TUCKER_ERROR = 1e-6
-"""Largest error of a factored array, relative to the largest norm of its columns."""
-
-LEVELS = 32767
-"""Number of levels on each side of zero to which each column of a large array is rounded."""
-
-RESIDUALS = 64
-"""Number of standardised residuals behind sample functions."""
-
-MAX_BYTES = 10_000_000
-"""Largest size of a page in bytes; a larger one is too much for a phone or a mail."""
+SMALL = 1 << 20  # arrays of up to this many numbers are written as they are
+TUCKER_ERROR = 1e-6  # of a factored array, at most, over the largest norm of its columns
+LEVELS = 32767  # levels on each side of zero to which each column of a large array is rounded
+RESIDUALS = 64  # standardised residuals behind sample functions
+MAX_BYTES = 10_000_000  # of a page; a larger one is too much for a phone or a mail
 
 
 def write_page(
@@ -53,11 +45,8 @@ def write_page(
 
     `name` is what the page calls a model whose card has no title; `exact` is as for `page`.
 
-    Raises
-    ------
-    ConfigError
-        If the page cannot show the model (`page`), would be larger than `MAX_BYTES`, or the path
-        has another ending.
+    It raises `ConfigError` if the page cannot show the model (`page`), would be larger than
+    `MAX_BYTES`, or the path has another ending.
     """
     if Path(path).suffix != ".html":
         raise ConfigError(f"{path}: pages are written as .html")
@@ -83,11 +72,8 @@ def page(emulator: Any, name: str, exact: dict[str, Any] | None = None) -> str:
     ``factor`` (n, r) of a Gaussian input, ``source`` (n,) and ``coefficient`` of the equation
     -coefficient (k u')' = source, zero at both ends.
 
-    Raises
-    ------
-    ConfigError
-        If the model is no Karhunen-Loeve model with a Gaussian law, or has a field of three
-        dimensions.
+    It raises `ConfigError` if the model is no Karhunen-Loeve model with a Gaussian law, or has a
+    field of three dimensions.
     """
     whole, style, script = (
         (resources.files("uqsonet.show") / "web" / f"explore.{kind}").read_text(encoding="utf-8")
@@ -135,12 +121,10 @@ def _hash(text: str) -> str:
 def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return what the page has to know of a model, ready for JSON.
 
-    Raises
-    ------
-    ConfigError
-        See `page`.
+    It raises `ConfigError`, see `page`.
     """
-    _require_simple(emulator)
+    for text in _unshown(emulator):
+        raise ConfigError(text)
     model = emulator.operator
     straight, offset = model.straight()
     network: dict[str, Any] | None = None
@@ -162,37 +146,35 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
     }
 
 
-def _require_simple(emulator: Any) -> None:
-    """Refuse what a page does not compute."""
-    model, text = emulator.operator, ""
+def _unshown(emulator: Any) -> Iterator[str]:
+    """Yield why a page does not compute what a model does."""
+    model = emulator.operator
     if not isinstance(model, KarhunenLoeveModel):
         name = getattr(model, "method", type(model).__name__)
-        text = f"{name} cannot be explored: only Karhunen-Loeve models are"
+        yield f"{name} cannot be explored: only Karhunen-Loeve models are"
     elif model.config.architecture != "karhunen_loeve":
-        text = (
+        yield (
             f"the architecture {model.config.architecture!r} cannot be explored: pages compute "
             "with a perceptron ('karhunen_loeve')"
         )
     elif model.law is not None:
-        text = (
+        yield (
             f"the law {model.law.name!r} cannot be explored: only 'gaussian' has a closed form "
             "for a page (uqsonet fit --law gaussian)"
         )
     elif model.config.nearest:
-        text = (
+        yield (
             "a model whose rest depends on its answer (fronts, for example) cannot be explored: "
             "pages compute with one law of what the operator leaves over"
         )
-    for one in () if text else emulator.named_fields:
+    for one in emulator.named_fields:
         if one.domain.dim > 2:
-            text = f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
+            yield f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
         elif not one.transform.linear and one.transform != Transform("log"):
-            text = (
+            yield (
                 f"{one.name} cannot be explored under {one.transform.name}, or where it has ends: "
                 "pages know the logarithm alone"
             )
-    if text:
-        raise ConfigError(text)
 
 
 def _residual(model: KarhunenLoeveModel) -> dict[str, Any] | None:
@@ -215,13 +197,12 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
     one, number, is_input = fields[k], k, k < len(emulator.inputs)
     if is_input:
         joint, mean, factor = emulator.fields.input.grid, bases.input_mean, bases.input_factor
-        left, remainder, noise = float(bases.input_remainder), None, emulator.noise_std
-        noise = model.noise_std if noise is None else noise
+        left, remainder = float(bases.input_remainder), None
     else:
         number = k - len(emulator.inputs)
         joint, mean = bases._training_grid, bases.output_mean
         factor = bases.output_modes * bases.output_scale.double()
-        left, remainder, noise = model.output_error(), None, 0.0
+        left, remainder = model.output_error(), None
     domain = joint.parts[number] if isinstance(joint, JointDomain) else joint
     rows = joint.rows(number) if isinstance(joint, JointDomain) else slice(None)
     if not is_input and emulator.remainder is not None:
@@ -229,8 +210,7 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
         remainder = packed(one.domain.interpolate(own[:, None], domain.points())[:, 0].abs())
     target = None
     if not is_input:  # rows on the modes whose variances sum to the field's mean variance
-        grid = emulator.fields.output.grid
-        _, modes = bases.output_basis(part_locations(number, one.domain.points(), grid))
+        _, modes = bases.output_basis(emulator.locations(k, one.domain.points()))
         share = one.domain.quadrature() / one.domain.quadrature().sum()
         values, vectors = torch.linalg.eigh(modes.T @ (share[:, None] * modes))
         target = packed(values.clamp_min(0).sqrt()[:, None] * vectors.T)
@@ -249,20 +229,16 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
         "factor": packed(factor[rows], domain.shape),
         "least": left,
         "remainder": remainder,
-        "noise": float(noise),
+        "noise": emulator.default_noise(k),
         "target": target,
         "range": [x if math.isfinite(x) else None for x in (one.lowest, one.highest)],
     }
 
 
 def packed(array: Tensor, axes: tuple[int, ...] = ()) -> dict[str, Any]:
-    """Return an array for JSON: as it is, factored (Tucker's form), or rounded to 16 bits.
+    """Return an array (n,) or (n, k) for JSON: as it is, factored (Tucker's form), or in 16 bits.
 
-    Parameters
-    ----------
-    array : Tensor, shape (n,) or (n, k)
-    axes : tuple of int
-        Points along each axis of a grid of n points.
+    `axes` are numbers of points along each axis of a grid of n points.
     """
     values = array.detach().cpu().double().numpy()
     shape = list(values.shape)

@@ -19,11 +19,8 @@ console = Console(stderr=True)
 
 LOG = logging.getLogger("uqsonet")
 
-STEP = 15
-"""Level of messages of the log that say how far work is: below those that are shown anyway."""
-
-MAX_SILENCE = 5.0
-"""Seconds after which work says what it is at, and again after as many."""
+STEP = 15  # level of messages that say how far work is: below those that are shown anyway
+MAX_SILENCE = 5.0  # seconds after which work says what it is at, and again after as many
 
 
 @contextmanager
@@ -68,13 +65,7 @@ def never_silent(what: str, wanted: bool = True) -> Iterator[None]:
     """Say on the error stream, every five seconds without another line, what work is at.
 
     It works with and without a terminal, in scripts and in notebooks, whatever the work does.
-
-    Parameters
-    ----------
-    what : str
-        The work.
-    wanted : bool
-        Without it nothing is said. Work within other work leaves the word to that.
+    Unless it is `wanted` nothing is said, and work within other work leaves the word to that.
     """
     if not wanted or any(isinstance(one, _Stage) for one in LOG.handlers):
         yield
