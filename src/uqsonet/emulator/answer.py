@@ -46,11 +46,9 @@ class FieldPosterior:
     solves: Solves | None = None
 
     def __init__(
-        self,
-        conditioned: Conditioned,
-        factors: ConformalFactors | None = None,
+        self, conditioned: Conditioned, factors: ConformalFactors | None = None,
         number: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._conditioned, self._factors, self._number = conditioned, factors, number
         if number is None and len(self._operator.outputs) == 1:
             self._number = len(self.inputs)
@@ -232,13 +230,9 @@ class FieldPosterior:
         return self._back(quantiles[:, 0] if q.ndim == 0 else quantiles, points)
 
     def band(
-        self,
-        level: float = 0.9,
-        points: object = None,
-        kind: Kind | None = None,
-        whole: bool = False,
-        seed: int = 0,
-    ) -> tuple[Any, Any]:
+        self, level: float = 0.9, points: object = None, kind: Kind | None = None,
+        whole: bool = False, seed: int = 0,
+    ) -> tuple[Any, Any]:  # fmt: skip
         """Return the lower and upper end of a band that holds u with probability `level`.
 
         Parameters
@@ -305,12 +299,9 @@ class FieldPosterior:
         return inference_data(self, fields, draws, seed)
 
     def plot(
-        self,
-        path: object = None,
-        level: float = 0.9,
-        title: str | None = None,
+        self, path: object = None, level: float = 0.9, title: str | None = None,
         truth: object = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Draw mean, band or std, and sensors; returns the matplotlib figure.
 
         Parameters

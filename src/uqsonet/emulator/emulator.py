@@ -56,15 +56,9 @@ class Emulator(NamedOperator):
         return cls(operator, inputs, outputs, encoded=False, noise_std=None, card=dict(card or {}))
 
     def condition(
-        self,
-        sensors: object = None,
-        values: object = None,
-        mask: object = None,
-        noise_std: object = None,
-        *,
-        likelihood: object = None,
-        **named: object,
-    ) -> FieldPosterior:
+        self, sensors: object = None, values: object = None, mask: object = None,
+        noise_std: object = None, *, likelihood: object = None, **named: object,
+    ) -> FieldPosterior:  # fmt: skip
         """Return the law of all fields given sensors of any of them.
 
         Without sensors it is the law before any measurement. Sensors without a name are of the
@@ -142,14 +136,9 @@ class Emulator(NamedOperator):
         return operator, ConformalFactors(operator)
 
     def validate(
-        self,
-        held_out: Runs,
-        sensors: object = None,
-        *,
-        noise_std: float | None = None,
-        seed: int = 0,
-        pairs: Runs | None = None,
-    ) -> Report:
+        self, held_out: Runs, sensors: object = None, *, noise_std: float | None = None,
+        seed: int = 0, pairs: Runs | None = None,
+    ) -> Report:  # fmt: skip
         """Score the model on runs that it has not seen.
 
         Parameters
@@ -257,15 +246,11 @@ class Emulator(NamedOperator):
 
         save_model(self, self.card, self.unexplained, Path(path))
 
-    @cached_property
-    def summary(self) -> str:
-        """What `print` shows: fields, data, recipe, scores and limits."""
+    def __str__(self) -> str:
+        """Return fields, data, recipe, scores and limits."""
         from uqsonet.fitting.card import card_text
 
         return card_text(self)
-
-    def __str__(self) -> str:
-        return self.summary
 
     def __repr__(self) -> str:
         ins, outs = (", ".join(f.name for f in side) for side in (self.inputs, self.outputs))

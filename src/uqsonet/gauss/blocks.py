@@ -45,7 +45,7 @@ class RowBlocks:
         if isinstance(matrix, RowBlocks):
             return matrix
         shape = matrix.shape[0], matrix.shape[1]
-        found = RowBlocks(shape, matrix.split, lambda columns: matrix[:, columns])
+        found = RowBlocks(shape, matrix.split, partial(_some_columns, matrix))
         found._whole = matrix
         return found
 
@@ -166,6 +166,10 @@ class ArrayRows(RowBlocks):
                 found[:, here] = change(torch.from_numpy(values).double()).to(self._dtype)
             release(array)
         return found
+
+
+def _some_columns(matrix: Tensor, columns: Columns) -> Tensor:
+    return matrix[:, columns]
 
 
 def release(array: np.ndarray) -> None:

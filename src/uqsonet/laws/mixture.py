@@ -267,12 +267,9 @@ class MixtureLaw(InputLaw):
         return cls(final, left.sqrt())
 
     def completed(
-        self,
-        bases: KarhunenLoeveBases,
-        given: InputPosterior,
-        size: int,
+        self, bases: KarhunenLoeveBases, given: InputPosterior, size: int,
         generator: torch.Generator,
-    ) -> Iterator[Tensor]:
+    ) -> Iterator[Tensor]:  # fmt: skip
         """Yield fields (size, n), float32, of samples with what their spectrum has beyond modes."""
         assert self.rest is not None
         for a in given.sample(size, generator):

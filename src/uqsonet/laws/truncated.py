@@ -45,14 +45,10 @@ SWEEPS = 10  # sweeps of Gibbs sampling
 
 
 def truncated_samples(
-    mean: Float[Tensor, "*batch n"],
-    covariance: Float[Tensor, "*batch n n"],
-    lower: Float[Tensor, "*batch n"],
-    upper: Float[Tensor, "*batch n"],
-    size: int,
-    generator: torch.Generator,
-    trajectories: int = TRAJECTORIES,
-) -> Float[Tensor, "*batch {size} n"]:
+    mean: Float[Tensor, "*batch n"], covariance: Float[Tensor, "*batch n n"],
+    lower: Float[Tensor, "*batch n"], upper: Float[Tensor, "*batch n"], size: int,
+    generator: torch.Generator, trajectories: int = TRAJECTORIES,
+) -> Float[Tensor, "*batch {size} n"]:  # fmt: skip
     """Draw from ``N(mean, covariance)`` given that every coordinate lies within its bounds.
 
     Mean (..., n), covariance (..., n, n), which may be singular, and bounds (..., n), infinite
