@@ -54,6 +54,18 @@ def readable(path: Path | str, what: str) -> Iterator[None]:
         raise DataError(f"{path}: {what} ({text[:1000]})") from None
 
 
+def path_of(name: Path | str) -> Path:
+    """Return the path of a name; refuse (`DataError`) one that the system cannot look up."""
+    try:
+        path = Path(name)
+        path.exists()
+    except TypeError:
+        raise DataError(f"a path is needed, found {type(name).__name__}") from None
+    except OSError as error:
+        raise DataError(f"{str(name)[:200]}: cannot be read: {error.strerror}") from None
+    return path
+
+
 def require_solid(path: Path) -> None:
     """Refuse a large file that is nearly all holes: it claims what was never written.
 

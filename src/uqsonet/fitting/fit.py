@@ -30,7 +30,7 @@ from torch import Tensor
 from uqsonet.emulator.calibration import calibration_runs
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.files import array_digest
+from uqsonet.files import array_digest, path_of
 from uqsonet.fitting.candidates import (
     SCORED_RUNS,
     Candidate,
@@ -127,10 +127,11 @@ def fit(
         _require_arguments(runs, minutes, noise_std)
         require_law(law)
         require_device(device)
+        path_of(state or "")
         LOG.info("%s: %s", runs.name, memory_text(runs))
         runs, split = sound_split(runs, seed)
         data, best, tried = choose_linear(runs, split, sensors, noise_std, seed)
-        folder = Path(stack.enter_context(TemporaryDirectory()) if state is None else state)
+        folder = path_of(stack.enter_context(TemporaryDirectory()) if state is None else state)
         run = _Trainings(seed, folder, device, bar)
         best = _choose_perceptron(data, best, minutes, run, tried)
         LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")

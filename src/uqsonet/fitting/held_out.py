@@ -81,6 +81,8 @@ class SensorPlan:
         sensors = without_mask(sensors, "sensors", error=ConfigError)
         try:
             array = np.atleast_1d(np.asarray(sensors))
+            if array.dtype.kind == "b":
+                raise ValueError(f"found {sensors!r}")
             array = array if array.dtype.kind in "iu" else array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"sensors: counts or places expected ({error})") from None

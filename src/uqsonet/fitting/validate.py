@@ -398,21 +398,22 @@ def _scored(
 def _drawn(posterior: FieldPosterior, x: Tensor) -> Iterator[tuple[Tensor, Any]]:
     """Yield the mean (M,) of each set, and functions (S, M) or None without uncertainty.
 
-    Laws that are sampled set by set take long: their functions are those behind their bands.
+    Laws that are sampled set by set take long: their functions are those behind their bands, and
+    their mean is that of these functions.
     """
     sets, separate = posterior.sensors, posterior.law.separate
     some = 1 if separate else max(1, MAX_DRAWN // (SCORE_SAMPLES * len(x)))
     alike = not bool(sets.mask.any())  # without sensors all have one law
     for rows in torch.arange(len(sets)).split(len(sets) if alike else some):
         part = posterior.given(sets[rows[:1] if alike else rows])
-        means = part.mean(x)
         try:
             samples = part.sample(SCORE_SAMPLES, x, seed=0 if separate else 1)
         except NoUncertaintyError:
-            samples = [None] * len(means)
+            samples = None
+        means = samples.mean(1) if separate and samples is not None else part.mean(x)
         for place in range(len(rows)):
             row = 0 if alike else place
-            yield means[row], samples[row]
+            yield means[row], None if samples is None else samples[row]
 
 
 def _inside(posterior: FieldPosterior, plain: Tensor, truth: Tensor, whole: bool) -> Tensor:

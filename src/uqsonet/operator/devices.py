@@ -16,7 +16,7 @@ KEPT_BYTES = 2**25  # freed blocks of memory above this size go back to the syst
 
 def require_device(name: str) -> str:
     """Return `name` if torch can use that device; else a `ConfigError` says what there is."""
-    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
+    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", str(name)):
         raise ConfigError(f"jobs.device = {name!r}, allowed are 'cpu', 'cuda' and 'cuda:<number>'")
     if name.startswith("cuda"):
         import torch  # deferred: reports ask for the processor and need no torch

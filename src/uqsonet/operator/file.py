@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from uqsonet.errors import DataError, nearest
 from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.files import FORMAT, SCHEMA, Meta, array_digest, readable, require_solid
+from uqsonet.files import FORMAT, SCHEMA, Meta, array_digest, path_of, readable, require_solid
 from uqsonet.laws import law_of
 from uqsonet.operator.base import OperatorModel, build_model, model_type
 
@@ -54,7 +54,7 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
     It raises `DataError` if the file is missing, damaged or foreign, or holds values that are not
     finite.
     """
-    path = Path(path)
+    path = path_of(path)
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     require_solid(path)
@@ -129,7 +129,7 @@ def weight_path(name_or_path: Path | str) -> Path:
     its name. A `DataError` says that a folder holds none or several, or that there is no such
     operator.
     """
-    path, name = Path(name_or_path), str(name_or_path)
+    path, name = path_of(name_or_path), str(name_or_path)
     if path.is_dir():
         files = sorted(path.glob("*.safetensors"))
         if len(files) != 1:
@@ -173,8 +173,6 @@ def read_model(
 
     Parameters and errors are those of `load`.
     """
-    if not isinstance(path, str | Path):
-        raise DataError(f"a path is needed, found {type(path).__name__}")
     path = weight_path(path)
     tensors, meta = read_weights(path)
     with readable(path, "header cannot be read"):

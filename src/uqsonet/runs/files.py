@@ -23,7 +23,7 @@ from uqsonet.errors import DataError, library, nearest, printable
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import Domain
-from uqsonet.files import FORMAT, readable
+from uqsonet.files import FORMAT, path_of, readable
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import SPLITS
 from uqsonet.runs.guard import (
@@ -183,12 +183,14 @@ def open_runs(
 
 def paths_of(path: Path | str | Sequence[Path | str]) -> list[Path]:
     """Return the files that a path, a pattern or a list names."""
-    if isinstance(path, str | Path) and glob.has_magic(str(path)) and not Path(path).exists():
+    if isinstance(path, str | Path) and glob.has_magic(str(path)) and not path_of(path).exists():
         paths = [Path(one) for one in sorted(glob.glob(str(path)))]  # noqa: PTH207
         if not paths:
             raise DataError(f"{path}: no such file")
+    elif isinstance(path, Iterable) and not isinstance(path, str | bytes):
+        paths = [path_of(one) for one in path]
     else:
-        paths = [Path(path)] if isinstance(path, str | Path) else [Path(one) for one in path]
+        paths = [path_of(path)]
     if not paths:
         raise DataError("path: an empty list of files")
     for one in paths:

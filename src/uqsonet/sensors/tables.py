@@ -19,6 +19,7 @@ from torch import Tensor
 from uqsonet.errors import DataError, ObservationError, UQSONetError, nearest
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact, without_mask
+from uqsonet.files import path_of
 from uqsonet.sensors.sensors import (
     AXES,
     COLUMNS,
@@ -45,7 +46,7 @@ def read_csv(path: Path) -> dict[str, list[str]]:
     DataError
         If the file cannot be read, is empty, or its rows do not fit its header.
     """
-    if not path.is_file():
+    if not path_of(path).is_file():
         raise DataError(f"{path}: no such file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
