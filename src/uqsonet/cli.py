@@ -97,19 +97,27 @@ def describe(
     file: FileOfRuns, input: Input | None = None, output: Output | None = None,
     transform: Transforms = None, missing: Missing = "error", run: RunDimension = None,
     periodic: Periodic = None, groups: Groups = None, merge: Merge = False,
+    plot: Picture = None,
 ) -> None:  # fmt: skip
     """Say what is in a file of runs: shapes, ranges, modes, distance from a Gaussian law.
 
-    Without --input and --output: the names of its fields, with shapes, units and ranges.
+    Without --input and --output: the names of its fields, with shapes, units and ranges. --plot
+    draws the first three runs.
 
-    Example: uqsonet describe runs.nc --input k --output u
+    Example: uqsonet describe runs.nc --input k --output u --plot runs.png
     """
+    require_writable(plot)
     if input is None or output is None:
         from uqsonet.runs.contents import contents
 
+        if plot is not None:
+            raise ConfigError("--plot: name the fields by --input and --output")
         print(contents(file))
         return
-    print(_runs(file, input, output, transform, missing, run, periodic, groups, merge).describe())
+    runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
+    if plot is not None:
+        runs.plot(plot)
+    print(runs.describe())
 
 
 @command

@@ -189,6 +189,22 @@ def test_pictures_of_any_dimension(answer: FieldPosterior, tmp_path: Path) -> No
     assert (tmp_path / "b.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_a_picture_of_runs_has_a_row_for_each_field(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rng, points = np.random.default_rng(0), np.random.default_rng(1).random((30, 2))
+    line, cloud, box = (rng.standard_normal((2, *shape)) for shape in ((6,), (30,), (4, 5, 3)))
+    runs = uqsonet.Runs({"a": line, "b": (cloud, points)}, {"p": box})
+    panels = runs.plot(tmp_path / "runs.svg").axes
+    assert [one.get_title() for one in panels if one.get_title()] == [
+        f"{name}, run {number}" for name in "abp" for number in range(2)
+    ]
+    drawn = panels[0].lines[0].get_xydata()
+    np.testing.assert_allclose(drawn[:, 1], line[0])
+    shown = panels[4].collections[0].get_array()
+    np.testing.assert_allclose(shown, box[0, :, :, 1].T)
+    assert (tmp_path / "runs.svg").stat().st_size > 10_000
+
+
 def test_as_xarray(answer: FieldPosterior) -> None:
     pytest.importorskip("xarray")
     found = answer.to_xarray(0.8)

@@ -213,13 +213,16 @@ def test_from_meshes_to_a_mesh_of_answers_by_the_command_line_alone(
     model, files = tmp_path / "m.safetensors", tmp_path / "run_*.vtu"
     words = ["--input", "k", "--output", "u", "--merge"]
     for line in (
-        ["describe", files, *words],
+        ["describe", files, *words, "--plot", tmp_path / "runs.png"],
         ["fit", files, *words, "--minutes", "0", "--sensors", "2", "-o", model],
         ["predict", model, tmp_path / "s.csv", "-o", tmp_path / "u.vtu", "--samples", "1"],
         ["predict", model, tmp_path / "s.csv", "-o", tmp_path / "k.vtu", "--field", "k"],
     ):
         done = CliRunner().invoke(app, list(map(str, line)))
         assert done.exit_code == 0, done.output
+    assert (tmp_path / "runs.png").stat().st_size > 10_000
+    done = CliRunner().invoke(app, ["describe", str(files), "--plot", str(tmp_path / "a.png")])
+    assert done.exit_code == 1 and "--plot: name the fields by --input" in done.output
     answer = uqsonet.load(model).condition(tmp_path / "s.csv")
     for name in "uk":
         found = meshio.read(tmp_path / f"{name}.vtu")

@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -192,6 +193,23 @@ class Runs:
                 for key, one in self.outputs.items()
             ]
         return Description(self.name, len(self), tuple(found))
+
+    def plot(self, path: object = None) -> Any:
+        """Draw the first three runs of each field, on its own axes and in its own units.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to save the picture: PNG, PDF or SVG.
+
+        Returns
+        -------
+        matplotlib Figure
+            Lines in one dimension, maps in two, and in three the middle plane.
+        """
+        from uqsonet.show.pictures import draw_runs
+
+        return draw_runs(self, path)
 
 
 def memory_text(runs: Runs) -> str:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uqsonet.errors import DataError, ObservationError, library
+from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.files import atomic_path
 
 if TYPE_CHECKING:
-    from uqsonet.fields.field import Field
     from uqsonet.sensors.sensors import Sensors
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9661f", "#777777"  # the answer, sensors and truth, the rest
@@ -38,6 +38,7 @@ PICTURES = (".png", ".pdf", ".svg")
 Values = tuple[np.ndarray, np.ndarray]  # points (n, d) and values (n,)
 MAX_MISSING = 4  # points of a grid over scattered points that are drawn as this grid
 SHOWN = 5  # sample functions in a picture of one dimension
+RUNS = 3  # runs in a picture of runs
 
 
 def draw(
@@ -99,6 +100,33 @@ def draw_placement(placement: Any, path: object) -> Any:
         for k, *at in zip(chosen, places[:, 0], heights[0], strict=True):
             axes.annotate(str(k + 1), at, ha="center", va="center", fontsize=8)
     figure.suptitle(f"where to measure for {placement.target}")
+    return _saved(figure, path)
+
+
+def draw_runs(runs: Any, path: object) -> Any:
+    """Draw the first runs: a row for each field, a column for each run (`Runs.plot`)."""
+    every, shown = {**runs.inputs, **runs.outputs}, min(RUNS, len(runs))
+    figure = _figure(4.0 * shown, 3.2 * len(every))
+    rows = figure.subplots(len(every), shown, squeeze=False, sharex="row", sharey="row")
+    for panels, (name, one) in zip(rows, every.items(), strict=True):
+        field = Field(name, one.domain, units=one.units, layout=one.layout)
+        points = one.domain.points().numpy()
+        values = np.asarray(one.values[:shown], dtype=np.float64)
+        ends = {"vmin": float(values.min()), "vmax": float(values.max())}
+        labels = field.label, *field.axis_labels
+        for number, (axes, row) in enumerate(zip(panels, values, strict=True)):
+            axes.set_title(f"{name}, run {number}", fontsize=10)
+            if one.domain.dim == 1:
+                order = points[:, 0].argsort()
+                axes.plot(points[order, 0], row[order], color=BLUE)
+                axes.set(xlabel=labels[1])
+                panels[0].set_ylabel(labels[0])
+            else:
+                drawn = _map(axes, points, row, "viridis", ends)
+                axes.set(xlabel=labels[1])
+                panels[0].set_ylabel(labels[2])
+                if number == shown - 1:
+                    figure.colorbar(drawn, ax=panels.tolist(), label=labels[0])
     return _saved(figure, path)
 
 
