@@ -105,7 +105,7 @@ def test_the_papers_model_recovers_the_exact_posterior():
         count_feature=True,
     )
     training = TrainingConfig(
-        iterations=5000,
+        iterations=10_000,
         batch_size=1024,  # costs little more a step than 256
         learning_rate=1e-2,
         schedule="cosine",
