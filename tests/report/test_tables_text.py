@@ -20,7 +20,7 @@ from uqsonet_study.report.printing import (
     to_latex,
     to_words,
 )
-from uqsonet_study.report.tables.settings import ATTENTION, KRIGING, TRAINING, power
+from uqsonet_study.report.tables.networks import ATTENTION, KRIGING, TRAINING, power
 
 CHARACTERS = st.characters(codec="utf-8", exclude_categories=("C",), exclude_characters="$")
 NAMES = st.text(CHARACTERS, max_size=30)

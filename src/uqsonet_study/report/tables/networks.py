@@ -2,52 +2,88 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from uqsonet_study.config import Config
+from uqsonet_study.config import AttentionNetwork, Case, Config
 from uqsonet_study.report.names import method_title, problem_title
 from uqsonet_study.report.paper import paper_networks
-from uqsonet_study.report.printing import Panel, Table, to_words
+from uqsonet_study.report.printing import Panel, Table, integer, to_words
 from uqsonet_study.report.tables.captions import distinct, quoted_recipes
-from uqsonet_study.report.tables.records import Files, shown_cases
-from uqsonet_study.report.tables.settings import (
-    ATTENTION,
-    KRIGING,
-    TRAINING,
-    has_attention,
-    network_settings,
-    parsed,
-    printed,
-    training_settings,
-)
+from uqsonet_study.report.tables.records import Files, about, shown_cases
 
-ABOUT = ["problem", "method", "case"]
-"""What a row of settings belongs to; what the paper prints has no case."""
+DETERMINISTIC = ("vidon",)
+"""Methods without a latent variable: they have no encoder and no d_z."""
+
+ATTENTION = {
+    "location_embedding": r"$\Lambda_x$",
+    "value_embedding": r"$\Lambda_\kappa$",
+    "score": "$w_{l}$",
+    "projection": "$v_{l}$",
+    "branch": "$B$",
+    "trunk": "$T$",
+    "encoder": r"$\mathcal{E}$",
+    "latent_dim": "$d_z$",
+    "embedding_dim": r"$d_\mathrm{emb}$",
+    "truncation": "$p$",
+    "heads": "$H$",
+    "head_width": "$q$",
+    "activation": "activation",
+    "noise_variance": r"$\sigma_u^2$",
+    "learning_rate": "$lr$",
+}
+KRIGING = {
+    "input_modes": r"modes of $\kappa$ ($d_z$)",
+    "output_modes": "modes of $u$ ($p$)",
+    "branch": "branch",
+    "activation": "activation",
+}
+TRAINING = {
+    "iterations": "iterations",
+    "batch_size": "batch",
+    "learning_rate": "learning rate",
+    "schedule": "schedule",
+    "weight_decay": "weight decay",
+    "protocol": "sensors per batch",
+    "training": "$N$",
+}
+PROTOCOLS = {
+    "fixed_batches": "one $m$, fixed layouts",
+    "batch_shared": "one $m$, one layout",
+    "redraw": "drawn for each pair",
+}
+ABOUT = "table experiment case scale recipe".split()
 
 
 def networks_table(name: str, config: Config, _files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of the networks used and its settings in long form, as text."""
     cases = shown_cases(config, name)
-    problems = distinct(case.problem for case in cases)
-    networks: dict[bool, list[dict[str, str]]] = {True: [], False: []}
-    training = []
-    for case in cases:
-        for method in case.methods:
-            about = dict(zip(ABOUT, (case.problem, method, case.name), strict=True))
-            of_paper = has_attention(config.method_of(case.name, method))
-            networks[of_paper].append(about | network_settings(config, case, method))
-            training.append(about | training_settings(config, case, method))
-    panels, records = [], []
-    for title, headings, papers, ours in (
-        ("Networks of the paper's kind", ATTENTION, _papers(problems, ATTENTION), networks[True]),
-        ("Karhunen-Loeve networks (not in the paper)", KRIGING, [], networks[False]),
-        ("Training", TRAINING, _papers(problems, TRAINING), training),
+    ours = [
+        {"problem": case.problem, "method": method, "case": case.name}
+        | settings_of(config, case, method)
+        for case in cases
+        for method in case.methods
+    ]
+    table = paper_networks().set_index("problem").to_dict("index")
+    papers = [
+        {"problem": problem, "method": "paper", "case": ""}
+        | {str(key): printed(parsed(words)) for key, words in table[problem].items()}
+        for problem in distinct(case.problem for case in cases)
+        if problem in table
+    ]
+    attention = [row for row in ours if row["kind"] == "attention"]
+    kriging = [row for row in ours if row["kind"] == "kriging"]
+    panels, records = [], list[dict[str, str]]()
+    for title, headings, theirs, rows in (
+        ("Networks of the paper's kind", ATTENTION, papers, attention),
+        ("Karhunen-Loeve networks (not in the paper)", KRIGING, [], kriging),
+        ("Training", TRAINING, papers, ours),
     ):
-        if papers or ours:
-            panels.append(_panel(f"{title}.", headings, [*papers, *ours]))
-            records += _records(name, config, ours, papers)
+        if theirs or rows:
+            panels.append(_panel(f"{title}.", headings, [*theirs, *rows]))
+            records += _records(name, config, headings, rows, theirs)
     caption = (
         "Rows “paper”: what the paper prints, the same for VIDON and UQ-SONet; all others: what "
         f"this run used (recipe {quoted_recipes(config, cases)}). 2 × 40 are two hidden layers of "
@@ -57,35 +93,73 @@ def networks_table(name: str, config: Config, _files: Files) -> tuple[Table, pd.
     return Table(name, title, f"{title}.", caption, tuple(panels)), pd.DataFrame(records)
 
 
-def _papers(problems: Sequence[str], headings: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return what the paper prints for some problems."""
-    table = paper_networks().set_index("problem").to_dict("index")
-    return [
-        {"problem": problem, "method": "paper", "case": ""}
-        | {key: printed(parsed(table[problem][key])) for key in headings if key in table[problem]}
-        for problem in problems
-        if problem in table
-    ]
+def settings_of(config: Config, case: Case, method: str) -> dict[str, str]:
+    """Return the settings of a method as they are printed, and of which `kind` its network is."""
+    found = config.method_of(case.name, method)
+    kind = "attention" if isinstance(found.network, AttentionNetwork) else "kriging"
+    values = found.network.model_dump()
+    values |= found.training.model_dump() | {"training": case.training}
+    values |= dict.fromkeys(("score", "projection"), values.get("attention"))
+    without = [] if found.network.per_sensors else ["protocol"]
+    if config.base(case.experiment, method) in DETERMINISTIC:
+        without += ["encoder", "latent_dim"]
+    keys = (ATTENTION if kind == "attention" else KRIGING) | TRAINING
+    return {"kind": kind} | {
+        k: printed(values[k]) for k in keys if k in values and k not in without
+    }
 
 
-def _panel(title: str, headings: Mapping[str, str], rows: list[dict[str, str]]) -> Panel:
+def printed(value: object) -> str:
+    """Return a setting as it is printed: sizes of layers, a whole or a small number, a name.
+
+    Hidden layers are ``2 x 40``, of unequal width ``64, 32``.
+    """
+    if isinstance(value, list):
+        alike = len(set(value)) == 1
+        return f"{len(value)} × {value[0]}" if alike else ", ".join(map(str, value))
+    if isinstance(value, int):
+        return integer(value)
+    return power(value) if isinstance(value, float) else PROTOCOLS.get(str(value), str(value))
+
+
+def parsed(words: str) -> object:
+    """Return a setting of the paper from its text, where ``40 40`` are two layers."""
+    sizes = words.split()
+    if len(sizes) > 1:
+        return [int(size) for size in sizes]
+    try:
+        return json.loads(words)
+    except ValueError:
+        return words
+
+
+def power(number: float) -> str:
+    """Return a small number as a multiple of a power of ten; zero and 0.01 to 999 as they are."""
+    if number == 0 or 0.01 <= abs(number) < 1000:
+        return f"{number:g}"
+    factor, exponent = f"{number:e}".split("e")
+    mantissa = f"{float(factor):g}"
+    head = "" if mantissa == "1" else rf"{mantissa}\cdot "
+    return f"${head}10^{{{int(exponent)}}}$"
+
+
+def _panel(title: str, headings: Mapping[str, str], every: list[dict[str, str]]) -> Panel:
     """Return the settings of all rows; problems with equal settings of a method share one."""
-    table = pd.DataFrame(rows).fillna("")
-    settings = [key for key in headings if key in table]
-    kinds = table.groupby(["problem", "method"])["case"].transform("size")
-    alike = table.groupby(["problem", "method", *settings])["case"].transform("size")
+    rows = pd.DataFrame(every).fillna("")
+    settings = [key for key in headings if key in rows and any(rows[key])]
+    kinds = rows.groupby(["problem", "method"])["case"].transform("size")
+    alike = rows.groupby(["problem", "method", *settings])["case"].transform("size")
     # A case is named where its problem has other settings for the method.
-    named = table["problem"].map(problem_title)
-    named = named.where(kinds == alike, named + " (" + table["case"] + ")")
-    shared = table.assign(named=named).groupby(["method", *settings], sort=False)
+    named = rows["problem"].map(problem_title)
+    named = named.where(kinds == alike, named + " (" + rows["case"] + ")")
+    shared = rows.assign(named=named).groupby(["method", *settings], sort=False)
     shared = shared["named"].agg(_joined).reset_index()
     shared["method"] = shared["method"].map(method_title)
     cells = shared.rename(columns={**headings, "named": "problem"})
-    cells = cells.set_index(["problem", "method"])
-    return Panel(title, cells, words=True)
+    return Panel(title, cells.set_index(["problem", "method"]), words=True)
 
 
-def _joined(titles: pd.Series) -> str:
+def _joined(titles: Sequence[str]) -> str:
     """Return ``2D PDE/SDE`` for ``2D PDE`` and ``2D SDE``."""
     found: dict[str, list[str]] = {}
     for title in titles:
@@ -96,23 +170,20 @@ def _joined(titles: pd.Series) -> str:
 
 
 def _records(
-    name: str, config: Config, ours: list[dict[str, str]], papers: list[dict[str, str]]
+    name: str,
+    config: Config,
+    headings: Mapping[str, str],
+    ours: list[dict[str, str]],
+    papers: list[dict[str, str]],
 ) -> list[dict[str, str]]:
     """Return one row per setting of ours, the paper's beside it."""
     beside = {row["problem"]: row for row in papers}
     found = []
     for row in ours:
-        experiment = config.cases[row["case"]].experiment
-        about = {
-            "table": f"tab:{name}",
-            "experiment": experiment,
-            "case": row["case"],
-            "scale": config.scale,
-            "recipe": config.recipe_of(experiment),
-            "method": row["method"],
-        }
-        for key in (key for key in row if key not in ABOUT):
-            record = about | {"metric": key, "setting": to_words(row[key])}
+        where = about(name, config, config.cases[row["case"]])
+        where = {key: where[key] for key in ABOUT} | {"method": row["method"]}
+        for key in (key for key in headings if key in row):
+            record = where | {"metric": key, "setting": to_words(row[key])}
             paper = beside.get(row["problem"], {}).get(key)
             found.append(record | ({"paper_setting": to_words(paper)} if paper else {}))
     return found

@@ -24,9 +24,8 @@ from uqsonet_study.report.tables.ablation import ablation_table
 from uqsonet_study.report.tables.bands import bands_table
 from uqsonet_study.report.tables.costs import costs_table
 from uqsonet_study.report.tables.errors import errors_table
-from uqsonet_study.report.tables.laws import laws_table
 from uqsonet_study.report.tables.networks import networks_table
-from uqsonet_study.report.tables.placement import placement_table
+from uqsonet_study.report.tables.ranked import laws_table, placement_table
 from uqsonet_study.report.tables.records import Files
 from uqsonet_study.report.tables.scores import scores_table
 

@@ -1,0 +1,130 @@
+"""Tables of laws of the input and of where sensors stand: a panel a problem, the best in bold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import pandas as pd
+
+from uqsonet.errors import DataError
+from uqsonet_study.config import BASELINES, Case, Config, PlacementTable
+from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
+from uqsonet_study.report.law_scores import LEVELS, law_name
+from uqsonet_study.report.names import FLOOR, METRICS, method_titles, problem_title
+from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
+from uqsonet_study.report.place_scores import QUARTILES, STRATEGIES
+from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
+from uqsonet_study.report.summary import read_numbers
+from uqsonet_study.report.tables.captions import tests
+from uqsonet_study.report.tables.records import Files, about, shown_cases
+
+FLOORS = {"err_mean": "floor_mean", "err_std": "floor_std", "w1": "floor_w1"}
+SHOWN = {metric: METRICS[metric] for metric in (*FLOORS, "crps")}
+SHOWN |= {f"cover_{level}": f"{level}{PERCENT} band" for level in LEVELS}
+"""Metric -> heading."""
+
+Compared = Mapping[str, tuple[str, Mapping[str, str]]]
+"""Row of a panel -> the rows of the file that it is from, and metric -> column."""
+
+
+def laws_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
+    """Return a table of laws on the same trained operator, and its numbers in long form."""
+    cases, scores = shown_cases(config, name), read_numbers(files["scores"][0], LAW_COLUMNS)
+    panels, records = [], []
+    for case in cases:
+        laws = [law_name(config, case.experiment, method) for method in (*BASELINES, *case.methods)]
+        rows = {law: (law, {metric: metric for metric in SHOWN}) for law in laws}
+        rows |= {FLOOR: (laws[0], FLOORS)}
+        numbers = _numbers(about(name, config, case), case, scores, "law", rows, case.counts)
+        crps = numbers.loc[numbers["metric"] == "crps", "value"].to_list()
+        digits = dict.fromkeys(SHOWN, 1) | {"crps": digits_of(crps) if crps else 2}
+        pairs = zip(numbers["method"], numbers["metric"], strict=True)
+        judged = [law != FLOOR and not metric.startswith("cover") for law, metric in pairs]
+        titles = {"metric": SHOWN, "sensors": {m: f"$m$ = {m}" for m in case.counts}}
+        labels = method_titles(dict.fromkeys(numbers["method"]))
+        panels.append(_panel(case, numbers, judged, digits, titles, labels, "law"))
+        records.append(numbers)
+    caption = (
+        "Relative errors of mean and std, and marginal $W_1$ over the mean std, in percent; CRPS "
+        "in the units of the output; percent of the reference posterior inside the central bands "
+        "of that level, averaged over points. All laws share one trained operator. MC floor: an "
+        f"independent draw of the reference. Bold: the best law. {tests(config, cases)}"
+    )
+    table = Table(name, "Laws", "Laws of the input.", caption, tuple(panels))
+    return table, pd.concat(records, ignore_index=True)
+
+
+def placement_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
+    """Return a table of the reference's spread by strategy, and its numbers in long form."""
+    cases, declared = shown_cases(config, name), config.tables[name]
+    assert isinstance(declared, PlacementTable)
+    scores = read_numbers(files["scores"][0], PLACE_COLUMNS)
+    rows = {strategy: (strategy, {"mean_std": "std"}) for strategy in STRATEGIES}
+    titles = {"sensors": {m: f"$m$ = {m}" for m in declared.counts}}
+    panels, records = [], []
+    for case in cases:
+        where = about(name, config, case)
+        numbers = _numbers(where, case, scores, "strategy", rows, declared.counts)
+        digits = {"mean_std": digits_of(numbers["value"].to_list())}
+        judged = [
+            strategy == "random" or strategy not in QUARTILES for strategy in numbers["method"]
+        ]
+        panels.append(_panel(case, numbers, judged, digits, titles, STRATEGIES, "places"))
+        records.append(numbers[[*where, "metric", "unit", "method", "sensors", "value"]])
+    fewer = "".join(
+        f" ({problem_title(case.problem)}: {declared.functions_of[case.experiment]})"
+        for case in cases
+        if case.experiment in declared.functions_of
+    )
+    caption = (
+        "Standard deviation of u under the reference posterior, mean over points and test "
+        "functions. Greedy and worst places are chosen by the trained operator, which sees no test "
+        f"function; quartiles are over {declared.random} random layouts, means over "
+        f"{declared.functions} test functions{fewer}. Bold: the best strategy."
+    )
+    table = Table(name, "Places", "Where sensors stand.", caption, tuple(panels))
+    return table, pd.concat(records, ignore_index=True)
+
+
+def _numbers(
+    where: dict[str, Any],
+    case: Case,
+    scores: pd.DataFrame,
+    key: str,
+    rows: Compared,
+    counts: Sequence[int],
+) -> pd.DataFrame:
+    """Return the numbers of a panel in long form; a row without a number has none there."""
+    own = scores.loc[scores["problem"] == case.problem]
+    known = {(row[key], int(row["sensors"])): row for row in own.to_dict("records")}
+    found = []
+    for (method, (source, columns)), m in product(rows.items(), counts):
+        if (source, m) not in known:
+            raise DataError(f"scores.csv has no {source!r} of {case.problem} with {m} sensors")
+        for metric, column in columns.items():
+            number = {"method": method, "sensors": m, "metric": metric}
+            number["unit"] = "1" if metric in ("crps", "mean_std") else "percent"
+            found.append(where | number | {"value": known[source, m][column]})
+    return pd.DataFrame(found).dropna(subset="value", ignore_index=True)
+
+
+def _panel(
+    case: Case,
+    numbers: pd.DataFrame,
+    judged: Sequence[bool],
+    digits: Mapping[str, int],
+    titles: Mapping[str, Mapping[Any, str]],
+    rows: Mapping[str, str],
+    corner: str,
+) -> Panel:
+    """Return the panel of a problem; the least of the judged numbers in a column are bold."""
+    values = numbers["value"].where(pd.Series(judged))
+    least = values.groupby([numbers["metric"], numbers["sensors"]]).transform("min")
+    numbers = numbers.assign(bold=values == least)
+
+    def text(record: Any) -> str:
+        return text_of(record.value, digits=digits[record.metric], bold=record.bold)
+
+    return Panel(problem_title(case.problem), pivot(numbers, titles, rows, text, corner, "method"))
