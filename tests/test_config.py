@@ -294,3 +294,10 @@ def test_places_by_shipped_operators_ask_for_no_training():
     other = merge(LAWS, {"tables": {"p": table}})
     with pytest.raises(ConfigError, match=r"tables: shipped: .*binary1d\.safetensors: No"):
         Plan(load_config(other))
+
+
+def test_an_overlay_changes_no_other_place_of_an_alias(tmp_path: Path) -> None:
+    path = tmp_path / "overlay.yaml"
+    path.write_text("problems: {bounded1d: {training: 600}}\n")
+    config = read_config([ROOT / "config.yaml", ROOT / "config/any_law.yaml", path])
+    assert config.problems["bounded1d"].training == 600 != config.problems["mixture1d"].training

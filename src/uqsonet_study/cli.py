@@ -31,16 +31,15 @@ def read_config(paths: list[Path]) -> Config:
             text = sys.stdin.read() if stdin else path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
-        _merge(merged, read_mapping(text, str(path)))
+        merged = _merged(merged, read_mapping(text, str(path)))
     return load_config(merged, " + ".join(str(path) for path in paths))
 
 
-def _merge(base: dict[str, Any], overlay: dict[str, Any]) -> None:
-    for key, value in overlay.items():
-        if isinstance(value, dict) and isinstance(base.get(key), dict):
-            _merge(base[key], value)
-        else:
-            base[key] = value
+def _merged(base: Any, overlay: Any) -> Any:
+    """Return a mapping with an overlay's keys over its own; aliases of YAML share mappings."""
+    if not (isinstance(base, dict) and isinstance(overlay, dict)):
+        return overlay
+    return base | {key: _merged(base.get(key), value) for key, value in overlay.items()}
 
 
 @app.command()
