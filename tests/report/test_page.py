@@ -99,9 +99,11 @@ def test_cells_are_counted_all_run_and_below(
     assert (counts["cells"].sum(), counts["run"].sum(), counts["below"].sum()) == (142, 3, 1)
     text = write(sections, scorecard, tmp_path / "report.html")
     assert "prints 142 errors. This run has 3 of them,\n1 below the paper" in text
-    assert '5.35 ± 0.15</td><td class="number">2.67 ± 0.25</td>' in text
+    spread = ' <span class="spread">± {}</span></td>'
+    cells = f'5.35{spread.format(0.15)}<td class="number">2.67{spread.format(0.25)}'
+    assert f'{cells}<td class="number">▼ 0.50</td>' in text and "▲ 2.00" in text
     last = text[: text.index("</details>")].rpartition("<tr>")[2]
-    assert last.count(">–</td>") == 7 and "± nan" not in text  # no cut line, and nothing was run
+    assert last.count(">–<") == 7 and "± nan" not in text  # no cut line, and nothing was run
 
 
 def build(

@@ -21,7 +21,7 @@ from uqsonet.files import write_text
 from uqsonet_study.config import BASELINES, Config
 from uqsonet_study.report.names import OWN, method_title, problem_about
 from uqsonet_study.report.paper import packaged
-from uqsonet_study.report.printing import environment
+from uqsonet_study.report.printing import Panel, environment, html_table, text_of
 from uqsonet_study.report.provenance import provenance_of
 
 NUMBERS = ["paper", "paper_pm", "ours", "ours_pm", *BASELINES, "mc_floor"]
@@ -89,10 +89,10 @@ def build_page(
     shown = [json.loads(path.read_text(encoding="utf-8")) for path in tables]
     for table in shown:
         table["title"] = f"tab:{table['name']}. {table['title']}"
-    pictures: list[dict[str, Any]] = []
-    for path in figures:
-        title, caption = captions[path.stem]
-        pictures.append({"name": path.stem, "title": title, "caption": caption, "png": path})
+    pictures = [
+        dict(zip(("title", "caption"), captions[path.stem], strict=True), name=path.stem, png=path)
+        for path in figures
+    ]
     sections, provenance = _sections(config, shown, pictures), provenance_of(results, config)
     write_page(sections, pd.read_csv(scorecard), provenance, out, config.scale)
 
@@ -106,12 +106,15 @@ def write_page(
 ) -> None:
     """Write one HTML file that needs nothing else; a banner says so at smoke scale."""
     cells = scorecard_cells(scorecard)
+    counts = scorecard_counts(cells)
     templates = environment().overlay()
-    templates.filters |= {"slug": slug, "picture": _picture, "method_title": method_title}
+    templates.filters |= {"slug": slug, "picture": _picture}
     text = templates.get_template("page.html.j2").render(
         sections=sections,
-        counts=scorecard_counts(cells).to_dict("records"),
-        cells=cells.to_dict("records"),
+        counts=counts[["cells", "run", "below"]].sum().to_dict(),
+        counts_html=html_table(Panel("", _printed_counts(counts))),
+        cells_html=html_table(Panel("", _printed_cells(cells))),
+        stages_html=html_table(Panel("", _printed_stages(provenance["stages"]))),
         provenance=provenance,
         choices={kind: load_interpretations(kind).to_dict("records") for kind in KINDS},
         headings=HEADINGS,
@@ -124,19 +127,60 @@ def scorecard_cells(scorecard: pd.DataFrame) -> pd.DataFrame:
     """Return a scorecard with the ratio of our error to the paper's, NaN where nothing was run."""
     numbers = scorecard[NUMBERS].astype(float)
     ratio = numbers["ours"] / numbers["paper"]
-    lines = scorecard["cut_line"].fillna("")
-    return scorecard.assign(**numbers, ratio=ratio, below=ratio < 1, cut_line=lines)
+    titles = scorecard["method"].map(method_title)
+    lines = scorecard["cut_line"].fillna("").replace("", "–")
+    below = ratio < 1
+    return scorecard.assign(**numbers, ratio=ratio, below=below, cut_line=lines, method=titles)
 
 
 def scorecard_counts(cells: pd.DataFrame) -> pd.DataFrame:
     """Count the cells of each table and method: all, those run, those below the paper."""
-    groups = cells.groupby(["table", "method"], sort=False, as_index=False)
-    return groups.agg(
+    return cells.groupby(["table", "method"], sort=False).agg(
         cells=("ratio", "size"),
         run=("ratio", "count"),
         below=("below", "sum"),
         ratio=("ratio", "median"),
     )
+
+
+def _printed_counts(counts: pd.DataFrame) -> pd.DataFrame:
+    below = counts["below"].astype(str).where(counts["run"] > 0, "")
+    printed = counts.assign(below=below, ratio=counts["ratio"].map(text_of)).astype(str)
+    titles = {"below": "below the paper", "ratio": "median of ours / paper"}
+    return printed.rename(columns=titles).rename_axis(["table of the paper", "method"])
+
+
+def _printed_cells(cells: pd.DataFrame) -> pd.DataFrame:
+    known = cells["ratio"].notna()
+    signs = pd.Series(["▼ " if below else "▲ " for below in cells["below"]])
+    labels = {
+        "table": cells["table"],
+        "method": cells["method"],
+        "sensors": cells["sensors"].astype(str),
+        "noise": cells["noise_std"].map("{:g}".format),
+        "cut line": cells["cut_line"],
+        "error of": cells["metric"].replace({"err_mean": "mean of u", "err_std": "std of u"}),
+    }
+    numbers: dict[str, Any] = {
+        name: [text_of(*pair) for pair in zip(cells[name], cells[f"{name}_pm"], strict=True)]
+        for name in ("paper", "ours")
+    }
+    numbers["ours / paper"] = (signs + cells["ratio"].map(text_of)).where(known, "")
+    others = {method_title(name): name for name in BASELINES} | {"Monte Carlo floor": "mc_floor"}
+    numbers |= {title: cells[name].map(text_of) for title, name in others.items()}
+    return pd.DataFrame(labels | numbers).set_index(list(labels))
+
+
+def _printed_stages(stages: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
+    """Return jobs, hours and memory of stages, the longest first, and of all together."""
+    table = pd.DataFrame(stages).T.sort_index().sort_values("hours", ascending=False, kind="stable")
+    table.loc["all"] = table.agg({"jobs": "sum", "hours": "sum", "peak_memory_mib": "max"})
+    columns = {
+        "jobs": table["jobs"].map("{:.0f}".format),
+        "hours": table["hours"].map("{:.3f}".format),
+        "peak memory of a job, MiB": table["peak_memory_mib"].map("{:.0f}".format),
+    }
+    return pd.DataFrame(columns).rename_axis("stage")
 
 
 def slug(text: str) -> str:

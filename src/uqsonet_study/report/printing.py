@@ -97,8 +97,8 @@ class Table:
 
 def text_of(
     value: float | None,
-    *,
     pm: float = math.nan,
+    *,
     interval: tuple[float, float] | None = None,
     digits: int = 2,
     bold: bool = False,
