@@ -19,16 +19,9 @@ from uqsonet_study.problems import Problem, get_problem
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of the library: where it comes from, and what its input and equation are.
+    """An operator of the library: where it comes from, and what its input and equation are."""
 
-    Attributes
-    ----------
-    experiments : tuple of str
-        All have scores of the same training. The first one names it.
-    equation, law : str
-    """
-
-    experiments: tuple[str, ...]
+    experiments: tuple[str, ...]  # all have scores of the same training. The first one names it.
     equation: str
     law: str
 

@@ -66,8 +66,7 @@ def method_titles(methods: Iterable[str]) -> dict[str, str]:
     return {method: method_title(method) for method in methods}
 
 
-OWN = "own data"
-"""What stands for the section of the paper where data are a user's own."""
+OWN = "own data"  # what stands for the section of the paper where data are a user's own
 
 
 def problem_about(problem: str) -> tuple[str, str]:

@@ -43,21 +43,14 @@ def load_interpretations(kind: str) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, such as a section of the paper or the costs.
-
-    Attributes
-    ----------
-    title, intro : str
-    tables : list of dict
-        As `write_table` writes them: caption and panels are HTML and stand as they are.
-    figures : list of dict
-        ``name``, ``title``, ``caption`` (plain, and read out instead of the picture) and the path
-        ``png``.
-    """
+    """A part of the page, such as a section of the paper or the costs."""
 
     title: str
     intro: str
+    # as `write_table` writes them: caption and panels are HTML and stand as they are
     tables: list[dict[str, Any]] = field(default_factory=list)
+    # ``name``, ``title``, ``caption`` (plain, and read out instead of the picture) and the path
+    # ``png``
     figures: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -74,7 +67,6 @@ def build_page(
 
     Parameters
     ----------
-    config : Config
     captions : mapping of str to (title, caption)
         Of every figure, by file name without suffix.
     results : Path
@@ -83,8 +75,6 @@ def build_page(
         JSON files of `uqsonet_study.report.tables.write`.
     figures : sequence of Path
         PNG files.
-    scorecard : Path
-    out : Path
     """
     shown = [json.loads(path.read_text(encoding="utf-8")) for path in tables]
     for table in shown:

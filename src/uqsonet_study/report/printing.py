@@ -21,9 +21,7 @@ from pandas.io.formats.style import Styler
 
 FORMULA = re.compile(r"\$([^$]+)\$")
 BOLD = re.compile(r"\*\*([^*]+)\*\*")
-TAIL = re.compile(r"( ± [\d.]+)|( \[[^\]]*\d\])")
-"""What follows a number: its ± or its interval."""
-
+TAIL = re.compile(r"( ± [\d.]+)|( \[[^\]]*\d\])")  # what follows a number: its ± or its interval
 PERCENT = "\u202f%"
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -55,8 +53,7 @@ SYMBOLS = {
 }
 """Characters of LaTeX's commands in formulas."""
 
-LINE = 500.0
-"""Width of the text on A4 with margins of 15 mm, in points, less a little."""
+LINE = 500.0  # width of the text on A4 with margins of 15 mm, in points, less a little
 
 CHARACTER, SMALL, GAP = 4.3, 3.9, 7.0
 """Width of a digit at 8 and at 7 points, and of the gap between columns."""
@@ -64,21 +61,13 @@ CHARACTER, SMALL, GAP = 4.3, 3.9, 7.0
 
 @dataclass(frozen=True)
 class Panel:
-    """A titled part of a table.
-
-    Attributes
-    ----------
-    title : str
-    cells : DataFrame
-        Texts, NaN or empty where there is nothing. Index names are the headings of the row labels.
-        Columns have one or more levels of headings; an empty one continues the one above it.
-    words : bool
-        Whether cells are words, not numbers.
-    """
+    """A titled part of a table."""
 
     title: str
+    # texts, NaN or empty where there is nothing. Index names are the headings of the row labels.
+    # Columns have one or more levels of headings; an empty one continues the one above it.
     cells: pd.DataFrame
-    words: bool = False
+    words: bool = False  # whether cells are words, not numbers
 
 
 @dataclass(frozen=True)

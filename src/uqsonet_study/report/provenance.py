@@ -59,10 +59,12 @@ def provenance_of(results: Path, config: Config) -> dict[str, Any]:
 
     Read from the folder's `config.json` and logs; `stages` are jobs, hours and peak memory in MiB.
     """
+    used = {name: config.recipe_of(name) for name in config.experiments}
+    others = [f"{name}: {recipe}" for name, recipe in used.items() if recipe != config.recipe]
     return {
         "configuration_sha256": file_digest(results / "config.json"),
         "seed": config.seed,
-        "recipe": _recipes(config),
+        "recipe": config.recipe + (f" ({', '.join(others)})" if others else ""),
         "processor": processor(),
         "cores": os.cpu_count(),
         **provenance(),
@@ -70,10 +72,3 @@ def provenance_of(results: Path, config: Config) -> dict[str, Any]:
             rule: c for rule, c in stage_costs(results, config).items() if rule != PAGE_RULE
         },
     }
-
-
-def _recipes(config: Config) -> str:
-    """Return the default recipe and the experiments that have another."""
-    used = {name: config.recipe_of(name) for name in config.experiments}
-    others = [f"{name}: {recipe}" for name, recipe in used.items() if recipe != config.recipe]
-    return config.recipe + (f" ({', '.join(others)})" if others else "")

@@ -43,7 +43,6 @@ EXPERIMENTS = {
     "navier_stokes": "Navier-Stokes",
 }
 
-
 METHODS = {"paper": "paper", "precise": "ours"}
 METHODS |= {f"precise_{name}": name for name in INFORMED}
 """Column of a scorecard -> heading."""

@@ -41,7 +41,6 @@ def scorecard(summaries: Sequence[Path | str], config: Config, run: str, out: Pa
         Its experiments say which cells were run; all others stay empty.
     run : str
         Names the run in the last column.
-    out : Path
 
     Raises
     ------

@@ -27,9 +27,7 @@ COLUMNS = "experiment case noise_std training latent_dim method evaluation senso
 COLUMNS += ["value", "pm", "low", "high", "trials", "sets"]
 RESAMPLES = 2000
 LEVEL = 0.95
-SEED = 2026
-"""A seed of its own: an interval depends on the scores and on nothing else."""
-
+SEED = 2026  # A seed of its own: an interval depends on the scores and on nothing else
 SENSOR_FREE = "sensor_free"
 SKILLS = {"err_mean": "skill_mean", "err_std": "skill_std"}
 COKRIGING = "cokriging"
@@ -39,19 +37,10 @@ GAINS = {s: f"gain_{s}" for s in ("crps", "crps_expected", "energy", "energy_exp
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over sets, for each trial, and its bootstrap copies.
+    """A mean over sets, for each trial, and its bootstrap copies."""
 
-    Attributes
-    ----------
-    trials : ndarray, shape (T,)
-        Mean over sets of each trial.
-    copies : ndarray, shape (RESAMPLES,)
-        Mean over redrawn sets and trials.
-    sets : int
-    """
-
-    trials: np.ndarray
-    copies: np.ndarray
+    trials: np.ndarray  # (T,), mean over sets of each trial
+    copies: np.ndarray  # (RESAMPLES,), mean over redrawn sets and trials
     sets: int
 
     def row(self) -> dict[str, Any]:
@@ -172,8 +161,7 @@ def read_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame
     return scores
 
 
-MAY_LACK = {"effective_size"}
-"""Metrics that some answers have not."""
+MAY_LACK = {"effective_size"}  # metrics that some answers have not
 
 
 def read_numbers(path: Path, columns: Sequence[str], *finite: str) -> pd.DataFrame:

@@ -25,38 +25,24 @@ METHOD, LINEAR = "uqsonet", "cokriging"
 LEVELS = {50: ("o", SKY), 90: ("s", BLUE), 95: ("^", BLACK)}
 """Nominal coverage in percent, with marker and colour."""
 
-WITHIN = 2.0
-"""Points by which a share may miss its level: the shaded strip."""
+WITHIN = 2.0  # points by which a share may miss its level: the shaded strip
 
 
 def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``calibration``, from `files`: ``summaries``."""
-    summaries = pd.concat(map(pd.read_csv, files["summaries"]))
-    ranks, bands = {}, {}
-    for e in config.figures[name].experiments:
-        title = problem_title(config.experiments[e].problem)
-        ranks[title] = most_precise(summaries, e)
-        label = config.cases_of([e])[0].evaluations[0]  # the one whose references hold samples
-        here = (summaries["experiment"] == e) & (summaries["evaluation"] == label)
-        bands[title] = summaries.loc[here]
-    return draw_calibration(ranks, bands)
+    """Return a declared figure of layout ``calibration``, from `files`: ``summaries``.
 
-
-def draw_calibration(tables: dict[str, pd.DataFrame], bands: dict[str, pd.DataFrame]) -> Figure:
-    """Return the figure, a column for each title.
-
-    Parameters
-    ----------
-    tables : dict of str to DataFrame
-        Summaries with the ranks of truths.
-    bands : dict of str to DataFrame
-        With the shares of reference samples inside bands.
+    Ranks are those of the most precise evaluation, bands of the one whose references hold samples.
     """
+    summaries = pd.concat(map(pd.read_csv, files["summaries"]))
+    experiments = config.figures[name].experiments
     figure = new_figure(3.4)
-    grid = figure.subplots(2, len(tables), squeeze=False, sharey="row")
-    for axes, (title, table) in zip(grid.T, tables.items(), strict=True):
-        _ranks(axes[0], title, table)
-        _bands(axes[1], bands[title])
+    grid = figure.subplots(2, len(experiments), squeeze=False, sharey="row")
+    for axes, e in zip(grid.T, experiments, strict=True):
+        problem = config.experiments[e].problem
+        _ranks(axes[0], problem_title(problem), most_precise(summaries, e))
+        label = config.cases_of([e])[0].evaluations[0]
+        here = (summaries["experiment"] == e) & (summaries["evaluation"] == label)
+        _bands(axes[1], summaries.loc[here])
     grid[0, 0].set_ylabel("share of truths")
     grid[0, 0].set_ylim(bottom=0)
     grid[1, 0].set_ylabel("inside band - level (points)")

@@ -33,17 +33,10 @@ OURS = "uqsonet"
 SWEEPS = {"distance": "latent_dim", "errors": "training", "spread": "sensors"}
 """Part of the figure -> column of the summary that varies."""
 
-HEIGHT = 2.35
-"""Of a row of panels with its legend, inches."""
-
-MARGIN = 1.25
-"""Room beyond the data on a logarithmic axis, a factor."""
-
-WIDEST = 6
-"""Entries of a legend that stand in one line."""
-
-BAR = 0.38
-"""Width of a bar, in sensors."""
+HEIGHT = 2.35  # of a row of panels with its legend, inches
+MARGIN = 1.25  # room beyond the data on a logarithmic axis, a factor
+WIDEST = 6  # entries of a legend that stand in one line
+BAR = 0.38  # width of a bar, in sensors
 
 # Metrics differ in colour and marker, methods in dashes: either pair survives grey print.
 DISTANCES: dict[str, dict[str, Any]] = {
@@ -76,39 +69,25 @@ BARS: dict[str, dict[str, Any]] = {
 
 
 def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``compare``, from `files`: ``summaries``."""
+    """Return a declared figure of layout ``compare``, from `files`: ``summaries``.
+
+    It is a row of panels with a legend of its own for each sweep, of most precise evaluations. Bars
+    of error show the spread over trials, where there is one.
+    """
     declared = config.figures[name]
     assert isinstance(declared, CompareFigure)
     summaries = pd.concat(map(pd.read_csv, files["summaries"]))
-    experiments = {part: getattr(declared, part) for part in SWEEPS}
-    return draw_compare(
-        {part: sweep(summaries, part, e) for part, e in experiments.items() if e is not None}
-    )
-
-
-def sweep(summaries: pd.DataFrame, part: str, experiment: str) -> pd.DataFrame:
-    """Return the rows of an experiment that a part shows, in its most precise evaluation."""
-    found, metrics = most_precise(summaries, experiment), METRICS[part]
-    methods = [OURS, FLOOR, *(BASELINES if part == "errors" else ())]
-    found = found.loc[found["method"].isin(methods) & found["metric"].isin(metrics)]
-    return found.assign(x=found[SWEEPS[part]].astype(float))
-
-
-def draw_compare(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Return the figure, a row of panels with a legend of its own for each sweep.
-
-    Parameters
-    ----------
-    tables : mapping of str to DataFrame
-        Any of `SWEEPS`, with the columns sensors, x, method, metric, value and pm. Bars of error
-        show `pm`, the spread over trials, where there is one.
-    """
-    figure = new_figure(HEIGHT * len(tables))
-    rows = np.atleast_1d(np.asarray(figure.subfigures(len(tables), 1)))
+    shown = {part: getattr(declared, part) for part in SWEEPS}
+    shown = {part: experiment for part, experiment in shown.items() if experiment is not None}
+    figure = new_figure(HEIGHT * len(shown))
+    rows = np.atleast_1d(np.asarray(figure.subfigures(len(shown), 1)))
     parts = {"distance": _draw_distances, "errors": _draw_errors, "spread": _draw_spread}
-    for row, letter, (part, table) in zip(rows, "abc", tables.items(), strict=False):
-        first = parts[part](row, table)
-        if len(tables) > 1:
+    for row, letter, (part, experiment) in zip(rows, "abc", shown.items(), strict=False):
+        table = most_precise(summaries, experiment)
+        methods = [OURS, FLOOR, *(BASELINES if part == "errors" else ())]
+        table = table.loc[table["method"].isin(methods) & table["metric"].isin(METRICS[part])]
+        first = parts[part](row, table.assign(x=table[SWEEPS[part]].astype(float)))
+        if len(shown) > 1:
             first.set_title(f"({letter})", loc="left", fontweight="bold")
     return figure
 

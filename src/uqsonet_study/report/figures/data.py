@@ -26,11 +26,8 @@ from uqsonet_study.report.figures.posterior import (
 )
 from uqsonet_study.report.figures.style import FIELD_MAP, STD_MAP, new_figure
 
-SAMPLES = 4
-"""Pairs shown, the first of the test split."""
-
-MAP = 1.48
-"""Height of a row of maps, inches."""
+SAMPLES = 4  # pairs shown, the first of the test split
+MAP = 1.48  # height of a row of maps, inches
 
 
 def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:

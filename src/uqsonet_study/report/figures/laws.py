@@ -8,13 +8,11 @@ and std. References hold no samples, so they are drawn anew, from a seed of thei
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
@@ -32,34 +30,17 @@ from uqsonet_study.report.figures.style import FIELD_MAP, STD_MAP, new_figure
 from uqsonet_study.report.law_scores import law_name
 from uqsonet_study.report.names import method_title, problem_title
 
-SAMPLES = 4000
-"""Behind marginals."""
-
-SHOWN = 12
-"""Sample functions drawn in one variable."""
-
-PLACES = (0.25, 0.5, 0.75)
-"""Where marginals are taken, as shares of the grid."""
-
-MANY = 50
-"""Sensors from which on they are drawn as dots."""
-
+SAMPLES = 4000  # behind marginals
+SHOWN = 12  # sample functions drawn in one variable
+PLACES = (0.25, 0.5, 0.75)  # where marginals are taken, as shares of the grid
+MANY = 50  # sensors from which on they are drawn as dots
 BINS = 40
 SENSORS: dict[str, Any] = {"color": BLACK, "linestyle": "", "marker": "^", "markersize": 4}
-TAIL = 0.002
-"""Share of the reference's samples on either side that histograms leave out."""
+TAIL = 0.002  # share of the reference's samples on either side that histograms leave out
 
 
-@dataclass(frozen=True)
-class Row:
-    """A law as a row shows it.
-
-    Attributes
-    ----------
-    title, color : str
-    mean, std : ndarray, shape (n,)
-    samples : ndarray, shape (size, n)
-    """
+class Row(NamedTuple):
+    """A law as a row shows it: mean and std (n,), samples (size, n)."""
 
     title: str
     color: str
@@ -147,7 +128,15 @@ def _lines(panel: Panel, rows: Sequence[Row]) -> Figure:
             mean, std = row.errors(reference)
             axes[0].set_title(f"error of mean {mean}, of std {std}")
         for k, marginal in zip(places, axes[1:], strict=True):
-            _draw_marginal(marginal, reference.samples[:, k], row.samples[:, k], row.color)
+            low, high = np.quantile(reference.samples[:, k], [TAIL, 1 - TAIL])
+            room = 0.15 * (high - low)
+            edges = np.linspace(low - room, high + room, BINS + 1)
+            look: dict[str, Any] = {"bins": edges, "density": True}
+            marginal.hist(reference.samples[:, k], color=REFERENCE, alpha=0.35, **look)
+            step: dict[str, Any] = look | {"histtype": "step", "linewidth": 1.0}
+            marginal.hist(row.samples[:, k], color=row.color, **step)
+            marginal.set_yticks([])
+            marginal.xaxis.set_major_locator(MaxNLocator(3))
             marginal.axvline(truth[k], color=TRUTH, linewidth=0.8)
     for k, axes in zip(places, grid[0, 1:], strict=True):
         axes.set_title(f"$x = {round(float(x[k]), 6) + 0.0:.3g}$")  # no -0, nor rounding of it
@@ -162,18 +151,6 @@ def _lines(panel: Panel, rows: Sequence[Row]) -> Figure:
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure
-
-
-def _draw_marginal(axes: Axes, reference: np.ndarray, samples: np.ndarray, color: str) -> None:
-    """Draw densities at one point, the reference's filled."""
-    low, high = np.quantile(reference, [TAIL, 1 - TAIL])
-    room = 0.15 * (high - low)
-    edges = np.linspace(low - room, high + room, BINS + 1)
-    look: dict[str, Any] = {"bins": edges, "density": True}
-    axes.hist(reference, color=REFERENCE, alpha=0.35, **look)
-    axes.hist(samples, color=color, histtype="step", linewidth=1.0, **look)
-    axes.set_yticks([])
-    axes.xaxis.set_major_locator(MaxNLocator(3))
 
 
 def _maps(panel: Panel, rows: Sequence[Row]) -> Figure:

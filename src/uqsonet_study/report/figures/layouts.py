@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -23,36 +22,20 @@ from uqsonet_study.report.figures.colours import CYCLE, GREY
 from uqsonet_study.report.figures.style import new_figure
 from uqsonet_study.storage import ArrayFile
 
-COLUMNS = 4
-"""Sensor counts side by side; more go below."""
-
-EXAMPLES = 3
-"""Layouts drawn, the first of the training pool."""
-
+COLUMNS = 4  # sensor counts side by side; more go below
+EXAMPLES = 3  # layouts drawn, the first of the training pool
 RELATIVE = "sensors relative to uniform"
 NONE = "#BFBFBF"
 
-BINS = 27
-"""Bins along an axis, or a few less: a bin spans whole grid points, equally many in each."""
+BINS = 27  # bins along an axis, or a few less: a bin spans whole grid points, equally many in each
 
 
-@dataclass(frozen=True)
-class Pool:
-    """Layouts of one experiment.
-
-    Attributes
-    ----------
-    grid : Grid
-    config : SensorsConfig
-    places : array of int, shape (n,)
-        Grid points at which sensors may stand.
-    layouts : dict of array of int, shape (layouts, m)
-        Sensor count -> indices of grid points.
-    """
+class Pool(NamedTuple):
+    """Layouts of one experiment, as indices of grid points (layouts, m) by sensor count."""
 
     grid: Grid
     config: SensorsConfig
-    places: np.ndarray
+    places: np.ndarray  # (n,), grid points at which sensors may stand
     layouts: dict[int, np.ndarray]
 
 
@@ -105,23 +88,18 @@ def _edges(pool: Pool) -> list[np.ndarray]:
     return edges
 
 
-def _relative_density(pool: Pool, m: int, edges: list[np.ndarray]) -> np.ndarray:
-    """Return sensors per bin over what uniform sensors would have: 1 where there is no effect.
-
-    Each bin is compared with the candidates in it, so a last bin that is not full shows no dip.
-    """
-    points = pool.grid.points().numpy()
-    found, _ = np.histogramdd(points[pool.layouts[m].reshape(-1)], edges)
-    possible, _ = np.histogramdd(points[pool.places], edges)
-    expected = possible * pool.layouts[m].size / len(pool.places)
-    # A bin without a candidate (possible only for the odd last one) stays empty.
-    return np.divide(found, expected, out=np.full_like(found, np.nan), where=expected > 0)
-
-
 def _draw_densities(figure: Figure, panels: list[Axes], pool: Pool) -> None:
-    """Draw one density a panel, all on one scale."""
-    edges = _edges(pool)
-    found = [_relative_density(pool, m, edges) for m in pool.layouts]
+    """Draw sensors per bin over what uniform ones would have (1: no effect), all on one scale."""
+    edges, points = _edges(pool), pool.grid.points().numpy()
+    possible, _ = np.histogramdd(points[pool.places], edges)
+    found = []
+    for layouts in pool.layouts.values():
+        # Each bin is compared with the candidates in it, so a last bin that is not full shows no
+        # dip. One without a candidate (possible only for the odd last one) stays empty.
+        expected = possible * layouts.size / len(pool.places)
+        counts, _ = np.histogramdd(points[layouts.reshape(-1)], edges)
+        none = np.full_like(counts, np.nan)
+        found.append(np.divide(counts, expected, out=none, where=expected > 0))
     highest = max(float(np.nanmax(relative)) for relative in found)
     if pool.grid.dim == 1:
         for axes, relative in zip(panels, found, strict=True):

@@ -20,9 +20,7 @@ from uqsonet_study.report.names import METRICS, method_title
 from uqsonet_study.report.summary import most_precise
 
 ERRORS = ("err_mean", "err_std")
-MARGIN = 1.2
-"""Room beyond the data on a logarithmic axis, a factor."""
-
+MARGIN = 1.2  # room beyond the data on a logarithmic axis, a factor
 LEARNED = {"attention_prior": "learned set embedding", "attention": "the paper's set embedding"}
 """Network -> its line, where nothing is given of the law of the input; others have a law."""
 

@@ -31,8 +31,7 @@ SENSORS: dict[str, Any] = {
 
 Map = AxesImage | TriMesh
 
-TICKS = 4
-"""Most ticks of a logarithmic colour bar."""
+TICKS = 4  # most ticks of a logarithmic colour bar
 
 
 def scale(*fields: np.ndarray, positive: bool = False) -> Normalize:

@@ -20,8 +20,7 @@ from uqsonet_study.predictor import Predictor
 from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.storage import load_functions
 
-FUNCTION = 0
-"""The test function shown."""
+FUNCTION = 0  # the test function shown
 
 Moments = tuple[np.ndarray, np.ndarray]
 """Mean and standard deviation on the full grid, shape (n,) each."""
@@ -33,24 +32,12 @@ PanelFiles = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Panel:
-    """The test function shown, seen by some sensors.
+    """The test function shown, seen by some sensors."""
 
-    Attributes
-    ----------
-    data : Functions
-        Test functions.
-    observations : Sensors
-        What the sensors read, a batch of one.
-    noise_std : float
-        Of the observations, in the transformed input.
-    reference : Moments or None
-        Of the reference posterior given the observations, where there is one.
-    """
-
-    data: Functions
-    observations: Sensors
-    noise_std: float
-    reference: Moments | None
+    data: Functions  # test functions
+    observations: Sensors  # what the sensors read, a batch of one
+    noise_std: float  # of the observations, in the transformed input
+    reference: Moments | None  # given the observations, where there is one
 
     @property
     def fields(self) -> OperatorFields:

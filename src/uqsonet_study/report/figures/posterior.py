@@ -27,6 +27,7 @@ from uqsonet.gauss.metrics import relative_error
 from uqsonet_study.config import Config, PosteriorFigure
 from uqsonet_study.report.figures.colours import BLACK, PREDICTION, REFERENCE, TRUTH
 from uqsonet_study.report.figures.maps import (
+    Map,
     draw_bar,
     draw_map,
     draw_sensors,
@@ -39,18 +40,11 @@ from uqsonet_study.report.figures.panels import Moments, Panel, load_predictor, 
 from uqsonet_study.report.figures.style import ERROR_MAP, FIELD_MAP, STD_MAP, new_figure
 from uqsonet_study.report.names import method_title
 
-COLUMNS = 2
-"""Panels in a row."""
-
-BAND = 2.0
-"""Half width of the shaded bands, in standard deviations."""
-
+COLUMNS = 2  # panels in a row
+BAND = 2.0  # half width of the shaded bands, in standard deviations
 SHADE = 0.2
-MARGIN = 1.3
-"""Room beyond the data on a logarithmic axis, a factor."""
-
-TITLE = 22
-"""Characters over a map."""
+MARGIN = 1.3  # room beyond the data on a logarithmic axis, a factor
+TITLE = 22  # characters over a map
 
 # Dashes of one law fall into the gaps of the other: both are seen where they coincide. Those of
 # the prediction are halved, which tells them apart in grey print.
@@ -180,68 +174,45 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
     true output has the scale of the means. Without a reference the true output stands in its
     place, and a prediction's standard deviation beside its error.
     """
-    fields, (kappa, u) = panel.fields, panel.truth
-    wanted_mean, wanted_std = panel.target
+    fields, (kappa, u), (mean, std) = panel.fields, panel.truth, predicted
     figure = new_figure(4.95)
     grid = figure.subplots(2, 4 if panel.reference else 3)
+
+    def show(axes: Axes, values: np.ndarray, norm: Normalize, colors: str, title: str) -> Map:
+        axes.set_title(title)
+        return draw_map(axes, fields.output.grid, values, norm, colors)
+
     mesh = draw_map(grid[0, 0], fields.input.grid, kappa, input_scale(fields, kappa), FIELD_MAP)
     draw_sensors(grid[0, 0], panel.sensors)
     noise = f", noise $\\sigma = {panel.noise_std:g}$" if panel.noise_std else ""
     title = f"true input ${fields.input.symbol}$"
     grid[0, 0].set_title(f"{title}\n$m = {len(panel.values)}$ sensors{noise}")
     draw_bar(figure, mesh, [grid[0, 0]], "bottom")
-    scales = (
-        scale(wanted_mean, predicted[0], u),
-        scale(predicted[1] if wanted_std is None else wanted_std, predicted[1], positive=True),
-    )
-    mesh = draw_map(grid[1, 0], fields.output.grid, u, scales[0], FIELD_MAP)
-    grid[1, 0].set_title(f"true output ${fields.output.symbol}$")
+    levels = scale(panel.target[0], mean, u)
+    mesh = show(grid[1, 0], u, levels, FIELD_MAP, f"true output ${fields.output.symbol}$")
     draw_bar(figure, mesh, [grid[1, 0]], "bottom")
-    if wanted_std is None:
-        _draw_beside_truth(figure, grid, panel, predicted, method, scales)
-        return figure
-    for i, (name, colors) in enumerate((("mean", FIELD_MAP), ("std", STD_MAP))):
-        row, laws = grid[i, 1:], ((wanted_mean, wanted_std)[i], predicted[i])
-        difference = np.abs(laws[1] - laws[0])
-        for axes, values in zip(row, laws, strict=False):
-            mesh = draw_map(axes, fields.output.grid, values, scales[i], colors)
-        draw_bar(figure, mesh, row[:2], "bottom", aspect=40)
-        norm = scale(difference, positive=True)
-        mesh = draw_map(row[2], fields.output.grid, difference, norm, ERROR_MAP)
-        draw_bar(figure, mesh, row[2:], "bottom")
-        row[0].set_title(f"reference {name}")
-        row[1].set_title(fill(f"{method} {name}", TITLE))
-        row[2].set_title(f"absolute error\n(relative $L_2$: {_error(laws[1], laws[0])})")
+    titles = fill(f"{method} mean", TITLE), fill(f"{method} std", TITLE)
+    if panel.reference is None:
+        error = np.abs(mean - u)
+        # Where the error exceeds two std is seen on their common scale.
+        spread = scale(std, error, positive=True)
+        relative = f"absolute error of the mean\n(relative $L_2$: {_error(mean, u)})"
+        for axes, values, norm, colors, title in (
+            (grid[0, 1], mean, levels, FIELD_MAP, titles[0]),
+            (grid[1, 1], std, spread, STD_MAP, titles[1]),
+            (grid[1, 2], error, spread, STD_MAP, relative),
+        ):
+            draw_bar(figure, show(axes, values, norm, colors, title), [axes], "bottom")
+        grid[0, 2].set_axis_off()
+    else:
+        norms = levels, scale(panel.reference[1], std, positive=True)
+        for i, (theirs, ours) in enumerate(zip(panel.reference, predicted, strict=True)):
+            row, look = grid[i, 1:], (norms[i], (FIELD_MAP, STD_MAP)[i])
+            show(row[0], theirs, *look, f"reference {('mean', 'std')[i]}")
+            draw_bar(figure, show(row[1], ours, *look, titles[i]), row[:2], "bottom", aspect=40)
+            error = np.abs(ours - theirs)
+            title = f"absolute error\n(relative $L_2$: {_error(ours, theirs)})"
+            mesh = show(row[2], error, scale(error, positive=True), ERROR_MAP, title)
+            draw_bar(figure, mesh, row[2:], "bottom")
     label_frame(grid)
     return figure
-
-
-def _draw_beside_truth(
-    figure: Figure,
-    grid: np.ndarray,
-    panel: Panel,
-    predicted: Moments,
-    method: str,
-    scales: tuple[Normalize, Normalize],
-) -> None:
-    """Draw mean, standard deviation and error of a prediction that has no reference."""
-    (mean, std), (_, truth), domain = predicted, panel.truth, panel.fields.output.grid
-    difference = np.abs(mean - truth)
-    # Where the error exceeds two std is seen on their common scale.
-    spread = scale(std, difference, positive=True)
-    shown = (
-        (grid[0, 1], mean, scales[0], FIELD_MAP, fill(f"{method} mean", TITLE)),
-        (grid[1, 1], std, spread, STD_MAP, fill(f"{method} std", TITLE)),
-        (
-            grid[1, 2],
-            difference,
-            spread,
-            STD_MAP,
-            f"absolute error of the mean\n(relative $L_2$: {_error(mean, truth)})",
-        ),
-    )
-    for axes, values, norm, colors, title in shown:
-        draw_bar(figure, draw_map(axes, domain, values, norm, colors), [axes], "bottom")
-        axes.set_title(title)
-    grid[0, 2].set_axis_off()
-    label_frame(grid)

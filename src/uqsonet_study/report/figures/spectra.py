@@ -27,9 +27,7 @@ from uqsonet_study.report.figures.panels import FUNCTION, PanelFiles, load_predi
 from uqsonet_study.report.figures.style import new_figure
 from uqsonet_study.report.names import method_title, problem_title
 
-SHOWN = 5
-"""Sample functions drawn."""
-
+SHOWN = 5  # sample functions drawn
 FLOOR = 1e-11
 """Power below this share of the largest is rounding of stored single-precision samples."""
 

@@ -35,11 +35,8 @@ STYLE: dict[str, Any] = {
     "pdf.fonttype": 42,  # TrueType, which journals accept; the default is Type 3
     "savefig.dpi": 200,
 }
-WIDTH = 6.7
-"""Text width of an A4 page, inches."""
-
-STRIP = 0.15
-"""Height of the strip that holds the note of smoke scale, inches."""
+WIDTH = 6.7  # text width of an A4 page, inches
+STRIP = 0.15  # height of the strip that holds the note of smoke scale, inches
 
 
 class RoundedLayout(ConstrainedLayoutEngine):
@@ -79,10 +76,8 @@ def save(figure: Figure, scale: str, pdf: Path, png: Path) -> None:
 
     Parameters
     ----------
-    figure : Figure
     scale : {"full", "smoke"}
         Of the run. What was made at smoke scale says so in its corner.
-    pdf, png : Path
     """
     nothing = {"pdf": ("Creator", "Producer", "CreationDate"), "png": ("Software",)}
     with styled():

@@ -22,11 +22,8 @@ from uqsonet_study.report.summary import read_numbers
 
 HEAD = ["trial", "iteration", "seconds", "learning_rate", "loss"]
 SKILLS = {"skill_mean_": "skill of the mean", "skill_std_": "skill of the std"}
-DECADE = 10.0
-"""Losses that span more are drawn on a logarithmic axis."""
-
-LOWEST = -0.5
-"""Skills below are cut off: early ones can be so bad that nothing else would be seen."""
+DECADE = 10.0  # losses that span more are drawn on a logarithmic axis
+LOWEST = -0.5  # skills below are cut off: early ones can be so bad that nothing else would be seen
 
 
 def draw(_config: Config, _name: str, files: Mapping[str, Any]) -> Figure:

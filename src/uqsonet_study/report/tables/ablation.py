@@ -23,7 +23,6 @@ from uqsonet_study.report.tables.records import Files, about, shown_cases
 COLUMNS = "table experiment scale recipe method".split()
 PARTS = {"skill_mean": "skill of the mean", "skill_std": "skill of the std"}
 
-
 FIRST = "The first row of a problem is the recipe, each other one changes one thing."
 
 

@@ -14,9 +14,7 @@ from uqsonet_study.report.printing import Panel, Table, integer, to_words
 from uqsonet_study.report.tables.captions import distinct, quoted_recipes
 from uqsonet_study.report.tables.records import Files, about, shown_cases
 
-DETERMINISTIC = ("vidon",)
-"""Methods without a latent variable: they have no encoder and no d_z."""
-
+DETERMINISTIC = ("vidon",)  # methods without a latent variable: they have no encoder and no d_z
 ATTENTION = {
     "location_embedding": r"$\Lambda_x$",
     "value_embedding": r"$\Lambda_\kappa$",

@@ -53,12 +53,10 @@ def write_table(name: str, config: Config, files: Files, folder: Path) -> None:
     ----------
     name : str
         Of ``config.tables``. Experiments that are not selected are left out.
-    config : Config
     files : mapping of str to files
         ``summaries`` of `uqsonet_study.report.summary.summarise` (errors, bands, scores); ``logs``
         of trainings by case and method (costs, ablation), of which several may share one;
         timings, ``inference`` (costs); `scores.csv`, ``scores`` (laws, placement).
-    folder : Path
 
     Raises
     ------
