@@ -15,14 +15,11 @@ from pydantic import BaseModel, ValidationError
 from uqsonet.errors import ConfigError, nearest
 from uqsonet_study.config.whole import Config
 
-MOST, LONGEST = 50, 500
-"""Lines of a message, and characters of a line."""
+MOST, LONGEST = 50, 500  # lines of a message, and characters of a line
 DEEPEST, VALUES, CHARACTERS = 40, 100_000, 1 << 19
 """Levels of lists and mappings in a configuration, values with each alias written out, and
 characters; the whole of `config.yaml` has 12 levels, 2,000 values and 13,000 characters."""
-CODE = "__use_yte__"
-"""Key by which Snakemake takes a file for a program."""
-
+CODE = "__use_yte__"  # key by which Snakemake takes a file for a program
 DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
 """Integers whose value is what they look like: ``010`` is 8 in YAML, ``1:30`` is 90."""
 
@@ -55,7 +52,8 @@ def load_config(raw: Mapping[str, Any], source: str = "configuration") -> Config
         config = Config.model_validate(raw)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        lines = [_cut(_explain(item)) for item in found[:MOST]]
+        lines = [_explain(item) for item in found[:MOST]]
+        lines = [x if len(x) <= LONGEST else x[: LONGEST - 4] + " ..." for x in lines]
         if len(found) > MOST:
             lines.append(f"... and {len(found) - MOST} more")
         raise ConfigError(
@@ -71,7 +69,6 @@ def read_mapping(text: str, source: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    text : str
     source : str
         The file, for messages.
 
@@ -154,35 +151,16 @@ def _inner(value: object) -> list[Any]:
 
 
 def _measure(root: object) -> None:
-    """Refuse what is nested too deep, or has too many values with each alias written out.
-
-    Each object is looked at once: an alias in YAML may hold itself, or itself a million times.
-    """
-    sizes, heights = dict[int, int](), dict[int, int]()
-    inside, waiting = set[int](), [root]
+    """Refuse what is nested too deep, or has too many values with each alias written out."""
+    waiting, values = [(root, 0)], 0
     while waiting:
-        node = waiting[-1]
-        if id(node) in sizes:
-            waiting.pop()
-            continue
-        held = _inner(node)
-        if id(node) not in inside:
-            inside.add(id(node))
-            if any(id(one) in inside and id(one) not in sizes for one in held):
-                raise ValueError(f"nested more than {DEEPEST} levels deep: it holds itself")
-            waiting += [one for one in held if id(one) not in sizes]
-            continue
-        waiting.pop()
-        sizes[id(node)] = 1 + sum(sizes[id(one)] for one in held)
-        heights[id(node)] = 1 + max((heights[id(one)] for one in held), default=0)
-        if heights[id(node)] > DEEPEST + 1:
-            raise ValueError(f"nested more than {DEEPEST} levels deep")
-        if sizes[id(node)] > VALUES:
+        node, level = waiting.pop()
+        values += 1
+        if level > DEEPEST:
+            raise ValueError(f"nested more than {DEEPEST} levels deep, or it holds itself")
+        if values > VALUES:
             raise ValueError(f"more than {VALUES} values with each alias written out")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 4] + " ..."
+        waiting += [(one, level + 1) for one in _inner(node)]
 
 
 def _explain(item: Mapping[str, Any]) -> str:
