@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.fno_stepper import STEP, euler_steps
 from benchmarks.rows import Row, not_run
 from benchmarks.timing import hardware, medians
-from uqsonet_study.layouts import ENGINES, candidates, first_centres, regular_space_layouts
+from uqsonet_study.layouts import candidates, first_centres, regular_space_layouts
 from uqsonet_study.problems import get_problem
 from uqsonet_study.problems.navier_stokes import NavierStokes
 from uqsonet_study.solvers.elliptic1d import solve_elliptic1d
@@ -115,7 +115,7 @@ def clustering(repeats: int) -> list[Row]:
     grid, found = get_problem("poisson2d").grid, []
     places = candidates(grid, 0.1)
     points = grid.points().numpy()[places]
-    for library in ENGINES:
+    for library in ("deeptime", "pyemma"):
         name = f"regular-space layout of 3 sensors on 81 x 81 points ({library})"
         if find_spec(library) is None:
             found.append(not_run(name, hardware(1), "s/layout", f"{library} is not installed"))

@@ -46,7 +46,7 @@ def _train(folder: Path, recipe: str, pairs: int) -> None:
     method = method.model_copy(update={"training": training})
     job = TrainingJob("uqsonet", PROBLEM, method, 0.0, 0, pairs, 1, *files)
     paths = (folder / f"{recipe}{suffix}" for suffix in (".safetensors", ".csv", ".state"))
-    train(job, JobsConfig(), *paths, bar=False)
+    train(job, JobsConfig(), *paths)
 
 
 def run_stage(stage: str, folder: Path, pairs: int) -> None:

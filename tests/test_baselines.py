@@ -22,7 +22,7 @@ def functions():
 
 
 def test_sensor_free_is_the_mean_and_spread_of_the_training_outputs(functions):
-    baseline = SensorFree(functions, 0.0)
+    baseline = SensorFree(functions)
     posterior = baseline.condition([0.1], [1.0])
     queries = functions.fields.training_grid()[0].points()
     u = functions.u.double()

@@ -35,7 +35,7 @@ def stack(toy_files: DataFiles, tmp_path_factory: pytest.TempPathFactory) -> Pat
             *(toy_files.functions, toy_files.sensors, toy_files.validation),
         )
         paths = [folder / name for name in ("w.safetensors", "log.csv", "state.safetensors")]
-        train(job, JobsConfig(), *paths, bar=False)
+        train(job, JobsConfig(), *paths)
         found.append(read_weights(paths[0]))
     (first, meta), (second, _) = found
     both = {k: torch.cat([v, second[k]]) for k, v in first.items() if k.startswith("parameter/")}

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.chains import walk
 from tests.test_joint import FIELDS, SMALL, curved_model, fitted, integral, linear_model
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.likelihoods import Student
-from uqsonet_study.posterior.chains import walk
 
 X = np.linspace(0, 1, 12)[:, None]
 NOISE = {"k": 0.2, "u": 0.05}

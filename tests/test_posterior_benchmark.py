@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from uqsonet_study.posterior.chains import mixing, walk, walled
+from tests.chains import walk, walled
 from uqsonet_study.posterior.importance import SEEN_MODES, ExactPosterior
 from uqsonet_study.posterior.metrics import (
     covered,
     directions,
     distances,
+    mixing,
     mmd,
     power_by_ring,
     sliced,

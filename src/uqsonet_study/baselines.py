@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ConfigError
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
@@ -24,13 +23,11 @@ class SensorFree(Conditioned):
     ----------
     functions : Functions
         Training pairs.
-    noise_std : float
-        It has no influence.
     of_input : bool
         Return the law of the (transformed) input instead.
     """
 
-    def __init__(self, functions: Functions, noise_std: float, of_input: bool = False) -> None:
+    def __init__(self, functions: Functions, of_input: bool = False) -> None:
         self.fields = functions.fields
         self._grid = (self.fields.input if of_input else self.fields.output).grid
         if of_input:
@@ -68,8 +65,6 @@ def build_baseline(
 
     Parameters
     ----------
-    name : str
-    functions : Functions
     noise_std : float
         Default noise of sensors of the input.
     bases : KarhunenLoeveBases, optional
@@ -78,10 +73,7 @@ def build_baseline(
         The law without sensors is that of the (transformed) input.
     """
     if name == "sensor_free":
-        return SensorFree(functions, noise_std, of_input)
+        return SensorFree(functions, of_input)
     if name == "cokriging":
         return Cokriging(functions, noise_std)
-    if name == "regression":
-        return Regression(functions, noise_std, INPUT_MODES, OUTPUT_MODES, bases)
-    known = "sensor_free, cokriging and regression"
-    raise ConfigError(f"baseline {name!r} is unknown; there are {known}")
+    return Regression(functions, noise_std, INPUT_MODES, OUTPUT_MODES, bases)

@@ -40,21 +40,13 @@ from uqsonet_study.reference.linear import GridSensors, linear_posterior
 
 LOG = logging.getLogger("uqsonet")
 
-BLOCK = 500
-"""Pairs that share a stream of the seed tree."""
-
-TRIED = 10
-"""Held-out functions that methods are compared on."""
-
-MOMENTS = 256
-"""Even draws behind a mean that has no closed form."""
-
+BLOCK = 500  # pairs that share a stream of the seed tree
+TRIED = 10  # held-out functions that methods are compared on
+MOMENTS = 256  # even draws behind a mean that has no closed form
 OPERATED = 64
 """Draws behind the mean of an operator that reads whole fields: a hundredth of a second each."""
 
-LEFT_OVER = 4000
-"""Pairs that show what a kernel's correction leaves over, at most."""
-
+LEFT_OVER = 4000  # pairs that show what a kernel's correction leaves over, at most
 TARGETS = {"forward": ("output",), "inverse": ("input",), "both": ("input", "output")}
 """Direction -> sides whose errors are stated."""
 
@@ -67,22 +59,14 @@ COLUMNS += " functions"
 
 @dataclass(frozen=True)
 class Answer:
-    """The law of both fields on the grid.
+    """The law of both fields on the grid."""
 
-    Attributes
-    ----------
-    mean : callable
-        Maps a side to its mean (n,).
-    sample : callable
-        Maps a side, a number and a seed to samples (size, n).
-    """
-
-    mean: Callable[[Any], Tensor]
+    mean: Callable[[Any], Tensor]  # maps a side to its mean (n,)
+    # maps a side, a number and a seed to samples (size, n)
     sample: Callable[[str, int, int], Tensor]
 
 
-Places = Mapping[str, Tensor]
-"""Side -> flat indices of its sensors."""
+Places = Mapping[str, Tensor]  # side -> flat indices of its sensors
 
 Answers = Callable[[Places, Mapping[str, Tensor]], Answer | Corrected]
 """Maps places and values of each side to an answer."""
@@ -196,14 +180,10 @@ def score(
     Parameters
     ----------
     answers : callable
-    problem : Problem
     functions : Functions
         Truths.
-    direction : str
     config : BenchmarkConfig
         Sensors and samples.
-    seed : int
-        Root of the seed tree.
 
     Returns
     -------
@@ -297,10 +277,8 @@ def benchmark(
     ----------
     name : str
         Among `config.problems`.
-    config : BenchmarkConfig
     pairs : int
         All that is seen: training and held-out pairs.
-    seed : int
     weights : Path, optional
         A trained operator that may answer sensors of the input. It has seen other pairs of the
         same law, as many.

@@ -25,8 +25,7 @@ from uqsonet_study.reference.files import load_sets
 from uqsonet_study.storage import ArrayFile, array_kind, load_functions
 
 NO_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
-LARGEST_FIELD = 1 << 20
-"""Characters in one field of a CSV file; ours are far shorter."""
+LARGEST_FIELD = 1 << 20  # characters in one field of a CSV file; ours are far shorter
 
 
 def _check_arrays(path: Path) -> None:

@@ -29,29 +29,18 @@ from uqsonet_study.field_operator import FieldNetwork, square_images
 
 LOG = logging.getLogger("uqsonet")
 
-TOGETHER = 16
-"""Pairs of a batch, and sets that are conditioned at once."""
-
-RATE, DECAY = 2e-3, 1e-4
-"""Largest step, and weight decay."""
-
+TOGETHER = 16  # pairs of a batch, and sets that are conditioned at once
+RATE, DECAY = 2e-3, 1e-4  # largest step, and weight decay
 STEEP = 4.0
 """Log-odds at the start for a standard deviation of the linear mean's distance from the middle."""
 
-FARTHEST = 4.0
-"""Standard deviations beyond which second differences say no more."""
-
+FARTHEST = 4.0  # standard deviations beyond which second differences say no more
 LENGTHS = (0.01, 0.02, 0.04, 0.08, 0.16)
 """Tried for the field that samples are cut from, relative to the box."""
 
-TRIED, DRAWS = 24, 32
-"""Held-out pairs and samples that lengths are compared on."""
-
-LOGGED = 250
-"""Iterations between log lines."""
-
-Layout = Callable[[int], Tensor]
-"""Maps the number of a pair to flat indices of its sensors."""
+TRIED, DRAWS = 24, 32  # held-out pairs and samples that lengths are compared on
+LOGGED = 250  # iterations between log lines
+Layout = Callable[[int], Tensor]  # maps the number of a pair to flat indices of its sensors
 
 
 class LinearMeans:
@@ -97,8 +86,6 @@ class Correction:
 
     Parameters
     ----------
-    means : LinearMeans
-    grid : Grid
     values : tuple of float
         Of the input, ascending.
     examples : Tensor, shape (N, 2, n)
@@ -197,8 +184,6 @@ def fit_correction(
         Training pairs, and others that the length of samples is chosen on.
     layouts : tuple of callable
         Sensors of each training pair, and of each held-out one.
-    config : CorrectionConfig
-    seed : int
 
     Raises
     ------

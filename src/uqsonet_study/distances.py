@@ -74,7 +74,6 @@ def quantile_bins(ordered: Float[Tensor, "M n"], bins: int) -> Float[Tensor, "bi
     Parameters
     ----------
     ordered : Tensor, shape (M, n)
-    bins : int
 
     Returns
     -------
@@ -147,7 +146,6 @@ def mass_within(
         `quantile_bins` of the other law. Between the middles of bins, and beyond the last ones,
         its distribution function is interpolated linearly: a 95 % band of a normal law holds
         0.03 points too little with 200 bins, and half a point with 50.
-    levels : sequence of float
     """
     free = has_spread(ordered)
     theirs = bins.double().T[free].contiguous()

@@ -27,21 +27,13 @@ FOLDERS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """Work left in one stage.
-
-    Attributes
-    ----------
-    stage : str
-    jobs, total : int
-        Jobs whose outputs are missing, and all of them.
-    minutes : float
-        Of one core.
-    """
+    """Work left in one stage."""
 
     stage: str
+    # jobs whose outputs are missing, and all of them
     jobs: int
     total: int
-    minutes: float
+    minutes: float  # of one core
 
 
 def _measured() -> dict[tuple[str, str], float]:
@@ -56,7 +48,6 @@ def estimate(config: Config, left: Collection[str] | None = None) -> list[Cost]:
 
     Parameters
     ----------
-    config : Config
     left : collection of str, optional
         Files that are to be made; by default all that do not exist.
     """

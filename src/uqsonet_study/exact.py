@@ -23,8 +23,7 @@ from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.priors.beyond import Law
 from uqsonet_study.problems import get_problem
 
-EXACT = "exact"
-"""Name of this law in a recipe."""
+EXACT = "exact"  # name of this law in a recipe
 
 
 def is_exact(weights: Sequence[Path]) -> bool:
@@ -33,12 +32,7 @@ def is_exact(weights: Sequence[Path]) -> bool:
 
 
 class ExactLaw(InputLaw):
-    """The exact law of a problem's input (this module's text).
-
-    Parameters
-    ----------
-    problem : str
-    """
+    """The exact law of a problem's input (this module's text)."""
 
     name = EXACT
     separate = True

@@ -8,8 +8,7 @@ from uqsonet.errors import ConfigError
 from uqsonet_study.priors.gaussian_process import GaussianField
 from uqsonet_study.problems import get_problem
 
-NEGLIGIBLE = 1e-10
-"""Modes of the input with less than this share of its variance are left out."""
+NEGLIGIBLE = 1e-10  # modes of the input with less than this share of its variance are left out
 
 
 def exact_law(name: str) -> dict[str, Any]:

@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputPosterior
     from uqsonet.runs.functions import Functions
 
-ROWS = 100
-"""Fields that go through the network at once."""
-
-LIFT = 2
-"""Hidden channels of the first and the last map, relative to those of a layer."""
+ROWS = 100  # fields that go through the network at once
+LIFT = 2  # hidden channels of the first and the last map, relative to those of a layer
 
 
 class SpectralLayer(nn.Module):
@@ -86,7 +83,6 @@ class FieldNetwork(nn.Module):
     ----------
     shape : tuple of int
         Points of the grid along each axis.
-    config : KarhunenLoeveFieldNetwork
     fields : int
         That are read.
     """

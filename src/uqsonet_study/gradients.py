@@ -29,8 +29,7 @@ def without_padding(batch: Batch) -> Batch:
     return rest | cut
 
 
-NORMALS = "normals"
-"""Name of a batch's standard normals among the inputs of a recorded graph."""
+NORMALS = "normals"  # name of a batch's standard normals among the inputs of a recorded graph
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import os
 import resource
 import sys
 import time
@@ -96,6 +97,11 @@ def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
             handler.close()
 
 
+def draws_bar() -> bool:
+    """Return whether jobs draw progress bars: where one runs at a time, on a terminal."""
+    return os.environ.get("UQSONET_BAR") == "1"
+
+
 def log_rows(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write the rows of a log as CSV; what a row has not stays empty."""
     text = io.StringIO()
@@ -114,7 +120,10 @@ def _explained(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'a file'}: {error.strerror}; finished work is untouched"
-    if isinstance(error, MemoryError) or _torch_lacks_memory(error):
+    # What torch cannot allocate is a RuntimeError like any other on a CPU.
+    lacks = ("not enough memory", "can't allocate memory", "out of memory")
+    torch_lacks = isinstance(error, RuntimeError) and any(words in str(error) for words in lacks)
+    if isinstance(error, MemoryError) or torch_lacks:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         return (
             f"not enough memory (this job had {peak} MiB): run fewer jobs at a time (--cores), "
@@ -122,12 +131,3 @@ def _explained(error: Exception) -> str | None:
             "the same command continues"
         )
     return None
-
-
-def _torch_lacks_memory(error: Exception) -> bool:
-    """Whether torch could not allocate; on a CPU that is a RuntimeError like any other."""
-    return isinstance(error, RuntimeError) and (
-        "not enough memory" in str(error)
-        or "can't allocate memory" in str(error)
-        or "out of memory" in str(error)
-    )

@@ -33,9 +33,7 @@ LOG = logging.getLogger("uqsonet")
 SOURCES = blocks, modes
 """Modules whose source decides the numbers, besides those of bases and of what fits them."""
 
-MODES = ".modes"
-"""End of the name of their folder."""
-
+MODES = ".modes"  # end of the name of their folder
 TARGETS = ("a", "c")
 """Coefficients of inputs and outputs, which the pass that finds the operator makes."""
 

@@ -17,14 +17,9 @@ from torch import Tensor, nn
 
 LOG = logging.getLogger("uqsonet")
 
-LENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0)
-"""Tried for l; the mean of ``|z|^2`` is one."""
-
-RIDGES = (1e-8, 1e-6, 1e-4)
-"""Tried, relative to the kernel's mean diagonal."""
-
-TRIED_ON = 3000
-"""Pairs that the choice is fitted on, at most."""
+LENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0)  # tried for l; the mean of ``|z|^2`` is one
+RIDGES = (1e-8, 1e-6, 1e-4)  # tried, relative to the kernel's mean diagonal
+TRIED_ON = 3000  # pairs that the choice is fitted on, at most
 
 
 class KernelBranch(nn.Module):
@@ -33,7 +28,6 @@ class KernelBranch(nn.Module):
     Parameters
     ----------
     scale : Tensor, shape (r,)
-    length : float
     centres : Tensor, shape (N, r)
         Weighted coefficients of pairs.
     weights : Tensor, shape (N, p)

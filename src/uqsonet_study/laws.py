@@ -46,8 +46,6 @@ def fit_law(
         Noise of the held-out observations.
     training : int
         Training pairs N: the first N of the data set.
-    seed : int
-        Root of the seed tree.
     functions, sensors, weights : Path
         Pairs, layouts, trained operators.
     path, log : Path

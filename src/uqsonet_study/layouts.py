@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -33,9 +33,7 @@ from uqsonet_study.storage import ArrayFile, load_functions, write_arrays
 BLOCK = 500
 """Regular-space layouts that share a node of the seed tree. Another value gives other layouts."""
 
-RETRIES = 1000
-"""Permutations scanned in vain for one layout before m sensors count as too many."""
-
+RETRIES = 1000  # permutations scanned in vain for one layout before m sensors count as too many
 FIRST = 64
 """Points in the first part of a scan; later parts double. Changes the speed and no layout."""
 
@@ -80,20 +78,11 @@ class Lattice:
     counts as farther would be chance. In units of the spacing they are whole numbers (on grids
     whose spacings are multiples of each other), and so are squares of distances: exact even in
     the single precision that PyEMMA computes in.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Points along each axis.
-    steps : array, shape (d,)
-        Spacing along each axis.
-    unit : float
-        The smallest spacing, in units of the domain.
     """
 
-    shape: tuple[int, ...]
-    steps: np.ndarray
-    unit: float
+    shape: tuple[int, ...]  # points along each axis
+    steps: np.ndarray  # (d,), spacing along each axis
+    unit: float  # the smallest spacing, in units of the domain
 
     @classmethod
     def of(cls, grid: Grid) -> Lattice:
@@ -126,7 +115,6 @@ def candidates(grid: Domain, margin: float) -> np.ndarray:
 
     Parameters
     ----------
-    grid : Domain
     margin : float
         Least distance from the boundary of the box; points at that distance are in.
 
@@ -152,20 +140,6 @@ def candidates(grid: Domain, margin: float) -> np.ndarray:
     return found
 
 
-def _deeptime_centres(points: np.ndarray, distance: float, wanted: int) -> np.ndarray:
-    """Return the first centres of a scan; see `first_centres`."""
-    from deeptime.clustering import RegularSpace  # deferred: slow, and most runs need none
-
-    # Reaching max_centers would only warn, so it is set where it cannot be reached. A scan goes
-    # on from the centres it has, so one in parts that ends early finds the same first centres.
-    scan = RegularSpace(distance, max_centers=len(points), n_jobs=1)
-    start, stop, centres = 0, FIRST, points[:0]
-    while start < len(points) and len(centres) < wanted:
-        centres = scan.partial_fit(points[start:stop]).fetch_model().cluster_centers
-        start, stop = stop, 2 * stop
-    return centres[:wanted]
-
-
 def _pyemma_centres(points: np.ndarray, distance: float, wanted: int) -> np.ndarray:
     """Return the first centres of a scan by the call that the paper names."""
     try:
@@ -185,12 +159,6 @@ def _pyemma_centres(points: np.ndarray, distance: float, wanted: int) -> np.ndar
     return scan.clustercenters[:wanted].astype(np.float64)
 
 
-ENGINES: dict[str, Callable[[np.ndarray, float, int], np.ndarray]] = {
-    "deeptime": _deeptime_centres,
-    "pyemma": _pyemma_centres,
-}
-
-
 def first_centres(
     points: np.ndarray, distance: float, wanted: int, backend: str = "deeptime"
 ) -> np.ndarray:
@@ -202,7 +170,6 @@ def first_centres(
     Parameters
     ----------
     points : array, shape (n, d)
-    distance : float
     wanted : int
         Centres after which the scan may end.
     backend : str
@@ -213,7 +180,18 @@ def first_centres(
     array, shape (k, d), k <= wanted
         Fewer if the scan of all points finds no more.
     """
-    return ENGINES[backend](points, distance, wanted)
+    if backend == "pyemma":
+        return _pyemma_centres(points, distance, wanted)
+    from deeptime.clustering import RegularSpace  # deferred: slow, and most runs need none
+
+    # Reaching max_centers would only warn, so it is set where it cannot be reached. A scan goes
+    # on from the centres it has, so one in parts that ends early finds the same first centres.
+    scan = RegularSpace(distance, max_centers=len(points), n_jobs=1)
+    start, stop, centres = 0, FIRST, points[:0]
+    while start < len(points) and len(centres) < wanted:
+        centres = scan.partial_fit(points[start:stop]).fetch_model().cluster_centers
+        start, stop = stop, 2 * stop
+    return centres[:wanted]
 
 
 def regular_space_layouts(
@@ -230,7 +208,6 @@ def regular_space_layouts(
     ----------
     generator : numpy.random.Generator
         Gives one permutation of the candidates a scan.
-    grid : Grid
     places : array of int, shape (n,)
         Candidates, as flat indices.
     sensors : int

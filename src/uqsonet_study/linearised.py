@@ -21,9 +21,7 @@ from uqsonet.operator.joint import (
 )
 from uqsonet.operator.model import KarhunenLoeveModel
 
-NEWTON_STEPS = 5
-"""Gauss-Newton steps to the likeliest input, at most."""
-
+NEWTON_STEPS = 5  # gauss-Newton steps to the likeliest input, at most
 TOLERANCE = 0.1
 """Stop when a step is below this fraction of the input's norm: the next is far smaller."""
 

@@ -132,8 +132,6 @@ def read_own_data(name: str, config: ProblemConfig, seed: int, path: Path, recor
         Of the problem.
     config : ProblemConfig
         With `data`.
-    seed : int
-        Root of the seed tree.
     path : Path
         HDF5 file to write.
     record : Path

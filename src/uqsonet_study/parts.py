@@ -22,15 +22,13 @@ from torch import Tensor
 from uqsonet.errors import DataError
 from uqsonet.files import Meta, provenance, remove_debris
 from uqsonet.operator.progress import ProgressBar
+from uqsonet_study.jobs import draws_bar
 from uqsonet_study.storage import ArrayFile, write_arrays
 
 LOG = logging.getLogger("uqsonet")
 
-LOG_SECONDS = 30.0
-"""Time between log lines."""
-
-SETS = 8
-"""Observation sets in a part: two minutes of work where a set takes long."""
+LOG_SECONDS = 30.0  # time between log lines
+SETS = 8  # observation sets in a part: two minutes of work where a set takes long
 
 Arrays = dict[str, np.ndarray]
 Row = dict[str, Tensor]
@@ -38,20 +36,11 @@ Row = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a computation.
+    """One part of a computation."""
 
-    Attributes
-    ----------
-    group : str
-        Parts are counted within a group; the groups of a data set are its splits.
-    number : int
-        Counted from zero.
-    size, kept : int
-        Rows that are computed, and how many of them, from the first on, are stored.
-    """
-
-    group: str
-    number: int
+    group: str  # parts are counted within a group; the groups of a data set are its splits
+    number: int  # counted from zero
+    # rows that are computed, and how many of them, from the first on, are stored
     size: int
     kept: int
 
@@ -74,18 +63,15 @@ class PartStore:
 
     Parameters
     ----------
-    folder : Path
     identity : dict
         What the result depends on, JSON-serialisable. Versions of libraries are added; that of
         this package is not, because the digest of the source tells more.
     workers : int
         Processes at a time. The parts do not depend on it.
-    bar : bool
-        Draw a progress bar on a terminal.
     """
 
-    def __init__(self, folder: Path, identity: Meta, workers: int = 1, bar: bool = False) -> None:
-        self._folder, self._workers, self._bar = Path(folder), workers, bar
+    def __init__(self, folder: Path, identity: Meta, workers: int = 1) -> None:
+        self._folder, self._workers = Path(folder), workers
         versions = provenance()["versions"]
         libraries = {name: version for name, version in versions.items() if name != "uqsonet"}
         self._identity: Meta = json.loads(json.dumps({**identity, "libraries": libraries}))
@@ -97,7 +83,6 @@ class PartStore:
 
         Parameters
         ----------
-        parts : list of Part
         make : callable
             Returns the arrays of a part, each with `kept` rows.
         unit : str
@@ -125,7 +110,7 @@ class PartStore:
         total, done = sum(part.size for part in parts), sum(part.size for part in took)
         logged = time.monotonic()
         missing = [part for part in parts if part not in took]
-        with ProgressBar(unit, total, done, self._bar, unit) as show:
+        with ProgressBar(unit, total, done, draws_bar(), unit) as show:
             for part, seconds in _spread(timed, missing, self._workers):
                 took[part] = seconds
                 done += part.size

@@ -28,60 +28,40 @@ from uqsonet_study.reference.sampling import ControlledSampler, posterior_law
 from uqsonet_study.references import Given
 from uqsonet_study.storage import load_functions
 
-LABEL = "placement"
-"""Branch of the seed tree."""
+LABEL = "placement"  # branch of the seed tree
 
 
 @dataclass(frozen=True)
 class PlacementJob:
-    """Everything that defines the scores of one problem.
+    """Everything that defines the scores of one problem."""
 
-    Attributes
-    ----------
-    counts : list of int
-        Numbers of sensors.
-    margin : float
-        Least distance of sensors from the boundary, for every strategy.
-    random, functions : int
-        Random layouts, and test functions.
-    samples : int
-        Of a reference posterior.
-    noise_std : float
-    seed : int
-    data, weights : Path
-        Functions, and the trained operator.
-    code : str
-        Digest of the source that determines the result.
-    """
-
-    counts: list[int]
-    margin: float
+    counts: list[int]  # numbers of sensors
+    margin: float  # least distance of sensors from the boundary, for every strategy
+    # random layouts, and test functions
     random: int
     functions: int
-    samples: int
+    samples: int  # of a reference posterior
     noise_std: float
     seed: int
+    # functions, and the trained operator
     data: Path
     weights: Path
-    code: str = ""
+    code: str = ""  # digest of the source that determines the result
 
 
 def score_places(
-    job: PlacementJob, path: Path, *, state: Path | None = None, workers: int = 1, bar: bool = False
+    job: PlacementJob, path: Path, *, state: Path | None = None, workers: int = 1
 ) -> None:
     """Write a row for every layout, number of sensors and function, with the mean std of u there.
 
     Parameters
     ----------
-    job : PlacementJob
     path : Path
         CSV file to write.
     state : Path, optional
         Folder for finished parts; a killed job continues from it.
     workers : int
         Processes at a time; the result does not depend on it.
-    bar : bool
-        Draw a progress bar on a terminal.
     """
     data = load_functions(job.data, "test")
     field, name = data.fields.input, data.fields.name
@@ -118,7 +98,7 @@ def score_places(
         "seed": job.seed,
         "code": job.code,
     }
-    parts = PartStore(folder, identity, workers, bar)
+    parts = PartStore(folder, identity, workers)
     std = _mean_std(get_problem(name), given, job, parts)
     table = [
         {

@@ -38,9 +38,7 @@ KEPT = (
 )
 """Files of a results folder that are published as they are, besides logs and pictures."""
 
-WHOLE = ("all.csv", "all.tex")
-"""All tables once more, in one file."""
-
+WHOLE = ("all.csv", "all.tex")  # all tables once more, in one file
 PAGES = ("README.md", "docs/*.md")
 
 
@@ -67,7 +65,13 @@ def publish(results: Path, folder: Path, commit: str, command: str) -> None:
     """
     if not (results / "tables" / "all.tex").is_file():
         raise DataError(f"{results}: no tables/all.tex, so no finished run to publish")
-    config = _configuration(results / "config.json")
+    try:
+        text = (results / "config.json").read_text(encoding="utf-8")
+        config = load_config(json.loads(text), str(results / "config.json"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{results / 'config.json'}: not the configuration of a run ({error})"
+        ) from None
     configuration = file_digest(results / "config.json")
     run = f"{commit[:10]}-{configuration[:6]}"
     card = _merged(results / "scorecard.csv", folder / "scorecard.csv", run)
@@ -136,14 +140,6 @@ def shown(root: Path) -> set[Path]:
 def _digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
     """Return the SHA-256 of files, by their names within a folder."""
     return {str(file.relative_to(folder)): file_digest(file) for file in files}
-
-
-def _configuration(path: Path) -> Config:
-    """Return the configuration of a run."""
-    try:
-        return load_config(json.loads(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not the configuration of a run ({error})") from None
 
 
 def _made(results: Path, config: Config, suffix: str, *, laws: bool = False) -> list[Path]:

@@ -91,7 +91,6 @@ def compute_reference(
     state: Path | None = None,
     code: str = "",
     workers: int = 1,
-    bar: bool = False,
     output_sensors: Path | None = None,
     count_pairs: Sequence[tuple[int, int]] = (),
     output_noise: float = 0.0,
@@ -107,9 +106,6 @@ def compute_reference(
     split : {"validation", "test"}
     label : str
         Name of the evaluation, a branch of the seed tree.
-    config : ReferenceConfig
-    noise_std : float
-    seed : int
     path : Path
         HDF5 file to write.
     state : Path, optional
@@ -119,8 +115,6 @@ def compute_reference(
         Digest of the source that determines the result; parts of another are not used.
     workers : int
         Processes at a time where sets are sampled one by one; the result does not depend on it.
-    bar : bool
-        Draw a progress bar on a terminal.
     output_sensors : Path, optional
         Layouts of sensors of the output.
     count_pairs : sequence of (int, int)
@@ -189,7 +183,7 @@ def compute_reference(
     seen = [array_digest(t.numpy()) for t in (vectors, o.locations, o.values, o.mask)]
     if outputs is not None:
         seen += [array_digest(getattr(outputs, name).numpy()) for name in OF_SETS]
-    parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers, bar)
+    parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers)
     u, level = outputs or observations[:0], meta.get("output_noise_std", 0.0)
     sampling = _Sampling(
         problem,
@@ -221,37 +215,21 @@ Rows = list[Row]
 Given = tuple[Tensor, Tensor, Tensor, float]
 """Locations (m, d), values (m,), mask (m,) and noise of one (padded) observation set."""
 
-BINS = 200
-"""Bins of stored quantiles at most."""
-
-BIN_SAMPLES = 10
-"""Samples in each bin at least."""
+BINS = 200  # bins of stored quantiles at most
+BIN_SAMPLES = 10  # samples in each bin at least
 
 
 @dataclass(frozen=True)
 class _Sampling:
-    """What reference posteriors are computed from.
-
-    Attributes
-    ----------
-    problem : Problem
-    vectors : Tensor, shape (n, k)
-        Test vectors of the modes.
-    config : ReferenceConfig
-    stream : callable
-        Returns the generator of a path below the branch of the seed tree that is drawn from.
-    parts : PartStore
-    given, read : list of Given
-        Observation sets, and what sensors of the output read in each, if there are any.
-    """
+    """What reference posteriors are computed from."""
 
     problem: Problem
-    vectors: Tensor
+    vectors: Tensor  # (n, k), the test vectors of the modes
     config: ReferenceConfig
-    stream: Callable[..., np.random.Generator]
+    stream: Callable[..., np.random.Generator]  # of a path below the evaluation's branch
     parts: PartStore
     given: list[Given]
-    read: list[Given]
+    read: list[Given]  # of the output, if it has sensors
 
 
 def _monte_carlo(of: _Sampling) -> Rows:
@@ -326,7 +304,6 @@ def _by_chains(of: _Sampling) -> Rows:
             _on_grid(problem, of.read[s] if of.read else None),
             draws=config.reference_samples,
             generator=of.stream(s),
-            refuse=False,
         )
         if sample.r_hat > R_HAT or sample.effective_size < config.reference_samples:
             LOG.warning(

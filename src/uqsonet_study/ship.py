@@ -25,12 +25,8 @@ from uqsonet_study.pipeline import Paths
 from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.report.cards import OPERATORS, card, is_published, rounded
 
-TOLERANCE = 1e-5
-"""Of a factored tensor: norm of what is left out, relative to the tensor's own."""
-
-SMALLER = 0.75
-"""Share of a tensor's size above which factors of it are not worth it."""
-
+TOLERANCE = 1e-5  # of a factored tensor: norm of what is left out, relative to the tensor's own
+SMALLER = 0.75  # share of a tensor's size above which factors of it are not worth it
 LARGEST_HALF = 1e4
 """Largest number of a core in half precision, where small ones still keep their digits."""
 
@@ -40,9 +36,7 @@ INPUTS = 200
 SETS, MOST_SENSORS, SAMPLES = 100, 10, 8
 """Of a comparison: sets of sensors of each kind, sensors in the largest, samples of each set."""
 
-CLUSTER = 0.05
-"""Half the width of a cluster of sensors, relative to the box."""
-
+CLUSTER = 0.05  # half the width of a cluster of sensors, relative to the box
 SEEN = 0.01
 """Points whose std is below this share of the largest one are not compared: u is fixed there."""
 
@@ -78,7 +72,9 @@ def ship(config: Config, results: Path, published: Path, out: Path) -> list[Path
         full = results / file
         if not full.is_file():
             continue
-        require_headers({"weights": str(full)}, _expected(name, config))
+        case = config.cases_of(OPERATORS[name].experiments)[0]
+        told = {"problem": case.problem, "method": "uqsonet", "training": case.training}
+        require_headers({"weights": str(full)}, told)
         tensors, meta = shrunk(full)
         meta["source"] = {"file": str(file), "sha256": file_digest(full)}
         path = out / f"{name}.safetensors"
@@ -100,12 +96,6 @@ def _card(
         path = Path(folder) / "small.safetensors"
         write_weights(path, tensors, meta)
         return about | compared(load(full), load(path), get_problem(name))
-
-
-def _expected(name: str, config: Config) -> dict[str, object]:
-    """Return what the header of an operator's weights must say."""
-    case = config.cases_of(OPERATORS[name].experiments)[0]
-    return {"problem": case.problem, "method": "uqsonet", "training": case.training}
 
 
 def _skills(repeated: Path, first: Path) -> dict[str, list[float]]:
@@ -140,20 +130,16 @@ def shrunk(source: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         parts = _factors(tensor.view(views[name])) if name in views else {}
         if parts and sum(part.numel() for part in parts.values()) < SMALLER * tensor.numel():
             if name == "buffer/residual_slopes":
-                _halve(parts)
+                # Its core is brought to half precision; the scale goes into the first factor.
+                scale = LARGEST_HALF / parts["core"].abs().max()
+                first = next(part for part in parts if part != "core")
+                parts["core"] = (parts["core"] * scale).half()
+                parts[first] = parts[first] / scale
             small |= {f"{name}/{part}": value for part, value in parts.items()}
             factored[name] = list(tensor.shape)
         else:
             small[name] = tensor.half() if name == "buffer/residuals" else tensor
     return small, meta | {"factored": factored}
-
-
-def _halve(parts: dict[str, Tensor]) -> None:
-    """Bring a core to half precision; its scale goes into the first factor."""
-    scale = LARGEST_HALF / parts["core"].abs().max()
-    first = next(part for part in parts if part != "core")
-    parts["core"] = (parts["core"] * scale).half()
-    parts[first] = parts[first] / scale
 
 
 def _factors(tensor: Tensor) -> dict[str, Tensor]:

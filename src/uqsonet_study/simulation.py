@@ -44,7 +44,6 @@ def simulate(
     state: Path | None = None,
     record: Path | None = None,
     code: str = "",
-    bar: bool = False,
     device: str = "cpu",
 ) -> None:
     """Generate all splits of a problem and store them, holding one shard at a time.
@@ -56,9 +55,6 @@ def simulate(
     ----------
     name : str
         The problem.
-    config : ProblemConfig
-    seed : int
-        Root of the seed tree.
     path : Path
         HDF5 file to write.
     state : Path, optional
@@ -68,8 +64,6 @@ def simulate(
         Where to write what this run took and made, as JSON.
     code : str
         Digest of the source that determines the result; shards of another are not used.
-    bar : bool
-        Draw a progress bar on a terminal.
     device : str
         Where equations are solved: ``cpu`` or ``cuda``.
     """
@@ -79,7 +73,7 @@ def simulate(
     identity = {"problem": name, "seed": seed, "code": code, "sampled_in": "float64"}
     identity["device"] = torch.device(require_device(device)).type
     folder = path.with_name(f".{path.name}.shards") if state is None else Path(state)
-    store = PartStore(folder, identity | {"stored_in": "float32"}, bar=bar)
+    store = PartStore(folder, identity | {"stored_in": "float32"})
     remove_debris(path)
     _, kept = problem.training_grid()
 
@@ -90,16 +84,15 @@ def simulate(
 
     generation, reused = store.complete(shards, make, "functions")
     start = time.monotonic()
-    digests = write_arrays(
-        path, "functions", _meta(problem, config, seed), _assembled(problem, sizes, shards, store)
-    )
+    about = {"problem": name, "seed": seed, "config": config.model_dump()}
+    meta = about | {"fields": problem.fields.as_dict(), "sampled_in": "float64"}
+    meta["stored_in"] = "float32"
+    digests = write_arrays(path, "functions", meta, _assembled(problem, sizes, shards, store))
     if record is not None:
         assembly = time.monotonic() - start
         pairs = sum(shard.size for shard in shards)
         content = {
-            "problem": name,
-            "seed": seed,
-            "config": config.model_dump(),
+            **about,
             "file": {"sha256": file_digest(path), "bytes": path.stat().st_size},
             "arrays": _described(path, digests),
             "sampled_in": "float64",
@@ -123,17 +116,6 @@ def _probe(path: Path) -> dict[str, list[float]]:
     with ArrayFile(path, "functions") as file:
         rows = {name: file.read(f"test/{name}", slice(0, 1))[0] for name in ("kappa", "u")}
     return {name: [float(v) for v in row[:: len(row) // 7]] for name, row in rows.items()}
-
-
-def _meta(problem: Problem, config: ProblemConfig, seed: int) -> Meta:
-    return {
-        "problem": problem.name,
-        "fields": problem.fields.as_dict(),
-        "seed": seed,
-        "config": config.model_dump(),
-        "sampled_in": "float64",
-        "stored_in": "float32",
-    }
 
 
 def _assembled(

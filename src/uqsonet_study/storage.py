@@ -49,19 +49,11 @@ _digested: set[tuple[object, ...]] = set()
 
 @dataclass(frozen=True)
 class Stream:
-    """An array that is written while its row blocks are made.
+    """An array that is written while its row blocks are made."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of the whole array.
-    dtype : dtype
-    blocks : iterable of array
-        Row blocks of that dtype, in order, any number of rows each; taken once.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # shape of the whole array
     dtype: np.dtype
+    # row blocks of that dtype, in order, any number of rows each; taken once
     blocks: Iterable[np.ndarray]
 
 
@@ -72,7 +64,6 @@ def write_arrays(
 
     Parameters
     ----------
-    path : Path
     kind : str
         What the file is: ``functions``, ``sensors``, ``reference`` or ``part``.
     meta : dict
@@ -208,7 +199,6 @@ class ArrayFile:
 
     Parameters
     ----------
-    path : Path
     kind : str
         Expected kind.
 
@@ -409,8 +399,6 @@ def load_functions(path: Path, split: str, first: int | None = None) -> Function
 
     Parameters
     ----------
-    path : Path
-    split : str
     first : int, optional
         Take that many pairs from the start: the data set of that size. By default all.
 

@@ -24,7 +24,6 @@ class BatchSampler:
 
     Parameters
     ----------
-    fields : OperatorFields
     config : TrainingConfig
         `batch_size` and `protocol`.
     kappa : Tensor, shape (N, n), or None
@@ -33,11 +32,8 @@ class BatchSampler:
         Rows that the model's loss reads.
     layouts : dict of int to Tensor (P, m), or None
         Pregenerated layouts per sensor count; None for models that read no sensors in training.
-    noise_std : float
     latent_dim : int
         Standard normals to draw per sample.
-    seed : int
-        Root of the seed tree.
     generator : torch.Generator
         On the device of the data; its state is the sampler's whole state.
     group : int
@@ -151,7 +147,6 @@ class SensorTrainer(Trainer):
 
     Parameters
     ----------
-    trial : Trial
     data : Functions
         Training pairs.
     layouts : dict of int to Tensor (P, m), or None

@@ -16,7 +16,7 @@ from uqsonet.operator.train import train as train_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.config.networks import MethodConfig
-from uqsonet_study.jobs import log_rows
+from uqsonet_study.jobs import draws_bar, log_rows
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.reference.files import Reference, load_sets
@@ -27,54 +27,33 @@ from uqsonet_study.validation import Validator
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Everything that defines a training.
-
-    Attributes
-    ----------
-    method, problem : str
-    config : MethodConfig
-    noise_std : float
-    trial : int
-        Number of the trial.
-    training : int
-        Training pairs N: the first N of the data set.
-    seed : int
-        Root of the seed tree.
-    functions, sensors, reference : Path
-        Training data, layouts, validation reference.
-    code : str
-        Digest of the source that determines the result.
-    """
+    """Everything that defines a training."""
 
     method: str
     problem: str
     config: MethodConfig
     noise_std: float
-    trial: int
-    training: int
-    seed: int
+    trial: int  # number of the trial
+    training: int  # training pairs N: the first N of the data set
+    seed: int  # root of the seed tree
+    # training data, layouts, validation reference
     functions: Path
     sensors: Path
     reference: Path
-    code: str = ""
+    code: str = ""  # digest of the source that determines the result
 
 
-def train(
-    job: TrainingJob, jobs: JobsConfig, weights: Path, log: Path, state: Path, bar: bool = True
-) -> None:
+def train(job: TrainingJob, jobs: JobsConfig, weights: Path, log: Path, state: Path) -> None:
     """Train a model and write weights and log.
 
     Parameters
     ----------
-    job : TrainingJob
     jobs : JobsConfig
         Device and time between checkpoints.
     weights, log : Path
         Results: weights (safetensors) and logged rows (CSV).
     state : Path
         Checkpoint; continued if it belongs to this job, removed at the end.
-    bar : bool
-        Draw a progress bar on a terminal.
 
     Raises
     ------
@@ -99,7 +78,7 @@ def train(
         state,
         {"inputs": files, "code": job.code},
         jobs.checkpoint_minutes,
-        bar,
+        draws_bar(),
     )
     if getattr(config.network, "held_out_residuals", False):
         trained = _with_residuals(trial, trained, data, held)

@@ -14,8 +14,7 @@ from tests.reference.coarse import (
 from uqsonet_study.priors.gaussian_process import squared_exponential
 from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.reference import affine
-from uqsonet_study.reference.affine import ClosedForm, OperatorMoments
-from uqsonet_study.reference.directions import NEGLECTED, Directions
+from uqsonet_study.reference.affine import NEGLECTED, ClosedForm, Directions, OperatorMoments
 
 POISSON = get_problem("poisson2d")
 SDE = get_problem("toy_sde2d")

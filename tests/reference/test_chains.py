@@ -88,14 +88,12 @@ def test_a_curved_posterior_is_that_of_brute_force():
         assert ((ours.std(0) / std - 1) / error).abs().max() < bound  # tails of u are not Gaussian
 
 
-def test_chains_that_have_not_mixed_go_on_or_are_refused(monkeypatch):
+def test_chains_that_have_not_mixed_go_on(monkeypatch):
     monkeypatch.setattr(chains, "R_HAT", 1.0)
     monkeypatch.setattr(chains, "MOST_THINNED", 4)
-    with pytest.raises(ObservationError, match=r"R-hat 1\.\d+ and effective size \d+, 1.0 and 100"):
-        sample(draws=100)
-    longer = sample(draws=100, refuse=False)
+    longer = sample(draws=100)
     monkeypatch.setattr(chains, "MOST_THINNED", 1)
-    shorter = sample(draws=100, refuse=False)
+    shorter = sample(draws=100)
     assert longer.r_hat > 1 and longer.u.shape == shorter.u.shape
     assert longer.solves > shorter.solves
 

@@ -11,8 +11,7 @@ from tests.conftest import ToyLinear
 from tests.reference.coarse import check_equal_to_plain, modes_of, plain_samples, posterior
 from uqsonet.gauss.gaussian import GaussianLaw, condition
 from uqsonet_study.problems import get_problem
-from uqsonet_study.reference.control import Features
-from uqsonet_study.reference.sampling import ControlledSampler
+from uqsonet_study.reference.sampling import ControlledSampler, Features
 
 PLACES = torch.arange(20, 400, 36)
 

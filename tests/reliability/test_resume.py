@@ -48,7 +48,7 @@ def training(
     job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, 1, 400, 4, *files, "code")
     outputs = folder / "w.safetensors", folder / "w.csv", folder / "state"
     try:
-        train(job, JobsConfig(checkpoint_minutes=minutes), *outputs, bar=False)
+        train(job, JobsConfig(checkpoint_minutes=minutes), *outputs)
     except TrainingError as error:
         sys.exit(str(error))
     finally:

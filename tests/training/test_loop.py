@@ -71,7 +71,7 @@ def make_job(toy_files):
 def run(job, folder: Path, name: str = "run", jobs: JobsConfig = JOBS) -> Path:
     folder.mkdir(exist_ok=True)
     weights = folder / f"{name}.safetensors"
-    train(job, jobs, weights, folder / f"{name}.csv", folder / f"{name}.state", bar=False)
+    train(job, jobs, weights, folder / f"{name}.csv", folder / f"{name}.state")
     return weights
 
 

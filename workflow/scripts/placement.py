@@ -1,6 +1,5 @@
 """Scores of places: see `uqsonet_study.placement.score_places`."""
 
-import os
 from pathlib import Path
 
 from uqsonet_study.jobs import job
@@ -14,5 +13,4 @@ with job(snakemake, threads=1) as told:  # a process for each core instead
         Path(snakemake.output[0]),
         state=Path(snakemake.params.state),
         workers=snakemake.threads,
-        bar=os.environ.get("UQSONET_BAR") == "1",
     )

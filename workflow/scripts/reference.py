@@ -1,6 +1,5 @@
 """Reference posteriors of an evaluation: see `uqsonet_study.references.compute_reference`."""
 
-import os
 from pathlib import Path
 
 from uqsonet_study.config import ReferenceConfig
@@ -24,5 +23,4 @@ with job(snakemake, threads=1) as told:  # a process for each core instead
         count_pairs=told.get("count_pairs", []),
         output_noise=told.get("output_noise", 0.0),
         workers=snakemake.threads,
-        bar=os.environ.get("UQSONET_BAR") == "1",
     )

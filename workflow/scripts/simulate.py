@@ -1,6 +1,5 @@
 """Functions of a problem: see `uqsonet_study.simulation` and `uqsonet_study.own_data`."""
 
-import os
 from pathlib import Path
 
 from uqsonet_study.config import JobsConfig, ProblemConfig
@@ -22,7 +21,6 @@ with job(snakemake) as told:
             state=Path(snakemake.params.state),
             record=record,
             code=told["code"],
-            bar=os.environ.get("UQSONET_BAR") == "1",
             # Not a parameter: another device makes the same data to rounding, and no data anew.
             device=JobsConfig.model_validate(snakemake.config.get("jobs", {})).device,
         )

@@ -1,6 +1,5 @@
 """A training: see `uqsonet_study.training.train`."""
 
-import os
 from pathlib import Path
 
 from uqsonet_study.config import JobsConfig, MethodConfig
@@ -28,5 +27,4 @@ with job(snakemake) as told:
         weights=Path(snakemake.output.weights),
         log=Path(snakemake.output.log),
         state=Path(snakemake.params.state),
-        bar=os.environ.get("UQSONET_BAR") == "1",
     )

@@ -12,9 +12,7 @@ from uqsonet_study.config.section import require_distinct
 Direction = Literal["forward", "inverse", "both"]
 Pairs = Annotated[list[Annotated[int, Field(ge=20)]], Field(min_length=1)]
 
-
-AUTO = "auto"
-"""Method of an experiment whose law is chosen: it may answer in the comparison."""
+AUTO = "auto"  # method of an experiment whose law is chosen: it may answer in the comparison
 
 
 class CorrectionConfig(Section):

@@ -13,9 +13,7 @@ TestEvaluation = Literal["paper", "precise"]
 Estimator = Literal["monte_carlo", "reduced", "chains", "none"]
 Target = Literal["output", "input"]
 
-
-OF_BOTH = ("chains", "none")
-"""Estimators that know sensors of the output, and laws of the input."""
+OF_BOTH = ("chains", "none")  # estimators that know sensors of the output, and laws of the input
 
 
 class ReferenceConfig(Section):

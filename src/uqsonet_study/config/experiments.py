@@ -237,41 +237,21 @@ class ExperimentConfig(Section):
 
 @dataclass(frozen=True)
 class Case:
-    """One point of an experiment: everything that a model and its scores depend on.
+    """One point of an experiment: everything that a model and its scores depend on."""
 
-    Attributes
-    ----------
-    name : str
-        That of the experiment, with the values that vary: ``diffusion1d_noise-noise0.5``.
-    experiment, problem : str
-    sensors : SensorsConfig
-    noise_std : float
-    training : int
-        Training pairs N.
-    latent_dim : int or None
-        d_z where it varies; None leaves that of the recipe.
-    methods : tuple of str
-    trials : int
-    evaluations, cut_lines : tuple of str
-    output_sensors : SensorsConfig or None
-        Sensors of u.
-    output_noise : float or None
-        Their noise as a share of the standard deviation of u.
-    """
-
-    name: str
+    name: str  # that of the experiment, with the values that vary: ``diffusion1d_noise-noise0.5``
     experiment: str
     problem: str
     sensors: SensorsConfig
     noise_std: float
-    training: int
-    latent_dim: int | None
+    training: int  # training pairs N
+    latent_dim: int | None  # d_z where it varies; None leaves that of the recipe
     methods: tuple[str, ...]
     trials: int
     evaluations: tuple[TestEvaluation, ...]
     cut_lines: tuple[str, ...]
-    output_sensors: SensorsConfig | None = None
-    output_noise: float | None = None
+    output_sensors: SensorsConfig | None = None  # sensors of u
+    output_noise: float | None = None  # their noise as a share of the standard deviation of u
 
     @property
     def counts(self) -> list[int]:
@@ -288,8 +268,6 @@ def cases_of(
 
     Parameters
     ----------
-    name : str
-    experiment : ExperimentConfig
     pairs : int
         Training pairs of its problem.
     split_counts : bool

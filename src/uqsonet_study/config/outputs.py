@@ -13,7 +13,6 @@ from uqsonet_study.config.section import require_distinct
 Experiments = Annotated[list[Name], Field(min_length=1)]
 Counts = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
 
-
 ScoreMetric = Literal[
     "err_mean",
     "err_std",
@@ -44,12 +43,9 @@ BY_REFERENCE: frozenset[ScoreMetric] = frozenset(
 class Output(Section):
     """A table or a figure, and what it asks of its experiments."""
 
-    by_reference: ClassVar[bool] = True
-    """Posteriors are compared with reference posteriors."""
-    one_case: ClassVar[bool] = False
-    """An experiment is shown by its one case."""
-    across: ClassVar[bool] = False
-    """Several problems stand beside each other."""
+    by_reference: ClassVar[bool] = True  # posteriors are compared with reference posteriors
+    one_case: ClassVar[bool] = False  # an experiment is shown by its one case
+    across: ClassVar[bool] = False  # several problems stand beside each other
     among: ClassVar[dict[str, str]] = {}
     """Key of every experiment -> own key, whose values are among those of the former."""
     swept: ClassVar[dict[str, str]] = {}

@@ -39,8 +39,7 @@ from uqsonet_study.config.recipes import (
 from uqsonet_study.config.section import OutputName
 
 FULL, SMOKE = "full", "smoke"
-MOST_CASES = 5000
-"""Of all experiments; each case is planned at every start."""
+MOST_CASES = 5000  # of all experiments; each case is planned at every start
 KEPT = (
     "benchmarks",
     "config",

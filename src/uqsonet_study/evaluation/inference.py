@@ -16,12 +16,8 @@ from uqsonet.gauss.seeds import torch_generator
 from uqsonet.operator.devices import processor
 from uqsonet.operator.file import load
 
-SAMPLES = 1000
-"""Latent samples of one posterior."""
-
-REPEATS = 9
-"""Timings; the first ones pay for start-up and are left out of the median."""
-
+SAMPLES = 1000  # latent samples of one posterior
+REPEATS = 9  # timings; the first ones pay for start-up and are left out of the median
 WARM_UP = 3
 
 
@@ -56,14 +52,7 @@ def inference_seconds(weights: Path, sensors: int) -> float:
 
 
 def time_inference(weights: Mapping[str, Path], sensors: int, out: Path) -> None:
-    """Time every method of a case and write method -> seconds as JSON, with the hardware.
-
-    Parameters
-    ----------
-    weights : mapping of str to Path
-    sensors : int
-    out : Path
-    """
+    """Time every method of a case and write method -> seconds as JSON, with the hardware."""
     found: dict[str, Any] = {
         "seconds": {m: round(inference_seconds(path, sensors), 6) for m, path in weights.items()},
         "samples": SAMPLES,

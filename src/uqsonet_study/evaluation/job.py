@@ -41,8 +41,7 @@ from uqsonet_study.storage import load_functions
 
 LOG = logging.getLogger("uqsonet")
 
-LOG_EVERY = 200
-"""Observation sets between log lines."""
+LOG_EVERY = 200  # observation sets between log lines
 
 
 def evaluate(
@@ -69,11 +68,8 @@ def evaluate(
         draw.
     label : str
         Of the evaluation, ``paper`` or ``precise``.
-    config : EvaluationConfig
     noise_std : float
         Of the observations.
-    seed : int
-    functions, reference : Path
     path : Path
         CSV to write.
     weights : sequence of Path

@@ -50,16 +50,11 @@ EXPECTED = 4
 """Times as many samples as a configuration asks for are behind the expected CRPS: at full scale
 (1,000) their own error is below 0.1 % of it."""
 
-EXPECTED_ENERGY = 2
-"""The same for those of them behind the expected energy score."""
-
-ENERGY_SAMPLES = 250
-"""Samples behind the energy score, whose cost grows with their square."""
-
+EXPECTED_ENERGY = 2  # the same for those of them behind the expected energy score
+ENERGY_SAMPLES = 250  # samples behind the energy score, whose cost grows with their square
 LEVELS = (0.5, 0.9, 0.95)
 
-RANK_BINS = 10
-"""Bars of a rank histogram."""
+RANK_BINS = 10  # bars of a rank histogram
 
 
 @dataclass(frozen=True)
@@ -68,11 +63,9 @@ class ScoringTargets:
 
     fields: OperatorFields
     sets: ObservationSets
-    truth: Tensor
-    """The observed functions themselves on the full grid, (S, n)."""
+    truth: Tensor  # the observed functions themselves on the full grid, (S, n)
     config: EvaluationConfig
-    lines: Mapping[str, Tensor]
-    """Cut lines, each with the grid points on it."""
+    lines: Mapping[str, Tensor]  # cut lines, each with the grid points on it
 
     @property
     def reference(self) -> Reference | None:
@@ -167,28 +160,19 @@ def narrower_share(predicted: Tensor, reference: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Expansion:
-    """What all posteriors of a model share: where they live, made ready for scores.
+    """What all posteriors of a model share: where they live, made ready for scores."""
 
-    Attributes
-    ----------
-    offset, basis : Tensor, shape (n,) and (n, p)
-        As `Posterior.basis` returns them.
-    scored_offset, scored_basis : Tensor
-        The same at the points of distributional scores, float32.
-    frame, root : Tensor, shape (M, k) and (k, p)
-        Factors of the basis there, weighted for L2: ``root @ c`` has the norm of the function, and
-        columns of `frame` are orthonormal.
-    modes : (Tensor, Tensor), optional
-        Offset and basis in the reference's modes.
-    """
-
+    # (n,) and (n, p), as `Posterior.basis` returns them
     offset: Tensor
     basis: Tensor
+    # the same at the points of distributional scores, float32
     scored_offset: Tensor
     scored_basis: Tensor
+    # (M, k) and (k, p), factors of the basis there, weighted for L2: ``root @ c`` has the norm of
+    # the function, and columns of `frame` are orthonormal
     frame: Tensor
     root: Tensor
-    modes: tuple[Tensor, Tensor] | None
+    modes: tuple[Tensor, Tensor] | None  # offset and basis in the reference's modes
 
     @classmethod
     def of(cls, posterior: Posterior, targets: ScoringTargets) -> Expansion:

@@ -19,12 +19,7 @@ CODE = (".py", ".pyc", ".safetensors")
 
 
 class Sources:
-    """The sources of both packages below a folder, each read once.
-
-    Parameters
-    ----------
-    root : Path
-    """
+    """The sources of both packages below a folder, each read once."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

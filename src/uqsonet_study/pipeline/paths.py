@@ -21,8 +21,7 @@ from collections.abc import Sequence
 
 from uqsonet_study.config import Case, Config, Evaluation, SensorsConfig
 
-LONGEST = 40
-"""Characters of a list in a name; longer ones are named by their length and a digest."""
+LONGEST = 40  # characters of a list in a name; longer ones are named by their length and a digest
 
 
 def numbers(values: Sequence[int]) -> str:
@@ -56,12 +55,7 @@ def layout_name(sensors: SensorsConfig) -> str:
 
 
 class Paths:
-    """The files of a configuration.
-
-    Parameters
-    ----------
-    config : Config
-    """
+    """The files of a configuration."""
 
     def __init__(self, config: Config) -> None:
         self.config, self.results = config, config.results

@@ -19,8 +19,7 @@ from uqsonet.emulator.emulator import Emulator
 from uqsonet.laws.truncated import resampled
 from uqsonet.operator.particles import ISLANDS, Following, tempered
 from uqsonet.sensors.likelihoods import MeanAbsolute
-from uqsonet_study.posterior.chains import mixing
-from uqsonet_study.posterior.metrics import moment_errors, moments
+from uqsonet_study.posterior.metrics import mixing, moment_errors, moments
 from uqsonet_study.posterior.problems import (
     CUT,
     NEAREST_NOISE,
@@ -32,18 +31,13 @@ from uqsonet_study.posterior.problems import (
     synthesis,
 )
 
-MODES = 64
-"""Cosines of the latent field along each axis; the others have 1.3e-4 of its variance."""
-
-SIZE = 384
-"""Samples of a population."""
+MODES = 64  # cosines of the latent field along each axis; the others have 1.3e-4 of its variance
+SIZE = 384  # samples of a population
 
 ROUNDS, KEPT, INNER = 5, 3, 6
 """Rounds of solves, last ones that are kept, and moves by the operator between them."""
 
-CHECKED = 64
-"""Samples that tell the operator's error."""
-
+CHECKED = 64  # samples that tell the operator's error
 WIDER = 1.1
 """Misfit at which the operator's weight ends, relative to the real one: it must cover that."""
 
@@ -53,10 +47,8 @@ class DarcyPosterior:
 
     Parameters
     ----------
-    case : Case
     model : Emulator
         What proposes; it has learned from pairs.
-    generator : torch.Generator
     """
 
     def __init__(self, case: Case, model: Emulator, generator: torch.Generator) -> None:

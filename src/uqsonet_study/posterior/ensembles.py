@@ -29,13 +29,9 @@ class Ensemble:
 
 @dataclass(frozen=True)
 class Regression:
-    """The least-squares map from readings to the field, with residuals of pairs as samples.
+    """The least-squares map from readings to the field, with residuals of pairs as samples."""
 
-    Attributes
-    ----------
-    inputs, outputs : Tensor, shape (N, n, n)
-    """
-
+    # (N, n, n)
     inputs: Tensor
     outputs: Tensor
 

@@ -39,15 +39,9 @@ SEEN_MODES = 48
 """Cosines along each axis that sensors see: the others add less than 2e-6 to a reading, which
 counts as a square beside misfits of 3e-4."""
 
-SAMPLES = 200_000
-"""Number of proposals."""
-
-NEGLIGIBLE = 1e-5
-"""Spectra of less evidence (as a share) are left out."""
-
-BLIND = 1e-6
-"""Directions whose variance is a smaller share of the proposal's noise are not seen."""
-
+SAMPLES = 200_000  # number of proposals
+NEGLIGIBLE = 1e-5  # spectra of less evidence (as a share) are left out
+BLIND = 1e-6  # directions whose variance is a smaller share of the proposal's noise are not seen
 
 TOLD = 3e-3
 """Directions in which readings take a smaller share of the variance do not enter moments."""
@@ -55,25 +49,14 @@ TOLD = 3e-3
 
 @dataclass(frozen=True)
 class Spectrum:
-    """One spectrum of the grid, conditioned on a case's readings with Gaussian noise.
+    """One spectrum of the grid, conditioned on a case's readings with Gaussian noise."""
 
-    Attributes
-    ----------
-    std : Tensor, shape (n, n)
-    evidence : float
-        Log density of the readings.
-    axes : Tensor, shape (m, J)
-        Directions of readings, times the standard deviation of what is read along them.
-    gain : Tensor, shape (J, k, k)
-        Coefficients of f by the (standardised) readings along the directions.
-    mean, spread : Tensor, shape (J,)
-        Of the proposal of these.
-    """
-
-    std: Tensor
-    evidence: float
+    std: Tensor  # (n, n)
+    evidence: float  # log density of the readings
+    # (m, J), directions of readings, times the standard deviation of what is read along them
     axes: Tensor
-    gain: Tensor
+    gain: Tensor  # (J, k, k), coefficients of f by the (standardised) readings along the directions
+    # (J,), of the proposal of these
     mean: Tensor
     spread: Tensor
 
@@ -117,8 +100,6 @@ class ExactPosterior:
 
     Parameters
     ----------
-    case : Case
-    generator : np.random.Generator
     size : int
         Number of proposals.
 

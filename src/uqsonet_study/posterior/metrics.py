@@ -19,13 +19,10 @@ from uqsonet_study.posterior.problems import POINTS, SEED, spectrum, synthesis
 WIDTHS = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Squared widths of kernels in units of the median squared distance between both sets."""
 
-PROJECTIONS = 128
-"""Number of directions of the sliced distance."""
-
+PROJECTIONS = 128  # number of directions of the sliced distance
 METRICS = "mean", "std", "mmd", "swd", "spectrum"
 
-LEVELS = 0.5, 0.9
-"""Levels of the bands whose coverage is measured."""
+LEVELS = 0.5, 0.9  # levels of the bands whose coverage is measured
 
 
 def distances(samples: Tensor, reference: Tensor, centre: float, scale: float) -> dict[str, float]:
@@ -33,7 +30,6 @@ def distances(samples: Tensor, reference: Tensor, centre: float, scale: float) -
 
     Parameters
     ----------
-    samples, reference : Tensor
     centre, scale : float
         Mean and standard deviation of the prior: the sliced distance is one of fields less the
         first over the second.
@@ -129,3 +125,18 @@ def covered(samples: Tensor, reference: Tensor) -> list[float]:
     """
     ordered = ascending(samples.float().flatten(1))
     return coverage(ordered, reference.float().flatten(1), LEVELS)
+
+
+def mixing(chains: Tensor) -> tuple[float, float]:
+    """Return R-hat and the effective size of chains (S, C, q), each the median over quantities.
+
+    R-hat compares the variance of all halves of chains with that within them (Gelman et al.,
+    Bayesian Data Analysis, 2013). The effective size is the variance over the squared error of the
+    mean, as means of chains tell it: quantities that chains disagree in have a small one.
+    """
+    half = len(chains) // 2
+    parts = torch.cat([chains[:half], chains[half : 2 * half]], 1)
+    within, between = parts.var(0).mean(0), parts.mean(0).var(0)
+    total = (half - 1) / half * within + between
+    size = chains.shape[1] * total / chains.mean(0).var(0).clamp_min(1e-300)
+    return float((total / within).sqrt().median()), float(size.median())

@@ -21,11 +21,8 @@ from uqsonet.gauss.seeds import numpy_generator
 from uqsonet_study.solvers.elliptic2d import solve_rough2d
 from uqsonet_study.solvers.poisson2d import sine_basis, solve_poisson2d
 
-POINTS = 128
-"""Points along each axis, both ends included."""
-
-SENSORS = 128
-"""Number of sensors of a case."""
+POINTS = 128  # points along each axis, both ends included
+SENSORS = 128  # number of sensors of a case
 
 SIGMA, CUT = 1e-4, 3e-4
 """Width of the weight in the mean absolute misfit, and the largest misfit that is accepted."""
@@ -36,9 +33,7 @@ NEAREST_NOISE = 1.1e-3
 ALPHA, TAU = (1.5, 3.0), (2.0, 4.0)
 """Ranges of smoothness and inverse length of Poisson's right-hand sides, drawn for each of them."""
 
-LOW, HIGH = 3.0, 12.0
-"""Values of Darcy's medium: the higher one where the latent field is positive."""
-
+LOW, HIGH = 3.0, 12.0  # values of Darcy's medium: the higher one where the latent field is positive
 TOLERANCE = 1e-2
 """Residual of Darcy's solves in single precision: u is 6e-8 off in the mean, where misfits are up
 to 3e-4."""
@@ -47,10 +42,10 @@ SEED = 2026
 
 
 @cache
-def cosines(points: int = POINTS) -> Tensor:
+def cosines() -> Tensor:
     """Return the orthonormal cosines (k, x) at the centres of cells (DCT-II), float64."""
-    k = torch.arange(points, dtype=torch.float64)
-    table = torch.cos(math.pi / points * torch.outer(k, k + 0.5)) * math.sqrt(2 / points)
+    k = torch.arange(POINTS, dtype=torch.float64)
+    table = torch.cos(math.pi / POINTS * torch.outer(k, k + 0.5)) * math.sqrt(2 / POINTS)
     table[0] /= math.sqrt(2)
     return table
 
@@ -61,9 +56,9 @@ def synthesis(coefficients: Tensor) -> Tensor:
     return table.T @ coefficients @ table
 
 
-def spectrum(alpha: float, tau: float, modes: int = POINTS) -> Tensor:
-    """Return standard deviations (modes, modes) of the coefficients; the constant has none."""
-    k = math.pi * torch.arange(modes, dtype=torch.float64)
+def spectrum(alpha: float, tau: float) -> Tensor:
+    """Return standard deviations (n, n) of the coefficients; the constant has none."""
+    k = math.pi * torch.arange(POINTS, dtype=torch.float64)
     square = k[:, None] ** 2 + k**2
     std = POINTS * tau ** (alpha - 1) * (square + tau**2) ** (-alpha / 2)
     std[0, 0] = 0.0
@@ -78,23 +73,12 @@ def log_weight(misfit: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """One inverse problem.
-
-    Attributes
-    ----------
-    number : int
-    truth : Tensor, shape (n, n)
-        What is asked for.
-    sensors : Tensor, shape (m,)
-        Flat indices of the points that are read.
-    readings : Tensor, shape (m,)
-        Without noise.
-    """
+    """One inverse problem."""
 
     number: int
-    truth: Tensor
-    sensors: Tensor
-    readings: Tensor
+    truth: Tensor  # (n, n), what is asked for
+    sensors: Tensor  # (m,), flat indices of the points that are read
+    readings: Tensor  # (m,), without noise
 
 
 class Inverse:

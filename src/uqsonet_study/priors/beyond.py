@@ -24,15 +24,9 @@ from uqsonet.errors import ConfigError
 from uqsonet.laws.truncated import truncated_samples
 from uqsonet_study.priors.gaussian_process import GaussianField
 
-ROUNDING = 1e-7
-"""Least noise of a sensor: what single precision leaves of values about one."""
-
-SCALES = 20_000
-"""Points on which the law of a scale is tabulated."""
-
-
-MOST_ROUNDS = 1000
-"""Samples that a bounded field draws for each one that it keeps, at most."""
+ROUNDING = 1e-7  # least noise of a sensor: what single precision leaves of values about one
+SCALES = 20_000  # points on which the law of a scale is tabulated
+MOST_ROUNDS = 1000  # samples that a bounded field draws for each one that it keeps, at most
 
 
 class Law(Protocol):
@@ -68,9 +62,7 @@ class _Sensors:
 
     Parameters
     ----------
-    field : GaussianField
     locations : Tensor, shape (m, d)
-    noise_std : float
     """
 
     def __init__(self, field: GaussianField, locations: Tensor, noise_std: float) -> None:
@@ -210,11 +202,6 @@ class BoundedField:
 
     Samples of the prior are those of the field that stay within bounds; the posterior is the
     Gaussian one, cut off to the same box (`truncated_samples`).
-
-    Parameters
-    ----------
-    field : GaussianField
-    lower, upper : float
     """
 
     def __init__(self, field: GaussianField, lower: float, upper: float) -> None:

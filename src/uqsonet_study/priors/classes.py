@@ -25,17 +25,12 @@ from uqsonet_study.priors.gaussian_process import GaussianField
 TWO_VALUED = 1e-4
 """Sensors of a field of two values may miss one of them by this part of their distance."""
 
-SURE = 30.0
-"""Log of the likelihood ratio from which on a noisy sensor tells a class beyond doubt."""
-
+SURE = 30.0  # log of the likelihood ratio from which on a noisy sensor tells a class beyond doubt
 UNLIKELY = 20.0
 """A class of a sensor is left out if its log density is so far below that of the likeliest."""
 
-MAX_ASSIGNMENTS = 4096
-"""Maximum number of assignments of classes to sensors."""
-
-INTEGRATION = 12
-"""Base-two logarithm of the number of points behind the probability of a box."""
+MAX_ASSIGNMENTS = 4096  # maximum number of assignments of classes to sensors
+INTEGRATION = 12  # base-two logarithm of the number of points behind the probability of a box
 
 
 class ClassField:
@@ -43,7 +38,6 @@ class ClassField:
 
     Parameters
     ----------
-    latent : GaussianField
     thresholds : sequence of float
         Ascending.
     values : sequence of float
@@ -159,7 +153,6 @@ class ThresholdedField(ClassField):
 
     Parameters
     ----------
-    latent : GaussianField
     low, high : float
         Of the transformed field.
     """

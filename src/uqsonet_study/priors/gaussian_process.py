@@ -19,11 +19,8 @@ from torch import Tensor
 
 from uqsonet.gauss.gaussian import GaussianLaw, condition
 
-RELATIVE_CUT = 1e-14
-"""Eigenvalues below this fraction of the largest are rounding noise of float64."""
-
-SAME_PLACE = 1e-9
-"""Locations closer than this to a grid point are that point."""
+RELATIVE_CUT = 1e-14  # eigenvalues below this fraction of the largest are rounding noise of float64
+SAME_PLACE = 1e-9  # locations closer than this to a grid point are that point
 
 Kernel = Callable[[Tensor, Tensor], Tensor]
 """Maps locations (n, d) and (m, d) to their covariance (n, m)."""
@@ -111,8 +108,7 @@ class GaussianField:
         Covariance function.
     """
 
-    mean: Tensor
-    """Prior mean on the grid, shape (n,)."""
+    mean: Tensor  # prior mean on the grid, shape (n,)
 
     def __init__(self, locations: Tensor, mean: Mean, kernel: Kernel) -> None:
         self._locations = locations.to(torch.float64)

@@ -14,14 +14,9 @@ from uqsonet.laws.truncated import truncated_samples
 from uqsonet_study.priors.beyond import Law, _coordinates, _Drawn, _Sensors
 from uqsonet_study.priors.gaussian_process import GaussianField
 
-FAR = 7.0
-"""Latent values beyond this, in standard deviations, do not occur."""
-
-NODES = 200_001
-"""Points on which a map is tabulated."""
-
-ROUNDING = 1e-6
-"""Values this near to the lower end, as a share of what they vary by, are at it."""
+FAR = 7.0  # latent values beyond this, in standard deviations, do not occur
+NODES = 200_001  # points on which a map is tabulated
+ROUNDING = 1e-6  # values this near to the lower end, as a share of what they vary by, are at it
 
 
 class MappedField:

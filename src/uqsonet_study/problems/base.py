@@ -20,11 +20,8 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet_study.priors.beyond import Law, Prior
 from uqsonet_study.priors.gaussian_process import GaussianField
 
-GPU_BLOCK = 2048
-"""Functions solved at a time on a GPU: enough to fill it."""
-
-BEYOND = "beyond the paper"
-"""What stands for the section of a problem that the paper does not have."""
+GPU_BLOCK = 2048  # functions solved at a time on a GPU: enough to fill it
+BEYOND = "beyond the paper"  # what stands for the section of a problem that the paper does not have
 
 Affine = Literal["kappa", "unobserved"]
 
@@ -46,8 +43,7 @@ class Problem(ABC):
 
     name: str
     title: str
-    section: str
-    """Section of the paper, or `BEYOND`."""
+    section: str  # section of the paper, or `BEYOND`
     input_symbol: str = "k"
     output_symbol: str = "u"
     transform: Transform = Transform()
@@ -65,8 +61,7 @@ class Problem(ABC):
     """Relative error of solutions where the solver lets it be chosen, else zero."""
     output_stride: int = 1
     """Training sees every `output_stride`-th point of the output grid along each axis."""
-    zero_boundary: bool = False
-    """Whether u vanishes on the boundary."""
+    zero_boundary: bool = False  # whether u vanishes on the boundary
     block: int = 1000
     """Functions drawn and solved at a time, so that they stay in the processor's cache."""
 

@@ -12,10 +12,13 @@ points themselves. The five-point scheme is the same, with means of k at the fac
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Grid
+from uqsonet_study.priors.beyond import Prior
 from uqsonet_study.priors.classes import ThresholdedField
 from uqsonet_study.priors.gaussian_process import CosineField
 from uqsonet_study.problems.base import BEYOND, Problem
@@ -37,7 +40,11 @@ class Darcy64(Problem):
 
     def __init__(self) -> None:
         self.grid = Grid((0.0, 0.0), (1.0, 1.0), (self.points, self.points))
-        self.prior = ThresholdedField(CosineField(self.points, latent_std), low=3.0, high=12.0)
+
+    @cached_property
+    def prior(self) -> Prior:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The law of k."""
+        return ThresholdedField(CosineField(self.points, latent_std), low=3.0, high=12.0)
 
     def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the five-point system by preconditioned conjugate gradients."""

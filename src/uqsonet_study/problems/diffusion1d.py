@@ -6,6 +6,7 @@ maps k to u; training sees u on 101 of the 401 points.
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import pi
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from uqsonet.fields.field import Transform
 from uqsonet.fields.grid import Grid
+from uqsonet_study.priors.beyond import Prior
 from uqsonet_study.priors.gaussian_process import GaussianField, Mean, squared_exponential, zero
 from uqsonet_study.problems.base import Problem
 from uqsonet_study.solvers.elliptic1d import solve_elliptic1d
@@ -36,8 +38,12 @@ class Diffusion1D(Problem):
 
     def __init__(self) -> None:
         self.grid = Grid((-1.0,), (1.0,), (401,))
-        self.prior = self.gaussian(std=0.5, length=0.1, mean=sine)
         self.source = 2.0 * sine(self.grid.points())
+
+    @cached_property
+    def prior(self) -> Prior:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The law of log k."""
+        return self.gaussian(std=0.5, length=0.1, mean=sine)
 
     def gaussian(self, std: float, length: float, mean: Mean = zero) -> GaussianField:
         """Return a field on the grid with the kernel ``std^2 exp(-(x - x')^2 / length^2)``."""

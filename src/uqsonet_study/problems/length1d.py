@@ -6,7 +6,10 @@ values that are 3.7 % apart. Grids of `diffusion1d`.
 
 from __future__ import annotations
 
-from uqsonet_study.priors.families import LengthField
+from functools import cached_property
+
+from uqsonet_study.priors.beyond import Prior
+from uqsonet_study.priors.families import random_length
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 
@@ -18,6 +21,7 @@ class Length1D(Diffusion1D):
     title = "One-dimensional diffusion, Gaussian fields of random length"
     section = BEYOND
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.prior = LengthField(lambda length: self.gaussian(0.5, length, sine), 0.05, 0.5, 64)
+    @cached_property
+    def prior(self) -> Prior:
+        """The law of log k: a decomposition of 64 matrices, so not before it is needed."""
+        return random_length(lambda length: self.gaussian(0.5, length, sine), 0.05, 0.5, 64)

@@ -15,8 +15,7 @@ from uqsonet_study.priors.mapped import MappedField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
-SHAPE = 3.0
-"""Shape of the gamma law of k."""
+SHAPE = 3.0  # shape of the gamma law of k
 
 
 def log_gamma(latent: Tensor) -> Tensor:

@@ -31,8 +31,7 @@ class Poisson128(Problem):
     zero_boundary = True
     block = 32
     points = 128
-    reaction = 0.0
-    """The constant r in ``Lap u + r u = f``."""
+    reaction = 0.0  # the constant r in ``Lap u + r u = f``
 
     def __init__(self) -> None:
         self.grid = Grid((0.0, 0.0), (1.0, 1.0), (self.points, self.points))

@@ -14,8 +14,7 @@ from uqsonet_study.priors.mapped import MappedField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
-DRY = 0.25
-"""Coefficient of the equation where there is no rain."""
+DRY = 0.25  # coefficient of the equation where there is no rain
 
 
 class Rain1D(Diffusion1D):

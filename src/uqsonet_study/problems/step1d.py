@@ -12,8 +12,7 @@ from torch import Tensor
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
-ARRIVAL = 1.1
-"""Time at which the front is looked at."""
+ARRIVAL = 1.1  # time at which the front is looked at
 
 
 class Step1D(Diffusion1D):

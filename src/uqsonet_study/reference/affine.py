@@ -4,6 +4,9 @@ Poisson (4.2): the posterior of u is Gaussian, in closed form. 2D SDE (4.4): giv
 law of k does not depend on the sensors on f. With responses ``U(x) = (G_k phi_1, G_k phi_2, ...)``
 to a basis of sources, only ``E[U(x)]`` and ``E[U(x) U(x)^T]`` over the prior of k are needed: they
 serve every observation set, and the symmetries of the square multiply each sampled k by eight.
+
+Where u is affine in a Gaussian input, ``u = G (mean + sum_j xi_j phi_j)``; elliptic operators
+smooth, so of a thousand phi_j a rotation leaves tens that matter (`Directions`).
 """
 
 from __future__ import annotations
@@ -13,23 +16,64 @@ import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import GaussianLaw
+from uqsonet_study.priors.gaussian_process import GaussianField
 from uqsonet_study.problems import Problem
-from uqsonet_study.reference.directions import Directions
 from uqsonet_study.reference.linear import affine_maps, responses, unit_responses
 from uqsonet_study.reference.moments import Moments, gaussian_moments
 
-BATCH = 64
-"""Coefficients whose responses are held together."""
+NEGLECTED = 1e-4
+"""Largest share of the variance of u (at the mean of the other input) that is left out: an error
+of 5e-5 of the standard deviation."""
 
-LAWS = 32
-"""Observation sets whose moments are taken together."""
 
-FLUSH = 16
-"""Batches summed in single precision before they join the double-precision sums."""
+class Directions:
+    """Leading directions of the affine input of a problem.
 
+    Attributes
+    ----------
+    field : GaussianField
+        The law of the affine input.
+    basis : Tensor, shape (r, J)
+        Orthonormal directions in its coordinates, by falling variance of u.
+    sources : Tensor, shape (1 + J, n)
+        Its mean, and the fields along the directions.
+    typical : Tensor, shape (1, n), or None
+        The other input at its prior mean, where the directions are found.
+    """
+
+    def __init__(self, problem: Problem, neglected: float = NEGLECTED) -> None:
+        self._problem = problem
+        field, other = problem.gaussian_prior, problem.unobserved
+        transform = problem.unobserved_transform
+        if problem.affine == "unobserved":
+            field, other, transform = other, field, problem.transform
+        assert field is not None
+        self.field: GaussianField = field
+        every = field.fluctuation(torch.eye(field.rank, dtype=torch.float64))
+        self.typical = None if other is None else transform.inverse(other.mean)[None]
+        u = problem.solve_affine(self.typical, every)[0]
+        values, vectors = torch.linalg.eigh(u @ u.T)
+        values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
+        left_out = 1 - values.cumsum(0) / values.sum()
+        count = int((left_out > neglected).sum()) + 1
+        self.basis = vectors[:, :count].contiguous()
+        self.sources = torch.cat([field.mean[None], self.basis.T @ every])
+
+    @property
+    def size(self) -> int:
+        """Number of sources."""
+        return len(self.sources)
+
+    def responses(self, other: Tensor | None) -> Tensor:
+        """Return u for every source, (B, 1 + J, n), given B values of the other input (B, n)."""
+        return self._problem.solve_affine(other, self.sources)
+
+
+BATCH = 64  # coefficients whose responses are held together
+LAWS = 32  # observation sets whose moments are taken together
+FLUSH = 16  # batches summed in single precision before they join the double-precision sums
 SOLVE_DTYPE = torch.float32
 """Responses are solved to 1e-5 (TOLERANCE of the solver), far below the sampling error over k."""
-
 
 HELD_VALUES = 2**26
 """Of responses of u to the coordinates of its input, at most: 512 MiB. More are not held."""
@@ -86,7 +130,6 @@ class OperatorMoments:
         Affine in kappa, with an unobserved input.
     vectors : Tensor, shape (n, k)
         Test vectors of the modes.
-    generator : numpy.random.Generator
     size : int
         Coefficients sampled (each counts once for every symmetry of the problem).
     """

@@ -17,6 +17,7 @@ split R-hat and the least bulk effective size over points of both fields decide 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,74 +31,38 @@ from uqsonet_study.reference.linear import GridSensors
 
 CHAINS = 8
 
-KEPT = 3
-"""States that are kept for each independent draw that is asked for."""
-
-MOST_THINNED = 128
-"""Chains that have not mixed when every so many-th state is kept are given up."""
-
-WARM_UP = 5
-"""One part in so many of the first states is left out."""
-
-R_HAT = 1.01
-"""Largest R-hat of chains that count as mixed."""
-
-WATCHED = 32
-"""Points of each field at which R-hat and effective sizes are taken."""
-
-ROWS = 256
-"""Functions solved at a time: they stay in the processor's cache."""
-
-PROPOSALS = 512
-"""Proposals made together."""
-
-DIFFERENCE = 1e-4
-"""Step in z of a difference quotient. Its error costs acceptance and no accuracy."""
-
+KEPT = 3  # states that are kept for each independent draw that is asked for
+MOST_THINNED = 128  # chains that have not mixed when every so many-th state is kept are given up
+WARM_UP = 5  # one part in so many of the first states is left out
+R_HAT = 1.01  # largest R-hat of chains that count as mixed
+WATCHED = 32  # points of each field at which R-hat and effective sizes are taken
+ROWS = 256  # functions solved at a time: they stay in the processor's cache
+PROPOSALS = 512  # proposals made together
+DIFFERENCE = 1e-4  # step in z of a difference quotient. Its error costs acceptance and no accuracy.
 SEEN = 0.3, 1.0, 3.0
 """Q holds the directions of z in which u's sensors see so many times their noise at least; which of
 these levels serves best is tried."""
 
-TRIED = 2048
-"""Proposals that it is tried on."""
-
+TRIED = 2048  # proposals that it is tried on
 START = 64.0, 10
 """Noise of the first fit, relative to the sensors', halved at each of so many iterations."""
 
-REFIT = 16.0, 4
-"""The same of a proposal's fit, quartered at each iteration."""
-
-TAIL = 8
-"""Degrees of freedom of a proposal along Q."""
-
-WIDTH = 1.1
-"""Its scale, relative to the Laplace approximation's."""
+REFIT = 16.0, 4  # the same of a proposal's fit, quartered at each iteration
+TAIL = 8  # degrees of freedom of a proposal along Q
+WIDTH = 1.1  # its scale, relative to the Laplace approximation's
 
 
 @dataclass(frozen=True)
 class ChainSample:
-    """Draws from a posterior by several chains.
+    """Draws from a posterior by several chains."""
 
-    Attributes
-    ----------
-    kappa, u : Tensor, shape (chains, kept, n)
-        Pairs: both belong to one state.
-    r_hat : float
-        Largest rank-normalised split R-hat over points of kappa and u.
-    effective_size : float
-        Least bulk effective sample size over these points.
-    accepted : float
-        Share of the proposals.
-    solves : int
-        Solutions of the equation that all this took.
-    """
-
+    # (chains, kept, n), pairs: both belong to one state
     kappa: Tensor
     u: Tensor
-    r_hat: float
-    effective_size: float
-    accepted: float
-    solves: int
+    r_hat: float  # largest rank-normalised split R-hat over points of kappa and u
+    effective_size: float  # least bulk effective sample size over these points
+    accepted: float  # share of the proposals
+    solves: int  # solutions of the equation that all this took
 
 
 def chain_posterior(
@@ -107,10 +72,10 @@ def chain_posterior(
     *,
     draws: int = 1000,
     generator: np.random.Generator,
-    chains: int = CHAINS,
-    refuse: bool = True,
 ) -> ChainSample:
     """Sample input and output of an operator given sensors of both.
+
+    Chains that do not mix are returned with their R-hat and effective size.
 
     Parameters
     ----------
@@ -120,18 +85,13 @@ def chain_posterior(
         Of kappa and of u; either may be empty.
     draws : int
         Independent draws that the least known point has to be worth.
-    generator : numpy.random.Generator
-    chains : int
-        Two at least.
-    refuse : bool
-        Refuse chains that do not mix; otherwise they are returned with their R-hat and size.
 
     Raises
     ------
     ConfigError
         If the problem has another input.
     ObservationError
-        If a sensor of u has no noise, a value of the input is impossible, or the chains do not mix.
+        If a sensor of u has no noise, or a value of the input is impossible.
     """
     if problem.unobserved is not None:
         raise ConfigError(
@@ -146,26 +106,17 @@ def chain_posterior(
             f"value exactly, found {float(seen.noise.min())}"
         )
     target = _Target(problem, law, seen, generator)
-    moves = _Chains(target, generator, chains)
-    every, kept = 1, -(-KEPT * draws // chains)
+    moves = _Chains(target, generator)
+    every, kept = 1, -(-KEPT * draws // CHAINS)
     moves.advance(max(1, kept // WARM_UP), 1)
     states = moves.advance(kept, every)
     while True:
         kappa, u = target.pairs(states.reshape(-1, law.mean.shape[-1]))
-        kappa, u = (field.reshape(chains, kept, -1) for field in (kappa, u))
+        kappa, u = (field.reshape(CHAINS, kept, -1) for field in (kappa, u))
         r_hat, size = _mixing(problem, kappa, u)
-        mixed = r_hat <= R_HAT and size >= draws
-        if mixed or (2 * every > MOST_THINNED and not refuse):
-            return ChainSample(kappa, u, r_hat, size, moves.accepted, target.solves)
         every *= 2
-        if every > MOST_THINNED:
-            raise ObservationError(
-                f"problem {problem.name}: chains of {moves.steps} steps given "
-                f"{len(sensors_in.place)} sensors of {problem.input_symbol} and "
-                f"{len(sensors_out.place)} of {problem.output_symbol} have R-hat {r_hat:.3f} and "
-                f"effective size {size:.0f}, {R_HAT} and {draws} are asked for; more noise or "
-                "fewer draws are easier"
-            )
+        if (r_hat <= R_HAT and size >= draws) or every > MOST_THINNED:
+            return ChainSample(kappa, u, r_hat, size, moves.accepted, target.solves)
         half = states[:, 1::2]
         states = torch.cat([half, moves.advance(kept - half.shape[1], every)], dim=1)
 
@@ -183,25 +134,7 @@ def _input_law(problem: Problem, sensors: GridSensors) -> GaussianLaw:
 
 
 class _Target:
-    """The law of z, given u's sensors, and proposals for it.
-
-    Parameters
-    ----------
-    problem : Problem
-    law : GaussianLaw
-        Of the input's coordinates given its own sensors; z stands for them.
-    sensors : GridSensors
-        Of u.
-    generator : numpy.random.Generator
-        For the choice of Q.
-
-    Attributes
-    ----------
-    directions : Tensor, shape (r, q)
-        Q, orthonormal columns.
-    solves : int
-        Solutions of the equation so far.
-    """
+    """The law of z, given u's sensors, and proposals for it; `directions` (r, q) are Q."""
 
     def __init__(
         self,
@@ -231,18 +164,17 @@ class _Target:
 
     def pairs(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return kappa and u (B, n) of states (B, r)."""
-        self.solves += len(z)
-        blocks = z.split(min(ROWS, self._problem.block))
-        found = [self._problem.pairs(self._law.coordinates(block)) for block in blocks]
-        kappa, u = (torch.cat(part) for part in zip(*found, strict=True))
+        kappa, u = (torch.cat(part) for part in zip(*self._solved(z), strict=True))
         return kappa, u
+
+    def _solved(self, z: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        self.solves += len(z)
+        for block in z.split(min(ROWS, self._problem.block)):
+            yield self._problem.pairs(self._law.coordinates(block))
 
     def _read(self, z: Tensor) -> Tensor:
         """Return what u's sensors would read without noise (B, m)."""
-        self.solves += len(z)
-        blocks = z.split(min(ROWS, self._problem.block))
-        pairs = (self._problem.pairs(self._law.coordinates(block)) for block in blocks)
-        return torch.cat([u[:, self._sensors.place] for _, u in pairs])
+        return torch.cat([u[:, self._sensors.place] for _, u in self._solved(z)])
 
     def _responses(self, z: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
         """Return readings (B, m) at z and their difference quotients (B, m, q)."""
@@ -334,35 +266,28 @@ def _log_student(steps: Tensor, root: Tensor) -> Tensor:
 
 
 class _Chains:
-    """Chains side by side.
+    """Chains side by side."""
 
-    Parameters
-    ----------
-    target : _Target
-    generator : numpy.random.Generator
-    chains : int
-    """
-
-    def __init__(self, target: _Target, generator: np.random.Generator, chains: int) -> None:
-        self._target, self._generator, self._chains = target, generator, chains
-        self._state, self._weight = target.starts(generator, chains)
+    def __init__(self, target: _Target, generator: np.random.Generator) -> None:
+        self._target, self._generator = target, generator
+        self._state, self._weight = target.starts(generator, CHAINS)
         self.steps = self._taken = 0
 
     @property
     def accepted(self) -> float:
         """Share of proposals that were accepted."""
-        return self._taken / max(1, self.steps * self._chains)
+        return self._taken / max(1, self.steps * CHAINS)
 
     def advance(self, kept: int, every: int) -> Tensor:
         """Go on for ``kept * every`` steps; returns every so many-th state (chains, kept, r)."""
         found = []
-        most = max(1, PROPOSALS // self._chains)
+        most = max(1, PROPOSALS // CHAINS)
         for start in range(0, kept * every, most):
             size = min(most, kept * every - start)
-            proposed, weights = self._target.propose(self._generator, size * self._chains)
-            proposed = proposed.unflatten(0, (size, self._chains))
-            weights = weights.unflatten(0, (size, self._chains))
-            draws = np.log1p(-self._generator.random((size, self._chains)))
+            proposed, weights = self._target.propose(self._generator, size * CHAINS)
+            proposed = proposed.unflatten(0, (size, CHAINS))
+            weights = weights.unflatten(0, (size, CHAINS))
+            draws = np.log1p(-self._generator.random((size, CHAINS)))
             levels = torch.from_numpy(draws)
             for t in range(size):
                 taken = levels[t] < weights[t] - self._weight

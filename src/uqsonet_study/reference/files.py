@@ -22,24 +22,13 @@ from uqsonet_study.storage import ArrayFile
 
 @dataclass(frozen=True)
 class ObservationSets:
-    """Observation sets of one evaluation.
+    """Observation sets of one evaluation."""
 
-    Attributes
-    ----------
-    observations : Sensors
-        S sets, ordered by sensor count; float64.
-    function : Tensor, shape (S,)
-        Index of the function observed in its split.
-    outputs : Sensors or None
-        What sensors of the output read of the same functions, where there are any.
-    output_noise_std : float
-        Their noise.
-    """
-
-    observations: Sensors
-    function: Tensor
+    observations: Sensors  # S sets, ordered by sensor count; float64
+    function: Tensor  # (S,), index of the function observed in its split
+    # what sensors of the output read of the same functions, where there are any
     outputs: Sensors | None = field(default=None, kw_only=True)
-    output_noise_std: float = field(default=0.0, kw_only=True)
+    output_noise_std: float = field(default=0.0, kw_only=True)  # their noise
 
     @property
     def counts(self) -> Tensor:
@@ -50,45 +39,28 @@ class ObservationSets:
 
 @dataclass(frozen=True)
 class Reference(ObservationSets):
-    """Observation sets of one evaluation with their reference posteriors.
+    """Observation sets of one evaluation with their reference posteriors."""
 
-    Attributes
-    ----------
-    mean, std : Tensor, shape (S, n)
-        On the full grid.
-    repeat_mean, repeat_std : Tensor, shape (S, n)
-        What tells the error of `mean` and `std`. For `monte_carlo` the same from an independent
-        draw of equal size (the floor under any comparison); for `reduced` the first of two
-        independent halves, as far from their average as that is from the truth, on average;
-        for `chains` the first half of the chains.
-    mode_vectors : Tensor, shape (n, k)
-        Orthonormal (in quadrature) basis for the Gaussian W2.
-    mode_mean : Tensor, shape (S, k)
-    mode_covariance : Tensor, shape (S, k, k)
-    samples : Tensor, shape (S, n_samples, M), or None
-        Sample functions on the training grid.
-    floor_w2 : Tensor, shape (S,), or None
-        Exact W2 between the two independent draws.
-    quantiles : Tensor, shape (S, bins, M), or None
-        Means of equal bins of the ascending samples at each point of the training grid.
-    floor_w1 : Tensor, shape (S,), or None
-        `marginal_w1` between the quantiles of the two independent draws; for `chains` between
-        those of the first half and of all.
-    r_hat, effective_size : Tensor, shape (S,), or None
-        Of `chains`: the largest and the least of each set.
-    """
-
+    # (S, n), on the full grid
     mean: Tensor
     std: Tensor
+    # (S, n), what tells the error of `mean` and `std`. For `monte_carlo` the same from an
+    # independent draw of equal size (the floor under any comparison); for `reduced` the first of
+    # two independent halves, as far from their average as that is from the truth, on average; for
+    # `chains` the first half of the chains.
     repeat_mean: Tensor
     repeat_std: Tensor
-    mode_vectors: Tensor
-    mode_mean: Tensor
-    mode_covariance: Tensor
-    samples: Tensor | None
-    floor_w2: Tensor | None
+    mode_vectors: Tensor  # (n, k), orthonormal (in quadrature) basis for the Gaussian W2
+    mode_mean: Tensor  # (S, k)
+    mode_covariance: Tensor  # (S, k, k)
+    samples: Tensor | None  # (S, n_samples, M), sample functions on the training grid
+    floor_w2: Tensor | None  # (S,), exact W2 between the two independent draws
+    # (S, bins, M), means of equal bins of the ascending samples at each point of the training grid
     quantiles: Tensor | None = None
+    # (S,), `marginal_w1` between the quantiles of the two independent draws; for `chains` between
+    # those of the first half and of all
     floor_w1: Tensor | None = None
+    # (S,), of `chains`: the largest and the least of each set
     r_hat: Tensor | None = None
     effective_size: Tensor | None = None
 

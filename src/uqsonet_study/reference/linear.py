@@ -26,29 +26,19 @@ from uqsonet_study.problems import Problem
 
 Side = Literal["input", "output"]
 
-BATCH = 64
-"""Functionals, or functions, that are handled together."""
-
-Map = Callable[[Tensor], Tensor]
-"""An affine map, row by row."""
+BATCH = 64  # functionals, or functions, that are handled together
+Map = Callable[[Tensor], Tensor]  # an affine map, row by row
 
 
 class GridSensors(NamedTuple):
-    """Sensors of one field on its grid of n points.
+    """Sensors of one field on its grid of n points."""
 
-    Attributes
-    ----------
-    place : Tensor
-        Flat indices of grid points, int, shape (m,); or linear functionals as weights on all
-        points, floating, dense or sparse, shape (m, n).
-    values : Tensor, shape (m,)
-    noise_std : float or Tensor, shape (m,)
-        Of independent Gaussian noise; zero for exact values. Values that went through single
-        precision are not exact: their rounding is noise, about 1e-7 of the field.
-    """
-
+    # flat indices of grid points, int, shape (m,); or linear functionals as weights on all points,
+    # floating, dense or sparse, shape (m, n)
     place: Tensor
-    values: Tensor
+    values: Tensor  # (m,)
+    # (m,), of independent Gaussian noise; zero for exact values. Values that went through single
+    # precision are not exact: their rounding is noise, about 1e-7 of the field.
     noise_std: float | Tensor = 0.0
 
     @property

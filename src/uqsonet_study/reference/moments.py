@@ -13,25 +13,18 @@ from torch import Tensor
 
 from uqsonet.gauss.blocks import RunningMoments
 
-BURES_MODES = 32
-"""Leading principal components on which the Gaussian W2 is computed."""
+BURES_MODES = 32  # leading principal components on which the Gaussian W2 is computed
 
 
 @dataclass(frozen=True)
 class Moments:
-    """First and second moments of functions on n points and of their k mode coefficients.
+    """First and second moments of functions on n points and of their k mode coefficients."""
 
-    Attributes
-    ----------
-    mean, variance : Tensor, shape (n,)
-    mode_mean : Tensor, shape (k,)
-    mode_covariance : Tensor, shape (k, k)
-    """
-
+    # (n,)
     mean: Tensor
     variance: Tensor
-    mode_mean: Tensor
-    mode_covariance: Tensor
+    mode_mean: Tensor  # (k,)
+    mode_covariance: Tensor  # (k, k)
 
     @property
     def std(self) -> Tensor:

@@ -25,14 +25,11 @@ from torch import Tensor
 from uqsonet.errors import DataError
 from uqsonet_study.solvers.poisson2d import both_axes, sine_basis
 
-LOW = 14
-"""Sine modes along each axis in the exact block: measured fastest on 101 x 101 points."""
-
+LOW = 14  # sine modes along each axis in the exact block: measured fastest on 101 x 101 points
 MAX_ITERATIONS = 500
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-6}
 """Default residual of the scaled system, relative to the right-hand side. Single precision suits
 the laws of the paper (error below 1e-4); a contrast of 1e3 across a sharp edge needs double."""
-
 
 Map = Callable[[Tensor], Tensor]
 

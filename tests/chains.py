@@ -1,4 +1,4 @@
-"""Chains by preconditioned Crank-Nicolson moves, and how well they have mixed.
+"""Chains by preconditioned Crank-Nicolson moves.
 
 Cotter, Roberts, Stuart and White (Statistical Science 28, 2013): a move
 ``sqrt(1 - b^2) z + b xi`` leaves white noise z as it is, whatever the number of coordinates; the
@@ -33,8 +33,6 @@ def walk(
         White noise before any reading.
     likelihood : callable
         Maps states to log likelihoods (C,).
-    steps : int
-    generator : np.random.Generator
     """
     now, size = likelihood(z), torch.full((len(z), 1), -2.0, dtype=torch.float64)
     for number in range(steps):
@@ -54,18 +52,3 @@ def walk(
 def walled(misfit: Tensor, cut: float) -> Tensor:
     """Return what keeps chains within the cut for misfits (C, m) of the sensors."""
     return -WALL * (misfit.abs().mean(-1) / cut - 1).clamp_min(0)
-
-
-def mixing(chains: Tensor) -> tuple[float, float]:
-    """Return R-hat and the effective size of chains (S, C, q), each the median over quantities.
-
-    R-hat compares the variance of all halves of chains with that within them (Gelman et al.,
-    Bayesian Data Analysis, 2013). The effective size is the variance over the squared error of the
-    mean, as means of chains tell it: quantities that chains disagree in have a small one.
-    """
-    half = len(chains) // 2
-    parts = torch.cat([chains[:half], chains[half : 2 * half]], 1)
-    within, between = parts.var(0).mean(0), parts.mean(0).var(0)
-    total = (half - 1) / half * within + between
-    size = chains.shape[1] * total / chains.mean(0).var(0).clamp_min(1e-300)
-    return float((total / within).sqrt().median()), float(size.median())
