@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.chains import walk, walled
-from uqsonet_study.posterior.importance import SEEN_MODES, ExactPosterior
-from uqsonet_study.posterior.metrics import (
+from benchmarks.inverse.importance import SEEN_MODES, ExactPosterior
+from benchmarks.inverse.metrics import (
     covered,
     directions,
     distances,
@@ -21,7 +20,7 @@ from uqsonet_study.posterior.metrics import (
     sliced,
     spectral_error,
 )
-from uqsonet_study.posterior.problems import (
+from benchmarks.inverse.problems import (
     ALPHA,
     CUT,
     POINTS,
@@ -34,6 +33,7 @@ from uqsonet_study.posterior.problems import (
     spectrum,
     synthesis,
 )
+from tests.chains import walk, walled
 
 
 def normals(size: int, shift: float = 0.0, scale: float = 1.0, seed: int = 0) -> Tensor:
