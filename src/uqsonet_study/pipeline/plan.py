@@ -12,16 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import ConfigError
-from uqsonet_study.config import (
-    Case,
-    Config,
-    Evaluation,
-    LawFigure,
-    LearningFigure,
-    PlacementTable,
-    PosteriorFigure,
-    SpectraFigure,
-)
+from uqsonet_study.config import Case, Config, Evaluation, LearningFigure, PlacementTable
 from uqsonet_study.config.benchmark import AUTO
 from uqsonet_study.pipeline.edits import SOURCES
 from uqsonet_study.pipeline.paths import Paths
@@ -384,14 +375,14 @@ class Plan:
     def panels(self, name: str) -> list[dict[str, Any]]:
         """Return the panels of a figure of posteriors or of their samples."""
         figure = self.config.figures[name]
-        if isinstance(figure, SpectraFigure):
+        if figure.layout == "spectra":
             cases = self.config.cases_of(figure.experiments)
             return [self._panel(c, c.sensors.counts[len(c.sensors.counts) // 2]) for c in cases]
-        if isinstance(figure, LawFigure):
+        if figure.layout == "laws":
             case = self.config.case(figure.experiment, sensors=figure.count)
             first = [self.paths.weights(case, method)[0] for method in figure.methods]
             return [self._panel(case, figure.count, None) | {"weights": first}]
-        assert isinstance(figure, PosteriorFigure)
+        assert figure.layout == "posterior"
         return [
             self._panel(
                 self.config.case(figure.experiment, noise_std=noise, sensors=count),

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from uqsonet_study.config import (
-    CalibrationFigure,
-    CompareFigure,
-    Config,
-    LawFigure,
-    LearningFigure,
-    PlacementFigure,
-    PosteriorFigure,
-)
+from uqsonet_study.config import CompareFigure, Config, LawFigure, PosteriorFigure
 from uqsonet_study.config.whole import SMOKE
 from uqsonet_study.report.figures.colours import PREDICTION, REFERENCE, TRUTH, WORDS
 
@@ -50,7 +42,7 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
         title, text = _posterior(config, figure)
     elif isinstance(figure, CompareFigure):
         title, text = _compare(config, figure)
-    elif isinstance(figure, CalibrationFigure):
+    elif figure.layout == "calibration":
         title = "Calibration"
         text = (
             "Top: ranks of the true function among samples of the law, over all points, sensor "
@@ -59,7 +51,7 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
         )
     elif isinstance(figure, LawFigure):
         title, text = _laws(config, figure)
-    elif isinstance(figure, LearningFigure):
+    elif figure.layout == "learning":
         title = "What it costs to learn the set embedding"
         text = (
             "Relative errors of mean and std. Top: against the number of training pairs N. Bottom: "
@@ -67,7 +59,7 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
             "iterations. Beside the learned set embedding stand laws of the input in closed form, "
             "regression on the pairs and the law without sensors."
         )
-    elif isinstance(figure, PlacementFigure):
+    elif figure.layout == "placement":
         title = "Where sensors stand"
         text = (
             "Standard deviation of u under the reference posterior, mean over points and test "
