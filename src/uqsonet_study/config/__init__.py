@@ -5,11 +5,7 @@ schema in `workflow/schemas/config.schema.json` is generated from these classes.
 imports torch or NumPy because the workflow reads it at every start.
 """
 
-from uqsonet.networks.config import (
-    AttentionNetwork,
-    AttentionPriorNetwork,
-    KarhunenLoeveSetNetwork,
-)
+from uqsonet.networks.config import AttentionNetwork, AttentionPriorNetwork, KarhunenLoeveSetNetwork
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet_study.config.benchmark import BenchmarkConfig, BenchmarkProblem, CorrectionConfig

@@ -7,13 +7,7 @@ from itertools import product
 from math import prod
 from typing import Annotated, Literal
 
-from pydantic import (
-    Discriminator,
-    Field,
-    Tag,
-    field_validator,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from uqsonet.operator.config import Name, Section
 from uqsonet_study.config.evaluations import Estimator, Evaluation, Target, TestEvaluation

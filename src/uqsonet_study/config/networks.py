@@ -6,11 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from uqsonet.networks.config import (
-    AttentionNetwork,
-    AttentionPriorNetwork,
-    KarhunenLoeveSetNetwork,
-)
+from uqsonet.networks.config import AttentionNetwork, AttentionPriorNetwork, KarhunenLoeveSetNetwork
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.settings import MethodConfig as Method
 

@@ -16,14 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
 from uqsonet_study.config import BASELINES, CompareFigure, Config
-from uqsonet_study.report.figures.colours import (
-    AMBER,
-    BLACK,
-    BLUE,
-    GREEN,
-    PREDICTION,
-    REFERENCE,
-)
+from uqsonet_study.report.figures.colours import AMBER, BLACK, BLUE, GREEN, PREDICTION, REFERENCE
 from uqsonet_study.report.figures.maps import log_axis
 from uqsonet_study.report.figures.style import new_figure
 from uqsonet_study.report.names import FLOOR, method_title
