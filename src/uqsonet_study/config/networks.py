@@ -44,25 +44,23 @@ class MethodConfig(Method):
 
     network: Network  # type: ignore[assignment]
 
-    def with_latent_dim(self, size: int) -> MethodConfig:
-        """Return the same method with another d_z."""
-        name = "latent_dim" if isinstance(self.network, AttentionNetwork) else "input_modes"
-        network = self.network.model_copy(update={name: size})
-        return self.model_copy(update={"network": network})
+    def of_size(self, pairs: int, latent_dim: int | None, swept: bool) -> MethodConfig:
+        """Return the same method for N pairs and another d_z, if there is one.
 
-    def with_batch_size(self, size: int) -> MethodConfig:
-        """Return the same method with other batches."""
-        training = self.training.model_copy(update={"batch_size": size})
-        return self.model_copy(update={"training": training})
-
-    def within_passes(self, pairs: int) -> MethodConfig:
-        """Return the same method with the iterations that `max_passes` over N pairs allow."""
-        training, iterations = self.training, self.training.iterations
+        Where N varies, a batch is never larger than the training set, and there are no more
+        iterations than `max_passes` over it.
+        """
+        network, training = self.network, self.training
+        if latent_dim is not None:
+            name = "latent_dim" if isinstance(network, AttentionNetwork) else "input_modes"
+            network = network.model_copy(update={name: latent_dim})
+        batch, iterations = training.batch_size, training.iterations
+        if swept:
+            batch = min(batch, pairs)
         if training.max_passes is not None:
-            most = max(1, round(training.max_passes * pairs / training.batch_size))
-            iterations = min(iterations, most)
-        training = training.model_copy(update={"iterations": iterations})
-        return self.model_copy(update={"training": training})
+            iterations = min(iterations, max(1, round(training.max_passes * pairs / batch)))
+        training = training.model_copy(update={"batch_size": batch, "iterations": iterations})
+        return self.model_copy(update={"network": network, "training": training})
 
     @model_validator(mode="after")
     def _whole_groups(self) -> MethodConfig:

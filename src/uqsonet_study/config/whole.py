@@ -249,19 +249,12 @@ class Config(Section):
         return base
 
     def method_of(self, case: str, method: str) -> MethodConfig:
-        """Return networks and training of a method in a case; of its members for an ensemble.
-
-        Where N varies, a batch is never larger than the training set, and there are no more
-        iterations than `max_passes` over it.
-        """
+        """Return networks and training of a method in a case; of its members for an ensemble."""
         chosen = self.cases[case]
-        found = self.trained(chosen.experiment, method)
-        if chosen.latent_dim is not None:
-            found = found.with_latent_dim(chosen.latent_dim)
         sweep = self.experiments[chosen.experiment].sweep
-        if sweep and sweep.training and found.training.batch_size > chosen.training:
-            found = found.with_batch_size(chosen.training)
-        return found.within_passes(chosen.training)
+        swept = sweep is not None and sweep.training is not None
+        found = self.trained(chosen.experiment, method)
+        return found.of_size(chosen.training, chosen.latent_dim, swept)
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
