@@ -5,13 +5,13 @@ The paper's appendix on the deep ensemble prints no numbers, so these stand besi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pandas as pd
 
 from uqsonet_study.config import Case, Config
-from uqsonet_study.config.evaluations import TestEvaluation
 from uqsonet_study.report.names import FLOOR, METRICS, method_title, method_titles
 from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
 from uqsonet_study.report.tables.captions import conditions, listed, origin, problem_titles
@@ -38,7 +38,14 @@ TITLES = {
 def bands_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of bands and its numbers in long form, errors and shares in percent."""
     cases = shown_cases(config, name)
-    records = score_records(name, config, cases, files, _metrics)
+    wanted = (*ERRORS, WIDTH, NARROWER)
+    records = score_records(
+        name,
+        config,
+        cases,
+        files,
+        lambda case: product(case.evaluations, (*case.methods, FLOOR), wanted),
+    )
     widths = records.loc[records["metric"] == WIDTH]
     place = ["case", "evaluation", "sensors"]
     reference = widths.loc[widths["method"] == FLOOR].set_index(place)["value"]
@@ -52,12 +59,8 @@ def bands_table(name: str, config: Config, files: Files) -> tuple[Table, pd.Data
     return Table(name, title, problem_titles(cases), caption, tuple(panels)), records
 
 
-def _metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
-    """Yield evaluation, method and metric of every number of a case."""
-    for label in case.evaluations:
-        for method in (*case.methods, FLOOR):
-            for metric in (*ERRORS, WIDTH, NARROWER):
-                yield label, method, metric
+def _spread(record: Any) -> str:
+    return text_of(record.value, record.pm)
 
 
 def _caption(config: Config, cases: Sequence[Case]) -> str:
@@ -81,7 +84,7 @@ def _panels(case: Case, records: pd.DataFrame, where: str) -> list[Panel]:
             records.loc[records["evaluation"] == label],
             {"method": method_titles(case.methods)} | errors,
             rows,
-            with_spread if label == "paper" else with_interval,
+            _spread if label == "paper" else with_interval,
             "$m$",
         )
         found.append(Panel(TITLES[label] + where, cells))
@@ -102,8 +105,3 @@ def _panels(case: Case, records: pd.DataFrame, where: str) -> list[Panel]:
     )
     title = f"Widths, evaluation “{case.evaluations[-1]}”, {INTERVALS}"
     return [*found, Panel(title + where, cells)]
-
-
-def with_spread(record: Any) -> str:
-    """Return a number with its ± over trials."""
-    return text_of(record.value, pm=record.pm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -32,15 +32,19 @@ TITLE = "Hours of a training (mean over trials), its iterations, and seconds of 
 
 def costs_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of costs, from logs and timings, and its numbers in long form."""
-    timed = map(Path, files["inference"])
-    timings = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in timed}
+    timings: dict[str, dict[str, Any]] = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in map(Path, files["inference"])
+    }
     paper = paper_costs().set_index(["problem", "method"])
     records, labels = [], []
     for experiment in distinct(case.experiment for case in shown_cases(config, name)):
         problem = config.experiments[experiment].problem
         for method in config.experiments[experiment].methods:
             ours = _training(config, experiment, method, files["logs"])
-            ours |= _inference(config, experiment, method, timings)
+            timed = [timings.get(c.name, {}) for c in config.cases_of([experiment])]
+            seconds = [t["seconds"][method] for t in timed if method in t.get("seconds", {})]
+            ours |= {"inference_seconds": fmean(seconds)} if seconds else {}
             labels.append((problem_about(problem)[0], method_title(method)))
             for metric, (_, unit, column) in METRICS.items():
                 known = (problem, method) in paper.index
@@ -91,7 +95,11 @@ def _caption(timings: Iterable[dict[str, Any]]) -> str:
 def _training(config: Config, experiment: str, method: str, logs: Files) -> dict[str, float]:
     """Return mean hours per trial and iterations; those of an ensemble's members add up."""
     ensemble, cases = config.ensemble_of(experiment, method), config.cases_of([experiment])
-    runs = [_log(Path(f)) for case in cases for f in logs.get(case.name, {}).get(method, ())]
+    runs = []
+    for path in (Path(f) for case in cases for f in logs.get(case.name, {}).get(method, ())):
+        log = read_numbers(path, ["trial", "iteration", "seconds"])
+        hours = log["seconds"].iloc[-1] / 3600 / log["trial"].nunique()
+        runs.append((hours, int(log["iteration"].iloc[-1])))
     allowed = {config.method_of(case.name, method).training.iterations for case in cases}
     for _, iterations in runs:
         if iterations not in allowed:
@@ -104,22 +112,6 @@ def _training(config: Config, experiment: str, method: str, logs: Files) -> dict
     members = ensemble.members if ensemble else 1
     hours = fmean(members * hours for hours, _ in runs)
     return {"train_hours": hours, "iterations": runs[0][1]}
-
-
-def _log(path: Path) -> tuple[float, int]:
-    """Return hours per trial and iterations of a training."""
-    log = read_numbers(path, ["trial", "iteration", "seconds"])
-    last = log.iloc[-1]
-    return last["seconds"] / 3600 / log["trial"].nunique(), int(last["iteration"])
-
-
-def _inference(
-    config: Config, experiment: str, method: str, timings: Mapping[str, dict[str, Any]]
-) -> dict[str, float]:
-    """Return the mean seconds of an inference over the cases of an experiment."""
-    timed = [timings[c.name] for c in config.cases_of([experiment]) if c.name in timings]
-    seconds = [found["seconds"][method] for found in timed if method in found["seconds"]]
-    return {"inference_seconds": fmean(seconds)} if seconds else {}
 
 
 def _text(metric: str, value: float) -> str:

@@ -80,7 +80,14 @@ def score_records(
     """
     summaries = pd.concat(map(pd.read_csv, files["summaries"]))
     given = summaries.loc[:, [*KEY, *NUMBERS, "trials", "sets"]].astype({"sensors": int})
-    rows = [row for case in cases for row in _rows(table, config, case, wanted)]
+    rows = [
+        about(table, config, case)
+        | {"evaluation": label, "method": method, "sensors": m, "metric": metric}
+        | {"unit": "1" if metric in OWN_UNITS else "percent"}
+        for case in cases
+        for label, method, metric in wanted(case)
+        for m in case.counts
+    ]
     found = pd.DataFrame(rows).merge(given, how="left", on=KEY, indicator="there")
     found["there"] = found["there"] == "both"
     of_mean = found["metric"].str.startswith(("err_mean", "skill_mean"))
@@ -99,19 +106,6 @@ def score_records(
     found[NUMBERS] = found[NUMBERS].mul(scale, axis=0)
     found = found.astype({"trials": int, "sets": int})
     return found.loc[:, COLUMNS].reset_index(drop=True)
-
-
-def _rows(table: str, config: Config, case: Case, wanted: Wanted) -> Iterable[dict[str, Any]]:
-    """Yield what the configuration says of every number of a case."""
-    for label, method, metric in wanted(case):
-        for m in case.counts:
-            yield about(table, config, case) | {
-                "evaluation": label,
-                "method": method,
-                "sensors": m,
-                "metric": metric,
-                "unit": "1" if metric in OWN_UNITS else "percent",
-            }
 
 
 def with_paper(records: pd.DataFrame, config: Config) -> pd.DataFrame:
