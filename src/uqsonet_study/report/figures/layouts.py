@@ -88,18 +88,21 @@ def _edges(pool: Pool) -> list[np.ndarray]:
     return edges
 
 
-def _draw_densities(figure: Figure, panels: list[Axes], pool: Pool) -> None:
-    """Draw sensors per bin over what uniform ones would have (1: no effect), all on one scale."""
-    edges, points = _edges(pool), pool.grid.points().numpy()
+def _relative_density(pool: Pool, m: int, edges: list[np.ndarray]) -> np.ndarray:
+    """Return sensors per bin over what uniform sensors would have: 1 where there is no effect."""
+    # Each bin is compared with the candidates in it, so a last bin that is not full shows no dip.
+    points = pool.grid.points().numpy()
+    counts, _ = np.histogramdd(points[pool.layouts[m].reshape(-1)], edges)
     possible, _ = np.histogramdd(points[pool.places], edges)
-    found = []
-    for layouts in pool.layouts.values():
-        # Each bin is compared with the candidates in it, so a last bin that is not full shows no
-        # dip. One without a candidate (possible only for the odd last one) stays empty.
-        expected = possible * layouts.size / len(pool.places)
-        counts, _ = np.histogramdd(points[layouts.reshape(-1)], edges)
-        none = np.full_like(counts, np.nan)
-        found.append(np.divide(counts, expected, out=none, where=expected > 0))
+    expected = possible * pool.layouts[m].size / len(pool.places)
+    # A bin without a candidate (possible only for the odd last one) stays empty.
+    return np.divide(counts, expected, out=np.full_like(counts, np.nan), where=expected > 0)
+
+
+def _draw_densities(figure: Figure, panels: list[Axes], pool: Pool) -> None:
+    """Draw one density a panel, all on one scale."""
+    edges = _edges(pool)
+    found = [_relative_density(pool, m, edges) for m in pool.layouts]
     highest = max(float(np.nanmax(relative)) for relative in found)
     if pool.grid.dim == 1:
         for axes, relative in zip(panels, found, strict=True):
