@@ -2,17 +2,22 @@
 
 It goes to Snakemake as a parameter of the rule. Imports are followed within both packages, also
 those within functions, and names that a package hands on are followed to the module that defines
-them. Left out is what changes no number: comments, docstrings, layout, the version, messages (what
-is raised or logged) and imports for the type checker alone. Data files beside a module count.
+them. Models, problems and laws, which jobs find by name, are named. Left out is what changes no
+number: comments, docstrings, layout, the version, messages (what is raised or logged) and imports
+for the type checker alone. Data files beside a module count.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+
+from uqsonet.errors import ConfigError
+from uqsonet_study.config.benchmark import AUTO
 
 PACKAGES = ("uqsonet", "uqsonet_study")
 CODE = (".py", ".pyc", ".safetensors")
@@ -110,3 +115,68 @@ class _WithoutWords(ast.NodeTransformer):
 
 
 SOURCES = Sources(Path(__file__).parents[2])
+
+
+def _names(package: str) -> list[str]:
+    folder = SOURCES.root.joinpath(*package.split("."))
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+
+
+@cache
+def _models() -> dict[tuple[str, str], str]:
+    """Return (method, architecture) -> the module that registers it."""
+    found = {}
+    for package in ("uqsonet.operator", "uqsonet.networks", "uqsonet_study"):
+        for name in _names(package):
+            text = (SOURCES.path(f"{package}.{name}") or Path()).read_text(encoding="utf-8")
+            pattern = r'@register\("(\w+)"\)\s*class .*?^    method = "(\w+)"'
+            for architecture, method in re.findall(pattern, text, re.DOTALL | re.MULTILINE):
+                found[method, architecture] = f"{package}.{name}"
+    return found
+
+
+def model_module(method: str, architecture: str) -> str:
+    """Return the module that defines a method in an architecture.
+
+    Raises
+    ------
+    ConfigError
+        If no file defines it.
+    """
+    known = _models()
+    if (method, architecture) in known:
+        return known[method, architecture]
+    methods = sorted({m for m, _ in known})
+    if method not in methods:
+        raise ConfigError(f"method {method!r} is unknown; there are {', '.join(methods)}")
+    there = ", ".join(sorted(a for m, a in known if m == method))
+    raise ConfigError(f"method {method!r} has no architecture {architecture!r}; there are {there}")
+
+
+def problem_modules(names: Iterable[str]) -> list[str]:
+    """Return the modules of problems; own data have none."""
+    package = "uqsonet_study.problems"
+    return [f"{package}.{name}" for name in names if SOURCES.path(f"{package}.{name}")]
+
+
+def law_modules(law: str | None) -> list[str]:
+    """Return the modules of a law of the input, or of all that are tried; a Gaussian has none."""
+    names = _names("uqsonet.laws") if law == AUTO else [str(law)]
+    return [f"uqsonet.laws.{name}" for name in names if SOURCES.path(f"uqsonet.laws.{name}")]
+
+
+def require_problem(name: str, own: bool) -> None:
+    """Refuse a problem without a file, and own data under the name of one that has a file.
+
+    Raises
+    ------
+    ConfigError
+        Naming those that have one.
+    """
+    known = [problem for problem in _names("uqsonet_study.problems") if problem != "base"]
+    if own and name in known:
+        raise ConfigError(f"problems.{name}.data: {name} is a problem of the paper; rename yours")
+    if not own and name not in known:
+        raise ConfigError(
+            f"problem {name!r} is unknown; there are {', '.join(known)}, and those with `data`"
+        )
