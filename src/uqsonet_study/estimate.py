@@ -36,13 +36,6 @@ class Cost:
     minutes: float  # of one core
 
 
-def _measured() -> dict[tuple[str, str], float]:
-    """Return (stage, problem or nothing) -> core-minutes of a job."""
-    with Path(__file__).with_name("minutes.csv").open(encoding="utf-8") as file:
-        rows = csv.DictReader(file)
-        return {(row["stage"], row["problem"]): float(row["core_minutes"]) for row in rows}
-
-
 def estimate(config: Config, left: Collection[str] | None = None) -> list[Cost]:
     """Return the work left, stage by stage.
 
@@ -51,7 +44,10 @@ def estimate(config: Config, left: Collection[str] | None = None) -> list[Cost]:
     left : collection of str, optional
         Files that are to be made; by default all that do not exist.
     """
-    measured, found = _measured(), list[Cost]()
+    with Path(__file__).with_name("minutes.csv").open(encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    measured = {(row["stage"], row["problem"]): float(row["core_minutes"]) for row in rows}
+    found = list[Cost]()
     files = sorted(Plan(config).files())
     for folder, stage in FOLDERS.items():
         mine = [file for file in files if file.startswith(f"{config.results}/{folder}/")]

@@ -91,18 +91,15 @@ def _card(
     tensors, meta = small
     about, file = card(name, config, published, meta), meta["source"]["file"]
     if not is_published(meta["source"], published):
-        about["repeated"] = _skills(full, published / file)
+        # The last validation skills of the repeated training and of the published one.
+        paths = (full, published / file)
+        logs = [pd.read_csv(path.with_suffix(".csv")).iloc[-1] for path in paths]
+        names = [str(key) for key in logs[0].index if str(key).startswith("skill_")]
+        about["repeated"] = {name: [rounded(log[name], 4) for log in logs] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "small.safetensors"
         write_weights(path, tensors, meta)
         return about | compared(load(full), load(path), get_problem(name))
-
-
-def _skills(repeated: Path, first: Path) -> dict[str, list[float]]:
-    """Return the last validation skills of a repeated training and of the published one."""
-    logs = [pd.read_csv(path.with_suffix(".csv")).iloc[-1] for path in (repeated, first)]
-    names = [str(key) for key in logs[0].index if str(key).startswith("skill_")]
-    return {name: [rounded(log[name], 4) for log in logs] for name in names}
 
 
 def training_of(name: str, config: Config) -> Path:

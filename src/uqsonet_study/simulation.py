@@ -89,6 +89,8 @@ def simulate(
     meta["stored_in"] = "float32"
     digests = write_arrays(path, "functions", meta, _assembled(problem, sizes, shards, store))
     if record is not None:
+        with ArrayFile(path, "functions") as file:
+            first = {name: file.read(f"test/{name}", slice(0, 1))[0] for name in ("kappa", "u")}
         assembly = time.monotonic() - start
         pairs = sum(shard.size for shard in shards)
         content = {
@@ -101,7 +103,10 @@ def simulate(
             "functions_per_second": round(pairs / max(generation, 1e-9), 1),
             "seconds": {"generation": round(generation, 3), "assembly": round(assembly, 3)},
             "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            "probe": _probe(path),
+            # A few values of the first test pair: they are near the same on any processor.
+            "probe": {
+                name: [float(v) for v in row[:: len(row) // 7]] for name, row in first.items()
+            },
             "threads": torch.get_num_threads(),
             "platform": platform.platform(),
             "processor": processor(),
@@ -109,13 +114,6 @@ def simulate(
         }
         write_text(record, json.dumps(content, indent=2) + "\n")
     store.remove()
-
-
-def _probe(path: Path) -> dict[str, list[float]]:
-    """Return a few values of the first test pair: they are near the same on any processor."""
-    with ArrayFile(path, "functions") as file:
-        rows = {name: file.read(f"test/{name}", slice(0, 1))[0] for name in ("kappa", "u")}
-    return {name: [float(v) for v in row[:: len(row) // 7]] for name, row in rows.items()}
 
 
 def _assembled(

@@ -32,12 +32,9 @@ MAPS = (
 
 def caption(config: Config, name: str) -> tuple[str, str]:
     """Return title and caption of a declared figure, or of a picture of a problem."""
-    return (figure_caption if name in config.figures else picture_caption)(config, name)
-
-
-def figure_caption(config: Config, name: str) -> tuple[str, str]:
-    """Return title and caption of a declared figure."""
-    figure = config.figures[name]
+    figure = config.figures.get(name)
+    if figure is None:
+        return _picture(config, name)
     if isinstance(figure, PosteriorFigure):
         title, text = _posterior(config, figure)
     elif isinstance(figure, CompareFigure):
@@ -76,7 +73,7 @@ def figure_caption(config: Config, name: str) -> tuple[str, str]:
     return f"fig:{name}. {title}", _scaled(config, text)
 
 
-def picture_caption(config: Config, name: str) -> tuple[str, str]:
+def _picture(config: Config, name: str) -> tuple[str, str]:
     """Return title and caption of a picture that comes with every problem."""
     experiment, _, kind = name.rpartition("_")
     known = config.has_reference(experiment)

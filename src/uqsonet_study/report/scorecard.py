@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -81,14 +80,12 @@ def _claims(card: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
     if len(twice):
         first = twice.iloc[0]
         cases = twice.loc[(twice[PLACE] == first[PLACE]).all(axis=1), "case"].unique()
+        cell = (
+            f"{first['table']} {first['method']} {first['score']} with {first['sensors']} sensors, "
+            f"noise {first['noise_std']:g}"
+        )
         raise DataError(
-            f"cases {' and '.join(cases)} both claim {_words(first)}; take the experiment of one "
+            f"cases {' and '.join(cases)} both claim {cell}; take the experiment of one "
             f"of them out of {first['table'].replace('tab:', 'tables.')}"
         )
     return claims
-
-
-def _words(cell: Any) -> str:
-    """Return which cell of the paper is meant."""
-    where = f"with {cell['sensors']} sensors, noise {cell['noise_std']:g}"
-    return f"{cell['table']} {cell['method']} {cell['score']} {where}"

@@ -86,6 +86,9 @@ def _panels(
     beside_paper = pd.concat([theirs.loc[theirs["value"].notna()], ours])
     sources = {"source": {"paper": "paper", "ours": "ours"}}
 
+    def better(record: Any) -> str:
+        return text_of(record.value, record.pm, bold=record.value < record.paper)
+
     def block(
         label: TestEvaluation,
         methods: Sequence[str],
@@ -100,7 +103,7 @@ def _panels(
 
     return {
         "paper": side_by_side(
-            block("paper", learned, FULL_TITLES, _beside_paper, sources),
+            block("paper", learned, FULL_TITLES, better, sources),
             block("paper", UNTRAINED, SHORT_TITLES),
         ),
         "precise": side_by_side(
@@ -118,11 +121,6 @@ def _alone(record: Any) -> str:
     return text_of(record.value)
 
 
-def _beside_paper(record: Any) -> str:
-    """Return a number with its ±, in bold letters if it is better than the paper's."""
-    return text_of(record.value, pm=record.pm, bold=record.value < record.paper)
-
-
 def _grouped(
     records: pd.DataFrame, cases: Sequence[Case], rows: str
 ) -> tuple[pd.DataFrame, dict[str, str | None]]:
@@ -131,7 +129,9 @@ def _grouped(
     A group is known by its heading: what tells it from others of sensor count or noise level,
     experiment and cut line. The metrics lose their cut lines.
     """
-    lines = {line: _equation(line) for case in cases for line in case.cut_lines}
+    # ``x=0.5`` has its variable as a formula.
+    every_line = (line.partition("=") for case in cases for line in case.cut_lines)
+    lines = {f"{axis}={value}": f"${axis}$ = {value}" for axis, _, value in every_line}
     metric = records["metric"].str.partition("@")
     line = metric[2].map(lines | {"": "domain" if lines else ""})
     line = line.mask(metric[0].isin(SKILLS), "")  # measured on the whole domain alone
@@ -166,9 +166,3 @@ def _levels(cases: Sequence[Case]) -> dict[tuple[str, float], str]:
         parts += [experiment] if noises.count(noise_std) > 1 else []
         found[experiment, noise_std] = _joined(*parts)
     return found
-
-
-def _equation(line: str) -> str:
-    """Return ``x=0.5`` with its variable as a formula."""
-    axis, _, value = line.partition("=")
-    return f"${axis}$ = {value}"
