@@ -150,30 +150,6 @@ def test_all_of_u_known_exactly_gives_f_back_inside():
     assert posterior.std("input").reshape(9, 9)[1:-1, 1:-1].max() < 1e-6
 
 
-@pytest.mark.parametrize("layout", ["dense", "sparse"])
-def test_weights_on_points_are_functionals_and_unit_weights_are_points(layout):
-    problem = PROBLEMS[-1]
-    sensors, weights, values, noise = observed(problem, 8, 3, 4)
-    generator = torch.Generator().manual_seed(0)
-    means = torch.rand(4, 7, generator=generator, dtype=torch.float64)
-    change = torch.block_diag(means[:2, :3], means[2:, 3:])  # combinations within either side
-    weights, values, noise = change @ weights, change @ values, noise[[0, 1, 3, 4]]
-    as_layout = (lambda w: w.to_sparse()) if layout == "sparse" else (lambda w: w)
-    found = linear_posterior(
-        problem,
-        GridSensors(as_layout(weights[:2, :81]), values[:2], noise[:2]),
-        GridSensors(as_layout(weights[2:, 81:]), values[2:], noise[2:]),
-    )
-    mean, covariance = textbook(problem, weights, values, noise)
-    torch.testing.assert_close(both(found.mean), mean, rtol=0, atol=1e-10)
-    expected = covariance.diagonal().clamp_min(0).sqrt()
-    torch.testing.assert_close(both(found.std), expected, rtol=1e-7, atol=1e-7)
-    unit = torch.eye(81).double()[sensors[0].place]
-    points = linear_posterior(problem, sensors[0])
-    same = linear_posterior(problem, sensors[0]._replace(place=unit))
-    assert torch.equal(points.mean("output"), same.mean("output"))
-
-
 def test_other_problems_are_refused_with_the_reason():
     for name in ("diffusion1d", "elliptic_sde2d", "darcy64", "navier_stokes"):
         with pytest.raises(ConfigError, match=f"problem {name}: "):

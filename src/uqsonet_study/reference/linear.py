@@ -33,9 +33,7 @@ Map = Callable[[Tensor], Tensor]  # an affine map, row by row
 class GridSensors(NamedTuple):
     """Sensors of one field on its grid of n points."""
 
-    # flat indices of grid points, int, shape (m,); or linear functionals as weights on all points,
-    # floating, dense or sparse, shape (m, n)
-    place: Tensor
+    place: Tensor  # flat indices of grid points, int, (m,)
     values: Tensor  # (m,)
     # (m,), of independent Gaussian noise; zero for exact values. Values that went through single
     # precision are not exact: their rounding is noise, about 1e-7 of the field.
@@ -147,7 +145,8 @@ def linear_posterior(
         centre = apply(start)[0]
         for first in range(0, len(values), BATCH):
             part = slice(first, first + BATCH)
-            some = _weights(sensors, problem.grid.size, part)
+            places = sensors.place[part].long()
+            some = torch.nn.functional.one_hot(places, problem.grid.size).double()
             rows.append(pulled_back(apply, start, some))
             residuals.append(values[part] - some @ centre)
         noise.append(sensors.noise)
@@ -191,14 +190,3 @@ def _prior_variance(problem: Problem, side: Side) -> Tensor:
     for some in unit_responses(affine_maps(problem)[side], problem.gaussian_prior.rank):
         variance += some.square().sum(0)
     return variance
-
-
-def _weights(sensors: GridSensors, size: int, part: slice) -> Tensor:
-    """Return sensors as weights on all points (k, n), float64, by a slice of them."""
-    place = sensors.place
-    if not place.is_floating_point():
-        return torch.nn.functional.one_hot(place[part].long(), size).double()
-    if place.is_sparse:
-        rows = torch.arange(*part.indices(len(place)))
-        return place.index_select(0, rows).to_dense().double()
-    return place[part].double()
