@@ -69,14 +69,9 @@ class LinearPosterior:
     def _map(self, side: Side) -> Map:
         return affine_maps(self.problem)[side]
 
-    @property
-    def mean_coordinates(self) -> Float[Tensor, " r"]:
-        """Posterior mean of the coordinates of the prior."""
-        return self._basis @ self._law.mean
-
     def mean(self, side: Side) -> Float[Tensor, " n"]:
         """Return the exact mean of a field on the grid."""
-        return self._map(side)(self.mean_coordinates[None])[0]
+        return self._map(side)((self._basis @ self._law.mean)[None])[0]
 
     def std(self, side: Side) -> Float[Tensor, " n"]:
         """Return the exact standard deviation of a field at each grid point.
