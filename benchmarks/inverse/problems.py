@@ -56,9 +56,9 @@ def synthesis(coefficients: Tensor) -> Tensor:
     return table.T @ coefficients @ table
 
 
-def spectrum(alpha: float, tau: float) -> Tensor:
-    """Return standard deviations (n, n) of the coefficients; the constant has none."""
-    k = math.pi * torch.arange(POINTS, dtype=torch.float64)
+def spectrum(alpha: float, tau: float, modes: int = POINTS) -> Tensor:
+    """Return standard deviations (modes, modes) of the coefficients; the constant has none."""
+    k = math.pi * torch.arange(modes, dtype=torch.float64)
     square = k[:, None] ** 2 + k**2
     std = POINTS * tau ** (alpha - 1) * (square + tau**2) ** (-alpha / 2)
     std[0, 0] = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from uqsonet.errors import ConfigError
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import GaussianPosterior, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
@@ -14,6 +15,7 @@ from uqsonet.operator.closed_form import INPUT_MODES, OUTPUT_MODES
 from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
+from uqsonet_study.config import BASELINES
 
 
 class SensorFree(Conditioned):
@@ -76,4 +78,6 @@ def build_baseline(
         return SensorFree(functions, of_input)
     if name == "cokriging":
         return Cokriging(functions, noise_std)
-    return Regression(functions, noise_std, INPUT_MODES, OUTPUT_MODES, bases)
+    if name == "regression":
+        return Regression(functions, noise_std, INPUT_MODES, OUTPUT_MODES, bases)
+    raise ConfigError(f"baseline {name!r} is unknown; there are {', '.join(BASELINES)}")
