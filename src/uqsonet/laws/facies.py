@@ -102,30 +102,32 @@ class FaciesPosterior(ThresholdedPosterior):
 
     def _reading(self) -> Reading:
         """Return the log likelihood of a reading given those of the same class nearby."""
+        off, noise, rows = self._off, self._noise, self._inner_rows
         nearest = self._near.argsort(1)[:, 1 : NEAR + 1]
         bits = 1 << torch.arange(nearest.shape[1])
+        kept = torch.full((*off.shape, 1 << nearest.shape[1]), torch.nan, dtype=torch.float64)
+
+        def log_density(i: int, k: int, others: Tensor) -> Tensor:
+            """Return the log density of reading i under class k, given those of these sensors."""
+            places = torch.cat([others, torch.tensor([i])])
+            seen = rows[k][places]
+            covariance = seen @ seen.T + noise[places].square().diag()
+            inner = torch.linalg.solve(covariance[:-1, :-1], covariance[:-1, -1])
+            variance = (covariance[-1, -1] - inner @ covariance[:-1, -1]).clamp_min(noise[i] ** 2)
+            mean = inner @ off[others, k]
+            return -0.5 * ((off[i, k] - mean).square() / variance + variance.log())
 
         def reading(i: int, classes: Tensor) -> Tensor:
             near, found = classes[:, nearest[i]], []
-            for k in range(len(self._inner)):
-                codes, of = ((near == k) * bits).sum(1).unique(return_inverse=True)
-                same = (codes[:, None] & bits) > 0  # which of the others have this class
-                found.append(self._log_density(i, k, nearest[i], same)[of])
+            for k, table in enumerate(kept[i]):
+                same = ((near == k) * bits).sum(1)  # which of the others have this class
+                for code in same.unique().tolist():
+                    if bool(table[code].isnan()):
+                        table[code] = log_density(i, k, nearest[i][(bits & code) > 0])
+                found.append(table[same])
             return torch.stack(found, 1)
 
         return reading
-
-    def _log_density(self, i: int, k: int, others: Tensor, known: Tensor) -> Tensor:
-        """Return log densities (P,) of reading i under class k, given those `known` (P, m)."""
-        off, noise = self._off[:, k], self._noise
-        places = torch.cat([others, torch.tensor([i])])
-        rows = self._inner_rows[k][places]
-        covariance = rows @ rows.T + noise[places].square().diag()
-        both, eye = known[:, :, None] & known[:, None, :], torch.eye(len(others)).double()
-        cross = torch.where(known, covariance[:-1, -1], 0.0)
-        weights = torch.linalg.solve(torch.where(both, covariance[:-1, :-1], eye), cross)
-        variance = (covariance[-1, -1] - (weights * cross).sum(1)).clamp_min(noise[i] ** 2)
-        return -0.5 * ((off[i] - weights @ off[others]).square() / variance + variance.log())
 
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
