@@ -25,9 +25,12 @@ import torch
 from torch import Tensor
 
 import uqsonet
-from benchmarks.inverse.ensembles import Regression, smoothed
-from benchmarks.inverse.metrics import METRICS, covered, distances, moment_errors, moments
-from benchmarks.inverse.problems import (
+from uqsonet.files import write_text
+from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.sensors.likelihoods import MeanAbsolute
+from uqsonet_study.posterior.ensembles import Regression, smoothed
+from uqsonet_study.posterior.metrics import METRICS, covered, distances, moment_errors, moments
+from uqsonet_study.posterior.problems import (
     CUT,
     NEAREST_NOISE,
     PROBLEMS,
@@ -36,9 +39,6 @@ from benchmarks.inverse.problems import (
     Case,
     Inverse,
 )
-from uqsonet.files import write_text
-from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.sensors.likelihoods import MeanAbsolute
 
 LOG = logging.getLogger("uqsonet")
 
@@ -101,7 +101,7 @@ Method = Callable[[Case], Answer]
 
 def exact_poisson(case: Case, _: Any) -> tuple[Answer, Tensor]:
     """Return the reference of a Poisson case, and as many other samples of it."""
-    from benchmarks.inverse.importance import ExactPosterior
+    from uqsonet_study.posterior.importance import ExactPosterior
 
     found = ExactPosterior(case, numpy_generator(SEED, "poisson", "reference", case.number))
     (mean, std), apart, apart_std = found.moments()
@@ -123,7 +123,7 @@ def sampled_darcy(case: Case, model: uqsonet.Emulator) -> tuple[Answer, Tensor]:
 
     The learned operator proposes; the solver decides.
     """
-    from benchmarks.inverse.darcy import reference
+    from uqsonet_study.posterior.darcy import reference
 
     generator = torch_generator(SEED, "darcy", "reference", case.number)
     (mean, std), media, notes = reference(case, model, generator)

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.inverse.importance import SEEN_MODES, ExactPosterior
-from benchmarks.inverse.metrics import (
+from tests.chains import walk, walled
+from uqsonet_study.posterior.importance import SEEN_MODES, ExactPosterior
+from uqsonet_study.posterior.metrics import (
     covered,
     directions,
     distances,
@@ -20,7 +21,7 @@ from benchmarks.inverse.metrics import (
     sliced,
     spectral_error,
 )
-from benchmarks.inverse.problems import (
+from uqsonet_study.posterior.problems import (
     ALPHA,
     CUT,
     POINTS,
@@ -33,7 +34,6 @@ from benchmarks.inverse.problems import (
     spectrum,
     synthesis,
 )
-from tests.chains import walk, walled
 
 
 def normals(size: int, shift: float = 0.0, scale: float = 1.0, seed: int = 0) -> Tensor:

@@ -12,16 +12,16 @@ import torch
 
 import uqsonet
 from benchmarks import posterior
-from benchmarks.inverse import darcy, ensembles, problems
-from benchmarks.inverse.importance import ExactPosterior
-from benchmarks.inverse.problems import Case, Darcy, Poisson
+from uqsonet_study.posterior import darcy, ensembles, problems
+from uqsonet_study.posterior.importance import ExactPosterior
+from uqsonet_study.posterior.problems import Case, Darcy, Poisson
 
 
 def test_cases_are_scored_kept_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(posterior, "BANDS", 100)
     monkeypatch.setattr(ensembles, "MEMBERS", 64)
     few = lambda case, generator: ExactPosterior(case, generator, 5000)  # noqa: E731
-    monkeypatch.setattr("benchmarks.inverse.importance.ExactPosterior", few)
+    monkeypatch.setattr("uqsonet_study.posterior.importance.ExactPosterior", few)
     problem = Poisson()
     linear = ensembles.Regression(*problem.pairs(300))
 

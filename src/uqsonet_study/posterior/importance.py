@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.inverse.metrics import moment_errors
-from benchmarks.inverse.problems import (
+from uqsonet_study.posterior.metrics import moment_errors
+from uqsonet_study.posterior.problems import (
     ALPHA,
     CUT,
     NEAREST_NOISE,
