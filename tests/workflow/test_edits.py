@@ -111,7 +111,8 @@ CONFIG = {"save_config": 1}
 EDITS: dict[str, tuple[Callable[[Project], list[str]], dict[str, int]]] = {
     "a solver": (
         source(f"{STUDY}/solvers/elliptic1d.py", "", "\nMORE = 1\n"),
-        {"simulate": 1, "reference": 2, **TRAINED},
+        # Layouts, too: their grid is in the module of the problem, which imports its solver.
+        {"simulate": 1, "sensors": 1, "reference": 2, **TRAINED},
     ),
     "a law": (
         source("src/uqsonet/laws/mixture.py", "", "\nMORE = 1\n"),
