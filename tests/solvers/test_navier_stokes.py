@@ -259,7 +259,13 @@ def test_agrees_with_exponax(states):
         ({"w0": torch.full((1, 8, 8), math.nan)}, "NaN"),
         ({"forcing": torch.full((8, 8), math.inf)}, "infinite"),
         ({"w0": torch.zeros(1, 8, 6)}, "B, n, n"),
+        ({"w0": torch.zeros(1, 3, 3)}, "n >= 4"),
+        ({"w0": torch.zeros(1, 8, 8, dtype=torch.float16)}, "float32 or float64"),
+        ({"forcing": torch.zeros(6, 6)}, "forcing has shape"),
+        ({"viscosity": -1e-3}, "viscosity"),
+        ({"time": math.inf}, "time"),
         ({"tolerance": 0.0}, "tolerance"),
+        ({"chunk": 0}, "chunk"),
         ({"w0": 1e30 * smooth_state(8).float()}, "collapsed"),
     ],
 )

@@ -309,8 +309,7 @@ def solve_navier_stokes(
     Tensor, shape (B, n, n)
         The vorticity at `time`.
     """
-    if not _FINEST <= tolerance < 1:
-        raise DataError(f"tolerance is {tolerance}; it must be from {_FINEST} to below 1")
+    _check(w0, forcing, viscosity, time, tolerance, chunk)
     n = w0.shape[-1]
     chunk = chunk or (CHUNK_CUDA if w0.is_cuda else CHUNK_CPU)
     single = w0.dtype == torch.float32 and tolerance >= _SINGLE
@@ -322,3 +321,25 @@ def solve_navier_stokes(
         w, _ = integrate(w, f, viscosity, time, tolerance, coarsen)
         out[first : first + chunk] = to_grid(w, n)
     return out
+
+
+def _check(
+    w0: Tensor, forcing: Tensor, viscosity: float, time: float, tolerance: float, chunk: int | None
+) -> None:
+    n = w0.shape[-1] if w0.ndim else 0
+    if w0.ndim != 3 or w0.shape[1] != n or n < 4:
+        raise DataError(f"w0 has shape {tuple(w0.shape)}; it must be (B, n, n) with n >= 4")
+    if w0.dtype not in (torch.float32, torch.float64):
+        raise DataError(f"w0 has type {w0.dtype}; it must be float32 or float64")
+    if forcing.shape != (n, n):
+        raise DataError(f"forcing has shape {tuple(forcing.shape)}; it must be {(n, n)} as w0 is")
+    if not (w0.isfinite().all() and forcing.isfinite().all()):
+        raise DataError("w0 or forcing holds NaN or infinite values")
+    if not 0 <= viscosity < math.inf:
+        raise DataError(f"viscosity is {viscosity}; it must be finite and not negative")
+    if not 0 < time < math.inf:
+        raise DataError(f"time is {time}; it must be finite and positive")
+    if not _FINEST <= tolerance < 1:
+        raise DataError(f"tolerance is {tolerance}; it must be from {_FINEST} to below 1")
+    if chunk is not None and chunk < 1:
+        raise DataError(f"chunk is {chunk}; it must be at least 1")
