@@ -114,17 +114,15 @@ def draw_runs(runs: Any, path: object) -> Any:
         values = np.asarray(one.values[:shown], dtype=np.float64)
         ends = {"vmin": float(values.min()), "vmax": float(values.max())}
         labels = field.label, *field.axis_labels
+        panels[0].set_ylabel(labels[0 if one.domain.dim == 1 else 2])
         for number, (axes, row) in enumerate(zip(panels, values, strict=True)):
             axes.set_title(f"{name}, run {number}", fontsize=10)
+            axes.set(xlabel=labels[1])
             if one.domain.dim == 1:
                 order = points[:, 0].argsort()
                 axes.plot(points[order, 0], row[order], color=BLUE)
-                axes.set(xlabel=labels[1])
-                panels[0].set_ylabel(labels[0])
             else:
                 drawn = _map(axes, points, row, "viridis", ends)
-                axes.set(xlabel=labels[1])
-                panels[0].set_ylabel(labels[2])
                 if number == shown - 1:
                     figure.colorbar(drawn, ax=panels.tolist(), label=labels[0])
     return _saved(figure, path)
