@@ -247,3 +247,16 @@ def test_a_mesh_takes_no_more_memory_than_its_file_may_hold(tmp_path: Path) -> N
     path.write_text("\n".join([*lines[:number], str(2**27), *lines[number + 1 :]]))
     with pytest.raises(DataError, match="more than memory does"):
         uqsonet.open_runs([path], "k", "k")
+
+
+@pytest.mark.parametrize("tags", ["string", "real"])
+def test_a_mesh_with_fewer_lines_than_it_says_is_refused_at_once(tags: str, tmp_path: Path) -> None:
+    meshio = pytest.importorskip("meshio")
+    points = np.insert(nodes(40, False), 2, 0.0, axis=1)
+    mesh = meshio.Mesh(points, [("vertex", np.arange(44)[:, None])], point_data={"k": points[:, 0]})
+    mesh.write(path := tmp_path / "a.msh", file_format="gmsh", binary=False)
+    lines = path.read_text().splitlines()
+    lines[lines.index("$NodeData") + {"string": 1, "real": 3}[tags]] = str(10**12)
+    path.write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"a\.msh: not a readable mesh"):
+        uqsonet.open_runs([path], "k", "k")

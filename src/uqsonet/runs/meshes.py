@@ -47,7 +47,8 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
     _require_sound(path)
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with sound(path, "not a readable mesh"), _bounded(path), quiet[0], quiet[1]:
-        mesh = meshio.read(path, file_format=FORMATS[path.suffix.lower()])
+        kind = FORMATS[path.suffix.lower()]
+        mesh = _gmsh(path) if kind == "gmsh" else meshio.read(path, file_format=kind)
         points = np.asarray(mesh.points, dtype=np.float64)
         if points.ndim != 2 or not points.size:
             raise ValueError(f"points of shape {points.shape}")
@@ -61,6 +62,30 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
         cells = _at(_centres(points, mesh.cells), stated, "cell", own) if stated else {}
     both = {f"cells/{name}" if name in nodes else name: one for name, one in cells.items()}
     return nodes | both
+
+
+class _Finite(io.BufferedReader):
+    """A file that says once that it has ended, and then refuses to be read on.
+
+    The reader of Gmsh files reads as many lines as a file says that it has, even past its end.
+    """
+
+    ended = False
+
+    def readline(self, size: int | None = -1) -> bytes:
+        line = super().readline(size)
+        if not line and self.ended:
+            raise EOFError("fewer lines than it says")
+        self.ended = not line
+        return line
+
+
+def _gmsh(path: Path) -> Any:
+    """Return the mesh of a Gmsh file."""
+    from meshio.gmsh.main import read_buffer
+
+    with _Finite(io.FileIO(path)) as file:
+        return read_buffer(file)
 
 
 def _centres(points: np.ndarray, blocks: list[Any]) -> np.ndarray:
