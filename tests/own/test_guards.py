@@ -61,6 +61,20 @@ def test_netcdf_that_leads_out_is_refused_before_it_is_opened(
         uqsonet.open_runs(path, "k", "u")
 
 
+@pytest.mark.parametrize("listed", [1.0, np.zeros(2), ["x", "y"], "references of one axis"])
+def test_a_list_of_dimensions_that_is_none_is_refused_before_hdf5_reads_it(
+    listed: Any, tmp_path: Path
+) -> None:
+    netcdf(tmp_path / "a.nc", x=("x", X))
+    with h5py.File(tmp_path / "a.nc", "a") as file:
+        if isinstance(listed, str):
+            listed = np.empty(1, h5py.vlen_dtype(h5py.ref_dtype))
+            listed[0] = np.array([file["x"].ref], h5py.ref_dtype)
+        file["k"].attrs.create("DIMENSION_LIST", listed)
+    with pytest.raises(DataError, match=r"a\.nc: 'k' is not read: .*no list of dimensions"):
+        uqsonet.open_runs(tmp_path / "a.nc", "k", "u")
+
+
 def test_hard_links_are_read_and_may_go_in_circles(tmp_path: Path) -> None:
     netcdf(tmp_path / "a.nc", x=("x", X))
     with h5py.File(tmp_path / "a.nc", "a") as file, h5py.File(tmp_path / "a.h5", "w") as plain:

@@ -33,6 +33,10 @@ MAX_OBJECTS = 20_000
 HEAP = b"GCOL\x01\0\0\0"
 """How a heap of texts begins in an HDF5 file."""
 
+DIMENSIONS = "DIMENSION_LIST"
+"""Attribute with references to a data set's dimensions, as NetCDF writes it; HDF5 reads it
+whatever its type."""
+
 ZARR_CODECS = {
     "blosc", "bytes", "bz2", "crc32c", "delta", "fixedscaleoffset", "gzip", "lz4", "lzma",
     "sharding_indexed", "shuffle", "transpose", "zlib", "zstd",
@@ -88,11 +92,24 @@ def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
                 continue
             item = group[key]
             if isinstance(item, h5py.Dataset):
-                outside = "external storage" if item.external else ""
-                yield name, "a virtual data set" if item.is_virtual else outside or item
+                yield name, _unreadable(item) or item
             elif isinstance(item, h5py.Group) and item not in entered:  # it may be within itself
                 entered.add(item)
                 waiting.append((f"{name}/", item))
+
+
+def _unreadable(item: h5py.Dataset) -> str:
+    """Say why a data set is not read that leads out of the file, or at which HDF5 would crash."""
+    if item.is_virtual:
+        return "a virtual data set"
+    if item.external:
+        return "external storage"
+    if DIMENSIONS in item.attrs:
+        listed = item.attrs.get_id(DIMENSIONS)
+        of = h5py.check_ref_dtype(h5py.check_vlen_dtype(listed.dtype) or listed.dtype)
+        if of is not h5py.Reference or listed.shape != (item.ndim,):
+            return f"its {DIMENSIONS} is no list of dimensions"
+    return ""
 
 
 def _unwritten(item: h5py.Dataset) -> str:
