@@ -5,8 +5,8 @@ A model is never worse, as far as held-out runs can tell, than regression on the
 the runs (`uqsonet.operator.baselines`). The model comes first, the others by rising CRPS, and the
 rule is that of `uqsonet.fitting.held_out`. What is taken over all numbers of sensors together
 answers each of them, unless another is preferable there by two standard errors: few runs show less
-of one number alone. Sensors of outputs are compared where the model has a closed form for them:
-without one, an answer takes seconds, or a minute where operator and readings are sharp.
+of one number alone. Sensors of outputs are compared on few runs where the model has no closed form
+for them, as an answer then takes seconds, and not at all where whole fields are moved to it.
 
 Outputs that are no sums of modes, fronts for example, ring in linear modes, and what the operator
 leaves over of all pairs is wrong wherever one stands. For them the operator's answer may only say
@@ -17,12 +17,14 @@ bootstrap), whatever its shape.
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +35,7 @@ from uqsonet.fitting.held_out import HeldOut, SensorPlan, taken
 from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.operator.baselines import SIDES, candidates, kept_pairs
-from uqsonet.operator.closed_form import unexplained_root
+from uqsonet.operator.closed_form import unexplained_root, widen_band
 from uqsonet.operator.config import LOCAL
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -46,9 +48,16 @@ DRAWS, POINTS = 128, 200
 LAYOUTS = 3
 """Number of layouts for each number of sensors; runs share them."""
 
+MORE_OF_OUTPUTS, MAX_OF_OUTPUTS = (4, 16), 512
+"""The largest number of sensors times these is compared where they read the output, up to so
+many."""
+
 MIN_RUNS, MAX_VALUES = 8, 1 << 24
 """Number of held-out runs that are scored whatever their size, and maximum number of values of all
 of them together."""
+
+SLOW_RUNS = 12
+"""Number of held-out runs with sensors of outputs where a model has no closed form for them."""
 
 NO_ANSWER = 10.0
 """CRPS of a model that has no answer to a run, relative to that of the mean of the runs."""
@@ -73,26 +82,28 @@ deviation, and there are so many held-out pairs besides those that are scored.""
 NEAREST_ERRORS = 2.0
 """Standard errors by which their CRPS has to be lower."""
 
+Parts = list[tuple[EncodedRuns, KarhunenLoeveModel]]
+"""Splits of the runs, and the model that was fitted to the training runs of each."""
+
 Scores = dict[tuple[str, int], dict[str, Tensor]]
 """For a side and a number of sensors the scores (3, S) of each candidate, as `taken` reads them,
 relative to the CRPS of the mean of the runs."""
 
 
 def choose_answer(
-    parts: list[tuple[EncodedRuns, KarhunenLoeveModel]], may_choose: bool
+    parts: Parts, may_choose: bool
 ) -> tuple[dict[str, dict[int, str]], list[dict[str, Any]]]:
     """Return what answers which number of sensors, and a row of the comparison for each.
 
     Parameters
     ----------
     parts : list of (EncodedRuns, KarhunenLoeveModel)
-        Splits of the runs, and the model that was fitted to the training runs of each.
     may_choose : bool
         Without it the model answers always, and rows say what would be better.
     """
     found: dict[tuple[str, int], dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
-    for data, model in parts:
-        for key, by_name in _scores(data, model).items():
+    for number in range(len(parts)):
+        for key, by_name in _scores(parts, number).items():
             for name, scores in by_name.items():
                 found[key][name].append(scores)
     joined = {
@@ -149,42 +160,84 @@ def _gain(scores: Mapping[str, Tensor], best: str) -> dict[str, Any]:
     return row
 
 
+def counts_of_outputs(counts: Sequence[int], points: int) -> tuple[int, ...]:
+    """Return numbers of sensors of the output that are compared, of `points` points.
+
+    Gauges that are read at many times are many sensors, so there are more of these than of the
+    input's.
+    """
+    more = [max(counts) * factor for factor in MORE_OF_OUTPUTS]
+    more = [min(count, MAX_OF_OUTPUTS) for count in more if max(counts) < MAX_OF_OUTPUTS]
+    return tuple(sorted({min(count, points) for count in [*counts, *more]}))
+
+
 @torch.no_grad()
-def _scores(data: EncodedRuns, model: KarhunenLoeveModel) -> Scores:
-    """Return the scores of a model and of its candidates on the validation runs."""
-    training, seed = data.part("training"), data.seed
+def _scores(parts: Parts, number: int) -> Scores:
+    """Return the scores of a model and of its candidates on the validation runs of one split."""
+    data, model = parts[number]
     most = max(MIN_RUNS, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
-    held = data.functions(data.split.validation[: min(SCORED_RUNS, most)])
-    root = unexplained_root(model.bases, training)
-    named = candidates(model, root, kept_pairs(model.bases, training))
-    itself = [one.name for one in data.inputs] == [one.name for one in data.outputs]
-    slow = model.network is not None or model.law is not None
-    if slow and not itself:
-        LOG.info("sensors of outputs: not compared, as the model has no closed form for them")
-    part = math.ceil(held.size / LAYOUTS)
+    held = data.split.validation[: min(SCORED_RUNS, most)]
+    pairs = kept_pairs(model.bases, data.part("training"))
+    named = candidates(model, unexplained_root(model.bases, data.part("training")), pairs)
+    scores = _of_side(data, "inputs", data.plan, held, named)
+    if [one.name for one in data.inputs] == [one.name for one in data.outputs]:
+        return scores
+    if model.law is not None and model.law.made:
+        LOG.info("sensors of outputs: not compared, as each answer moves whole fields for a minute")
+        return scores
+    if model.network is not None or model.law is not None:
+        held = held[:SLOW_RUNS]
+    plan = SensorPlan(counts_of_outputs(data.plan.counts, data.u.shape[1]))
+    folds = [
+        _of_side(data, "outputs", plan, rows, named | {"uqsonet": _without(parts, number, rows)})
+        for rows in np.array_split(held, LAYOUTS if len(parts) == 1 else 1)
+    ]
+    for key, by_name in folds[0].items():
+        scores[key] = {name: torch.cat([one[key][name] for one in folds], 1) for name in by_name}
+    return scores
+
+
+def _without(parts: Parts, number: int, rows: np.ndarray) -> KarhunenLoeveModel:
+    """Return the model with a law of what it leaves over that is of other pairs than these.
+
+    Sensors of outputs are answered by that law, too, and it knows the pairs that it was made of.
+    Bases are shared with the model.
+    """
+    data, model = parts[number]
+    others = [(one.part("validation"), source) for one, source in parts if source is not model]
+    if not others:
+        others = [(data.functions(np.setdiff1d(data.split.validation, rows)), model)]
+    shared = {id(one): one for one in model.bases.buffers() if one.ndim}
+    twin = copy.deepcopy(model, shared)
+    widen_band(twin, others)
+    return twin
+
+
+def _of_side(
+    data: EncodedRuns, side: str, plan: SensorPlan, rows: np.ndarray, named: Mapping[str, Any]
+) -> Scores:
+    """Return the scores of what may answer sensors of one side, on some of the runs."""
+    of_output, seed = side == "outputs", data.seed
+    held, part = data.functions(rows), math.ceil(len(rows) / LAYOUTS)
+    size = (data.u if of_output else data.kappa).shape[1]
+    shared = plan.layouts(LAYOUTS, size, seed, "fit", "answers", side)
+    pairs = HeldOut.read(
+        held, {m: one.repeat_interleave(part, 0) for m, one in shared.items()},
+        0.0 if of_output else data.noise_levels(),
+        lambda m: numpy_generator(seed, "fit", "answers", side, "noise", m),
+        numpy_generator(seed, "fit", "answers", "points"), POINTS, part, of_output=of_output,
+    )  # fmt: skip
     scores: Scores = {}
-    for side in SIDES[:1] if itself or slow else SIDES:
-        of_output = side == "outputs"
-        size, plan = (data.u if of_output else data.kappa).shape[1], data.plan
-        if of_output:
-            plan = SensorPlan(tuple(sorted({min(count, size) for count in plan.counts})))
-        shared = plan.layouts(LAYOUTS, size, seed, "fit", "answers", side)
-        pairs = HeldOut.read(
-            held, {m: one.repeat_interleave(part, 0) for m, one in shared.items()},
-            0.0 if of_output else data.noise_levels(),
-            lambda m, side=side: numpy_generator(seed, "fit", "answers", side, "noise", m),
-            numpy_generator(seed, "fit", "answers", "points"), POINTS, part, of_output=of_output,
-        )  # fmt: skip
-        for count in pairs.sensors:
-            scores[side, count] = {}
-            for name, one in named.items():
-                draws = torch_generator(seed, "fit", "answers", "draws")
-                try:
-                    found = pairs.sampled(one, count, DRAWS, draws)
-                    found[0] /= pairs.usual()[0]
-                except (ObservationError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
-                    found = torch.tensor([[NO_ANSWER], [0], [0]]).double().repeat(1, held.size)
-                scores[side, count][name] = found
+    for count in pairs.sensors:
+        scores[side, count] = {}
+        for name, one in named.items():
+            draws = torch_generator(seed, "fit", "answers", "draws")
+            try:
+                found = pairs.sampled(one, count, DRAWS, draws)
+                found[0] /= pairs.usual()[0]
+            except (ObservationError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+                found = torch.tensor([[NO_ANSWER], [0], [0]]).double().repeat(1, held.size)
+            scores[side, count][name] = found
     return scores
 
 

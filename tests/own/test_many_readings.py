@@ -1,0 +1,42 @@
+"""Many sensors of outputs: what an operator leaves over of few held-out runs says too little."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import uqsonet
+from uqsonet.fitting.choose_answer import counts_of_outputs
+
+
+def front_runs(size: int) -> tuple[np.ndarray, ...]:
+    """Return points (41, 1) and (205, 2), starts (size, 41), and fronts at five times."""
+    x = np.linspace(0, 1, 41)
+    kernel = np.exp(-((x[:, None] - x) ** 2) / (2 * 0.06**2)) + 1e-8 * np.eye(41)
+    k = np.random.default_rng(0).standard_normal((size, 41)) @ np.linalg.cholesky(kernel).T
+    times = [k]
+    for _ in range(5):
+        smooth = sum(np.roll(times[-1], shift, 1) for shift in (-1, 0, 1)) / 3
+        times.append(1.4 * np.tanh(smooth))
+    xt = np.stack(np.meshgrid(x, np.linspace(0, 1, 5), indexing="ij"), -1).reshape(-1, 2)
+    return x[:, None], xt, k, np.stack(times[1:], 2).reshape(size, -1)
+
+
+def test_many_sensors_of_outputs_are_answered_as_well_as_by_least_squares() -> None:
+    x, xt, k, u = front_runs(260)
+    runs = uqsonet.Runs({"k": (k[:200], x)}, {"u": (u[:200], xt)})
+    model = uqsonet.fit(runs, 0.0, sensors=[5], bar=False)
+    places = np.random.default_rng(1).choice(205, 60, replace=False)
+    answer = model.condition(u=(np.broadcast_to(xt[places], (60, 60, 2)), u[200:, places]))["k"]
+    train = np.column_stack([u[:200, places], np.ones(200)])
+    plain = np.column_stack([u[200:, places], np.ones(60)]) @ np.linalg.lstsq(train, k[:200])[0]
+    lower, upper = answer.band(0.9, kind="plain")
+    truth = k[200:]
+    assert np.square(answer.mean() - truth).mean() < 1.1 * np.square(plain - truth).mean()
+    assert 0.85 < ((lower <= truth) & (truth <= upper)).mean() < 0.95
+
+
+def test_more_sensors_are_compared_where_they_read_outputs() -> None:
+    assert counts_of_outputs([3, 10], 4096) == (3, 10, 40, 160)
+    assert counts_of_outputs([10, 30], 50) == (10, 30, 50)
+    assert counts_of_outputs([200], 4096) == (200, 512)
+    assert counts_of_outputs([600], 4096) == (600,)
