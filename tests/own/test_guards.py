@@ -75,6 +75,18 @@ def test_a_list_of_dimensions_that_is_none_is_refused_before_hdf5_reads_it(
         uqsonet.open_runs(tmp_path / "a.nc", "k", "u")
 
 
+def test_texts_that_say_they_are_long_take_no_memory(tmp_path: Path) -> None:
+    with h5py.File(path := tmp_path / "a.h5", "w") as file:
+        file["k"], file["u"] = ["a"] * 24, U
+        place = file["k"].id.get_offset()
+    data = bytearray(path.read_bytes())
+    data[place : place + 4] = (2**31).to_bytes(4, "little")  # the length of the first text
+    path.write_bytes(data)
+    assert "k: 24, object" in contents(path)
+    with pytest.raises(DataError, match=r"a\.h5, k: values must be real numbers, found object"):
+        uqsonet.open_runs(path, "k", "u")
+
+
 def test_hard_links_are_read_and_may_go_in_circles(tmp_path: Path) -> None:
     netcdf(tmp_path / "a.nc", x=("x", X))
     with h5py.File(tmp_path / "a.nc", "a") as file, h5py.File(tmp_path / "a.h5", "w") as plain:

@@ -27,6 +27,7 @@ from uqsonet.files import FORMAT, path_of, readable
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import SPLITS
 from uqsonet.runs.guard import (
+    bounded,
     hdf5_arrays,
     is_zarr,
     npz_arrays,
@@ -206,7 +207,7 @@ def _labels(paths: Sequence[Path], name: str) -> np.ndarray:
     """Return what an array of one file, or of several, holds: a label for each run."""
     labels = []
     for path in paths:
-        with opened(path, kind_of([path])) as there:
+        with opened(path, kind_of([path])) as there, bounded(path):
             _require(name, there, path)
             labels.append(np.atleast_1d(np.asarray(there[name][()])))
     return np.concatenate(labels)
@@ -454,6 +455,8 @@ def decoded(path: Path, name: str, item: Any) -> tuple[np.ndarray, str]:
     with readable(path, f"array {name!r} is damaged"):
         packing = {key: np.asarray(stored[key]) for key in PACKING if key in stored}
         units = printable(text_of(stored["units"])) if "units" in stored else ""
+        if item.dtype.hasobject:  # texts are no field, and may say that they have any length
+            return np.broadcast_to(np.array(None, object), item.shape), units
         raw = stored_values(item, f"{path}, {name}")
     if packing and raw.dtype.kind in "fiu":
         raw = changed(raw, partial(_unpacked, packing), f"{path}, {name}")

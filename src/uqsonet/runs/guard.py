@@ -11,6 +11,7 @@ import math
 import mmap
 import shutil
 import struct
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,9 @@ from uqsonet.files import LARGE, readable
 
 MAX_PACKED = 2000
 """Largest accepted compression ratio (deflate reaches 1,032)."""
+
+MAX_UNPACKED = 100
+"""Bytes of memory that reading may take for each byte of a file, besides half a gigabyte."""
 
 MAX_OBJECTS = 20_000
 """Maximum number of groups, data sets and variables in a file."""
@@ -43,6 +47,8 @@ ZARR_CODECS = {
 }  # fmt: skip
 """Codecs of Zarr that turn bytes into numbers and do nothing else."""
 
+ZARR_METADATA = {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json"}
+
 
 @contextmanager
 def sound(path: Path, what: str) -> Iterator[None]:
@@ -57,6 +63,26 @@ def sound(path: Path, what: str) -> Iterator[None]:
         raise DataError(f"{path}: {what} (it says that it holds more than memory does)") from None
     except SystemExit as error:
         raise DataError(f"{path}: {what} ({error})") from None
+
+
+@contextmanager
+def bounded(path: Path) -> Iterator[None]:
+    """Let a reader take no more memory than a multiple of its file, where the system can say so."""
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    most = pages * resource.getpagesize() + 2 * LARGE + MAX_UNPACKED * path.stat().st_size
+    if 0 <= before[0] < most:
+        most = before[0]
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @contextmanager
@@ -250,7 +276,9 @@ def require_own_zarr(path: Path) -> None:
             if stored.get("node_type") == "group":
                 continue
             codecs = [stored.get("compressor"), *(stored.get("filters") or ())]
-            _require_codecs(one, [*codecs, *(stored.get("codecs") or ())])
+            codecs = _require_codecs(one, [*codecs, *(stored.get("codecs") or ())])
+            if "blosc" in codecs:
+                _require_whole_blosc(one, stored, "sharding_indexed" in codecs)
             if "O" in str(stored.get("dtype", "")):
                 raise DataError(f"{one}: an array of Python objects, which is not read")
             _require_written(one, stored)
@@ -266,9 +294,8 @@ def require_own_zarr(path: Path) -> None:
 
 def _require_written(path: Path, stored: dict[str, Any]) -> None:
     """Refuse an array of Zarr, or a chunk of one, of which next to nothing was ever written."""
-    grid = (stored.get("chunk_grid") or {}).get("configuration") or {}
     sizes = [one.stat().st_size for one in path.parent.rglob("*") if one.is_file()]
-    shape, piece = stored["shape"], stored.get("chunks") or grid["chunk_shape"]
+    shape, piece = stored["shape"], _piece(stored)
     with readable(path, "cannot be read"):
         most = 8 * max(math.prod(shape), math.prod(piece))
         pieces = _in_pieces(shape, piece, lambda: len(sizes))
@@ -276,14 +303,39 @@ def _require_written(path: Path, stored: dict[str, Any]) -> None:
         raise DataError(f"{path}: says that it holds {most} bytes, which were never written")
 
 
-def _require_codecs(path: Path, codecs: Sequence[Any]) -> None:
-    """Refuse codecs that are not in `ZARR_CODECS`, nested ones included."""
+def _require_whole_blosc(path: Path, stored: dict[str, Any], in_shards: bool) -> None:
+    """Refuse chunks packed by blosc, which reads past their end where they say they are longer."""
+    if in_shards:
+        raise DataError(f"{path}: codec 'blosc' in shards is not read; write it with zstd")
+    most = 16 * math.prod(_piece(stored))
+    for one in path.parent.rglob("*"):
+        if one.name in ZARR_METADATA or not one.is_file():
+            continue
+        with one.open("rb") as file:
+            head = file.read(16)
+        unpacked, _, packed = struct.unpack("<III", head[4:].ljust(12, b"\xff"))
+        if packed > one.stat().st_size or unpacked > most:
+            raise DataError(f"{path}: chunk {one.name!r} is damaged: it says it has {packed} bytes")
+
+
+def _piece(stored: dict[str, Any]) -> Sequence[int]:
+    """Return the shape of an array's chunks."""
+    grid = (stored.get("chunk_grid") or {}).get("configuration") or {}
+    return stored.get("chunks") or grid["chunk_shape"]
+
+
+def _require_codecs(path: Path, codecs: Sequence[Any]) -> set[str]:
+    """Refuse codecs that are not in `ZARR_CODECS`, nested ones included; return their names."""
+    names = set[str]()
     for codec in codecs:
         if not isinstance(codec, dict):
             continue
         name = str(codec.get("id", codec.get("name")))
         if name not in ZARR_CODECS:
             raise DataError(f"{path}: codec {name!r} is not read")
+        names.add(name)
         inner = codec.get("configuration") or {}
         if isinstance(inner, dict):
-            _require_codecs(path, [*inner.get("codecs", ()), *inner.get("index_codecs", ())])
+            inner = [*inner.get("codecs", ()), *inner.get("index_codecs", ())]
+            names |= _require_codecs(path, inner)
+    return names

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import numpy as np
 from uqsonet.errors import DataError, library
 from uqsonet.fields.layout import Coordinate, Layout
 from uqsonet.files import LARGE
-from uqsonet.runs.guard import sound
+from uqsonet.runs.guard import bounded, sound
 from uqsonet.runs.labelled import LabelledField
 
 AXES = ("x", "y", "z")
@@ -23,9 +21,6 @@ AXES = ("x", "y", "z")
 
 FORMATS = {".vtu": "vtu", ".vtk": "vtk", ".msh": "gmsh"}
 """Formats of meshio, by suffix."""
-
-MAX_UNPACKED = 100
-"""Bytes of memory that reading may take for each byte of a file, besides half a gigabyte."""
 
 HEAD = 1 << 14
 """Bytes at the beginning of a file that say how much it holds."""
@@ -46,7 +41,7 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
     meshio = library("meshio", "meshes")
     _require_sound(path)
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
-    with sound(path, "not a readable mesh"), _bounded(path), quiet[0], quiet[1]:
+    with sound(path, "not a readable mesh"), bounded(path), quiet[0], quiet[1]:
         kind = FORMATS[path.suffix.lower()]
         mesh = _gmsh(path) if kind == "gmsh" else meshio.read(path, file_format=kind)
         points = np.asarray(mesh.points, dtype=np.float64)
@@ -114,26 +109,6 @@ def _at(
     own = tuple(Coordinate(a, (dim,), points[:, k], {}) for a, k in zip(axes, kept, strict=True))
     layout = Layout((dim,), (len(points),), axes, (0,), (False,), own, mesh=mesh)
     return {n: LabelledField(one[None], points[:, kept], layout, "") for n, one in values.items()}
-
-
-@contextlib.contextmanager
-def _bounded(path: Path) -> Iterator[None]:
-    """Let a reader take no more memory than a multiple of its file, where the system can say so."""
-    if not sys.platform.startswith("linux"):
-        yield
-        return
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    most = pages * resource.getpagesize() + 2 * LARGE + MAX_UNPACKED * path.stat().st_size
-    if 0 <= before[0] < most:
-        most = before[0]
-    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _require_sound(path: Path) -> None:
