@@ -37,13 +37,12 @@ def _check_arrays(path: Path) -> None:
     elif kind == "sensors":
         for split in SPLITS:
             load_layouts(path, split)
+    elif kind == "reference":
+        load_sets(path)
     elif kind == "part":
         with ArrayFile(path, kind) as file:
             for name in file.names():
-                for _ in file.blocks(name):
-                    pass
-    elif kind == "reference":
-        load_sets(path)
+                file.read(name)
     else:
         raise DataError(f"{path}: unknown kind {kind!r}")
 

@@ -86,7 +86,7 @@ def score_places(
             index = torch.from_numpy(allowed[chosen[:m]].astype(np.int64))[None]
             level = torch.from_numpy(draw[None, :m]) * job.noise_std if job.noise_std else None
             x, y = field.read(function[None], index, level)
-            given.append((x[0], y[0], torch.ones(m, dtype=torch.bool), job.noise_std))
+            given.append((x[0], y[0], job.noise_std))
     folder = path.with_name(f".{path.name}.parts") if state is None else state
     places = np.concatenate([allowed[chosen] for _, _, chosen in layouts]).tolist()
     identity = {

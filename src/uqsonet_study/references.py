@@ -184,15 +184,14 @@ def compute_reference(
     if outputs is not None:
         seen += [array_digest(getattr(outputs, name).numpy()) for name in OF_SETS]
     parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers)
-    u, level = outputs or observations[:0], meta.get("output_noise_std", 0.0)
     sampling = _Sampling(
         problem,
         vectors,
         config,
         partial(numpy_generator, seed, problem.name, split, label, "reference"),
         parts,
-        given=[(o.locations[s], o.values[s], o.mask[s], noise_std) for s in range(len(o.values))],
-        read=[(u.locations[s], u.values[s], u.mask[s], level) for s in range(len(u.values))],
+        given=_sets(observations, noise_std),
+        read=_sets(outputs, meta["output_noise_std"]) if outputs is not None else [],
     )
     rows = ESTIMATORS[config.estimator](sampling)
     arrays = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
@@ -212,11 +211,17 @@ def for_sampling(problem: Problem) -> Problem:
 
 Rows = list[Row]
 
-Given = tuple[Tensor, Tensor, Tensor, float]
-"""Locations (m, d), values (m,), mask (m,) and noise of one (padded) observation set."""
+Given = tuple[Tensor, Tensor, float]
+"""Locations (m, d), values (m,) and noise of one observation set."""
 
 BINS = 200  # bins of stored quantiles at most
 BIN_SAMPLES = 10  # samples in each bin at least
+
+
+def _sets(sensors: Sensors, noise_std: float) -> list[Given]:
+    """Return observation sets one by one, without padding."""
+    sets = zip(sensors.locations, sensors.values, sensors.mask, strict=True)
+    return [(places[used], values[used], noise_std) for places, values, used in sets]
 
 
 @dataclass(frozen=True)
@@ -338,12 +343,12 @@ ESTIMATORS = {"monte_carlo": _monte_carlo, "reduced": _reduced, "chains": _by_ch
 
 
 def _on_grid(problem: Problem, given: Given | None) -> GridSensors:
-    """Return one (padded) observation set as sensors on points of the grid."""
+    """Return one observation set as sensors on points of the grid."""
     if given is None:
         return GridSensors(torch.zeros(0).long(), torch.zeros(0), torch.zeros(0))
-    locations, values, mask, level = given
-    index = torch.cdist(locations[mask], problem.grid.points()).argmin(1)
-    return GridSensors(index, values[mask], torch.full_like(values[mask], level))
+    locations, values, level = given
+    index = torch.cdist(locations, problem.grid.points()).argmin(1)
+    return GridSensors(index, values, torch.full_like(values, level))
 
 
 def output_std(functions: Path) -> float:

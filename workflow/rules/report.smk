@@ -73,7 +73,13 @@ rule table:
             t: list(table_caption(CONFIG, t)) for t in asked(w, [*TABLES])
         },
         jobs=lambda w: [
-            Told(PLAN.table(t), code=code("table")) for t in asked(w, [*TABLES])
+            Told(
+                table=t,
+                config=PLAN.part(TABLES[t], table=t),
+                files=PLAN.table_files(t),
+                code=code("table"),
+            )
+            for t in asked(w, [*TABLES])
         ],
     script:
         "../scripts/table.py"

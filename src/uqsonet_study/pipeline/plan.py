@@ -278,11 +278,6 @@ class Plan:
             for case in self.config.cases_of(experiments)
         }
 
-    def table(self, name: str) -> dict[str, Any]:
-        """Return what the job of a table is told."""
-        config = self.part(self.tables()[name], table=name)
-        return {"table": name, "config": config, "files": self.table_files(name)}
-
     def table_files(self, name: str) -> dict[str, Any]:
         """Return the files that a table is made from, by kind; logs by case and method."""
         experiments, results = self.tables()[name], self.config.results
@@ -482,16 +477,14 @@ def _among(table: dict[str, Any], experiments: Collection[str]) -> dict[str, Any
     return found
 
 
-FILES = "functions reference weights training laws summaries scores logs inference sensors".split()
-"""Keys whose texts are files, in what a job is told."""
+SUFFIXES = ".h5", ".safetensors", ".csv", ".json"
+"""By which files are known among what a job is told."""
 
 
-def flat(told: Any, kind: str = "") -> list[str]:
+def flat(told: Any) -> list[str]:
     """Return the files that jobs are told, whatever they stand in, once each."""
     if isinstance(told, dict):
-        parts = [flat(value, key if key in FILES else kind) for key, value in told.items()]
-    elif isinstance(told, list):
-        parts = [flat(value, kind) for value in told]
-    else:
-        return [told] if kind and isinstance(told, str) else []
-    return list(dict.fromkeys(file for part in parts for file in part))
+        told = list(told.values())
+    if isinstance(told, list):
+        return list(dict.fromkeys(file for value in told for file in flat(value)))
+    return [told] if isinstance(told, str) and told.endswith(SUFFIXES) else []

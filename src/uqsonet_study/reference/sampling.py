@@ -166,17 +166,17 @@ def control_samples(samples: int) -> int:
 
 
 def posterior_law(
-    problem: Problem, locations: Tensor, values: Tensor, mask: Tensor, noise_std: float
+    problem: Problem, locations: Tensor, values: Tensor, noise_std: float
 ) -> GaussianLaw:
-    """Return the law of the input's coordinates given one (padded) observation set."""
-    observed = problem.transform.forward(values[mask])
-    return problem.gaussian_prior.condition(locations[mask], observed, noise_std)
+    """Return the law of the input's coordinates given one observation set."""
+    observed = problem.transform.forward(values)
+    return problem.gaussian_prior.condition(locations, observed, noise_std)
 
 
 def posterior(
-    problem: Problem, locations: Tensor, values: Tensor, mask: Tensor, noise_std: float
+    problem: Problem, locations: Tensor, values: Tensor, noise_std: float
 ) -> GaussianLaw | Law:
-    """Return what `plain_draws` samples given one (padded) observation set.
+    """Return what `plain_draws` samples given one observation set.
 
     The law of the coordinates where the input is a Gaussian field, else that of the fields.
 
@@ -186,9 +186,9 @@ def posterior(
         If nobody knows the posterior of this input.
     """
     if isinstance(problem.prior, GaussianField):
-        return posterior_law(problem, locations, values, mask, noise_std)
-    observed = problem.transform.forward(values[mask])
-    law = problem.prior.posterior(locations[mask], observed, noise_std)
+        return posterior_law(problem, locations, values, noise_std)
+    observed = problem.transform.forward(values)
+    law = problem.prior.posterior(locations, observed, noise_std)
     if law is None:
         raise ConfigError(
             f"problem {problem.name}: its input has no posterior that is known; only references "

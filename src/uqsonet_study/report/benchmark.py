@@ -62,16 +62,14 @@ def joined(scores: Sequence[Path], published: str | Path) -> pd.DataFrame:
     table["target"] = table["target"].fillna(known)
     for column in ("pairs", "functions"):
         table[column] = table[column].astype("Int64")
-    order = pd.DataFrame(
-        {
-            "problem": table["problem"].map([*PROBLEMS].index),
-            "direction": table["direction"].map([*DIRECTIONS].index),
-            "output": table["target"] == "output",
-            "method": [METHODS.get(method, len(METHODS)) for method in table["method"]],
-            "pairs": -table["pairs"].fillna(0),
-        }
-    )
-    return table.take(order.sort_values(list(order), kind="stable").index)
+    order = {
+        "problem": table["problem"].map([*PROBLEMS].index),
+        "direction": table["direction"].map([*DIRECTIONS].index),
+        "output": table["target"] == "output",
+        "method": [METHODS.get(method, len(METHODS)) for method in table["method"]],
+        "pairs": -table["pairs"].fillna(0),
+    }
+    return table.take(pd.DataFrame(order).sort_values([*order], kind="stable").index)
 
 
 def as_latex(table: pd.DataFrame) -> str:

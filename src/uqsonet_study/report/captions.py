@@ -30,6 +30,36 @@ MAPS = (
 )
 
 
+FIXED = {
+    "calibration": (
+        "Calibration",
+        "Top: ranks of the true function among samples of the law, over all points, sensor counts "
+        "and sets. Bottom: share of the reference's samples inside central bands less the nominal "
+        "level, ten sets a count; the strip is two points wide on either side.",
+    ),
+    "learning": (
+        "What it costs to learn the set embedding",
+        "Relative errors of mean and std. Top: against the number of training pairs N. Bottom: "
+        "against the minutes of one core that training took, with several numbers of iterations. "
+        "Beside the learned set embedding stand laws of the input in closed form, regression on "
+        "the pairs and the law without sensors.",
+    ),
+    "placement": (
+        "Where sensors stand",
+        "Standard deviation of u under the reference posterior, mean over points and test "
+        "functions, against the number of sensors. Greedy and worst places are chosen by the "
+        "trained operator; the band holds the middle half of the random layouts.",
+    ),
+    "spectra": (
+        "Sample functions and their spectra",
+        "Samples of the reference posterior and of UQ-SONet given the same sensors, in the plane "
+        "along its middle line; below, the power of their deviations from the reference mean by "
+        "wave number, averaged over the observation sets of that size.",
+    ),
+}
+"""Layout -> title and caption, where they do not depend on what is shown."""
+
+
 def caption(config: Config, name: str) -> tuple[str, str]:
     """Return title and caption of a declared figure, or of a picture of a problem."""
     figure = config.figures.get(name)
@@ -39,37 +69,10 @@ def caption(config: Config, name: str) -> tuple[str, str]:
         title, text = _posterior(config, figure)
     elif isinstance(figure, CompareFigure):
         title, text = _compare(config, figure)
-    elif figure.layout == "calibration":
-        title = "Calibration"
-        text = (
-            "Top: ranks of the true function among samples of the law, over all points, sensor "
-            "counts and sets. Bottom: share of the reference's samples inside central bands less "
-            "the nominal level, ten sets a count; the strip is two points wide on either side."
-        )
     elif isinstance(figure, LawFigure):
         title, text = _laws(config, figure)
-    elif figure.layout == "learning":
-        title = "What it costs to learn the set embedding"
-        text = (
-            "Relative errors of mean and std. Top: against the number of training pairs N. Bottom: "
-            "against the minutes of one core that training took, with several numbers of "
-            "iterations. Beside the learned set embedding stand laws of the input in closed form, "
-            "regression on the pairs and the law without sensors."
-        )
-    elif figure.layout == "placement":
-        title = "Where sensors stand"
-        text = (
-            "Standard deviation of u under the reference posterior, mean over points and test "
-            "functions, against the number of sensors. Greedy and worst places are chosen by the "
-            "trained operator; the band holds the middle half of the random layouts."
-        )
     else:
-        title = "Sample functions and their spectra"
-        text = (
-            "Samples of the reference posterior and of UQ-SONet given the same sensors, in the "
-            "plane along its middle line; below, the power of their deviations from the reference "
-            "mean by wave number, averaged over the observation sets of that size."
-        )
+        title, text = FIXED[figure.layout]
     return f"fig:{name}. {title}", _scaled(config, text)
 
 

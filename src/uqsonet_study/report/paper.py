@@ -40,7 +40,7 @@ def paper_costs() -> pd.DataFrame:
 def paper_networks() -> pd.DataFrame:
     """Return tab:NN with p and the training of sections 4.1 to 4.5, one row per problem.
 
-    All values are text; `40 40` are two hidden layers of 40 neurons. VIDON has the same sizes.
+    All values are text as tables print it. VIDON has the same sizes.
     """
     return packaged("paper_networks.csv", dtype=str)
 

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -327,39 +326,20 @@ def fitted(table: Table) -> Table:
 
 
 def cut(cells: pd.DataFrame, line: float) -> list[pd.DataFrame]:
-    """Return cells in as few parts as their width takes, of even sizes, cut between groups."""
-    rows = zip(cells.index.names, zip(*_keys(cells.index), strict=True), strict=True)
-    room = line - sum(max(map(_length, [str(name), *labels])) + GAP for name, labels in rows)
+    """Return cells in parts that are no wider than a line, halved where a high heading ends."""
     keys = _keys(cells.columns)
-    widths = [
-        max(map(_length, [key[-1], *cells.iloc[:, k].fillna("")])) + GAP
-        for k, key in enumerate(keys)
+    labels = zip(cells.index.names, zip(*_keys(cells.index), strict=True), strict=True)
+    width = sum(_width([str(name), *texts]) for name, texts in labels)
+    width += sum(_width([key[-1], *cells.iloc[:, k].fillna("")]) for k, key in enumerate(keys))
+    if width <= line or len(keys) == 1:
+        return [_without_empty_level(cells)]
+    ends = [
+        [k for k in range(1, len(keys)) if keys[k][:level] != keys[k - 1][:level]]
+        for level in range(1, len(keys[0]) + 1)
     ]
-    ends = _ends(keys, widths, room)
-    limits = (k / 20 * room for k in range(1, 21))
-    tried = (_ends(keys, widths, limit) for limit in limits if limit >= max(widths))
-    ends = next((found for found in tried if len(found) == len(ends)), ends)
-    parts = [cells.iloc[:, first:last] for first, last in pairwise([0, *ends])]
-    return [_without_empty_level(part) for part in parts]
-
-
-def _ends(keys: Sequence[tuple[str, ...]], widths: Sequence[float], room: float) -> list[int]:
-    """Return where parts end that have room: where a heading does, the highest that one can."""
-    found, start = [], 0
-    while start < len(keys):
-        end, left = start, room
-        while end < len(keys) and (end == start or widths[end] <= left):
-            left -= widths[end]
-            end += 1
-        for level in range(len(keys[0]) if end < len(keys) else 0):
-            heads = [key[: level + 1] for key in keys]
-            borders = [k for k in range(start + 1, end + 1) if heads[k] != heads[k - 1]]
-            if borders:
-                end = borders[-1]
-                break
-        found.append(end)
-        start = end
-    return found
+    highest = next(filter(None, ends), [len(keys) // 2])
+    middle = min(highest, key=lambda k: abs(2 * k - len(keys)))
+    return cut(cells.iloc[:, :middle], line) + cut(cells.iloc[:, middle:], line)
 
 
 def _keys(index: pd.Index) -> list[tuple[str, ...]]:
@@ -367,11 +347,14 @@ def _keys(index: pd.Index) -> list[tuple[str, ...]]:
     return [tuple(map(str, key)) if isinstance(key, tuple) else (str(key),) for key in index]
 
 
-def _length(text: str) -> float:
-    """Return the width of a text in points; intervals are in small print."""
-    words = to_words(text.replace("**", ""))
-    small = sum(len(found[2] or "") for found in TAIL.finditer(words))
-    return CHARACTER * (len(words) - small) + SMALL * small
+def _width(texts: Sequence[str]) -> float:
+    """Return the width of a column in points; intervals are in small print."""
+    widest = GAP
+    for text in texts:
+        words = to_words(text.replace("**", ""))
+        small = sum(len(tail[2] or "") for tail in TAIL.finditer(words))
+        widest = max(widest, CHARACTER * (len(words) - small) + SMALL * small + GAP)
+    return widest
 
 
 def _without_empty_level(cells: pd.DataFrame) -> pd.DataFrame:

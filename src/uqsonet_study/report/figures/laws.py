@@ -160,24 +160,20 @@ def _maps(panel: Panel, rows: Sequence[Row]) -> Figure:
     grid = figure.subplots(len(rows), 4, squeeze=False)
     levels = scale(u, *(row.mean for row in rows), *(row.samples[0] for row in rows))
     spread = scale(*(row.std for row in rows), positive=True)
-    draw_map(grid[0, 0], fields.input.grid, kappa, input_scale(fields, kappa), FIELD_MAP)
-    few = len(panel.sensors) < MANY
+    title = f"true input ${fields.input.symbol}$"
+    draw_map(grid[0, 0], fields.input.grid, kappa, input_scale(fields, kappa), FIELD_MAP, title)
+    few, places = len(panel.sensors) < MANY, fields.output.grid
     small = {} if few else {"markersize": 1.5, "markeredgewidth": 0}
     draw_sensors(grid[0, 0], panel.sensors, **small)
-    grid[0, 0].set_title(f"true input ${fields.input.symbol}$")
-    field = draw_map(grid[1, 0], fields.output.grid, u, levels, FIELD_MAP)
-    grid[1, 0].set_title(f"true output ${fields.output.symbol}$")
-    std = field
+    title = f"true output ${fields.output.symbol}$"
+    field = std = draw_map(grid[1, 0], places, u, levels, FIELD_MAP, title)
     for axes in grid[2:, 0]:
         axes.set_axis_off()
     for line, row in zip(grid[:, 1:], rows, strict=True):
-        for axes, values in zip(line, (row.samples[0], row.mean), strict=False):
-            draw_map(axes, fields.output.grid, values, levels, FIELD_MAP)
-        std = draw_map(line[2], fields.output.grid, row.std, spread, STD_MAP)
-        errors = ("", "") if row is reference else (f", {e}" for e in row.errors(reference))
-        line[0].set_title(f"{row.title}: a sample")
-        for axes, name, error in zip(line[1:], ("mean", "std"), errors, strict=True):
-            axes.set_title(f"{name}{error}")
+        errors = ("", "") if row is reference else [f", {e}" for e in row.errors(reference)]
+        draw_map(line[0], places, row.samples[0], levels, FIELD_MAP, f"{row.title}: a sample")
+        draw_map(line[1], places, row.mean, levels, FIELD_MAP, f"mean{errors[0]}")
+        std = draw_map(line[2], places, row.std, spread, STD_MAP, f"std{errors[1]}")
     draw_bar(figure, field, grid[:, 1:3].ravel(), "bottom", aspect=40)
     draw_bar(figure, std, grid[:, 3], "bottom")
     for axes in grid.flat:

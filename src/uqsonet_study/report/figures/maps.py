@@ -47,8 +47,11 @@ def input_scale(fields: OperatorFields, *values: np.ndarray) -> Normalize:
     return LogNorm(linear.vmin, linear.vmax) if fields.input.transform.positive else linear
 
 
-def draw_map(axes: Axes, grid: Domain, values: np.ndarray, norm: Normalize, colors: str) -> Map:
+def draw_map(
+    axes: Axes, grid: Domain, values: np.ndarray, norm: Normalize, colors: str, title: str = ""
+) -> Map:
     """Draw a function (n,) over the whole domain, on a grid also up to a periodic end."""
+    axes.set_title(title)
     # Interpolated between grid points. Images are drawn ten times as fast as meshes, and are small.
     look: dict[str, Any] = {"cmap": colors, "norm": norm}
     if isinstance(grid, Grid):

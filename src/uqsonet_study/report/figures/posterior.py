@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -27,7 +26,6 @@ from uqsonet.gauss.metrics import relative_error
 from uqsonet_study.config import Config, PosteriorFigure
 from uqsonet_study.report.figures.colours import BLACK, PREDICTION, REFERENCE, TRUTH
 from uqsonet_study.report.figures.maps import (
-    Map,
     draw_bar,
     draw_map,
     draw_sensors,
@@ -178,18 +176,15 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
     figure = new_figure(4.95)
     grid = figure.subplots(2, 4 if panel.reference else 3)
 
-    def show(axes: Axes, values: np.ndarray, norm: Normalize, colors: str, title: str) -> Map:
-        axes.set_title(title)
-        return draw_map(axes, fields.output.grid, values, norm, colors)
-
-    mesh = draw_map(grid[0, 0], fields.input.grid, kappa, input_scale(fields, kappa), FIELD_MAP)
-    draw_sensors(grid[0, 0], panel.sensors)
     noise = f", noise $\\sigma = {panel.noise_std:g}$" if panel.noise_std else ""
-    title = f"true input ${fields.input.symbol}$"
-    grid[0, 0].set_title(f"{title}\n$m = {len(panel.values)}$ sensors{noise}")
+    title = f"true input ${fields.input.symbol}$\n$m = {len(panel.values)}$ sensors{noise}"
+    scaled = input_scale(fields, kappa)
+    mesh = draw_map(grid[0, 0], fields.input.grid, kappa, scaled, FIELD_MAP, title)
+    draw_sensors(grid[0, 0], panel.sensors)
     draw_bar(figure, mesh, [grid[0, 0]], "bottom")
-    levels = scale(panel.target[0], mean, u)
-    mesh = show(grid[1, 0], u, levels, FIELD_MAP, f"true output ${fields.output.symbol}$")
+    levels, places = scale(panel.target[0], mean, u), fields.output.grid
+    title = f"true output ${fields.output.symbol}$"
+    mesh = draw_map(grid[1, 0], places, u, levels, FIELD_MAP, title)
     draw_bar(figure, mesh, [grid[1, 0]], "bottom")
     titles = fill(f"{method} mean", TITLE), fill(f"{method} std", TITLE)
     if panel.reference is None:
@@ -202,17 +197,19 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
             (grid[1, 1], std, spread, STD_MAP, titles[1]),
             (grid[1, 2], error, spread, STD_MAP, relative),
         ):
-            draw_bar(figure, show(axes, values, norm, colors, title), [axes], "bottom")
+            mesh = draw_map(axes, places, values, norm, colors, title)
+            draw_bar(figure, mesh, [axes], "bottom")
         grid[0, 2].set_axis_off()
     else:
         norms = levels, scale(panel.reference[1], std, positive=True)
         for i, (theirs, ours) in enumerate(zip(panel.reference, predicted, strict=True)):
             row, look = grid[i, 1:], (norms[i], (FIELD_MAP, STD_MAP)[i])
-            show(row[0], theirs, *look, f"reference {('mean', 'std')[i]}")
-            draw_bar(figure, show(row[1], ours, *look, titles[i]), row[:2], "bottom", aspect=40)
+            draw_map(row[0], places, theirs, *look, f"reference {('mean', 'std')[i]}")
+            mesh = draw_map(row[1], places, ours, *look, titles[i])
+            draw_bar(figure, mesh, row[:2], "bottom", aspect=40)
             error = np.abs(ours - theirs)
             title = f"absolute error\n(relative $L_2$: {_error(ours, theirs)})"
-            mesh = show(row[2], error, scale(error, positive=True), ERROR_MAP, title)
+            mesh = draw_map(row[2], places, error, scale(error, positive=True), ERROR_MAP, title)
             draw_bar(figure, mesh, row[2:], "bottom")
     label_frame(grid)
     return figure

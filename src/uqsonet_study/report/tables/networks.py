@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -66,8 +65,7 @@ def networks_table(name: str, config: Config, _files: Files) -> tuple[Table, pd.
     ]
     table = paper_networks().set_index("problem").to_dict("index")
     papers = [
-        {"problem": problem, "method": "paper", "case": ""}
-        | {str(key): printed(parsed(words)) for key, words in table[problem].items()}
+        {"problem": problem, "method": "paper", "case": ""} | table[problem]
         for problem in distinct(case.problem for case in cases)
         if problem in table
     ]
@@ -118,17 +116,6 @@ def printed(value: object) -> str:
     if isinstance(value, int):
         return integer(value)
     return power(value) if isinstance(value, float) else PROTOCOLS.get(str(value), str(value))
-
-
-def parsed(words: str) -> object:
-    """Return a setting of the paper from its text, where ``40 40`` are two layers."""
-    sizes = words.split()
-    if len(sizes) > 1:
-        return [int(size) for size in sizes]
-    try:
-        return json.loads(words)
-    except ValueError:
-        return words
 
 
 def power(number: float) -> str:
