@@ -5,8 +5,6 @@ A script opens it with ``with job(snakemake) as told:`` and calls one function i
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 import os
 import resource
@@ -104,14 +102,10 @@ def draws_bar() -> bool:
 
 def log_rows(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write the rows of a log as CSV; what a row has not stays empty."""
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows
-    )
-    write_text(path, text.getvalue())
+    import pandas as pd  # deferred: most jobs write none
+
+    text = pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    write_text(path, text)
 
 
 def _explained(error: Exception) -> str | None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
-from torch import Tensor
+from typing import Protocol
 
 from uqsonet.gauss.posterior import Posterior
-from uqsonet.operator.joint import JointPosterior
 
 
 class Predictor(Protocol):
@@ -17,17 +14,4 @@ class Predictor(Protocol):
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
         """Return the law of u given a batch of observations with noise of that level."""
-        ...
-
-
-Sensors = tuple[Tensor, Tensor, Tensor, float]
-"""Locations (B, m, d), values (B, m), mask (B, m) and noise of one side."""
-
-
-@runtime_checkable
-class JointPredictor(Protocol):
-    """A model that can be conditioned on sensors of the input and of u."""
-
-    def condition_jointly(self, inputs: Sensors, outputs: Sensors) -> JointPosterior:
-        """Return the joint law of input and output."""
         ...

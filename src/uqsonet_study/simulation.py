@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.files import Meta, file_digest, provenance, remove_debris, write_text
+from uqsonet.files import file_digest, provenance, remove_debris, write_text
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.devices import processor, require_device
 from uqsonet.runs.functions import SPLITS
@@ -87,7 +87,8 @@ def simulate(
     about = {"problem": name, "seed": seed, "config": config.model_dump()}
     meta = about | {"fields": problem.fields.as_dict(), "sampled_in": "float64"}
     meta["stored_in"] = "float32"
-    digests = write_arrays(path, "functions", meta, _assembled(problem, sizes, shards, store))
+    arrays = _assembled(problem, sizes, shards, store)
+    digests = write_arrays(path, "functions", meta, arrays)
     if record is not None:
         with ArrayFile(path, "functions") as file:
             first = {name: file.read(f"test/{name}", slice(0, 1))[0] for name in ("kappa", "u")}
@@ -96,7 +97,15 @@ def simulate(
         content = {
             **about,
             "file": {"sha256": file_digest(path), "bytes": path.stat().st_size},
-            "arrays": _described(path, digests),
+            "arrays": {
+                name: {
+                    "shape": list(array.shape),
+                    "dtype": "float32",
+                    "bytes": 4 * prod(array.shape),
+                    "sha256": digests[name],
+                }
+                for name, array in arrays.items()
+            },
             "sampled_in": "float64",
             "shards": {"all": len(shards), "of_earlier_sessions": reused},
             "functions_drawn": pairs,
@@ -131,13 +140,4 @@ def _assembled(
         )
         for split, total in sizes.items()
         for name, columns in (("kappa", problem.grid.size), ("u", outputs[split]))
-    }
-
-
-def _described(path: Path, digests: dict[str, str]) -> Meta:
-    with ArrayFile(path, "functions") as file:
-        shapes = {name: file.shape(name) for name in digests}
-    return {
-        name: {"shape": shape, "dtype": "float32", "bytes": 4 * prod(shape), "sha256": digest}
-        for (name, shape), digest in zip(shapes.items(), digests.values(), strict=True)
     }

@@ -21,8 +21,10 @@ from uqsonet.errors import ConfigError
 from uqsonet.files import write_text
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import torch_generator
+from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.regression import Regression
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.baselines import SensorFree, build_baseline
 from uqsonet_study.config import BASELINES, EvaluationConfig
@@ -36,10 +38,13 @@ from uqsonet_study.evaluation.scores import (
 )
 from uqsonet_study.exact import ExactLaw, is_exact
 from uqsonet_study.kept_modes import Keeper
-from uqsonet_study.predictor import JointPredictor, Predictor
+from uqsonet_study.predictor import Predictor
 from uqsonet_study.storage import load_functions
 
 LOG = logging.getLogger("uqsonet")
+
+JOINT = KarhunenLoeveModel, Cokriging, Regression
+"""Predictors that know the joint law of input and output."""
 
 LOG_EVERY = 200  # observation sets between log lines
 
@@ -93,7 +98,7 @@ def evaluate(
             bases = getattr(model, "bases", None)
             rows += _scored(model, targets, (name, 0, label), noise_std, seed)
         for s in range(len(targets.sets.function)):
-            rows += _rows(_head(targets, ("reference", 0, label), s), score_reference(targets, s))
+            rows += _rows(targets, ("reference", 0, label), s, score_reference(targets, s))
     else:
         for trial, model in [(0, load_ensemble(weights))] if ensemble else load_trials(weights):
             if is_exact(weights):
@@ -122,7 +127,7 @@ def _scored(
         expansion = expansion or Expansion.of(posterior, targets)
         place = (targets.fields.name, "test", label, "model", method, trial, s)
         scores = score_set(posterior, expansion, targets, s, torch_generator(seed, *place))
-        rows += _rows(_head(targets, what, s), scores | more)
+        rows += _rows(targets, what, s, scores | more)
         if (s + 1) % LOG_EVERY == 0 or s + 1 == size:
             elapsed = time.monotonic() - start
             LOG.info("%s, trial %d: set %d of %d, %.0f s", method, trial, s + 1, size, elapsed)
@@ -141,7 +146,7 @@ def _answer(
     inputs = o.locations, o.values, o.mask, noise_std
     if not targets.joint or isinstance(model, SensorFree):
         return model.condition(*inputs), {}
-    if not isinstance(model, JointPredictor):
+    if not isinstance(model, JOINT):
         raise ConfigError(f"method {method!r} has no joint law of input and output to be scored")
     u = targets.sets.outputs
     if u is None:
@@ -164,13 +169,10 @@ def _without_padding(observations: Sensors) -> tuple[Tensor, Tensor, Tensor]:
     return o.locations[:, used], o.values[:, used], o.mask[:, used]
 
 
-def _head(targets: ScoringTargets, what: tuple[str, int, str], s: int) -> dict[str, Any]:
-    method, trial, label = what
-    found = targets.sets
-    sensors, function = int(found.counts[s]), int(found.function[s])
-    head = {"method": method, "trial": trial, "evaluation": label}
-    return head | {"sensors": sensors, "set": function}
-
-
-def _rows(head: dict[str, Any], scores: dict[str, float]) -> list[dict[str, Any]]:
+def _rows(
+    targets: ScoringTargets, what: tuple[str, int, str], s: int, scores: dict[str, float]
+) -> list[dict[str, Any]]:
+    """Return a row for each score of set `s`; `what` is method, trial and evaluation."""
+    head = dict(zip(("method", "trial", "evaluation"), what, strict=True))
+    head |= {"sensors": int(targets.sets.counts[s]), "set": int(targets.sets.function[s])}
     return [head | {"metric": key, "value": value} for key, value in scores.items()]

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 
 from uqsonet.errors import ConfigError, ObservationError
@@ -372,10 +373,6 @@ def _split(draws: Tensor) -> Tensor:
 
 def _rank_normalised(draws: Tensor) -> Tensor:
     """Return normal scores of ranks over all chains; equal values share their mean rank."""
-    columns = draws.flatten(0, 1).T.contiguous()
-    ordered = columns.sort(1).values
-    below = torch.searchsorted(ordered, columns)
-    upto = torch.searchsorted(ordered, columns, right=True)
-    ranks = 0.5 * (below + upto + 1).double()
-    scores = torch.special.ndtri((ranks - 0.375) / (columns.shape[1] + 0.25))
-    return scores.T.reshape(draws.shape)
+    columns = draws.flatten(0, 1)
+    ranks = torch.from_numpy(rankdata(columns.numpy(), axis=0))
+    return torch.special.ndtri((ranks - 0.375) / (len(columns) + 0.25)).reshape(draws.shape)
