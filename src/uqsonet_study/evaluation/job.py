@@ -21,10 +21,8 @@ from uqsonet.errors import ConfigError
 from uqsonet.files import write_text
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import torch_generator
-from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.regression import Regression
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.baselines import SensorFree, build_baseline
 from uqsonet_study.config import BASELINES, EvaluationConfig
@@ -42,9 +40,6 @@ from uqsonet_study.predictor import Predictor
 from uqsonet_study.storage import load_functions
 
 LOG = logging.getLogger("uqsonet")
-
-JOINT = KarhunenLoeveModel, Cokriging, Regression
-"""Predictors that know the joint law of input and output."""
 
 LOG_EVERY = 200  # observation sets between log lines
 
@@ -146,7 +141,8 @@ def _answer(
     inputs = o.locations, o.values, o.mask, noise_std
     if not targets.joint or isinstance(model, SensorFree):
         return model.condition(*inputs), {}
-    if not isinstance(model, JOINT):
+    jointly = getattr(model, "condition_jointly", None)
+    if jointly is None:
         raise ConfigError(f"method {method!r} has no joint law of input and output to be scored")
     u = targets.sets.outputs
     if u is None:
@@ -154,7 +150,7 @@ def _answer(
         u = Sensors(torch.zeros(1, 0, dim), torch.zeros(1, 0), torch.zeros(1, 0).bool())
     else:
         u = u[s : s + 1]
-    joint = model.condition_jointly(
+    joint = jointly(
         (*_without_padding(o), noise_std),
         (*_without_padding(u), targets.sets.output_noise_std),
     )

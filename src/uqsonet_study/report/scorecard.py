@@ -53,9 +53,8 @@ def scorecard(summaries: Sequence[Path | str], config: Config, run: str, out: Pa
         found = records.loc[records["evaluation"] == label]
         columns = found.loc[:, [*PLACE, "method", *ours]].rename(columns=ours)
         card = card.merge(columns, how="left", on=[*PLACE, "method"])
-        for method, name in beside.items():
-            column = found.loc[found["method"] == method, [*PLACE, "value"]]
-            card = card.merge(column.rename(columns={"value": name}), how="left", on=PLACE)
+        wide = found.pivot(index=PLACE, columns="method", values="value").reindex(columns=[*beside])
+        card = card.merge(wide.rename(columns=beside), how="left", left_on=PLACE, right_index=True)
     card.loc[card["ours"].isna(), MORE_SETS] = None
     write_csv(out, pd.DataFrame(card[COLUMNS]).astype({"trials": "Int64"}), 12)
 

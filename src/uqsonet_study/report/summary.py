@@ -108,25 +108,17 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
     tables = []
     for name, paths in files.items():
         case = config.cases[name]
+        scores, rows = read_case(list(paths), case, config), list[dict[str, Any]]()
+        for head, group in scores.groupby(["evaluation", "sensors"]):
+            assert isinstance(head, tuple)
+            where = {"evaluation": head[0], "sensors": head[1]}
+            for (method, metric), found in _estimates(group, {"case": name} | where).items():
+                rows.append(where | {"method": method, "metric": metric} | found.row())
+        table = pd.DataFrame(rows).sort_values(["evaluation", "method", "metric", "sensors"])
         about = {"experiment": case.experiment, "case": name, "noise_std": case.noise_std}
         about |= {"training": case.training, "latent_dim": case.latent_dim}
-        found = _summarise_case(list(paths), name, config)
-        tables.append(found.assign(**about)[COLUMNS].astype({"latent_dim": "Int64"}))
+        tables.append(table.assign(**about)[COLUMNS].astype({"latent_dim": "Int64"}))
     return pd.concat(tables, ignore_index=True)
-
-
-def _summarise_case(files: Sequence[Path], case: str, config: Config) -> pd.DataFrame:
-    """Average the scores of one case."""
-    scores = read_case(files, config.cases[case], config)
-    rows: list[dict[str, Any]] = []
-    for head, group in scores.groupby(["evaluation", "sensors"]):
-        assert isinstance(head, tuple)
-        where = {"evaluation": head[0], "sensors": head[1]}
-        for (method, metric), found in _estimates(group, {"case": case} | where).items():
-            rows.append(where | {"method": method, "metric": metric} | found.row())
-    table = pd.DataFrame(rows)
-    order = ["evaluation", "method", "metric", "sensors"]
-    return table.sort_values(order, ignore_index=True)
 
 
 def read_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame:

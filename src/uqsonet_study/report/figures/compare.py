@@ -5,7 +5,7 @@ All three stand in fig:1d-pde-compare, errors alone in fig:1d-sde-compare.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from uqsonet_study.config import BASELINES, CompareFigure, Config
+from uqsonet_study.config import CompareFigure, Config
 from uqsonet_study.report.figures.colours import AMBER, BLACK, BLUE, GREEN, PREDICTION, REFERENCE
 from uqsonet_study.report.figures.maps import log_axis
 from uqsonet_study.report.figures.style import new_figure
@@ -23,9 +23,6 @@ from uqsonet_study.report.names import FLOOR, method_title
 from uqsonet_study.report.summary import most_precise
 
 OURS = "uqsonet"
-SWEEPS = {"distance": "latent_dim", "errors": "training", "spread": "sensors"}
-"""Part of the figure -> column of the summary that varies."""
-
 HEIGHT = 2.35  # of a row of panels with its legend, inches
 MARGIN = 1.25  # room beyond the data on a logarithmic axis, a factor
 WIDEST = 6  # entries of a legend that stand in one line
@@ -45,7 +42,6 @@ ERRORS: dict[str, dict[str, Any]] = {
     "err_mean": {"label": "error of the mean", "color": BLUE, "marker": "o"},
     "err_std": {"label": "error of the std", "color": AMBER, "marker": "s"},
 }
-METRICS = {"distance": [*DISTANCES], "errors": [*ERRORS], "spread": ["mean_std"]}
 OTHERS: dict[str, Any] = {"linewidth": 0.8, "markersize": 2.8, "markerfacecolor": "white"}
 METHODS: dict[str, dict[str, Any]] = {
     FLOOR: OTHERS | {"linestyle": (0, (1, 1.5))},
@@ -70,16 +66,15 @@ def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
     declared = config.figures[name]
     assert isinstance(declared, CompareFigure)
     summaries = pd.concat(map(pd.read_csv, files["summaries"]))
-    shown = {part: getattr(declared, part) for part in SWEEPS}
+    shown = {part: getattr(declared, part) for part in PARTS}
     shown = {part: experiment for part, experiment in shown.items() if experiment is not None}
     figure = new_figure(HEIGHT * len(shown))
     rows = np.atleast_1d(np.asarray(figure.subfigures(len(shown), 1)))
-    parts = {"distance": _draw_distances, "errors": _draw_errors, "spread": _draw_spread}
     for row, letter, (part, experiment) in zip(rows, "abc", shown.items(), strict=False):
+        column, metrics, methods, draw_part = PARTS[part]
         table = most_precise(summaries, experiment)
-        methods = [OURS, FLOOR, *(BASELINES if part == "errors" else ())]
-        table = table.loc[table["method"].isin(methods) & table["metric"].isin(METRICS[part])]
-        first = parts[part](row, table.assign(x=table[SWEEPS[part]].astype(float)))
+        table = table.loc[table["method"].isin(methods) & table["metric"].isin(metrics)]
+        first = draw_part(row, table.assign(x=table[column].astype(float)))
         if len(shown) > 1:
             first.set_title(f"({letter})", loc="left", fontweight="bold")
     return figure
@@ -183,3 +178,11 @@ def _draw_spread(row: SubFigure, table: pd.DataFrame) -> Axes:
     axes.tick_params(axis="x", length=0)
     _legend(row, axes.get_legend_handles_labels()[0])
     return axes
+
+
+PARTS: dict[str, tuple[str, list[str], list[str], Callable[..., Axes]]] = {
+    "distance": ("latent_dim", [*DISTANCES], [OURS, FLOOR], _draw_distances),
+    "errors": ("training", [*ERRORS], [*METHODS], _draw_errors),
+    "spread": ("sensors", ["mean_std"], [OURS, FLOOR], _draw_spread),
+}
+"""Part of the figure -> column of the summary that varies, metrics, methods, what draws it."""

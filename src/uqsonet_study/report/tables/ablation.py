@@ -20,7 +20,7 @@ from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import distinct
 from uqsonet_study.report.tables.records import Files, about, shown_cases
 
-COLUMNS = "table experiment scale recipe method".split()
+COLUMNS = "table experiment scale recipe method metric unit value pm".split()
 PARTS = {"skill_mean": "skill of the mean", "skill_std": "skill of the std"}
 
 FIRST = "The first row of a problem is the recipe, each other one changes one thing."
@@ -51,13 +51,11 @@ def ablation_table(name: str, config: Config, files: Files) -> tuple[Table, pd.D
         if not logs:
             raise DataError(f"tables.{name}: no training log of {case.name}/{method}")
         trials = pd.concat([_trials(path) for path in logs])
-        where = about(name, config, case) | {"method": method}
-        where = {key: where[key] for key in COLUMNS}
         for metric in (metric for metric in heads if metric in trials):
-            unit = "minutes" if metric == "minutes" else "1"
             number = {"value": trials[metric].mean(), "pm": trials[metric].std()}
-            records.append(where | {"metric": metric, "unit": unit} | number)
-    found = pd.DataFrame(records)
+            number |= {"metric": metric, "unit": "minutes" if metric == "minutes" else "1"}
+            records.append(about(name, config, case) | {"method": method} | number)
+    found = pd.DataFrame(records, columns=pd.Index(COLUMNS))
     titles = {
         "metric": {metric: head for metric, (head, _) in heads.items()},
         "statistic": {metric: below for metric, (_, below) in heads.items()},

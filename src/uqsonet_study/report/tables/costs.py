@@ -46,21 +46,11 @@ def costs_table(name: str, config: Config, files: Files) -> tuple[Table, pd.Data
             seconds = [t["seconds"][method] for t in timed if method in t.get("seconds", {})]
             ours |= {"inference_seconds": fmean(seconds)} if seconds else {}
             labels.append((problem_about(problem)[0], method_title(method)))
+            where = f"tab:{name}", experiment, config.scale, config.recipe_of(experiment), method
             for metric, (_, unit, column) in METRICS.items():
                 known = (problem, method) in paper.index
-                records.append(
-                    {
-                        "table": f"tab:{name}",
-                        "experiment": experiment,
-                        "scale": config.scale,
-                        "recipe": config.recipe_of(experiment),
-                        "method": method,
-                        "metric": metric,
-                        "unit": unit,
-                        "value": ours.get(metric),
-                        "paper": paper.loc[(problem, method), column] if known else None,
-                    }
-                )
+                theirs = paper.loc[(problem, method), column] if known else None
+                records.append((*where, metric, unit, ours.get(metric), theirs))
     found = pd.DataFrame(records, columns=pd.Index(COLUMNS))
     found = found.astype({"value": float, "paper": float})
     columns = {}

@@ -51,7 +51,6 @@ PROTOCOLS = {
     "batch_shared": "one $m$, one layout",
     "redraw": "drawn for each pair",
 }
-ABOUT = "table experiment case scale recipe".split()
 
 
 def networks_table(name: str, config: Config, _files: Files) -> tuple[Table, pd.DataFrame]:
@@ -165,8 +164,8 @@ def _records(
     beside = {row["problem"]: row for row in papers}
     found = []
     for row in ours:
-        where = about(name, config, config.cases[row["case"]])
-        where = {key: where[key] for key in ABOUT} | {"method": row["method"]}
+        where = about(name, config, config.cases[row["case"]]) | {"method": row["method"]}
+        del where["noise_std"], where["training"]
         for key in (key for key in headings if key in row):
             record = where | {"metric": key, "setting": to_words(row[key])}
             paper = beside.get(row["problem"], {}).get(key)

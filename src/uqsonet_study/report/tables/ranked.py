@@ -14,7 +14,7 @@ from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.law_scores import LEVELS, law_name
 from uqsonet_study.report.names import FLOOR, METRICS, method_titles, problem_title
 from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
-from uqsonet_study.report.place_scores import QUARTILES, STRATEGIES
+from uqsonet_study.report.place_scores import STRATEGIES
 from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
 from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import tests
@@ -40,8 +40,7 @@ def laws_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataF
         numbers = _numbers(about(name, config, case), case, scores, "law", rows, case.counts)
         crps = numbers.loc[numbers["metric"] == "crps", "value"].to_list()
         digits = dict.fromkeys(SHOWN, 1) | {"crps": digits_of(crps) if crps else 2}
-        pairs = zip(numbers["method"], numbers["metric"], strict=True)
-        judged = [law != FLOOR and not metric.startswith("cover") for law, metric in pairs]
+        judged = (numbers["method"] != FLOOR) & ~numbers["metric"].str.startswith("cover")
         titles = {"metric": SHOWN, "sensors": {m: f"$m$ = {m}" for m in case.counts}}
         labels = method_titles(dict.fromkeys(numbers["method"]))
         panels.append(_panel(case, numbers, judged, digits, titles, labels, "law"))
@@ -68,9 +67,7 @@ def placement_table(name: str, config: Config, files: Files) -> tuple[Table, pd.
         where = about(name, config, case)
         numbers = _numbers(where, case, scores, "strategy", rows, declared.counts)
         digits = {"mean_std": digits_of(numbers["value"].to_list())}
-        judged = [
-            strategy == "random" or strategy not in QUARTILES for strategy in numbers["method"]
-        ]
+        judged = pd.Series(~numbers["method"].isin(["random_low", "random_high"]))
         panels.append(_panel(case, numbers, judged, digits, titles, STRATEGIES, "places"))
         records.append(numbers[[*where, "metric", "unit", "method", "sensors", "value"]])
     fewer = "".join(
@@ -113,14 +110,14 @@ def _numbers(
 def _panel(
     case: Case,
     numbers: pd.DataFrame,
-    judged: Sequence[bool],
+    judged: pd.Series,
     digits: Mapping[str, int],
     titles: Mapping[str, Mapping[Any, str]],
     rows: Mapping[str, str],
     corner: str,
 ) -> Panel:
     """Return the panel of a problem; the least of the judged numbers in a column are bold."""
-    values = numbers["value"].where(pd.Series(judged))
+    values = numbers["value"].where(judged)
     least = values.groupby([numbers["metric"], numbers["sensors"]]).transform("min")
     numbers = numbers.assign(bold=values == least)
 
