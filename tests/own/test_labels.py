@@ -78,6 +78,13 @@ def test_an_answer_aligns_with_its_file(answered: tuple[Any, Any], tmp_path: Pat
     model.save(tmp_path / "m.safetensors")
     again = uqsonet.load(tmp_path / "m.safetensors").condition(table).to_xarray()
     xr.testing.assert_identical(again, found)
+    x, y = model.inputs[0].axes.index("lon"), table.value.to_numpy()
+    places = table[list(model.inputs[0].axes)].to_numpy()
+    turned = places + 360 * (np.arange(2) == x) * (places < 0)
+    means = [
+        model.condition(uqsonet.WeightedPoints(p, np.eye(2)), y).mean() for p in (places, turned)
+    ]
+    np.testing.assert_allclose(means[1], means[0], rtol=1e-6)
     turned = model.condition(table.assign(lon=table.lon % 360))
     np.testing.assert_array_equal(turned.mean(), posterior.mean())
 

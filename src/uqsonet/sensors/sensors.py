@@ -21,8 +21,7 @@ from uqsonet.fields.stacked import Domain
 
 COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
 
-MAX_PLACES = 20_000_000
-"""Coordinates of padded sets of sensors, at most."""
+MAX_PLACES = 20_000_000  # coordinates of padded sets of sensors
 
 
 class WeightedPoints(NamedTuple):
@@ -47,37 +46,19 @@ class WeightedPoints(NamedTuple):
 class Sensors:
     """B sets of sensors, padded to the same number m.
 
-    Attributes
-    ----------
-    locations : Tensor, shape (B, m, d), or with weights (B, m, q, d)
-        Zeros for coordinates that a field lacks.
-    values : Tensor, shape (B, m)
-        Of the fields themselves, not transformed.
-    mask : Tensor of bool, shape (B, m)
-        False on padding.
-    weights : Tensor, shape (B, m, q), or None
-        A sensor reads this combination of its field's values at q points.
-    noise_std : Tensor, shape (B, m)
-        In the transformed fields; NaN, the default, stands for the model's own noise.
-    field : Tensor of int, shape (B, m)
-        Number of the field that a sensor reads, by default 0.
-    labels : list of str
-        Names of the sets.
-    single : bool
-        One set rather than a batch.
-    kind : {"numpy", "torch"}
-        The caller's arrays.
+    `noise_std` (B, m) is that of the transformed fields; NaN, the default, stands for the model's
+    own noise. `field` (B, m) is the number of the field that a sensor reads, by default 0.
     """
 
-    locations: Tensor
-    values: Tensor
-    mask: Tensor
-    weights: Tensor | None = None
+    locations: Tensor  # (B, m, d), zeros for coordinates that a field lacks; weighted (B, m, q, d)
+    values: Tensor  # (B, m), of the fields themselves, not transformed
+    mask: Tensor  # (B, m), bool, False on padding
+    weights: Tensor | None = None  # (B, m, q): what sensors add up of their field's values
     noise_std: Tensor = None  # type: ignore[assignment]
     field: Tensor = None  # type: ignore[assignment]
-    labels: list[str] = attribute(default_factory=list)
-    single: bool = False
-    kind: str = "torch"
+    labels: list[str] = attribute(default_factory=list)  # names of the sets
+    single: bool = False  # one set rather than a batch
+    kind: str = "torch"  # the caller's arrays: numpy or torch
 
     def __post_init__(self) -> None:
         if self.noise_std is None:
@@ -149,11 +130,6 @@ class Sensors:
         """
         return 1.0 if self.weights is None else self.weights.norm(order, dim=-1)
 
-    def require_some(self) -> None:
-        """Refuse sets without any sensor."""
-        if not bool(self.mask.any(-1).all()):
-            raise ObservationError("an observation set is empty: at least one sensor is needed")
-
     def noise(self, default: float = 0.0) -> Tensor:
         """Return the noise (B, m), float64: `default` where none is stated, one on padding."""
         return self.noise_std.double().nan_to_num(nan=default).masked_fill(~self.mask, 1.0)
@@ -167,32 +143,27 @@ class Sensors:
         return float(levels[0]) if bool((levels == levels[0]).all()) else noise
 
 
-def alike(found: Sequence[Sensors]) -> list[Sensors]:
-    """Return sets of sensors with as many coordinates, and with as many points where weighted."""
+def side_by_side(found: Sequence[Sensors]) -> Sensors:
+    """Return sensors (B, m_k) as one (B, sum of m_k), with as many coordinates, and points, each.
+
+    Where some have weights, sensors at points have the weight one, and zero on other points.
+    """
     dim = max(one.locations.shape[-1] for one in found)
     most = max(0 if one.weights is None else one.weights.shape[2] for one in found)
-    short = [dim - one.locations.shape[-1] for one in found]
-    found = [replace(one, locations=pad(one.locations, [0, k])) for one, k in zip(found, short)]  # noqa: B905
-    return [widened(one, most) for one in found] if most else list(found)
-
-
-def widened(one: Sensors, most: int) -> Sensors:
-    """Return sensors with weights on `most` points, those of sensors at points being one and 0."""
-    x, weights = one.locations, one.weights
-    if weights is None:
-        x, weights = x[:, :, None], one.mask[..., None].double()
-    more = most - weights.shape[2]
-    filled = torch.cat([x, x[:, :, :1].expand(-1, -1, more, -1)], 2)
-    return replace(one, locations=filled, weights=pad(weights, [0, more]))
-
-
-def side_by_side(found: Sequence[Sensors]) -> Sensors:
-    """Return sensors (B, m_k) as one (B, sum of m_k)."""
-    found = alike(found)
+    parts = []
+    for one in found:
+        x, weights = pad(one.locations, [0, dim - one.locations.shape[-1]]), one.weights
+        if most and weights is None:
+            x, weights = x[:, :, None], one.mask[..., None].double()
+        if weights is not None:
+            more = most - weights.shape[2]
+            x = torch.cat([x, x[:, :, :1].expand(-1, -1, more, -1)], 2)
+            weights = pad(weights, [0, more])
+        parts.append(replace(one, locations=x, weights=weights))
     kind = "torch" if any(one.kind == "torch" for one in found) else "numpy"
-    names = found[0].tensors()
-    parts = {name: torch.cat([getattr(one, name) for one in found], 1) for name in names}
-    return replace(found[0], kind=kind, **parts)
+    names = parts[0].tensors()
+    joined = {name: torch.cat([getattr(one, name) for one in parts], 1) for name in names}
+    return replace(parts[0], kind=kind, **joined)
 
 
 def in_sets(sensors: Sensors, members: Mapping[str, Sequence[int]], single: bool) -> Sensors:
@@ -273,7 +244,6 @@ def sensors_at(
     noise_std: object = None,
     *,
     number: int = 0,
-    kind: str = "torch",
     device: str | None = None,
 ) -> Sensors:
     """Return sensors of one field at points, from arrays; nothing but their form is checked.
@@ -287,7 +257,6 @@ def sensors_at(
     noise_std : float or array, optional
     number : int
         Of the field.
-    kind : {"numpy", "torch"}
     device : str, optional
         Where tensors come to; by default they stay on their own.
 
@@ -335,6 +304,7 @@ def sensors_at(
     x = torch.where(m[..., None], field.wrapped(x), torch.zeros_like(x))
     y = torch.where(m, y, torch.ones_like(y))
     labels = [str(k) for k in range(len(y))]
+    kind = "torch" if isinstance(locations, Tensor) or isinstance(values, Tensor) else "numpy"
     return Sensors(x, y, m, None, noise, torch.full(y.shape, number), labels, single, kind)
 
 

@@ -31,11 +31,8 @@ from uqsonet.sensors.sensors import (
     require_room,
 )
 
-MAX_ROWS = 5_000_000
-"""Rows of a table of sensors, at most."""
-
-MAX_CHARACTERS = 1 << 20
-"""Longest line accepted."""
+MAX_ROWS = 5_000_000  # rows of a table of sensors, at most
+MAX_CHARACTERS = 1 << 20  # longest line accepted
 
 
 def read_csv(path: Path) -> dict[str, list[str]]:
@@ -134,8 +131,7 @@ def read_column(cells: Sequence[object], what: str) -> Tensor:
     return torch.from_numpy(numbers)
 
 
-ONCE = ("value", "noise_std")
-"""Columns that a sensor has once, whatever the number of its points."""
+ONCE = ("value", "noise_std")  # columns that a sensor has once, whatever the number of its points
 
 
 def frame_of(table: Any, fields: Sequence[Field]) -> Any:
