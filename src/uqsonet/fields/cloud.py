@@ -18,11 +18,8 @@ from uqsonet.fields.numbers import real_numbers
 NEIGHBOURS = {1: 6, 2: 16, 3: 32}
 """Number of neighbours behind an interpolated value, by number of coordinates."""
 
-BLOCK = 4096
-"""Locations in one batch of the neighbour search."""
-
-MAX_SCATTERED = 1_000_000
-"""Most points of a cloud that is read from a file."""
+BLOCK = 4096  # locations in one batch of the neighbour search
+MAX_SCATTERED = 1_000_000  # most points of a cloud that is read from a file
 
 
 class Scattered(Interpolating):

@@ -14,11 +14,8 @@ from uqsonet.errors import DataError
 from uqsonet.fields.layout import Layout
 from uqsonet.fields.stacked import Domain, JointDomain, domain_as_dict, domain_from_dict
 
-AXES = ("x", "y", "z")
-"""Names of coordinates that have none of their own."""
-
-TRANSFORMS = ("identity", "log", "asinh")
-"""Names of transforms."""
+AXES = ("x", "y", "z")  # names of coordinates that have none of their own
+TRANSFORMS = ("identity", "log", "asinh")  # names of transforms
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from torch.nn.functional import embedding_bag
 
 from uqsonet.errors import ObservationError
 
-POINTS = 6
-"""Number of grid points along each axis behind an interpolated value."""
+POINTS = 6  # number of grid points along each axis behind an interpolated value
 
 SAME = 1e-7
 """A place this near to a node, in lengths of the axis, is the node: its own float32 copy counts as

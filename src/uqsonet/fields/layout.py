@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-MAX_CELLS = 100_000_000
-"""Maximum number of entries of an array that a header may describe."""
+MAX_CELLS = 100_000_000  # maximum number of entries of an array that a header may describe
 
 TIME_KEY = "counted in"
 """Attribute under which a coordinate keeps how its file counts times; no file gets it."""

@@ -10,12 +10,10 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError, UQSONetError
 
-MAX_WHOLE = 2**53
-"""Largest integer up to which float64 represents every integer."""
+MAX_WHOLE = 2**53  # largest integer up to which float64 represents every integer
 
 
-MAX_NOISE = 1e30
-"""Largest accepted noise of a sensor; its square still fits in float64."""
+MAX_NOISE = 1e30  # largest accepted noise of a sensor; its square still fits in float64
 
 
 def without_mask(

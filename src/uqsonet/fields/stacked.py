@@ -17,8 +17,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.cloud import MAX_SCATTERED, MaskedGrid, Point, PointCloud, Scattered
 from uqsonet.fields.grid import Grid
 
-MAX_POINTS = 100_000_000
-"""Most points of a grid that is read from a file."""
+MAX_POINTS = 100_000_000  # most points of a grid that is read from a file
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,8 @@ from uqsonet.runs.runs import (
 
 LOG = logging.getLogger("uqsonet")
 
-SCORED_CLASSES = 600
-"""Number of runs that scores of classes are estimated from."""
-
-SENSOR_COUNTS = (3, 10, 30)
-"""Numbers of sensors that sizes are chosen for by default."""
+SCORED_CLASSES = 600  # number of runs that scores of classes are estimated from
+SENSOR_COUNTS = (3, 10, 30)  # numbers of sensors that sizes are chosen for by default
 
 SCORED_RUNS, SCORED_POINTS = 100, 400
 """Maximum numbers of runs that a candidate, and in the end the model, is scored on, and of output
@@ -56,11 +53,8 @@ SIZED_RUNS = 500
 MIN_VALIDATION = 20
 """Fewer validation runs are too few to choose by: all runs then validate, some at a time."""
 
-SCORED_TOGETHER = 32
-"""Number of held-out runs that are conditioned together."""
-
-TRIED_INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
-"""Numbers of input modes to try."""
+SCORED_TOGETHER = 32  # number of held-out runs that are conditioned together
+TRIED_INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)  # numbers of input modes to try
 
 INPUT_VARIANCE = 1 - 1e-9
 """Maximum share of the inputs' variance that modes keep: beyond it, coefficients are the rounding

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from uqsonet.fields.field import Field
     from uqsonet.runs.runs import Runs
 
-Model = Any
-"""An `uqsonet.Emulator`. Its methods call this room, which therefore does not import it."""
+Model = Any  # an `uqsonet.Emulator`. Its methods call this room, which therefore does not import it
 
 ORDER = {
     name: place

@@ -43,8 +43,7 @@ LOG = logging.getLogger("uqsonet")
 DRAWS, POINTS = 128, 200
 """Number of functions behind the CRPS of one answer, and maximum number of points behind it."""
 
-LAYOUTS = 3
-"""Number of layouts for each number of sensors; runs share them."""
+LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
 
 MIN_RUNS, MAX_VALUES = 8, 1 << 24
 """Number of held-out runs that are scored whatever their size, and maximum number of values of all
@@ -60,18 +59,14 @@ model gain at other noise and other numbers of sensors is not scored."""
 OWN_ERRORS = 2.0
 """Standard errors by which a number of sensors has another answer than all numbers together."""
 
-ROUNDING = 1e-4
-"""CRPS, relative to that of the mean of the runs, below which only rounding is left."""
-
-TRIED = (4, 8, 16)
-"""Numbers of nearest pairs to try."""
+ROUNDING = 1e-4  # CRPS, relative to that of the mean of the runs, below which only rounding is left
+TRIED = (4, 8, 16)  # numbers of nearest pairs to try
 
 MIN_LEFT_OVER, MIN_PAIRS = 0.05, 200
 """Outputs of near pairs are tried if an operator leaves over this share of the outputs' standard
 deviation, and there are so many held-out pairs besides those that are scored."""
 
-NEAREST_ERRORS = 2.0
-"""Standard errors by which their CRPS has to be lower."""
+NEAREST_ERRORS = 2.0  # standard errors by which their CRPS has to be lower
 
 Scores = dict[tuple[str, int], dict[str, Tensor]]
 """For a side and a number of sensors the scores (3, S) of each candidate, as `taken` reads them,

@@ -48,11 +48,8 @@ CHANCE = 1.73
 """Kolmogorov distance from Gaussian, times the root of the number of inputs, that 19 of 20 samples
 of Gaussian inputs stay below."""
 
-MAX_OUTSIDE = 0.05
-"""Accepted share of a law's fields that leave the range of the training inputs."""
-
-MAX_EXCESS = 2.0
-"""Accepted excess of a law's CRPS over another one's, in standard errors."""
+MAX_OUTSIDE = 0.05  # accepted share of a law's fields that leave the range of the training inputs
+MAX_EXCESS = 2.0  # accepted excess of a law's CRPS over another one's, in standard errors
 
 
 def require_law(law: str) -> None:

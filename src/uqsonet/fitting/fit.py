@@ -64,8 +64,7 @@ OPERATIONS = 2e10
 """Floating-point operations per second of training that one core is assumed to do. It is fixed, so
 that the same call gives the same model on a slow machine."""
 
-MAX_ITERATIONS = 6000
-"""Maximum number of iterations of one training."""
+MAX_ITERATIONS = 6000  # maximum number of iterations of one training
 
 
 def fit(

@@ -29,14 +29,9 @@ if TYPE_CHECKING:
     from uqsonet.fields.field import Field
     from uqsonet.runs.functions import Functions
 
-QUANTILES = 64
-"""Number of quantiles behind the CRPS of an output under a transform."""
-
-LEVELS = (0.5, 0.9)
-"""Levels of the bands that choices look at."""
-
-MOMENT_DRAWS = 512
-"""Latent samples behind mean and spread of an answer that has no closed form."""
+QUANTILES = 64  # number of quantiles behind the CRPS of an output under a transform
+LEVELS = (0.5, 0.9)  # levels of the bands that choices look at
+MOMENT_DRAWS = 512  # latent samples behind mean and spread of an answer that has no closed form
 
 BAND_ERRORS, MIN_MISS = 2.0, 0.02
 """Bands hold too much or too little if they miss their levels, summed over `LEVELS`, by more than

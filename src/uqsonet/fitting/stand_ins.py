@@ -28,23 +28,15 @@ from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.laws.truncated import truncated_normal
 
-POINTS = 400
-"""Maximum number of points of the input that scores are estimated at."""
-
-RIDGE = 1e-3
-"""Ridge on the inner products of the inputs of runs, as a share of their mean square."""
+POINTS = 400  # maximum number of points of the input that scores are estimated at
+RIDGE = 1e-3  # ridge on the inner products of the inputs of runs, as a share of their mean square
 
 ALTERNATIONS, REGRESSIONS = 30, 10
 """Numbers of alternations of scores and operator, and of regressions and draws."""
 
-DIGITS = 1e-6
-"""Scores are rounded to this: sums in another order leave no trace."""
-
-MODES = 64
-"""Maximum number of input modes that outputs are regressed on."""
-
-DEEP = 3.0
-"""Values beyond an end are at most so many standard deviations of the output beyond it."""
+DIGITS = 1e-6  # scores are rounded to this: sums in another order leave no trace
+MODES = 64  # maximum number of input modes that outputs are regressed on
+DEEP = 3.0  # values beyond an end are at most so many standard deviations of the output beyond it
 
 
 def class_transform(fields: Tensor, outputs: Tensor, classes: Tensor) -> Transform:

@@ -46,14 +46,12 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("uqsonet")
 
-COVERAGE_LEVELS = (0.5, 0.8, 0.9)
-"""Levels of the bands whose coverage is counted."""
+COVERAGE_LEVELS = (0.5, 0.8, 0.9)  # levels of the bands whose coverage is counted
 
 ENDS = (0.5, *((1 + side * level) / 2 for level in COVERAGE_LEVELS for side in (-1, 1)))
 """Levels of the median and of the ends of these bands."""
 
-LAYOUTS = 3
-"""Number of random layouts for each number of sensors; runs share them."""
+LAYOUTS = 3  # number of random layouts for each number of sensors; runs share them
 
 SCORE_SAMPLES = BAND_SAMPLES
 """Number of functions behind the scores of one answer, and behind its bands."""
@@ -67,8 +65,7 @@ MIN_TRUTH_POINTS, MAX_TRUTH_POINTS, MAX_TRUTHS = 200, 2000, 100_000
 many runs each says less, as their points go up and down together."""
 
 
-RANK_BINS = 10
-"""Number of bins of the rank histogram."""
+RANK_BINS = 10  # number of bins of the rank histogram
 
 
 @dataclass(frozen=True)

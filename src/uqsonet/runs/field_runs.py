@@ -38,8 +38,7 @@ FILL_GAP = 3.0
 MAX_VALUE = 1e100
 """Largest absolute value of a field: sums of squares of squares still fit in float64."""
 
-SOME = 1_000_000
-"""Number of values that show whether neighbours are alike."""
+SOME = 1_000_000  # number of values that show whether neighbours are alike
 
 
 @dataclass(frozen=True)

@@ -66,14 +66,9 @@ HINTS = {
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
 """Attributes of packed values."""
 
-MAX_VARIABLES = 2000
-"""Maximum number of variables of a NetCDF file: each takes xarray milliseconds."""
-
-TIME = 3
-"""Number of the time axis."""
-
-SHOWN = 30
-"""Maximum number of names that a message lists."""
+MAX_VARIABLES = 2000  # maximum number of variables of a NetCDF file: each takes xarray milliseconds
+TIME = 3  # number of the time axis
+SHOWN = 30  # maximum number of names that a message lists
 
 
 def open_runs(

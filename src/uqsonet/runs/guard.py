@@ -24,14 +24,9 @@ import numpy as np
 from uqsonet.errors import DataError
 from uqsonet.files import LARGE, readable
 
-MAX_PACKED = 2000
-"""Largest accepted compression ratio (deflate reaches 1,032)."""
-
-MAX_OBJECTS = 20_000
-"""Maximum number of groups, data sets and variables in a file."""
-
-HEAP = b"GCOL\x01\0\0\0"
-"""How a heap of texts begins in an HDF5 file."""
+MAX_PACKED = 2000  # largest accepted compression ratio (deflate reaches 1,032)
+MAX_OBJECTS = 20_000  # maximum number of groups, data sets and variables in a file
+HEAP = b"GCOL\x01\0\0\0"  # how a heap of texts begins in an HDF5 file
 
 ZARR_CODECS = {
     "blosc", "bytes", "bz2", "crc32c", "delta", "fixedscaleoffset", "gzip", "lz4", "lzma",

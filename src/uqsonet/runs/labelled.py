@@ -40,8 +40,7 @@ STANDARD = (
 )
 """CF standard names of coordinates x, y, z and time."""
 
-DEGREES = (r"degrees?_?(east|e)", r"degrees?_?(north|n)")
-"""CF units of coordinates x and y."""
+DEGREES = (r"degrees?_?(east|e)", r"degrees?_?(north|n)")  # CF units of coordinates x and y
 
 VALID = ("valid_min", "valid_max", "valid_range")
 """CF attributes that say between which values, as stored, a file's values are (section 2.5.1)."""

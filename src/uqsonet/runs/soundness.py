@@ -25,11 +25,8 @@ MAX_CRASHED = 0.1
 ALIKE = 0.5
 """Neighbouring runs are alike below this mean squared difference (1 for independent runs)."""
 
-MAX_POINTS = 2000
-"""Number of points at which neighbouring runs are compared, at least."""
-
-SHOWN = 10
-"""Maximum number of runs that a warning lists."""
+MAX_POINTS = 2000  # number of points at which neighbouring runs are compared, at least
+SHOWN = 10  # maximum number of runs that a warning lists
 
 
 def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split]:
