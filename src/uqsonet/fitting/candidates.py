@@ -70,30 +70,16 @@ TOLERATED_LOSS = 0.005
 
 @dataclass(frozen=True)
 class EncodedRuns:
-    """Runs as a model sees them, their parts, and the sensors that models are scored with.
-
-    Attributes
-    ----------
-    inputs, outputs : list of Field
-    fields : OperatorFields
-        All inputs as one field, and all outputs.
-    kappa, u : RowBlocks, shapes (N, n) and (N, M)
-        Encoded: transformed and scaled; read when they are used where they are large.
-    split : Split
-    plan : SensorPlan
-    noise_std : float
-        Noise of sensors, in the transformed fields.
-    seed : int
-    """
+    """Runs as a model sees them, their parts, and the sensors that models are scored with."""
 
     inputs: list[Field]
     outputs: list[Field]
-    fields: OperatorFields
-    kappa: RowBlocks
-    u: RowBlocks
+    fields: OperatorFields  # all inputs as one field, and all outputs
+    kappa: RowBlocks  # (N, n), encoded; read when it is used where it is large
+    u: RowBlocks  # (N, M), the same of outputs
     split: Split
     plan: SensorPlan
-    noise_std: float
+    noise_std: float  # of sensors, in the transformed fields
     seed: int
 
     @classmethod
@@ -189,23 +175,12 @@ class EncodedRuns:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model, with a band as wide as the validation runs ask for, and how it scores on them.
-
-    Attributes
-    ----------
-    model : KarhunenLoeveModel
-    scores : Tensor, shape (counts, B)
-        CRPS of each scored run at each number of sensors.
-    method : MethodConfig or None
-        How it was trained; None for a linear model.
-    models : sequence of KarhunenLoeveModel
-        Those of all splits of the runs; `model` is the first.
-    """
+    """A model, with a band as wide as the validation runs ask for, and how it scores on them."""
 
     model: KarhunenLoeveModel
-    scores: Tensor
-    method: MethodConfig | None = None
-    models: Sequence[KarhunenLoeveModel] = ()
+    scores: Tensor  # (counts, B), CRPS of each scored run at each number of sensors
+    method: MethodConfig | None = None  # how it was trained; None for a linear model
+    models: Sequence[KarhunenLoeveModel] = ()  # of all splits of the runs; `model` is the first
 
     @property
     def score(self) -> float:

@@ -78,12 +78,8 @@ def choose_answer(
 ) -> tuple[dict[str, dict[int, str]], list[dict[str, Any]]]:
     """Return what answers which number of sensors, and a row of the comparison for each.
 
-    Parameters
-    ----------
-    parts : list of (EncodedRuns, KarhunenLoeveModel)
-        Splits of the runs, and the model that was fitted to the training runs of each.
-    may_choose : bool
-        Without it the model answers always, and rows say what would be better.
+    Parts are splits of the runs, and the model that was fitted to the training runs of each. Where
+    it may not choose, the model answers always, and rows say what would be better.
     """
     found: dict[tuple[str, int], dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
     for data, model in parts:
@@ -187,11 +183,8 @@ def _scores(data: EncodedRuns, model: KarhunenLoeveModel) -> Scores:
 def choose_nearest(data: EncodedRuns, best: Candidate) -> dict[str, Any]:
     """Let a model with its law answer with outputs of near pairs, if these score better.
 
-    Returns
-    -------
-    dict
-        `nearest` (0: its own answers), their CRPS in `own`, others in `tried`; empty where nothing
-        was tried.
+    Returned are `nearest` (0: its own answers), their CRPS in `own`, and others in `tried`; nothing
+    where nothing was tried.
     """
     model, held, scored = best.model, data.part("validation"), data.scored().size
     if held.size - scored < MIN_PAIRS or LOCAL * held.u_rows.shape[1] > MAX_VALUES:

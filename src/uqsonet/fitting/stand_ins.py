@@ -42,12 +42,7 @@ DEEP = 3.0  # values beyond an end are at most so many standard deviations of th
 def class_transform(fields: Tensor, outputs: Tensor, classes: Tensor) -> Transform:
     """Return the transform from classes to scores, whose mean is zero and variance one.
 
-    Parameters
-    ----------
-    fields : Tensor, shape (N, n)
-    outputs : Tensor, shape (N, M)
-    classes : Tensor, shape (K,)
-        Values that the fields take, ascending.
+    The fields (N, n), to which outputs (N, M) belong, take the values `classes` (K,), ascending.
     """
     size = len(fields)
     some = fields[:, :: max(1, fields.shape[1] // POINTS)].double()
@@ -83,14 +78,7 @@ def with_hidden_values(
 ) -> RowBlocks:
     """Return encoded outputs (N, M) whose values at an end of their range lie beyond it.
 
-    Parameters
-    ----------
-    u, kappa : RowBlocks, shapes (N, M) and (N, n)
-        Encoded outputs and inputs.
-    outputs : sequence of Field
-    training : ndarray of int
-        The runs that regression may use.
-    seed : int
+    The inputs `kappa` (N, n) are encoded, too; regression uses the runs of these numbers alone.
     """
     ends = [(one.transform.lower, one.transform.upper) for one in outputs]
     if all(low == -high == -math.inf for low, high in ends):

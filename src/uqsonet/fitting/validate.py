@@ -18,6 +18,7 @@ from torch import Tensor
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.field_law import BAND_SAMPLES
 from uqsonet.errors import DataError, DataWarning, NoUncertaintyError, ObservationError
+from uqsonet.fields.grid import inside
 from uqsonet.fields.numbers import require_noise
 from uqsonet.files import write_text
 from uqsonet.fitting.card import Model, table_lines
@@ -192,12 +193,10 @@ def _in_domain(one: Field, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]
     x, domain = field.domain.points(), one.domain
     if x.shape[1] != domain.dim:
         raise DataError(f"points have {x.shape[1]} coordinates, the model's {domain.dim}")
-    lower, upper = (torch.tensor(e, dtype=torch.float64) for e in (domain.lower, domain.upper))
-    slack = 1e-6 * (upper - lower)
-    inside = ((x >= lower - slack) & (x <= upper + slack)).all(-1)
-    if not bool(inside.any()):
+    numbers = inside(domain.lower, domain.upper, x).nonzero()[:, 0]
+    if not len(numbers):
         raise DataError(f"{runs}: no point of {one.name} lies in the model's domain")
-    return x[inside], inside.nonzero()[:, 0]
+    return x[numbers], numbers
 
 
 def _require_fields(emulator: Model, runs: Runs) -> None:

@@ -243,35 +243,26 @@ def _numeric(values: object, name: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scan:
-    """What one pass over runs (N, n) finds: of each run, and which points are NaN in all of them.
+    """What one pass over runs (N, n) finds; ends without finite values are infinite."""
 
-    Ends are those of finite values, and infinite without any.
-    """
-
-    lowest: np.ndarray
-    highest: np.ndarray
-    missing: np.ndarray
-    absent: np.ndarray
-    infinite: np.ndarray
+    lowest: np.ndarray  # (N,), of finite values
+    highest: np.ndarray  # (N,), of finite values
+    missing: np.ndarray  # (N,), number of NaN
+    infinite: np.ndarray  # (N,), whether a value is
+    absent: np.ndarray  # (n,), whether a point is NaN in all runs
 
     @classmethod
     def of(cls, values: np.ndarray) -> Scan:
         """Read runs (N, n), some at a time."""
         absent, parts = np.ones(values.shape[1], dtype=bool), []
         for rows in row_blocks(values):
-            finite = np.isfinite(rows)
-            if finite.all():
-                absent[:] = False
-                none = np.zeros(len(rows), dtype=int)
-                parts.append((rows.min(1), rows.max(1), none, none.astype(bool)))
-                continue
-            nan = np.isnan(rows)
+            finite, nan = np.isfinite(rows), np.isnan(rows)
             absent &= nan.all(0)
-            ends = (np.min(rows, 1, where=finite, initial=np.inf),
-                    np.max(rows, 1, where=finite, initial=-np.inf))  # fmt: skip
-            parts.append((*ends, nan.sum(1), ~(finite | nan).all(1)))
-        lowest, highest, missing, infinite = (np.concatenate(part) for part in zip(*parts))  # noqa: B905
-        return cls(lowest, highest, missing, absent, infinite)
+            low = np.min(rows, 1, where=finite, initial=np.inf)
+            high = np.max(rows, 1, where=finite, initial=-np.inf)
+            parts.append((low, high, nan.sum(1), np.isinf(rows).any(1)))
+        lowest, highest, missing, infinite = map(np.concatenate, zip(*parts, strict=True))
+        return cls(lowest, highest, missing, infinite, absent)
 
 
 def _notice_runs_last(values: np.ndarray, name: str) -> None:

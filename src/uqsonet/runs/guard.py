@@ -132,12 +132,8 @@ def npz_arrays(path: Path) -> dict[str, Any]:
     """Return the arrays of an npz file (`NpzArray`) by name.
 
     In place of an array of Python objects, which is a pickle and may run any program, there is a
-    text that says so.
-
-    Raises
-    ------
-    ValueError
-        If an entry is packed as `numpy.savez` never does, overlaps another, or is too large.
+    text that says so. It is a ValueError if an entry is packed as `numpy.savez` never does,
+    overlaps another, or is too large.
     """
     with path.open("rb") as file:
         if file.read(2) != b"PK":
@@ -162,10 +158,7 @@ def npz_arrays(path: Path) -> dict[str, Any]:
 class NpzArray:
     """One array of an npz file, read when it is asked for.
 
-    Raises
-    ------
-    ValueError
-        If its header promises other bytes than there are.
+    It is a ValueError if its header promises other bytes than there are.
     """
 
     def __init__(self, path: Path, entry: zipfile.ZipInfo) -> None:

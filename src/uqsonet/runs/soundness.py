@@ -33,10 +33,6 @@ def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split
     """Return the runs without crashed ones, and their split; warn of what may be wrong with them.
 
     The other runs stand in the parts in which they would stand if none had crashed.
-
-    Warns
-    -----
-    DataWarning
     """
     split = runs.split(seed)
     crashed = np.zeros(len(runs), dtype=bool)
@@ -58,8 +54,7 @@ def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split
         )
         kept = np.flatnonzero(~crashed)
         runs = runs[kept]
-        parts = (part[~crashed[part]] for part in (split.training, split.validation,
-                                                   split.calibration))  # fmt: skip
+        parts = (part[~crashed[part]] for part in vars(split).values())
         split = Split(*(np.searchsorted(kept, part) for part in parts))
     if runs.groups is None and _neighbours_alike(runs):
         warnings.warn(

@@ -31,15 +31,10 @@ class WeightedPoints(NamedTuple):
     weighted sum of their values there, so laws that are linear in the coefficients take it as they
     take a value at a point. An average of k is not linear in log k, and no instrument reads an
     average of log k: under a logarithm functionals are refused.
-
-    Attributes
-    ----------
-    points : array, shape (q, d)
-    weights : array, shape (m, q)
     """
 
-    points: Any
-    weights: Any
+    points: Any  # array (q, d)
+    weights: Any  # array (m, q)
 
 
 @dataclass(frozen=True)
@@ -169,10 +164,7 @@ def side_by_side(found: Sequence[Sensors]) -> Sensors:
 def in_sets(sensors: Sensors, members: Mapping[str, Sequence[int]], single: bool) -> Sensors:
     """Return sensors (1, S) as sets, given by the numbers of their members, padded to the largest.
 
-    Raises
-    ------
-    ObservationError
-        If padding would make too many of them.
+    Where padding would make too many of them, they are refused.
     """
     rows = [torch.tensor(own, dtype=torch.long) for own in members.values()]
     require_room(len(rows) * max(map(len, rows)) * sensors.locations[0, :1].numel())
@@ -199,13 +191,7 @@ def no_sensors(fields: Sequence[Field]) -> Sensors:
 
 
 def field_number(fields: Sequence[Field], name: str, what: str = "field") -> int:
-    """Return the number of a field by its name.
-
-    Raises
-    ------
-    ObservationError
-        With the names that there are, and the nearest.
-    """
+    """Return the number of a field by its name; an error has the names, and the nearest."""
     names, name = [field.name for field in fields], str(name)
     if name in names:
         return names.index(name)
@@ -216,10 +202,7 @@ def field_number(fields: Sequence[Field], name: str, what: str = "field") -> int
 def noise_levels(noise_std: object, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return the noise (B, m) of sensors that read values (B, m), NaN where none is stated.
 
-    Raises
-    ------
-    ObservationError
-        If a level is negative, not finite or no number, or the shape does not fit.
+    It refuses levels that are negative, not finite or no number, and shapes that do not fit.
     """
     if noise_std is None:
         return torch.full_like(values, torch.nan)
@@ -248,22 +231,9 @@ def sensors_at(
 ) -> Sensors:
     """Return sensors of one field at points, from arrays; nothing but their form is checked.
 
-    Parameters
-    ----------
-    field : Field
-    locations : array, shape (m, d) or (B, m, d); (m,) where d is 1
-    values : array, shape (m,) or (B, m)
-    mask : array of bool, shape of `values`, optional
-    noise_std : float or array, optional
-    number : int
-        Of the field.
-    device : str, optional
-        Where tensors come to; by default they stay on their own.
-
-    Raises
-    ------
-    ObservationError
-        If shapes or types do not fit.
+    Locations are (m, d) or (B, m, d), and (m,) where d is 1; values and mask are (m,) or (B, m).
+    The field has this `number` among others. Tensors come to `device`; by default they stay on
+    their own. Shapes and types that do not fit are an `ObservationError`.
     """
     if values is None:
         raise ObservationError("shapes do not fit: locations without values")
@@ -311,12 +281,8 @@ def sensors_at(
 def plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) -> dict[str, Any]:
     """Return columns with the names that files give to coordinates changed to x, y, z.
 
-    Times become numbers, and longitudes move by whole turns into the domain.
-
-    Raises
-    ------
-    ObservationError
-        If a time cannot be read.
+    Times become numbers, `ObservationError` if one cannot be read, and longitudes move by whole
+    turns into the domain.
     """
     plain = dict(columns)
     for one in fields:
@@ -343,11 +309,8 @@ def checked_sensors(
 ) -> Sensors:
     """Return sensors of one field from a caller's arrays, checked.
 
-    Raises
-    ------
-    ObservationError
-        If shapes do not fit, a value is not finite or (under ``log``) not positive, or a location
-        lies outside the domain.
+    It is an `ObservationError` if shapes do not fit, a value is not finite or (under ``log``) not
+    positive, or a location lies outside the domain.
     """
     sensors = sensors_at(field, locations, values, mask, noise_std)
     require_readings(sensors, field, sensors.mask, "sensor values")
@@ -369,11 +332,8 @@ def require_readable(
 ) -> None:
     """Refuse functionals that an operator between these fields cannot take.
 
-    Raises
-    ------
-    ObservationError
-        If weights are all zero or not finite, the field is under a transform, or the model or its
-        law of the input knows no functionals.
+    These are weights that are all zero or not finite, fields under a transform, and any where the
+    model or its law of the input knows no functionals.
     """
     assert sets.weights is not None
     fields, there = [*inputs, *outputs], sets.mask & ~sets.at_points
