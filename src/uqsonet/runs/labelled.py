@@ -175,11 +175,9 @@ def _axis_order(dims: Sequence[str], kinds: Sequence[int | None]) -> tuple[int, 
     return tuple(sorted(range(len(dims)), key=lambda k: (rank[k], k)))
 
 
-def _coordinate(
-    name: str, variable: Any, where: str, dims: Sequence[str] | None = None
-) -> Coordinate:
+def _coordinate(name: str, variable: Any, where: str) -> Coordinate:
     """Return a coordinate variable with its values in memory."""
-    values = np.asarray((variable if dims is None else variable.transpose(*dims)).values)
+    values = np.asarray(variable.values)
     if values.dtype.kind not in "fiubM":
         raise no_coordinate(f"{where}, {name}", str(values.dtype))
     if values.dtype.kind != "M":
@@ -240,7 +238,7 @@ def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> li
         if kind is None or name in (array.name, *array.dims):
             continue
         if sorted(along) == sorted(dims):
-            whole.setdefault(kind, _coordinate(str(name), variable, where, dims))
+            whole.setdefault(kind, _coordinate(str(name), variable.transpose(*dims), where))
         elif len(along) == 1 and along[0] in dims:
             single.setdefault(kind, _coordinate(str(name), variable, where))
     if whole:
