@@ -15,9 +15,7 @@ from uqsonet.errors import DataError, ObservationError
 from uqsonet.fields.grid import Grid, Interpolating
 from uqsonet.fields.numbers import real_numbers
 
-NEIGHBOURS = {1: 6, 2: 16, 3: 32}
-"""Number of neighbours behind an interpolated value, by number of coordinates."""
-
+NEIGHBOURS = {1: 6, 2: 16, 3: 32}  # behind an interpolated value, by number of coordinates
 BLOCK = 4096  # locations in one batch of the neighbour search
 MAX_SCATTERED = 1_000_000  # most points of a cloud that is read from a file
 

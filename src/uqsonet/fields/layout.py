@@ -13,12 +13,8 @@ from typing import Any
 import numpy as np
 
 MAX_CELLS = 100_000_000  # maximum number of entries of an array that a header may describe
-
-TIME_KEY = "counted in"
-"""Attribute under which a coordinate keeps how its file counts times; no file gets it."""
-
-TIME_UNITS = {"d": "D", "h": "h", "m": "m", "s": "s"}
-"""Units of numpy for CF time units that begin with these letters."""
+TIME_KEY = "counted in"  # keeps how a file counts times; no file gets this attribute
+TIME_UNITS = {"d": "D", "h": "h", "m": "m", "s": "s"}  # numpy's, by how those of CF begin
 
 
 @dataclass(frozen=True)

@@ -42,30 +42,17 @@ LOG = logging.getLogger("uqsonet")
 
 SCORED_CLASSES = 600  # number of runs that scores of classes are estimated from
 SENSOR_COUNTS = (3, 10, 30)  # numbers of sensors that sizes are chosen for by default
-
-SCORED_RUNS, SCORED_POINTS = 100, 400
-"""Maximum numbers of runs that a candidate, and in the end the model, is scored on, and of output
-points that its scores are averaged over."""
-
-SIZED_RUNS = 500
-"""Maximum number of training runs behind the standard deviation of an output's own values."""
-
-MIN_VALIDATION = 20
-"""Fewer validation runs are too few to choose by: all runs then validate, some at a time."""
-
+SCORED_RUNS = 100  # runs that a candidate, and in the end the model, is scored on, at most
+SCORED_POINTS = 400  # output points that scores are averaged over, at most
+SIZED_RUNS = 500  # training runs behind the std of an output's own values, at most
+MIN_VALIDATION = 20  # with fewer validation runs, all runs validate, some at a time
 SCORED_TOGETHER = 32  # number of held-out runs that are conditioned together
 TRIED_INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)  # numbers of input modes to try
+INPUT_VARIANCE = 1 - 1e-9  # share of the inputs' variance beyond which modes are rounding
 
-INPUT_VARIANCE = 1 - 1e-9
-"""Maximum share of the inputs' variance that modes keep: beyond it, coefficients are the rounding
-of stored values."""
-
-MAX_OUTPUT_MODES, OUTPUT_VARIANCE = 192, 0.99999
-"""Maximum number of output modes, and share of the outputs' variance that they keep if there are
-enough runs: 0.3 % of the outputs themselves are left out."""
-
-TOLERATED_LOSS = 0.005
-"""A larger linear model is preferred if its score is worse by at most this share."""
+MAX_OUTPUT_MODES = 192
+OUTPUT_VARIANCE = 0.99999  # share of the outputs' variance to keep: 0.3 % of outputs is left out
+TOLERATED_LOSS = 0.005  # a larger linear model is preferred if it scores worse by this at most
 
 
 @dataclass(frozen=True)

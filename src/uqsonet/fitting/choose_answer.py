@@ -40,32 +40,22 @@ from uqsonet.runs.functions import Functions
 
 LOG = logging.getLogger("uqsonet")
 
-DRAWS, POINTS = 128, 200
-"""Number of functions behind the CRPS of one answer, and maximum number of points behind it."""
-
+DRAWS = 128  # functions behind the CRPS of one answer
+POINTS = 200  # points behind it, at most
 LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
-
-MIN_RUNS, MAX_VALUES = 8, 1 << 24
-"""Number of held-out runs that are scored whatever their size, and maximum number of values of all
-of them together."""
-
-NO_ANSWER = 10.0
-"""CRPS of a model that has no answer to a run, relative to that of the mean of the runs."""
+MIN_RUNS = 8  # held-out runs that are scored whatever their size
+MAX_VALUES = 1 << 24  # values of all held-out runs together, at most, if there are more
+NO_ANSWER = 10.0  # CRPS of a model without an answer, relative to that of the mean of the runs
 
 MIN_ERRORS, MIN_GAIN = 1.0, 0.02
 """Standard errors, and share, by which a CRPS must be lower to count: what closed forms of the
 model gain at other noise and other numbers of sensors is not scored."""
 
-OWN_ERRORS = 2.0
-"""Standard errors by which a number of sensors has another answer than all numbers together."""
-
+OWN_ERRORS = 2.0  # standard errors by which a number of sensors has an answer of its own
 ROUNDING = 1e-4  # CRPS, relative to that of the mean of the runs, below which only rounding is left
 TRIED = (4, 8, 16)  # numbers of nearest pairs to try
-
-MIN_LEFT_OVER, MIN_PAIRS = 0.05, 200
-"""Outputs of near pairs are tried if an operator leaves over this share of the outputs' standard
-deviation, and there are so many held-out pairs besides those that are scored."""
-
+MIN_LEFT_OVER = 0.05  # near pairs are tried if an operator leaves this share of the outputs' std
+MIN_PAIRS = 200  # and there are so many held-out pairs besides those that are scored
 NEAREST_ERRORS = 2.0  # standard errors by which their CRPS has to be lower
 
 Scores = dict[tuple[str, int], dict[str, Tensor]]

@@ -34,15 +34,12 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("uqsonet")
 
-SCORE_DRAWS, LAW_POINTS = 256, 200
-"""Number of draws behind the CRPS of one answer, and maximum number of output points behind it."""
-
-MAX_PAIRS, MIN_PAIRS, MAX_ALL_SENSORS = 200, 20, 8000
-"""Maximum number of held-out pairs, number that are used whatever their sensors, and maximum number
-of sensors of all pairs together if there are more."""
-
-RANGE_DRAWS = 1000
-"""Number of a law's fields whose range is compared with that of the training inputs."""
+SCORE_DRAWS = 256  # draws behind the CRPS of one answer
+LAW_POINTS = 200  # output points behind it, at most
+MAX_PAIRS = 200  # held-out pairs, at most
+MIN_PAIRS = 20  # held-out pairs that are used whatever their sensors
+MAX_ALL_SENSORS = 8000  # sensors of all pairs together, at most, if there are more pairs
+RANGE_DRAWS = 1000  # fields of a law whose range is compared with that of training inputs
 
 CHANCE = 1.73
 """Kolmogorov distance from Gaussian, times the root of the number of inputs, that 19 of 20 samples

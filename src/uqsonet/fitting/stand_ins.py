@@ -30,10 +30,8 @@ from uqsonet.laws.truncated import truncated_normal
 
 POINTS = 400  # maximum number of points of the input that scores are estimated at
 RIDGE = 1e-3  # ridge on the inner products of the inputs of runs, as a share of their mean square
-
-ALTERNATIONS, REGRESSIONS = 30, 10
-"""Numbers of alternations of scores and operator, and of regressions and draws."""
-
+ALTERNATIONS = 30  # of scores and operator
+REGRESSIONS = 10  # each followed by draws
 DIGITS = 1e-6  # scores are rounded to this: sums in another order leave no trace
 MODES = 64  # maximum number of input modes that outputs are regressed on
 DEEP = 3.0  # values beyond an end are at most so many standard deviations of the output beyond it

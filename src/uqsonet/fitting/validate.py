@@ -53,13 +53,9 @@ ENDS = (0.5, *((1 + side * level) / 2 for level in COVERAGE_LEVELS for side in (
 """Levels of the median and of the ends of these bands."""
 
 LAYOUTS = 3  # number of random layouts for each number of sensors; runs share them
-
-SCORE_SAMPLES = BAND_SAMPLES
-"""Number of functions behind the scores of one answer, and behind its bands."""
-
-MAX_DRAWN, ENERGY_SAMPLES = 1 << 22, 250
-"""Number of values of functions that are drawn at a time, and number of functions that the energy
-score uses: its cost grows with their square."""
+SCORE_SAMPLES = BAND_SAMPLES  # functions behind the scores of one answer, and behind its bands
+MAX_DRAWN = 1 << 22  # values of functions that are drawn at a time
+ENERGY_SAMPLES = 250  # functions behind the energy score: its cost grows with their square
 
 MIN_TRUTH_POINTS, MAX_TRUTH_POINTS, MAX_TRUTHS = 200, 2000, 100_000
 """Numbers of output points that scores are averaged over, and of truths of all runs together: of

@@ -31,13 +31,10 @@ FILL_VALUES = (
 )  # fmt: skip
 """Numbers that files write for missing values: NetCDF's defaults and usual ones."""
 
-FILL_GAP = 3.0
-"""A usual fill value is one if it is this many ranges of the other values away from them."""
+FILL_GAP = 3.0  # a usual fill value is one if it is so many ranges of the others away from them
 
 
-MAX_VALUE = 1e100
-"""Largest absolute value of a field: sums of squares of squares still fit in float64."""
-
+MAX_VALUE = 1e100  # largest absolute value: sums of squares of squares still fit in float64
 SOME = 1_000_000  # number of values that show whether neighbours are alike
 
 

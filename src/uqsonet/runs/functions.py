@@ -10,8 +10,7 @@ from torch import Tensor
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.blocks import RowBlocks
 
-SPLITS = ("training", "validation", "test")
-"""Parts of a data set, in the order in which they are drawn."""
+SPLITS = ("training", "validation", "test")  # in the order in which they are drawn
 
 
 class Functions:

@@ -32,17 +32,11 @@ LOG = logging.getLogger("uqsonet")
 
 MIN_CALIBRATED = 20  # fewer runs are too few to leave some out that calibrate bands
 FAR = 8192  # standard deviations from zero beyond which float32 is coarser than a thousandth of one
-
-MAX_DISTINCT = 10
-"""Number of different values of a field up to which two runs may be equal by chance."""
-
+MAX_DISTINCT = 10  # different values of a field up to which two runs may be equal by chance
 SKEWED = 0.5  # skewness of positive values above which their logarithm is proposed
 HEAVY = 5.0  # kurtosis of an output above which ``asinh`` is tried; that of a normal law is 3
 MAX_LOOKED_AT = 1 << 22  # number of values of a field that decide which transforms are tried
-
-MIN_ATOM = 0.01
-"""Share of an output's values that are equal at an end above which it does not go beyond."""
-
+MIN_ATOM = 0.01  # share of an output's values at an end above which it does not go beyond
 SHARES = (0.9, 0.99, 0.999)  # shares of the variance whose modes a description counts
 
 

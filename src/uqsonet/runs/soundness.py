@@ -16,15 +16,9 @@ from uqsonet.runs.stored import row_blocks
 
 LOG = logging.getLogger("uqsonet")
 
-CRASHED = 100.0
-"""A run has crashed if its distance from the median run is this many times the usual one."""
-
-MAX_CRASHED = 0.1
-"""Largest share of runs that may count as crashed: more of them are a law of heavy tails."""
-
-ALIKE = 0.5
-"""Neighbouring runs are alike below this mean squared difference (1 for independent runs)."""
-
+CRASHED = 100.0  # a run has crashed if it is this many times as far from the median run as usual
+MAX_CRASHED = 0.1  # share of runs that may have crashed: more of them are a law of heavy tails
+ALIKE = 0.5  # neighbours are alike below this mean squared difference (1: independent runs)
 MAX_POINTS = 2000  # number of points at which neighbouring runs are compared, at least
 SHOWN = 10  # maximum number of runs that a warning lists
 
