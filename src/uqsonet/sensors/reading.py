@@ -59,7 +59,7 @@ def read_sensors(
         raise ObservationError("values without locations")
     if values is not None:
         _require_one(fields[:inputs])
-        return _from_arrays(fields, 0, sensors, values, mask, noise_std)
+        return _from_arrays(fields[0], 0, sensors, values, mask, noise_std)
     if named:
         sets = [_one_field(fields, name, value, noise_std) for name, value in named.items()]
         if len({(len(one), one.single) for one in sets}) > 1:
@@ -124,14 +124,12 @@ def _one_field(fields: Sequence[Field], name: str, value: object, noise_std: obj
             f"{type(value).__name__}"
         )
     level = value[2] if len(value) == 3 else noise_std
-    return _from_arrays(fields, number, value[0], value[1], None, level)
+    return _from_arrays(fields[number], number, value[0], value[1], None, level)
 
 
 def _from_arrays(
-    fields: Sequence[Field], number: int, locations: object, values: object, mask: object,
-    noise_std: object,
-) -> Sensors:  # fmt: skip
-    field = fields[number]
+    field: Field, number: int, locations: object, values: object, mask: object, noise_std: object
+) -> Sensors:
     if not isinstance(locations, WeightedPoints):
         return sensors_at(field, locations, values, mask, noise_std, number=number, device="cpu")
     if mask is not None:
