@@ -40,6 +40,8 @@ def test_the_kind_of_array_comes_back(linear: Emulator, answer: FieldPosterior) 
     frame = pd.DataFrame(WANTED, columns=["x", "y"], index=["a", "b", "c"])
     expected = answer.mean(WANTED)
     assert isinstance(answer.mean(), np.ndarray) and isinstance(tensors.mean(), torch.Tensor)
+    together = linear.condition((torch.tensor(PLACES), torch.tensor(VALUES)))
+    assert torch.equal(together.mean(), tensors.mean())
     for posterior in (answer, tensors):
         assert isinstance(posterior.mean(WANTED), np.ndarray)
         assert isinstance(posterior.std(torch.tensor(WANTED)), torch.Tensor)

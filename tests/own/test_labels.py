@@ -78,6 +78,13 @@ def test_an_answer_aligns_with_its_file(answered: tuple[Any, Any], tmp_path: Pat
     model.save(tmp_path / "m.safetensors")
     again = uqsonet.load(tmp_path / "m.safetensors").condition(table).to_xarray()
     xr.testing.assert_identical(again, found)
+    x, y = model.inputs[0].axes.index("lon"), table.value.to_numpy()
+    places = table[list(model.inputs[0].axes)].to_numpy()
+    turned = places + 360 * (np.arange(2) == x) * (places < 0)
+    means = [
+        model.condition(uqsonet.WeightedPoints(p, np.eye(2)), y).mean() for p in (places, turned)
+    ]
+    np.testing.assert_allclose(means[1], means[0], rtol=1e-6)
     turned = model.condition(table.assign(lon=table.lon % 360))
     np.testing.assert_array_equal(turned.mean(), posterior.mean())
 
@@ -131,6 +138,23 @@ def test_coordinates_beside_their_dimensions_come_in_the_same_order(tmp_path: Pa
     field = uqsonet.open_runs(tmp_path / "a.nc", "k", "u").inputs["k"]
     assert field.domain.lower == (5.0, 1.0) and field.layout is not None
     np.testing.assert_array_equal(field.layout.in_file_order(field.values), k.astype(float))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_coordinates_of_a_curved_mesh_may_have_dimensions_in_another_order(
+    named: bool, tmp_path: Path
+) -> None:
+    x, y = np.meshgrid(np.linspace(0, 1, 8), np.linspace(0, 1, 8), indexing="ij")
+    lon, lat = x + 0.1 * y, y + 0.1 * x**2
+    k = np.tensordot(np.random.default_rng(0).standard_normal((N, 2)), np.stack([lon, lat**2]), 1)
+    data = xr.Dataset({name: (("run", "i", "j"), k) for name in ("k", "u")})
+    own = {"lon": (("j", "i"), lon.T), "lat": (("j", "i"), lat.T)}
+    data = data.assign_coords(own) if named else data.assign(own)
+    data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    model = uqsonet.fit(uqsonet.open_runs(tmp_path / "a.nc", "k", "u"), 0, sensors=[4], bar=False)
+    found = model.condition([[0.5, 0.5]], [0.1]).to_xarray()
+    np.testing.assert_array_equal(found.lon.transpose("i", "j"), lon)
+    np.testing.assert_array_equal(found.lat.transpose("i", "j"), lat)
 
 
 def test_times_count_as_their_file_does(tmp_path: Path) -> None:

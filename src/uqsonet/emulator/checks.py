@@ -16,7 +16,7 @@ from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Field
-from uqsonet.fields.numbers import is_frame, real_numbers, require_noise
+from uqsonet.fields.numbers import is_frame, real_numbers
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.sensors.sensors import AXES, Sensors, plain_axes, require_readable, require_readings
 
@@ -47,7 +47,6 @@ def require_usable(operator: NamedOperator, sets: Sensors) -> None:
         raise ObservationError(f"a set has {used.shape[1]} sensors, at most {MAX_SENSORS}")
     if sets.weights is not None:
         require_readable(operator.inputs, operator.outputs, operator.operator, sets)
-    require_noise(sets.noise_std[used & ~sets.noise_std.isnan()])
     for number, one in enumerate(operator.named_fields):
         here = used & (sets.field == number)
         require_readings(sets, one, here, f"sensor values of {one.name}")

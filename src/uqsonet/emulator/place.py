@@ -25,7 +25,7 @@ from uqsonet.emulator.checks import check, points_of
 from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.emulator.site import Site, outside, periods_of
 from uqsonet.errors import ObservationError
-from uqsonet.fields.numbers import real_numbers, require_noise
+from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.posterior import MOMENT_SEED, moments_of, spread
 from uqsonet.laws.bases import SINGLE_PRECISION, rounding_noise
@@ -119,7 +119,6 @@ class Search:
             self._learn(row, float(variance))
         read = []
         for (k, x), level in zip(groups, levels, strict=True):
-            require_noise(level)
             sets = sensors_at(self._fields[k], x, torch.ones(len(x)), None, level, number=k)
             read.append(_rows(emulator, sets))
         self._rows, self._noise = (torch.cat(part) for part in zip(*read, strict=True))

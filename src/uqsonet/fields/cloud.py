@@ -15,14 +15,9 @@ from uqsonet.errors import DataError, ObservationError
 from uqsonet.fields.grid import Grid, Interpolating
 from uqsonet.fields.numbers import real_numbers
 
-NEIGHBOURS = {1: 6, 2: 16, 3: 32}
-"""Number of neighbours behind an interpolated value, by number of coordinates."""
-
-BLOCK = 4096
-"""Locations in one batch of the neighbour search."""
-
-MAX_SCATTERED = 1_000_000
-"""Most points of a cloud that is read from a file."""
+NEIGHBOURS = {1: 6, 2: 16, 3: 32}  # behind an interpolated value, by number of coordinates
+BLOCK = 4096  # locations in one batch of the neighbour search
+MAX_SCATTERED = 1_000_000  # most points of a cloud that is read from a file
 
 
 class Scattered(Interpolating):
@@ -102,26 +97,17 @@ class PointCloud(Scattered):
     linear polynomial (Fornberg and Flyer, A Primer on Radial Basis Functions, 2015, chapter 5):
     exact on the points and for linear functions, and a plain linear map. Distances are measured in
     the unit box, so that kilometres beside metres are as good as metres.
-
-    Attributes
-    ----------
-    coordinates : bytes
-        Points (n, d), float64, C order; `of` makes them from an array.
-    dim : int
-        Number of coordinates d.
     """
 
-    coordinates: bytes = field(repr=False)
+    coordinates: bytes = field(repr=False)  # points (n, d), float64, C order (`of`)
     dim: int
 
     @classmethod
     def of(cls, points: np.ndarray) -> PointCloud:
         """Return a cloud of points (n, d).
 
-        Raises
-        ------
-        DataError
-            If they are too few, not finite, all on one line or plane, or two of them coincide.
+        It raises `DataError` if they are too few, not finite, all on one line or plane, or two of
+        them coincide.
         """
         points = real_numbers(points, "points", error=DataError).numpy()
         if points.ndim != 2 or not 1 <= points.shape[1] <= 3:
@@ -213,16 +199,10 @@ class MaskedGrid(Scattered):
 
     Between its points functions are interpolated from the nearest points that have a value
     (`PointCloud`), so that nothing is carried over from the others.
-
-    Attributes
-    ----------
-    grid : Grid
-    bits : bytes
-        One bit for each point of the grid, packed by `numpy.packbits`: whether it has a value.
     """
 
     grid: Grid
-    bits: bytes = field(repr=False)
+    bits: bytes = field(repr=False)  # whether each point has a value, packed by `numpy.packbits`
 
     @classmethod
     def of(cls, grid: Grid, present: np.ndarray) -> MaskedGrid:
@@ -269,13 +249,7 @@ class MaskedGrid(Scattered):
         return self.grid.quadrature()[torch.from_numpy(self.present)]
 
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
-        """Refuse locations (..., dim) outside the box, or nearest to a point without a value.
-
-        Raises
-        ------
-        ObservationError
-            Naming the first offending location.
-        """
+        """Refuse locations (..., dim) outside the box, or nearest to a point without a value."""
         self.grid.require_inside(locations, what)
         x = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
         absent = ~torch.from_numpy(self.present)[self.grid.nodes(x)[0]]

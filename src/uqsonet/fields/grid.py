@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,8 +13,7 @@ from torch.nn.functional import embedding_bag
 
 from uqsonet.errors import ObservationError
 
-POINTS = 6
-"""Number of grid points along each axis behind an interpolated value."""
+POINTS = 6  # number of grid points along each axis behind an interpolated value
 
 SAME = 1e-7
 """A place this near to a node, in lengths of the axis, is the node: its own float32 copy counts as
@@ -43,18 +42,9 @@ class Interpolating(ABC):
         """
 
     def interpolate(self, values: Values, locations: Tensor) -> Tensor:
-        """Interpolate functions on the points.
+        """Return functions (size, k) at locations (..., dim) as (..., k), of their own dtype.
 
-        Parameters
-        ----------
-        values : Tensor, shape (size, k), or callable
-            k functions, or what reads them at some points (`Values`).
-        locations : Tensor, shape (..., dim)
-
-        Returns
-        -------
-        Tensor, shape (..., k), dtype of `values`
-            On points of the domain, the functions' own values.
+        On points of the domain these are their own values.
         """
         x = locations.detach().to(torch.float64).reshape(-1, locations.shape[-1])
         if not len(x):  # sensors that are not there may have coordinates of another field
@@ -83,20 +73,13 @@ def values_at(values: Values, points: Tensor) -> Tensor:
 class Grid(Interpolating):
     """A uniform grid on a box, last axis fastest.
 
-    Attributes
-    ----------
-    lower, upper : tuple of float
-        Corners of the box.
-    shape : tuple of int
-        Points along each axis.
-    periodic : bool, or tuple of bool for each axis
-        Functions repeat beyond the box: the upper end is the lower one and not a grid point.
-        Otherwise both ends are grid points.
+    Where functions repeat beyond the box, along all or along some axes, the upper end is the lower
+    one and not a grid point. Otherwise both ends are grid points.
     """
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # points along each axis
     periodic: bool | tuple[bool, ...] = False
 
     def __post_init__(self) -> None:
@@ -161,18 +144,9 @@ class Grid(Interpolating):
         return Grid(self.lower, self.upper, coarse, self.periodic), index.reshape(-1)
 
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
-        """Refuse locations (..., dim) outside the box.
-
-        Raises
-        ------
-        ObservationError
-            Naming the first offending location and the box.
-        """
-        lower = torch.tensor(self.lower, dtype=torch.float64)
-        upper = torch.tensor(self.upper, dtype=torch.float64)
+        """Refuse (`ObservationError`) locations (..., dim) outside the box; it names the first."""
         flat = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
-        slack = 1e-6 * (upper - lower)  # a float32 copy of a boundary point is still inside
-        outside = ~((flat >= lower - slack) & (flat <= upper + slack)).all(-1)
+        outside = ~inside(self.lower, self.upper, flat)
         if bool(outside.any()):
             first = int(outside.nonzero()[0, 0])
             raise ObservationError(
@@ -204,6 +178,13 @@ class Grid(Interpolating):
             there &= (position - node).abs() < SAME * n
             index = index * n + (node.long() % n if repeats else node.long().clamp(0, n - 1))
         return index, there
+
+
+def inside(lower: Sequence[float], upper: Sequence[float], locations: Tensor) -> Tensor:
+    """Return which locations (..., d), float64, are inside a box."""
+    low, high = (torch.tensor(end, dtype=torch.float64) for end in (lower, upper))
+    slack = 1e-6 * (high - low)  # a float32 copy of a boundary point is still inside
+    return ((locations >= low - slack) & (locations <= high + slack)).all(-1)
 
 
 def _lagrange(position: Tensor, n: int, periodic: bool) -> tuple[Tensor, Tensor]:

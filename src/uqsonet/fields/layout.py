@@ -12,35 +12,19 @@ from typing import Any
 
 import numpy as np
 
-MAX_CELLS = 100_000_000
-"""Maximum number of entries of an array that a header may describe."""
-
-TIME_KEY = "counted in"
-"""Attribute under which a coordinate keeps how its file counts times; no file gets it."""
-
-TIME_UNITS = {"d": "D", "h": "h", "m": "m", "s": "s"}
-"""Units of numpy for CF time units that begin with these letters."""
+MAX_CELLS = 100_000_000  # maximum number of entries of an array that a header may describe
+TIME_KEY = "counted in"  # keeps how a file counts times; no file gets this attribute
+TIME_UNITS = {"d": "D", "h": "h", "m": "m", "s": "s"}  # numpy's, by how those of CF begin
 
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One coordinate variable of a file.
-
-    Attributes
-    ----------
-    name : str
-    dims : tuple of str
-        Dimensions that it runs along; none for a scalar.
-    values : ndarray
-        Numbers, or times (datetime64).
-    attributes : dict of str to str or float
-        Those of the file: ``units``, ``standard_name`` and so on.
-    """
+    """One coordinate variable of a file."""
 
     name: str
-    dims: tuple[str, ...]
-    values: np.ndarray
-    attributes: Mapping[str, str | float]
+    dims: tuple[str, ...]  # those that it runs along; none for a scalar
+    values: np.ndarray  # numbers, or times (datetime64)
+    attributes: Mapping[str, str | float]  # of the file: units, standard_name and so on
 
     @property
     def origin(self) -> tuple[np.datetime64, str] | None:
@@ -72,33 +56,17 @@ class Layout:
     A domain numbers its points along rising axes in the order x, y, z, time. A file may have
     other names, another order, falling axes, and entries without a value.
 
-    Attributes
-    ----------
-    dims : tuple of str
-        Dimensions in the order of the file.
-    shape : tuple of int
-        Entries along each of them.
-    axes : tuple of str
-        Name of each coordinate of the domain.
-    order : tuple of int
-        Dimension of the file that each axis of the domain runs along.
-    falling : tuple of bool
-        Whether the file's coordinate falls along each axis of the domain.
-    coordinates : tuple of Coordinate
-    absent : ndarray of bool or None
-        Entries without a value in any run, shape as in the domain's order; None where all have one.
-    places : ndarray of int or None
-        The domain's point that each entry with a value is; None where all are points of their own.
-    mesh : (ndarray, ((str, ndarray), ...)) or None
-        Nodes (n, 3), and cells (c, q) as numbers of nodes by meshio's kinds, of a mesh of which the
-        entries are the nodes (dimension ``node``) or the cells.
+    `absent` are entries without a value in any run, in the domain's order, and `places` the
+    domain's point that each other entry is, where some share one. Of a mesh whose nodes (dimension
+    ``node``) or cells the entries are, there are nodes (n, 3), and cells (c, q) as numbers of nodes
+    by meshio's kinds.
     """
 
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    axes: tuple[str, ...]
-    order: tuple[int, ...]
-    falling: tuple[bool, ...]
+    dims: tuple[str, ...]  # in the order of the file
+    shape: tuple[int, ...]  # entries along each of them
+    axes: tuple[str, ...]  # name of each coordinate of the domain
+    order: tuple[int, ...]  # the file's dimension that each axis of the domain runs along
+    falling: tuple[bool, ...]  # whether the file's coordinate falls along each axis of the domain
     coordinates: tuple[Coordinate, ...] = ()
     absent: np.ndarray | None = None
     places: np.ndarray | None = None
@@ -108,14 +76,14 @@ class Layout:
     def longitudes(self) -> list[int]:
         """Numbers of the domain's coordinates that are longitudes in degrees."""
         named = {one.name: one.attributes for one in self.coordinates}
-        found = []
-        for number, axis in enumerate(self.axes):
+
+        def is_longitude(axis: str) -> bool:
             stated = named.get(axis, {})
             east = str(stated.get("units", "degrees")).lower().startswith("degree")
-            called = axis.lower() in ("lon", "long", "longitude")
-            if stated.get("standard_name") == "longitude" or (called and east):
-                found.append(number)
-        return found
+            called = axis.lower() in ("lon", "long", "longitude") and east
+            return called or stated.get("standard_name") == "longitude"
+
+        return [number for number, axis in enumerate(self.axes) if is_longitude(axis)]
 
     def in_file_order(self, values: np.ndarray) -> np.ndarray:
         """Return values (..., n) at the domain's points as arrays (..., *shape) of the file.
@@ -161,13 +129,7 @@ class Layout:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Layout:
-        """Return the layout that a header holds.
-
-        Raises
-        ------
-        KeyError, TypeError or ValueError
-            If the header describes none.
-        """
+        """Return the layout of a header; KeyError, TypeError or ValueError if it describes none."""
         shape = tuple(int(n) for n in stored["shape"])
         order = tuple(int(k) for k in stored["order"])
         cells = math.prod(shape)

@@ -10,12 +10,10 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError, UQSONetError
 
-MAX_WHOLE = 2**53
-"""Largest integer up to which float64 represents every integer."""
+MAX_WHOLE = 2**53  # largest integer up to which float64 represents every integer
 
 
-MAX_NOISE = 1e30
-"""Largest accepted noise of a sensor; its square still fits in float64."""
+MAX_NOISE = 1e30  # largest accepted noise of a sensor; its square still fits in float64
 
 
 def without_mask(
@@ -23,13 +21,8 @@ def without_mask(
 ) -> Any:
     """Return what a caller passed without masks of `numpy.ma`, those of arrays in lists included.
 
-    Masked values become NaN with `missing`; what has none is returned as it is. `what` names it
-    in messages.
-
-    Raises
-    ------
-    UQSONetError
-        If values are masked and `missing` is False, or others as by `require_exact`.
+    Masked values become NaN with `missing`, and are refused without; what has none is returned as
+    it is. `what` names it in messages. Others are refused as by `require_exact`.
     """
     masked = _masked(value)
     if masked is None:
@@ -71,10 +64,7 @@ def plain_array(
 ) -> np.ndarray:
     """Return what a caller passed as an array, without a mask (`without_mask`).
 
-    Raises
-    ------
-    UQSONetError
-        If it is no array, values are masked and `missing` is False, or integers would be rounded.
+    What is no array, and integers that would be rounded, are refused.
     """
     try:
         if not isinstance(value, list | tuple | Tensor):
@@ -98,12 +88,7 @@ def real_numbers(
     """Return a copy of a caller's array as float64; `what` names it in messages.
 
     A tensor comes to `device`, or with None stays on its own. With `missing`, masked values
-    become NaN.
-
-    Raises
-    ------
-    UQSONetError
-        As `plain_array`, or for a tensor that asks for gradients.
+    become NaN. It refuses what `plain_array` does, and tensors that ask for gradients.
     """
     if isinstance(value, Tensor) and (value.is_meta or value.is_nested or value.is_sparse):
         raise error(f"{what} must be a plain tensor with values")

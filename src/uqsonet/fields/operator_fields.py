@@ -22,24 +22,15 @@ from uqsonet.fields.stacked import Domain, domain_as_dict, domain_from_dict
 class OperatorFields:
     """What a model knows of an operator.
 
-    Attributes
-    ----------
-    name : str
-        Where the fields come from: a problem, or a user's own data.
-    input, output : Field
-    output_stride : int
-        Training saw every `output_stride`-th point of the output's grid along each axis.
-    zero_boundary : bool
-        The output vanishes on the boundary of its box.
-    random_operator : bool
-        The output depends on something that no sensor of the input sees (sections 4.3, 4.4).
+    Training saw every `output_stride`-th point of the output's grid along each axis. The output of
+    a random operator depends on something that no sensor of the input sees (sections 4.3, 4.4).
     """
 
-    name: str
+    name: str  # where the fields come from: a problem, or a user's own data
     input: Field
     output: Field
     output_stride: int = 1
-    zero_boundary: bool = False
+    zero_boundary: bool = False  # whether the output vanishes on the boundary of its box
     random_operator: bool = False
 
     def training_grid(self) -> tuple[Domain, Tensor]:
@@ -68,25 +59,20 @@ class OperatorFields:
 
     @classmethod
     def from_dict(cls, stored: object) -> OperatorFields:
-        """Return the fields that a header holds.
+        """Return the fields of a header; nothing is allocated for what it only promises.
 
-        Raises
-        ------
-        DataError
-            If they are incomplete, or describe a grid that no file can be about.
+        It raises `DataError` if they are incomplete, or on a grid that no file can be about.
         """
         try:
             assert isinstance(stored, Mapping), f"found {type(stored).__name__}"
             rest = {k: stored[k] for k in ("output_stride", "zero_boundary", "random_operator")}
-            sides = {side: _field(stored[side]) for side in ("input", "output")}
+            sides = {}
+            for side in ("input", "output"):
+                one = stored[side]
+                grid, transform = domain_from_dict(one["grid"]), Transform(one["transform"])
+                sides[side] = Field(str(one["symbol"]), grid, transform)
             found = cls(str(stored["name"]), **sides, **rest)
             found.training_grid()
         except (AssertionError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"fields cannot be read ({error!r})") from None
         return found
-
-
-def _field(stored: Mapping[str, Any]) -> Field:
-    """Return a field from a header; nothing is allocated for what it only promises."""
-    grid = domain_from_dict(stored["grid"])
-    return Field(str(stored["symbol"]), grid, Transform(stored["transform"]))

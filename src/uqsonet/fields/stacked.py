@@ -17,8 +17,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.cloud import MAX_SCATTERED, MaskedGrid, Point, PointCloud, Scattered
 from uqsonet.fields.grid import Grid
 
-MAX_POINTS = 100_000_000
-"""Most points of a grid that is read from a file."""
+MAX_POINTS = 100_000_000  # most points of a grid that is read from a file
 
 
 @dataclass(frozen=True)
@@ -27,10 +26,6 @@ class JointDomain(Scattered):
 
     The first coordinate of a location is the number of its domain; the others are the coordinates
     there, with zeros for those that it lacks.
-
-    Attributes
-    ----------
-    parts : tuple of Grid or PointCloud
     """
 
     parts: tuple[Domain, ...]
@@ -44,11 +39,6 @@ class JointDomain(Scattered):
     def size(self) -> int:
         """Number of points."""
         return sum(part.size for part in self.parts)
-
-    def rows(self, number: int) -> slice:
-        """Return where the points of a part are among all points."""
-        first = sum(part.size for part in self.parts[:number])
-        return slice(first, first + self.parts[number].size)
 
     def locations(self, number: int | Tensor, x: Tensor) -> Tensor:
         """Return locations (..., d) in parts of these numbers as locations (..., dim) here."""
@@ -77,12 +67,13 @@ class JointDomain(Scattered):
 
     def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return those of each place's part; fewer are filled up with the first, at weight 0."""
-        parts = []
+        parts, first = [], 0
         for number, part in enumerate(self.parts):
             here = (x[:, 0] == number).nonzero()[:, 0]
             if len(here):
                 near, weights = part.neighbours(x[here, 1 : 1 + part.dim])
-                parts.append((here, near.to(x.device) + self.rows(number).start, weights))
+                parts.append((here, near.to(x.device) + first, weights))
+            first += part.size
         width = max((near.shape[1] for _, near, _ in parts), default=1)
         index = torch.zeros(len(x), width, dtype=torch.long, device=x.device)
         shares = torch.zeros(len(x), width, dtype=torch.float64, device=x.device)
@@ -137,10 +128,7 @@ def domain_as_dict(domain: Domain) -> dict[str, Any]:
 def domain_from_dict(stored: dict[str, Any]) -> Domain:
     """Return a domain from a header; nothing is allocated for what it only promises.
 
-    Raises
-    ------
-    DataError, KeyError, TypeError or ValueError
-        If the header describes none.
+    It raises DataError, KeyError, TypeError or ValueError if the header describes none.
     """
     if "parts" in stored:
         parts = [domain_from_dict(part) for part in stored["parts"]]

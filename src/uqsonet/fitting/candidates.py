@@ -40,66 +40,33 @@ from uqsonet.runs.runs import (
 
 LOG = logging.getLogger("uqsonet")
 
-SCORED_CLASSES = 600
-"""Number of runs that scores of classes are estimated from."""
+SCORED_CLASSES = 600  # number of runs that scores of classes are estimated from
+SENSOR_COUNTS = (3, 10, 30)  # numbers of sensors that sizes are chosen for by default
+SCORED_RUNS = 100  # runs that a candidate, and in the end the model, is scored on, at most
+SCORED_POINTS = 400  # output points that scores are averaged over, at most
+SIZED_RUNS = 500  # training runs behind the std of an output's own values, at most
+MIN_VALIDATION = 20  # with fewer validation runs, all runs validate, some at a time
+SCORED_TOGETHER = 32  # number of held-out runs that are conditioned together
+TRIED_INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)  # numbers of input modes to try
+INPUT_VARIANCE = 1 - 1e-9  # share of the inputs' variance beyond which modes are rounding
 
-SENSOR_COUNTS = (3, 10, 30)
-"""Numbers of sensors that sizes are chosen for by default."""
-
-SCORED_RUNS, SCORED_POINTS = 100, 400
-"""Maximum numbers of runs that a candidate, and in the end the model, is scored on, and of output
-points that its scores are averaged over."""
-
-SIZED_RUNS = 500
-"""Maximum number of training runs behind the standard deviation of an output's own values."""
-
-MIN_VALIDATION = 20
-"""Fewer validation runs are too few to choose by: all runs then validate, some at a time."""
-
-SCORED_TOGETHER = 32
-"""Number of held-out runs that are conditioned together."""
-
-TRIED_INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)
-"""Numbers of input modes to try."""
-
-INPUT_VARIANCE = 1 - 1e-9
-"""Maximum share of the inputs' variance that modes keep: beyond it, coefficients are the rounding
-of stored values."""
-
-MAX_OUTPUT_MODES, OUTPUT_VARIANCE = 192, 0.99999
-"""Maximum number of output modes, and share of the outputs' variance that they keep if there are
-enough runs: 0.3 % of the outputs themselves are left out."""
-
-TOLERATED_LOSS = 0.005
-"""A larger linear model is preferred if its score is worse by at most this share."""
+MAX_OUTPUT_MODES = 192
+OUTPUT_VARIANCE = 0.99999  # share of the outputs' variance to keep: 0.3 % of outputs is left out
+TOLERATED_LOSS = 0.005  # a larger linear model is preferred if it scores worse by this at most
 
 
 @dataclass(frozen=True)
 class EncodedRuns:
-    """Runs as a model sees them, their parts, and the sensors that models are scored with.
-
-    Attributes
-    ----------
-    inputs, outputs : list of Field
-    fields : OperatorFields
-        All inputs as one field, and all outputs.
-    kappa, u : RowBlocks, shapes (N, n) and (N, M)
-        Encoded: transformed and scaled; read when they are used where they are large.
-    split : Split
-    plan : SensorPlan
-    noise_std : float
-        Noise of sensors, in the transformed fields.
-    seed : int
-    """
+    """Runs as a model sees them, their parts, and the sensors that models are scored with."""
 
     inputs: list[Field]
     outputs: list[Field]
-    fields: OperatorFields
-    kappa: RowBlocks
-    u: RowBlocks
+    fields: OperatorFields  # all inputs as one field, and all outputs
+    kappa: RowBlocks  # (N, n), encoded; read when it is used where it is large
+    u: RowBlocks  # (N, M), the same of outputs
     split: Split
     plan: SensorPlan
-    noise_std: float
+    noise_std: float  # of sensors, in the transformed fields
     seed: int
 
     @classmethod
@@ -195,23 +162,12 @@ class EncodedRuns:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model, with a band as wide as the validation runs ask for, and how it scores on them.
-
-    Attributes
-    ----------
-    model : KarhunenLoeveModel
-    scores : Tensor, shape (counts, B)
-        CRPS of each scored run at each number of sensors.
-    method : MethodConfig or None
-        How it was trained; None for a linear model.
-    models : sequence of KarhunenLoeveModel
-        Those of all splits of the runs; `model` is the first.
-    """
+    """A model, with a band as wide as the validation runs ask for, and how it scores on them."""
 
     model: KarhunenLoeveModel
-    scores: Tensor
-    method: MethodConfig | None = None
-    models: Sequence[KarhunenLoeveModel] = ()
+    scores: Tensor  # (counts, B), CRPS of each scored run at each number of sensors
+    method: MethodConfig | None = None  # how it was trained; None for a linear model
+    models: Sequence[KarhunenLoeveModel] = ()  # of all splits of the runs; `model` is the first
 
     @property
     def score(self) -> float:

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from uqsonet.fields.field import Field
     from uqsonet.runs.runs import Runs
 
-Model = Any
-"""An `uqsonet.Emulator`. Its methods call this room, which therefore does not import it."""
+Model = Any  # an `uqsonet.Emulator`. Its methods call this room, which therefore does not import it
 
 ORDER = {
     name: place
@@ -40,13 +39,7 @@ def field_text(one: Field) -> str:
 
 
 def card_text(emulator: Model) -> str:
-    """Return fields and card as plain text.
-
-    Raises
-    ------
-    DataError
-        If a file's card holds what no card has.
-    """
+    """Return fields and card as plain text; `DataError` if it holds what no card has."""
     with readable(emulator.fields.name, "the card of this model cannot be read"):
         card, lines = emulator.card, []
         if title := card.get("title"):

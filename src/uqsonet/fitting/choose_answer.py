@@ -42,45 +42,26 @@ from uqsonet.runs.functions import Functions
 
 LOG = logging.getLogger("uqsonet")
 
-DRAWS, POINTS = 128, 200
-"""Number of functions behind the CRPS of one answer, and maximum number of points behind it."""
-
-LAYOUTS = 3
-"""Number of layouts for each number of sensors; runs share them."""
-
-MORE_OF_OUTPUTS, MAX_OF_OUTPUTS = (4, 16), 512
-"""The largest number of sensors times these is compared where they read the output, up to so
-many."""
-
-MIN_RUNS, MAX_VALUES = 8, 1 << 24
-"""Number of held-out runs that are scored whatever their size, and maximum number of values of all
-of them together."""
-
-SLOW_RUNS = 12
-"""Number of held-out runs with sensors of outputs where a model has no closed form for them."""
-
-NO_ANSWER = 10.0
-"""CRPS of a model that has no answer to a run, relative to that of the mean of the runs."""
+DRAWS = 128  # functions behind the CRPS of one answer
+POINTS = 200  # points behind it, at most
+LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
+MORE_OF_OUTPUTS = (4, 16)  # times the most sensors, that many are compared where they read outputs
+MAX_OF_OUTPUTS = 512  # more than this are not compared for it
+MIN_RUNS = 8  # held-out runs that are scored whatever their size
+MAX_VALUES = 1 << 24  # values of all held-out runs together, at most, if there are more
+SLOW_RUNS = 12  # held-out runs with sensors of outputs where a model has no closed form for them
+NO_ANSWER = 10.0  # CRPS of a model without an answer, relative to that of the mean of the runs
 
 MIN_ERRORS, MIN_GAIN = 1.0, 0.02
 """Standard errors, and share, by which a CRPS must be lower to count: what closed forms of the
 model gain at other noise and other numbers of sensors is not scored."""
 
-OWN_ERRORS = 2.0
-"""Standard errors by which a number of sensors has another answer than all numbers together."""
-
-ROUNDING = 1e-4
-"""CRPS, relative to that of the mean of the runs, below which only rounding is left."""
-
-TRIED = (4, 8, 16)
-"""Numbers of nearest pairs to try."""
-
-MIN_LEFT_OVER, MIN_PAIRS = 0.05, 200
-"""Outputs of near pairs are tried if an operator leaves over this share of the outputs' standard
-deviation, and there are so many held-out pairs besides those that are scored."""
-
-NEAREST_ERRORS = 2.0
-"""Standard errors by which their CRPS has to be lower."""
+OWN_ERRORS = 2.0  # standard errors by which a number of sensors has an answer of its own
+ROUNDING = 1e-4  # CRPS, relative to that of the mean of the runs, below which only rounding is left
+TRIED = (4, 8, 16)  # numbers of nearest pairs to try
+MIN_LEFT_OVER = 0.05  # near pairs are tried if an operator leaves this share of the outputs' std
+MIN_PAIRS = 200  # and there are so many held-out pairs besides those that are scored
+NEAREST_ERRORS = 2.0  # standard errors by which their CRPS has to be lower
 
 Parts = list[tuple[EncodedRuns, KarhunenLoeveModel]]
 """Splits of the runs, and the model that was fitted to the training runs of each."""
@@ -95,11 +76,8 @@ def choose_answer(
 ) -> tuple[dict[str, dict[int, str]], list[dict[str, Any]]]:
     """Return what answers which number of sensors, and a row of the comparison for each.
 
-    Parameters
-    ----------
-    parts : list of (EncodedRuns, KarhunenLoeveModel)
-    may_choose : bool
-        Without it the model answers always, and rows say what would be better.
+    Parts are splits of the runs, and the model that was fitted to the training runs of each. Where
+    it may not choose, the model answers always, and rows say what would be better.
     """
     found: dict[tuple[str, int], dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
     for number in range(len(parts)):
@@ -245,11 +223,8 @@ def _of_side(
 def choose_nearest(data: EncodedRuns, best: Candidate) -> dict[str, Any]:
     """Let a model with its law answer with outputs of near pairs, if these score better.
 
-    Returns
-    -------
-    dict
-        `nearest` (0: its own answers), their CRPS in `own`, others in `tried`; empty where nothing
-        was tried.
+    Returned are `nearest` (0: its own answers), their CRPS in `own`, and others in `tried`; nothing
+    where nothing was tried.
     """
     model, held, scored = best.model, data.part("validation"), data.scored().size
     if held.size - scored < MIN_PAIRS or LOCAL * held.u_rows.shape[1] > MAX_VALUES:

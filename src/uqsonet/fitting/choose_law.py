@@ -34,35 +34,23 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("uqsonet")
 
-SCORE_DRAWS, LAW_POINTS = 256, 200
-"""Number of draws behind the CRPS of one answer, and maximum number of output points behind it."""
-
-MAX_PAIRS, MIN_PAIRS, MAX_ALL_SENSORS = 200, 20, 8000
-"""Maximum number of held-out pairs, number that are used whatever their sensors, and maximum number
-of sensors of all pairs together if there are more."""
-
-RANGE_DRAWS = 1000
-"""Number of a law's fields whose range is compared with that of the training inputs."""
+SCORE_DRAWS = 256  # draws behind the CRPS of one answer
+LAW_POINTS = 200  # output points behind it, at most
+MAX_PAIRS = 200  # held-out pairs, at most
+MIN_PAIRS = 20  # held-out pairs that are used whatever their sensors
+MAX_ALL_SENSORS = 8000  # sensors of all pairs together, at most, if there are more pairs
+RANGE_DRAWS = 1000  # fields of a law whose range is compared with that of training inputs
 
 CHANCE = 1.73
 """Kolmogorov distance from Gaussian, times the root of the number of inputs, that 19 of 20 samples
 of Gaussian inputs stay below."""
 
-MAX_OUTSIDE = 0.05
-"""Accepted share of a law's fields that leave the range of the training inputs."""
-
-MAX_EXCESS = 2.0
-"""Accepted excess of a law's CRPS over another one's, in standard errors."""
+MAX_OUTSIDE = 0.05  # accepted share of a law's fields that leave the range of the training inputs
+MAX_EXCESS = 2.0  # accepted excess of a law's CRPS over another one's, in standard errors
 
 
 def require_law(law: str) -> None:
-    """Refuse a name that no law has.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such law.
-    """
+    """Refuse (`ConfigError`) a name that no law has."""
     if law not in ("auto", *NAMES):
         raise ConfigError(f"law {law!r} is unknown; there are auto, {', '.join(NAMES)}")
 
@@ -115,12 +103,8 @@ def equip(
     # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
     limit = MAX_OUTSIDE + 4 / training.size
     names = NAMES if law == "auto" else (law,)
-    if (
-        law == "auto"
-        and distance <= chance
-        and classes_of(sample.fields) is None
-        and _outside(model, None, sample, seed) <= limit
-    ):
+    likely = law == "auto" and distance <= chance and classes_of(sample.fields) is None
+    if likely and _outside(model, None, sample, seed) <= limit:
         names = ("gaussian",)
     rows: list[dict[str, Any]] = []
     laws: list[InputLaw | None] = []
@@ -128,30 +112,28 @@ def equip(
     for name in names:
         start = time.monotonic()
         variants = [None] if name == "gaussian" else law_class(name).fit(sample, seed)
-        if (
-            len(variants) == 1
-            and (one := variants[0])
-            and _outside(model, one, sample, seed) > limit
-        ):
-            variants = [one.plainer(sample, seed) or one]
+        if not variants:
+            continue
+        one = variants[0]
+        if one and len(variants) == 1 and _outside(model, one, sample, seed) > limit:
+            one = one.plainer(sample, seed) or one
         seconds = round(time.monotonic() - start, 1)
         try:
             if len(variants) > 1:
                 few = [law_scores(model, v, held_out, seed, len(held_out) // 4) for v in variants]
-                variants = [variants[int(torch.stack(few)[:, 0].mean((1, 2)).argmin())]]
-            scores += [law_scores(model, one, held_out, seed) for one in variants]
+                one = variants[int(torch.stack(few)[:, 0].mean((1, 2)).argmin())]
+            scores.append(law_scores(model, one, held_out, seed))
         except ObservationError as error:
             LOG.info("law %s: no answer to a held-out pair (%s)", name, error)
             continue
-        for one in variants:
-            laws.append(one)
-            means = scores[-1].mean(2)
-            row = {f"crps_{m}": float(mean) for m, mean in zip(layouts, means[0], strict=True)}
-            for level, shares in zip(LEVELS, means[1:], strict=True):
-                row[f"held_{100 * level:.0f}"] = float(shares.mean())
-            LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in row.items()))
-            row |= {"outside": _outside(model, one, sample, seed), "distance": distance}
-            rows.append({"law": name, "seconds": seconds, **row, "chance": chance})
+        laws.append(one)
+        means = scores[-1].mean(2)
+        row = {f"crps_{m}": float(mean) for m, mean in zip(layouts, means[0], strict=True)}
+        for level, shares in zip(LEVELS, means[1:], strict=True):
+            row[f"held_{100 * level:.0f}"] = float(shares.mean())
+        LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in row.items()))
+        row |= {"outside": _outside(model, one, sample, seed), "distance": distance}
+        rows.append({"law": name, "seconds": seconds, **row, "chance": chance})
     if not rows:
         why = (InputLaw if law == "gaussian" else law_class(law)).misfit
         raise ConfigError(f"law {law!r} does not fit these inputs: {why}")

@@ -64,8 +64,8 @@ OPERATIONS = 2e10
 """Floating-point operations per second of training that one core is assumed to do. It is fixed, so
 that the same call gives the same model on a slow machine."""
 
-MAX_ITERATIONS = 6000
-"""Maximum number of iterations of one training."""
+MIN_RUNS = 8  # fewer runs are too few to learn an operator from
+MAX_ITERATIONS = 6000  # maximum number of iterations of one training
 
 
 def fit(
@@ -174,7 +174,12 @@ def _require_arguments(runs: object, minutes: object, noise_std: object) -> None
     """Refuse what is not enough runs, or not a number that is finite and not negative."""
     if not isinstance(runs, Runs):
         raise DataError(f"runs must be uqsonet.Runs, found {type(runs).__name__}")
-    runs.require_enough()
+    if len(runs) < MIN_RUNS:
+        raise DataError(
+            f"{runs.name}: {len(runs)} runs; at least {MIN_RUNS} are needed to learn an operator, "
+            "and to choose its size by those that it has not seen. Make more runs, or split them "
+            "into regions that are alike"
+        )
     for name, value in (("minutes", minutes), ("noise_std", noise_std)):
         if not (isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0):
             raise ConfigError(f"{name} must be finite and not negative, found {value!r}")
@@ -204,8 +209,8 @@ def _choose_perceptron(
     for number, method in enumerate(methods):
         model = run.trained(functions, method, f"choice-{number}", skills)
         candidate = Candidate.of([model], [(held, held_out)], method)
-        score = round(float(candidate.scores.mean()), 6)
-        tried.append({"branch": "perceptron", **_size(model.config, method), "crps": score})
+        row = {"branch": "perceptron", **_size(model.config, method)}
+        tried.append(row | {"crps": round(candidate.score, 6)})
         better, _ = taken([one.scores.mean(0)[None] for one in (best, candidate)], 1.0)
         best = (best, candidate)[better]
     return best

@@ -29,14 +29,9 @@ if TYPE_CHECKING:
     from uqsonet.fields.field import Field
     from uqsonet.runs.functions import Functions
 
-QUANTILES = 64
-"""Number of quantiles behind the CRPS of an output under a transform."""
-
-LEVELS = (0.5, 0.9)
-"""Levels of the bands that choices look at."""
-
-MOMENT_DRAWS = 512
-"""Latent samples behind mean and spread of an answer that has no closed form."""
+QUANTILES = 64  # number of quantiles behind the CRPS of an output under a transform
+LEVELS = (0.5, 0.9)  # levels of the bands that choices look at
+MOMENT_DRAWS = 512  # latent samples behind mean and spread of an answer that has no closed form
 
 PARTICLES = 512
 """Samples behind an answer to sensors of the output that has no closed form."""
@@ -48,38 +43,18 @@ those of another candidate do: by so many standard errors of the difference, and
 
 @dataclass(frozen=True)
 class SensorPlan:
-    """The sensors that models are scored with.
+    """The sensors that models are scored with."""
 
-    Attributes
-    ----------
-    counts : tuple of int
-        Numbers of sensors at random points, or (m,) for fixed places.
-    fixed : Tensor of int, shape (m,), or None
-        The points of the input at which all sensors stand.
-    """
-
-    counts: tuple[int, ...]
-    fixed: Tensor | None = None
+    counts: tuple[int, ...]  # numbers of sensors at random points, or (m,) for fixed places
+    fixed: Tensor | None = None  # (m,), the points of the input at which all sensors stand
 
     @classmethod
     def of(cls, sensors: object, fields: Sequence[Field], points: Tensor) -> SensorPlan:
         """Return the plan for the argument `sensors` of `fit` and of `Emulator.validate`.
 
-        Parameters
-        ----------
-        sensors : int, sequence of int, or array (m, d)
-            Numbers of sensors, or places, each of which stands for the nearest point.
-        fields : sequence of Field
-            The inputs.
-        points : Tensor, shape (n, d)
-            Where sensors may stand.
-
-        Raises
-        ------
-        ConfigError
-            If it is neither, or a number is out of range.
-        ObservationError
-            If a place is outside the domain.
+        That is one or several numbers of sensors, or places (m, d), each of which stands for the
+        nearest of the points (n, d) of the inputs. What is neither, and a number out of range, is a
+        `ConfigError`, a place outside the domain an `ObservationError`.
         """
         sensors = without_mask(sensors, "sensors", error=ConfigError)
         try:
@@ -133,24 +108,16 @@ def some_points(size: int, most: int, generator: np.random.Generator) -> Tensor:
 class HeldOut:
     """Pairs that nothing was fitted to, as sensors read them, and the values to be answered.
 
-    Attributes
-    ----------
-    sensors : dict of int to list of (Tensor, Sensors)
-        For each number of sensors, the pairs in parts: their numbers, and their sensors.
-    truths : list of (Tensor, Tensor)
-        Points (k, d) of each field, and its values (N, k) there: outputs, and where sensors are of
-        the output the input.
-    fields : list of (Field, Tensor of int, float)
-        Outputs that are encoded by no linear map, which of the points are theirs, and the standard
-        deviation of their values.
-    of_output : bool
-        Whether sensors read the output.
+    For each number of sensors there are the pairs in parts: their numbers, and their sensors.
+    `truths` are points (k, d) of each field, and its values (N, k) there: outputs, and where
+    sensors are of the output the input. `fields` are outputs that are encoded by no linear map,
+    which of the points are theirs, and the standard deviation of their values.
     """
 
     sensors: dict[int, list[tuple[Tensor, Sensors]]]
     truths: list[tuple[Tensor, Tensor]]
     fields: list[tuple[Field, Tensor, float]] = field(default_factory=list)
-    of_output: bool = False
+    of_output: bool = False  # whether sensors read the output
 
     @classmethod
     def read(
@@ -169,17 +136,14 @@ class HeldOut:
             Points of the field at which each pair's sensors stand, by their number.
         noise_std : float or Tensor, shape (n,)
             Noise of all sensors, or of those at each point of the field (transformed).
-        noise : callable
-            The generator of the noise of so many sensors.
-        columns : numpy Generator
-            Draws the points that are scored.
+        noise, columns : callable and numpy Generator
+            `noise` returns the generator of the noise of so many sensors, `columns` draws the
+            points that are scored.
         max_points, part : int
             Maximum number of these points; pairs that are conditioned together.
-        outputs : sequence of (Field, Tensor, float)
-            Outputs whose scores are to be of their own values, their columns, and the standard
-            deviation of these values.
-        of_output : bool
-            Whether sensors read the output instead of the input.
+        outputs, of_output
+            `HeldOut.fields`, with columns of the output in place of points, and
+            `HeldOut.of_output`.
         """
         size = min(pairs.size, *(len(places) for places in layouts.values()))
         kappa, u = (rows.take(np.arange(size)) for rows in (pairs.kappa_rows, pairs.u_rows))
@@ -214,12 +178,7 @@ class HeldOut:
     ) -> Iterator[tuple[Tensor, list[Posterior]]]:
         """Yield a model's answers to the first `size` pairs (to all of them by default), in parts.
 
-        Yields
-        ------
-        rows : Tensor of int, shape (b,)
-            Numbers of the pairs.
-        laws : list of Posterior
-            Of the fields of `truths`.
+        They are the numbers (b,) of these pairs, and the laws of the fields of `truths`.
         """
         for rows, sensors in self.sensors[count]:
             if size is not None and int(rows[-1]) >= size:
@@ -312,23 +271,12 @@ def _missed(scores: Tensor) -> Tensor:
 
 
 def taken(scores: Sequence[Tensor], errors: float, least: float = 0.0) -> tuple[int, str]:
-    """Return which candidate is taken, and why not the first one (this module's text).
+    """Return which candidate is taken, and why not the first one: ``crps``, ``bands``, or nothing.
 
-    Parameters
-    ----------
-    scores : sequence of Tensor, shape (1, N) or (3, N)
-        CRPS of each held-out run, and the shares of it that bands of `LEVELS` hold. What is taken
-        where nothing tells candidates apart comes first.
-    errors, least : float
-        A CRPS is lower if it is so by so many standard errors of the paired difference, and by this
-        share.
-
-    Returns
-    -------
-    number : int
-        The one of lowest CRPS where each has one that is preferable.
-    why : str
-        ``crps``, ``bands``, or nothing where the first is taken.
+    Scores (1, N) or (3, N) are the CRPS of each held-out run, and the shares of it that bands of
+    `LEVELS` hold; what is taken where nothing tells candidates apart comes first. A CRPS is lower
+    if it is so by so many standard errors of the paired difference, and by this least share. Where
+    each candidate has one that is preferable, the one of lowest CRPS is taken.
     """
     reasons = [[preferable(other, one, errors, least) for other in scores] for one in scores]
     lowest = min(range(len(scores)), key=lambda k: float(scores[k][0].mean()))

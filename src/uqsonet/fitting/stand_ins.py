@@ -28,34 +28,19 @@ from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.laws.truncated import truncated_normal
 
-POINTS = 400
-"""Maximum number of points of the input that scores are estimated at."""
-
-RIDGE = 1e-3
-"""Ridge on the inner products of the inputs of runs, as a share of their mean square."""
-
-ALTERNATIONS, REGRESSIONS = 30, 10
-"""Numbers of alternations of scores and operator, and of regressions and draws."""
-
-DIGITS = 1e-6
-"""Scores are rounded to this: sums in another order leave no trace."""
-
-MODES = 64
-"""Maximum number of input modes that outputs are regressed on."""
-
-DEEP = 3.0
-"""Values beyond an end are at most so many standard deviations of the output beyond it."""
+POINTS = 400  # maximum number of points of the input that scores are estimated at
+RIDGE = 1e-3  # ridge on the inner products of the inputs of runs, as a share of their mean square
+ALTERNATIONS = 30  # of scores and operator
+REGRESSIONS = 10  # each followed by draws
+DIGITS = 1e-6  # scores are rounded to this: sums in another order leave no trace
+MODES = 64  # maximum number of input modes that outputs are regressed on
+DEEP = 3.0  # values beyond an end are at most so many standard deviations of the output beyond it
 
 
 def class_transform(fields: Tensor, outputs: Tensor, classes: Tensor) -> Transform:
     """Return the transform from classes to scores, whose mean is zero and variance one.
 
-    Parameters
-    ----------
-    fields : Tensor, shape (N, n)
-    outputs : Tensor, shape (N, M)
-    classes : Tensor, shape (K,)
-        Values that the fields take, ascending.
+    The fields (N, n), to which outputs (N, M) belong, take the values `classes` (K,), ascending.
     """
     size = len(fields)
     some = fields[:, :: max(1, fields.shape[1] // POINTS)].double()
@@ -91,14 +76,7 @@ def with_hidden_values(
 ) -> RowBlocks:
     """Return encoded outputs (N, M) whose values at an end of their range lie beyond it.
 
-    Parameters
-    ----------
-    u, kappa : RowBlocks, shapes (N, M) and (N, n)
-        Encoded outputs and inputs.
-    outputs : sequence of Field
-    training : ndarray of int
-        The runs that regression may use.
-    seed : int
+    The inputs `kappa` (N, n) are encoded, too; regression uses the runs of these numbers alone.
     """
     ends = [(one.transform.lower, one.transform.upper) for one in outputs]
     if all(low == -high == -math.inf for low, high in ends):

@@ -18,6 +18,7 @@ from torch import Tensor
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.field_law import BAND_SAMPLES
 from uqsonet.errors import DataError, DataWarning, NoUncertaintyError, ObservationError
+from uqsonet.fields.grid import inside
 from uqsonet.fields.numbers import require_noise
 from uqsonet.files import write_text
 from uqsonet.fitting.card import Model, table_lines
@@ -46,29 +47,22 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("uqsonet")
 
-COVERAGE_LEVELS = (0.5, 0.8, 0.9)
-"""Levels of the bands whose coverage is counted."""
+COVERAGE_LEVELS = (0.5, 0.8, 0.9)  # levels of the bands whose coverage is counted
 
 ENDS = (0.5, *((1 + side * level) / 2 for level in COVERAGE_LEVELS for side in (-1, 1)))
 """Levels of the median and of the ends of these bands."""
 
-LAYOUTS = 3
-"""Number of random layouts for each number of sensors; runs share them."""
-
-SCORE_SAMPLES = BAND_SAMPLES
-"""Number of functions behind the scores of one answer, and behind its bands."""
-
-MAX_DRAWN, ENERGY_SAMPLES = 1 << 22, 250
-"""Number of values of functions that are drawn at a time, and number of functions that the energy
-score uses: its cost grows with their square."""
+LAYOUTS = 3  # number of random layouts for each number of sensors; runs share them
+SCORE_SAMPLES = BAND_SAMPLES  # functions behind the scores of one answer, and behind its bands
+MAX_DRAWN = 1 << 22  # values of functions that are drawn at a time
+ENERGY_SAMPLES = 250  # functions behind the energy score: its cost grows with their square
 
 MIN_TRUTH_POINTS, MAX_TRUTH_POINTS, MAX_TRUTHS = 200, 2000, 100_000
 """Numbers of output points that scores are averaged over, and of truths of all runs together: of
 many runs each says less, as their points go up and down together."""
 
 
-RANK_BINS = 10
-"""Number of bins of the rank histogram."""
+RANK_BINS = 10  # number of bins of the rank histogram
 
 
 @dataclass(frozen=True)
@@ -195,12 +189,10 @@ def _in_domain(one: Field, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]
     x, domain = field.domain.points(), one.domain
     if x.shape[1] != domain.dim:
         raise DataError(f"points have {x.shape[1]} coordinates, the model's {domain.dim}")
-    lower, upper = (torch.tensor(e, dtype=torch.float64) for e in (domain.lower, domain.upper))
-    slack = 1e-6 * (upper - lower)
-    inside = ((x >= lower - slack) & (x <= upper + slack)).all(-1)
-    if not bool(inside.any()):
+    numbers = inside(domain.lower, domain.upper, x).nonzero()[:, 0]
+    if not len(numbers):
         raise DataError(f"{runs}: no point of {one.name} lies in the model's domain")
-    return x[inside], inside.nonzero()[:, 0]
+    return x[numbers], numbers
 
 
 def _require_fields(emulator: Model, runs: Runs) -> None:

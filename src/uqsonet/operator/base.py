@@ -120,7 +120,8 @@ class OperatorModel(nn.Module, Conditioned):
 
     def require_trained_noise(self, sensors: Sensors) -> None:
         """Refuse what networks cannot take: a set without sensors, or noise of another level."""
-        sensors.require_some()
+        if not bool(sensors.mask.any(-1).all()):
+            raise ObservationError("an observation set is empty: at least one sensor is needed")
         noise = sensors.noise(self.noise_std)[sensors.mask]
         if bool((other := noise != self.noise_std).any()):
             raise ObservationError(

@@ -31,15 +31,11 @@ FILL_VALUES = (
 )  # fmt: skip
 """Numbers that files write for missing values: NetCDF's defaults and usual ones."""
 
-FILL_GAP = 3.0
-"""A usual fill value is one if it is this many ranges of the other values away from them."""
+FILL_GAP = 3.0  # a usual fill value is one if it is so many ranges of the others away from them
 
 
-MAX_VALUE = 1e100
-"""Largest absolute value of a field: sums of squares of squares still fit in float64."""
-
-SOME = 1_000_000
-"""Number of values that show whether neighbours are alike."""
+MAX_VALUE = 1e100  # largest absolute value: sums of squares of squares still fit in float64
+SOME = 1_000_000  # number of values that show whether neighbours are alike
 
 
 @dataclass(frozen=True)
@@ -244,35 +240,26 @@ def _numeric(values: object, name: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scan:
-    """What one pass over runs (N, n) finds: of each run, and which points are NaN in all of them.
+    """What one pass over runs (N, n) finds; ends without finite values are infinite."""
 
-    Ends are those of finite values, and infinite without any.
-    """
-
-    lowest: np.ndarray
-    highest: np.ndarray
-    missing: np.ndarray
-    absent: np.ndarray
-    infinite: np.ndarray
+    lowest: np.ndarray  # (N,), of finite values
+    highest: np.ndarray  # (N,), of finite values
+    missing: np.ndarray  # (N,), number of NaN
+    infinite: np.ndarray  # (N,), whether a value is
+    absent: np.ndarray  # (n,), whether a point is NaN in all runs
 
     @classmethod
     def of(cls, values: np.ndarray) -> Scan:
         """Read runs (N, n), some at a time."""
         absent, parts = np.ones(values.shape[1], dtype=bool), []
         for rows in row_blocks(values):
-            finite = np.isfinite(rows)
-            if finite.all():
-                absent[:] = False
-                none = np.zeros(len(rows), dtype=int)
-                parts.append((rows.min(1), rows.max(1), none, none.astype(bool)))
-                continue
-            nan = np.isnan(rows)
+            finite, nan = np.isfinite(rows), np.isnan(rows)
             absent &= nan.all(0)
-            ends = (np.min(rows, 1, where=finite, initial=np.inf),
-                    np.max(rows, 1, where=finite, initial=-np.inf))  # fmt: skip
-            parts.append((*ends, nan.sum(1), ~(finite | nan).all(1)))
-        lowest, highest, missing, infinite = (np.concatenate(part) for part in zip(*parts))  # noqa: B905
-        return cls(lowest, highest, missing, absent, infinite)
+            low = np.min(rows, 1, where=finite, initial=np.inf)
+            high = np.max(rows, 1, where=finite, initial=-np.inf)
+            parts.append((low, high, nan.sum(1), np.isinf(rows).any(1)))
+        lowest, highest, missing, infinite = map(np.concatenate, zip(*parts, strict=True))
+        return cls(lowest, highest, missing, infinite, absent)
 
 
 def _notice_runs_last(values: np.ndarray, name: str) -> None:

@@ -67,14 +67,9 @@ HINTS = {
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
 """Attributes of packed values."""
 
-MAX_VARIABLES = 2000
-"""Maximum number of variables of a NetCDF file: each takes xarray milliseconds."""
-
-TIME = 3
-"""Number of the time axis."""
-
-SHOWN = 30
-"""Maximum number of names that a message lists."""
+MAX_VARIABLES = 2000  # maximum number of variables of a NetCDF file: each takes xarray milliseconds
+TIME = 3  # number of the time axis
+SHOWN = 30  # maximum number of names that a message lists
 
 
 def open_runs(
@@ -387,8 +382,7 @@ def _fields(
         for one in full.values():
             _require(one, there, path)
         others = {n: one for n, one in there.items() if n not in full.values()}
-        runs = 1 if alone else max((there[one].shape or (1,))[0] for one in full.values())
-        runs = None if alone else runs
+        runs = None if alone else max((there[one].shape or (1,))[0] for one in full.values())
         return {n: _plain(path, one, there[one], others, runs) for n, one in full.items()}
 
 
@@ -408,8 +402,8 @@ def _labelled(
     for one in arrays:
         _require_whole(one, f"{path}, {one.name}")
     if alone:
-        shared = [d for d in RUN_NAMES if all(d in one.dims for one in arrays)]
-        run = run or (shared[0] if shared else "run")
+        shared = (d for d in RUN_NAMES if all(d in one.dims for one in arrays))
+        run = run or next(shared, "run")
         arrays = [one if run in one.dims else one.expand_dims(run) for one in arrays]
     run = run_dimension(arrays, run, str(path))
     return {str(one.name): read_labelled(one, run, f"{path}, {one.name}", data) for one in arrays}
@@ -475,19 +469,16 @@ def _unpacked(packing: Mapping[str, np.ndarray], raw: np.ndarray) -> np.ndarray:
 
 def _points(path: Path, name: str, others: Mapping[str, Any], axes: int) -> Any:
     """Return what names give a field: points, coordinates x, y, z, time by number, or None."""
-    group = name.rpartition("/")[0]
-    homes = dict.fromkeys((f"{name}_", f"{group}/" if group else "", ""))
-    for home in (*homes, _home_of_axes):
-        home = home if isinstance(home, str) else home(path, others)
+    group = name[: name.rfind("/") + 1]
+    for home in (f"{name}_", group, "", None):
+        home = _home_of_axes(path, others) if home is None else home
         if f"{home}points" in others:
             return _coordinate(path, f"{home}points", others)
         kinds: dict[int, str] = {}
-        for key in sorted(others):
-            rest = key.removeprefix(home)
-            if key.startswith(home) and "/" not in rest:
-                kind = axis_number(rest, {})
-                if kind is not None:
-                    kinds.setdefault(kind, key)
+        for key in sorted(others, reverse=True):  # the first by name is kept
+            kind = axis_number(key.removeprefix(home), {}) if key.startswith(home) else None
+            if kind is not None:
+                kinds[kind] = key
         if len(kinds) > axes:
             kinds.pop(TIME, None)  # of other fields
         if any(kind < TIME for kind in kinds):

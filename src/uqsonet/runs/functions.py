@@ -10,28 +10,16 @@ from torch import Tensor
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.blocks import RowBlocks
 
-SPLITS = ("training", "validation", "test")
-"""Parts of a data set, in the order in which they are drawn."""
+SPLITS = ("training", "validation", "test")  # in the order in which they are drawn
 
 
 class Functions:
     """Pairs of one split, in memory or read from disk when asked for.
 
-    Parameters
-    ----------
-    fields : OperatorFields
-    split : str
-    kappa : Tensor or RowBlocks, shape (N, n)
-        Inputs on the full grid, float32.
-    u : Tensor or RowBlocks, shape (N, M)
-        Outputs: on the training grid for ``training``, else on the full grid, float32.
-
-    Attributes
-    ----------
-    kappa_rows, u_rows : RowBlocks
-        The same as streams of row blocks, for whoever needs no whole array.
-    keeper : callable, optional
-        Fits Karhunen-Loeve bases to these pairs in place of the function that it gets.
+    Inputs `kappa` (N, n) are on the full grid, outputs `u` (N, M) on the training grid for
+    ``training``, else on the full grid, float32. `kappa_rows` and `u_rows` are the same as streams
+    of row blocks, for whoever needs no whole array. A `keeper` fits Karhunen-Loeve bases to these
+    pairs in place of the function that it gets.
     """
 
     def __init__(

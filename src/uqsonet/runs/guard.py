@@ -25,17 +25,10 @@ import numpy as np
 from uqsonet.errors import DataError
 from uqsonet.files import LARGE, readable
 
-MAX_PACKED = 2000
-"""Largest accepted compression ratio (deflate reaches 1,032)."""
-
-MAX_UNPACKED = 100
-"""Bytes of memory that reading may take for each byte of a file, besides half a gigabyte."""
-
-MAX_OBJECTS = 20_000
-"""Maximum number of groups, data sets and variables in a file."""
-
-HEAP = b"GCOL\x01\0\0\0"
-"""How a heap of texts begins in an HDF5 file."""
+MAX_PACKED = 2000  # largest accepted compression ratio (deflate reaches 1,032)
+MAX_UNPACKED = 100  # bytes of memory for each byte of a file, besides half a gigabyte
+MAX_OBJECTS = 20_000  # maximum number of groups, data sets and variables in a file
+HEAP = b"GCOL\x01\0\0\0"  # how a heap of texts begins in an HDF5 file
 
 DIMENSIONS = "DIMENSION_LIST"
 """Attribute with references to a data set's dimensions, as NetCDF writes it; HDF5 reads it
@@ -180,12 +173,8 @@ def npz_arrays(path: Path) -> dict[str, Any]:
     """Return the arrays of an npz file (`NpzArray`) by name.
 
     In place of an array of Python objects, which is a pickle and may run any program, there is a
-    text that says so.
-
-    Raises
-    ------
-    ValueError
-        If an entry is packed as `numpy.savez` never does, overlaps another, or is too large.
+    text that says so. It is a ValueError if an entry is packed as `numpy.savez` never does,
+    overlaps another, or is too large.
     """
     with path.open("rb") as file:
         if file.read(2) != b"PK":
@@ -210,10 +199,7 @@ def npz_arrays(path: Path) -> dict[str, Any]:
 class NpzArray:
     """One array of an npz file, read when it is asked for.
 
-    Raises
-    ------
-    ValueError
-        If its header promises other bytes than there are.
+    It is a ValueError if its header promises other bytes than there are.
     """
 
     def __init__(self, path: Path, entry: zipfile.ZipInfo) -> None:

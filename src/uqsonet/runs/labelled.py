@@ -40,8 +40,7 @@ STANDARD = (
 )
 """CF standard names of coordinates x, y, z and time."""
 
-DEGREES = (r"degrees?_?(east|e)", r"degrees?_?(north|n)")
-"""CF units of coordinates x and y."""
+DEGREES = (r"degrees?_?(east|e)", r"degrees?_?(north|n)")  # CF units of coordinates x and y
 
 VALID = ("valid_min", "valid_max", "valid_range")
 """CF attributes that say between which values, as stored, a file's values are (section 2.5.1)."""
@@ -54,19 +53,14 @@ PACKED = {"scale_factor": 1.0, "add_offset": 0.0}
 class LabelledField:
     """What a labelled array says of a field.
 
-    Attributes
-    ----------
-    values : ndarray, shape (N, n1[, n2[, n3]]) or (N, n)
-        Runs first, then the axes in the order x, y, z, time, each rising.
-    points : tuple of ndarray, ndarray (n, d), DataError or None
-        Axes of a grid, points of a cloud, or None where the file has no coordinates. An error says
-        why those of the file cannot be used; it counts only if nobody states others.
-    layout : Layout or None
-    units : str
+    Values (N, n1[, n2[, n3]]) or (N, n) have the axes in the order x, y, z, time, each rising.
+    Points are the axes of a grid, those (n, d) of a cloud, or None where the file has no
+    coordinates. A `DataError` in their place says why those of the file cannot be used; it counts
+    only if nobody states others.
     """
 
     values: np.ndarray
-    points: Any
+    points: tuple[np.ndarray, ...] | np.ndarray | DataError | None
     layout: Layout | None
     units: str
 
@@ -80,12 +74,7 @@ def run_dimension(arrays: Sequence[Any], run: str | None, where: str) -> str:
     """Return the dimension that counts the runs of labelled arrays.
 
     It is `run`, else the one that is called run, sample, member or alike, else the one that all
-    share and that has no coordinate.
-
-    Raises
-    ------
-    DataError
-        If none is, or several are.
+    share and that has no coordinate. It is a `DataError` if none is, or several are.
     """
     shared = [str(d) for d in arrays[0].dims if all(d in one.dims for one in arrays)]
     listed = "; ".join(f"{one.name} ({', '.join(map(str, one.dims))})" for one in arrays)
@@ -116,22 +105,10 @@ def axis_number(name: str, attributes: Any) -> int | None:
 
 
 def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> LabelledField:
-    """Return the runs of a labelled array with their points and their layout.
+    """Return the runs of an xarray.DataArray with their points and their layout.
 
-    Parameters
-    ----------
-    array : xarray.DataArray
-    run : str
-        The dimension that counts the runs.
-    where : str
-        For messages.
-    beside : xarray.Dataset, optional
-        The file's other variables: coordinates may be among them.
-
-    Raises
-    ------
-    DataError
-        If coordinates cannot be used.
+    The dimension `run` counts the runs. Coordinates may be among the file's other variables, which
+    are `beside` it in an xarray.Dataset; those that cannot be used are a `DataError`.
     """
     single = [d for d in array.dims if array.sizes[d] == 1 and d != run]
     if len(single) == array.ndim - 1:
@@ -198,11 +175,9 @@ def _axis_order(dims: Sequence[str], kinds: Sequence[int | None]) -> tuple[int, 
     return tuple(sorted(range(len(dims)), key=lambda k: (rank[k], k)))
 
 
-def _coordinate(
-    name: str, variable: Any, where: str, dims: Sequence[str] | None = None
-) -> Coordinate:
+def _coordinate(name: str, variable: Any, where: str) -> Coordinate:
     """Return a coordinate variable with its values in memory."""
-    values = np.asarray((variable if dims is None else variable.transpose(*dims)).values)
+    values = np.asarray(variable.values)
     if values.dtype.kind not in "fiubM":
         raise no_coordinate(f"{where}, {name}", str(values.dtype))
     if values.dtype.kind != "M":
@@ -234,13 +209,8 @@ def _valid(array: Any) -> np.ndarray:
 def without_invalid(values: np.ndarray, stated: Mapping[str, Any]) -> np.ndarray:
     """Return decoded values with NaN where they are outside the range that their file states.
 
-    The range is that of stored values, unless these are integers and it is not.
-
-    Parameters
-    ----------
-    values : ndarray
-    stated : mapping
-        Attributes of the variable, and the ``dtype`` of what is stored.
+    `stated` are attributes of the variable, and the ``dtype`` of what is stored. The range is that
+    of stored values, unless these are integers and it is not.
     """
     ends = {key: np.asarray(stated[key]).ravel() for key in VALID if key in stated}
     if not ends:
@@ -268,7 +238,7 @@ def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> li
         if kind is None or name in (array.name, *array.dims):
             continue
         if sorted(along) == sorted(dims):
-            whole.setdefault(kind, _coordinate(str(name), variable, where, dims))
+            whole.setdefault(kind, _coordinate(str(name), variable.transpose(*dims), where))
         elif len(along) == 1 and along[0] in dims:
             single.setdefault(kind, _coordinate(str(name), variable, where))
     if whole:

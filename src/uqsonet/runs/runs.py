@@ -30,32 +30,14 @@ from uqsonet.runs.stored import taken
 
 LOG = logging.getLogger("uqsonet")
 
-MIN_RUNS = 8
-"""Fewer runs are too few to learn an operator from."""
-
-MIN_CALIBRATED = 20
-"""Fewer runs are too few to leave some out that calibrate bands."""
-
-FAR = 8192
-"""Standard deviations from zero beyond which float32 is coarser than a thousandth of one."""
-
-MAX_DISTINCT = 10
-"""Number of different values of a field up to which two runs may be equal by chance."""
-
-SKEWED = 0.5
-"""Skewness of positive values above which their logarithm is proposed."""
-
-HEAVY = 5.0
-"""Kurtosis of an output above which ``asinh`` is tried; that of a normal law is 3."""
-
-MAX_LOOKED_AT = 1 << 22
-"""Number of values of a field that decide which transforms are tried."""
-
-MIN_ATOM = 0.01
-"""Share of an output's values that are equal at an end above which it does not go beyond."""
-
-SHARES = (0.9, 0.99, 0.999)
-"""Shares of the variance whose modes a description counts."""
+MIN_CALIBRATED = 20  # fewer runs are too few to leave some out that calibrate bands
+FAR = 8192  # standard deviations from zero beyond which float32 is coarser than a thousandth of one
+MAX_DISTINCT = 10  # different values of a field up to which two runs may be equal by chance
+SKEWED = 0.5  # skewness of positive values above which their logarithm is proposed
+HEAVY = 5.0  # kurtosis of an output above which ``asinh`` is tried; that of a normal law is 3
+MAX_LOOKED_AT = 1 << 22  # number of values of a field that decide which transforms are tried
+MIN_ATOM = 0.01  # share of an output's values at an end above which it does not go beyond
+SHARES = (0.9, 0.99, 0.999)  # shares of the variance whose modes a description counts
 
 
 class Runs:
@@ -148,20 +130,6 @@ class Runs:
             )
 
         return f"Runs({len(self)} runs: {side(self.inputs)} -> {side(self.outputs)})"
-
-    def require_enough(self) -> None:
-        """Refuse to learn from fewer than `MIN_RUNS` runs.
-
-        Raises
-        ------
-        DataError
-        """
-        if len(self) < MIN_RUNS:
-            raise DataError(
-                f"{self.name}: {len(self)} runs; at least {MIN_RUNS} are needed to learn an "
-                "operator, and to choose its size by those that it has not seen. Make more runs, "
-                "or split them into regions that are alike"
-            )
 
     def split(self, seed: int) -> Split:
         """Split the runs at random; groups and copies of a run stay together (`split_runs`)."""
@@ -292,16 +260,9 @@ class Split:
 def split_runs(size: int, seed: int, groups: np.ndarray | None = None) -> Split:
     """Split runs at random: 15 % calibrate (10 to 200), a fifth of the rest validates (to 500).
 
-    Of fewer than `MIN_CALIBRATED` none calibrates.
-
-    Parameters
-    ----------
-    size : int
-        Number of runs, at least 8.
-    seed : int
-    groups : ndarray of int, shape (size,), optional
-        Number of each run's group. Groups are split in place of runs, and of a group that
-        calibrates one run does, as a new run comes from a new group.
+    Of fewer than `MIN_CALIBRATED` none calibrates. Where the number of each run's group is known
+    (size,), groups are split in place of runs, and of a group that calibrates one run does, as a
+    new run comes from a new group.
     """
     count = size if groups is None else int(groups.max()) + 1
     order = numpy_generator(seed, "fit", "split").permutation(count)
@@ -396,26 +357,16 @@ def _skewness(values: np.ndarray) -> float:
 class FieldDescription:
     """What `describe` finds about one field.
 
-    Attributes
-    ----------
-    name, side, transform : str
-        `side` is ``input`` or ``output``; `transform` is the one proposed.
-    field : FieldRuns
-    modes : dict of float to int
-        Modes that keep a share of the variance, where `most_modes` do.
-    most_modes : int
-    distance : float
-        Largest Kolmogorov distance between a leading coefficient, or the norm of ten of them, and
-        what it would be under a Gaussian law.
-    chance : float
-        What chance alone makes of it (95 %), for so many runs.
+    `distance` is the largest Kolmogorov distance between a leading coefficient, or the norm of ten
+    of them, and what it would be under a Gaussian law, and `chance` what chance alone makes of it
+    (95 %), for so many runs.
     """
 
     name: str
-    side: str
-    transform: str
+    side: str  # input or output
+    transform: str  # the one proposed
     field: FieldRuns
-    modes: dict[float, int]
+    modes: dict[float, int]  # those that keep a share of the variance, where `most_modes` do
     most_modes: int
     distance: float
     chance: float

@@ -16,30 +16,17 @@ from uqsonet.runs.stored import row_blocks
 
 LOG = logging.getLogger("uqsonet")
 
-CRASHED = 100.0
-"""A run has crashed if its distance from the median run is this many times the usual one."""
-
-MAX_CRASHED = 0.1
-"""Largest share of runs that may count as crashed: more of them are a law of heavy tails."""
-
-ALIKE = 0.5
-"""Neighbouring runs are alike below this mean squared difference (1 for independent runs)."""
-
-MAX_POINTS = 2000
-"""Number of points at which neighbouring runs are compared, at least."""
-
-SHOWN = 10
-"""Maximum number of runs that a warning lists."""
+CRASHED = 100.0  # a run has crashed if it is this many times as far from the median run as usual
+MAX_CRASHED = 0.1  # share of runs that may have crashed: more of them are a law of heavy tails
+ALIKE = 0.5  # neighbours are alike below this mean squared difference (1: independent runs)
+MAX_POINTS = 2000  # number of points at which neighbouring runs are compared, at least
+SHOWN = 10  # maximum number of runs that a warning lists
 
 
 def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split]:
     """Return the runs without crashed ones, and their split; warn of what may be wrong with them.
 
     The other runs stand in the parts in which they would stand if none had crashed.
-
-    Warns
-    -----
-    DataWarning
     """
     split = runs.split(seed)
     crashed = np.zeros(len(runs), dtype=bool)
@@ -61,8 +48,7 @@ def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split
         )
         kept = np.flatnonzero(~crashed)
         runs = runs[kept]
-        parts = (part[~crashed[part]] for part in (split.training, split.validation,
-                                                   split.calibration))  # fmt: skip
+        parts = (part[~crashed[part]] for part in vars(split).values())
         split = Split(*(np.searchsorted(kept, part) for part in parts))
     if runs.groups is None and _neighbours_alike(runs):
         warnings.warn(

@@ -18,8 +18,7 @@ from uqsonet.gauss.blocks import release
 
 LOG = logging.getLogger("uqsonet")
 
-BLOCK_BYTES = 1 << 26
-"""Bytes of runs that are worked on at a time."""
+BLOCK_BYTES = 1 << 26  # bytes of runs that are worked on at a time
 
 
 def row_blocks(array: Any, aligned: int = 1) -> Iterator[np.ndarray]:

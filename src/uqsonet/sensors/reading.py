@@ -24,7 +24,6 @@ from uqsonet.sensors.sensors import (
     field_number,
     in_sets,
     no_sensors,
-    noise_levels,
     sensors_at,
     side_by_side,
 )
@@ -58,26 +57,21 @@ def read_sensors(
         raise ObservationError("a mask goes with arrays of locations and values")
     if values is not None and sensors is None:
         raise ObservationError("values without locations")
-    pairs = [one if isinstance(one, tuple) else (one,) for one in (named or {}).values()]
-    arrays = [sensors, values, *(array for pair in pairs for array in pair)]
-    kind = "torch" if any(isinstance(one, Tensor) for one in arrays) else "numpy"
     if values is not None:
         _require_one(fields[:inputs])
-        return _from_arrays(fields, 0, sensors, values, mask, noise_std, kind)
+        return _from_arrays(fields[0], 0, sensors, values, mask, noise_std)
     if named:
-        sets = [_one_field(fields, name, value, noise_std, kind) for name, value in named.items()]
+        sets = [_one_field(fields, name, value, noise_std) for name, value in named.items()]
         if len({(len(one), one.single) for one in sets}) > 1:
             sizes = ", ".join(str(len(one)) for one in sets)
             raise ObservationError(f"fields must have the same number of sets, found {sizes}")
         return side_by_side(sets)
     if sensors is None:
         return no_sensors(fields)
-    return _read_one(fields, sensors, noise_std, inputs, kind)
+    return _read_one(fields, sensors, noise_std, inputs)
 
 
-def _read_one(
-    fields: Sequence[Field], sensors: Any, noise_std: object, inputs: int, kind: str
-) -> Sensors:
+def _read_one(fields: Sequence[Field], sensors: Any, noise_std: object, inputs: int) -> Sensors:
     """Return the sensors of one argument: a table, a mapping, a tuple, or a list of sets."""
     if is_table(sensors):
         from uqsonet.sensors.tables import read_table
@@ -87,11 +81,15 @@ def _read_one(
         return read_sensors(fields, noise_std=noise_std, named=sensors, inputs=inputs)
     if isinstance(sensors, tuple) and len(sensors) in (2, 3):
         _require_one(fields[:inputs])
-        return _one_field(fields, fields[0].name, sensors, noise_std, kind)
+        return _one_field(fields, fields[0].name, sensors, noise_std)
     if isinstance(sensors, Sequence) and len(sensors):
-        return _stacked(
-            [read_sensors(fields, one, noise_std=noise_std, inputs=inputs) for one in sensors]
-        )
+        found = [read_sensors(fields, one, noise_std=noise_std, inputs=inputs) for one in sensors]
+        if any(not one.single for one in found):
+            raise ObservationError("a list of sets must hold single sets, found a batch in it")
+        sizes = [one.values.shape[1] for one in found]
+        parts = torch.arange(sum(sizes)).split(sizes)
+        members = {str(k): part.tolist() for k, part in enumerate(parts)}
+        return in_sets(side_by_side(found), members, False)
     plain = isinstance(sensors, float | int | np.ndarray | Tensor)
     lacking = ": are the values missing?" if plain else ""
     raise ObservationError(
@@ -115,89 +113,46 @@ def _require_one(inputs: Sequence[Field]) -> None:
         )
 
 
-def _one_field(
-    fields: Sequence[Field], name: str, value: object, noise_std: object, kind: str
-) -> Sensors:
+def _one_field(fields: Sequence[Field], name: str, value: object, noise_std: object) -> Sensors:
     number = field_number(fields, name)
     if is_table(value):
         found = read_sensors([fields[number]], value, noise_std=noise_std)
-        return replace(found, field=torch.full_like(found.field, number), kind=kind)
+        return replace(found, field=torch.full_like(found.field, number))
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):
         raise ObservationError(
             f"{name}: (locations, values) or (locations, values, noise_std) expected, found "
             f"{type(value).__name__}"
         )
     level = value[2] if len(value) == 3 else noise_std
-    return _from_arrays(fields, number, value[0], value[1], None, level, kind)
+    return _from_arrays(fields[number], number, value[0], value[1], None, level)
 
 
 def _from_arrays(
-    fields: Sequence[Field],
-    number: int,
-    locations: object,
-    values: object,
-    mask: object,
-    noise_std: object,
-    kind: str,
+    field: Field, number: int, locations: object, values: object, mask: object, noise_std: object
 ) -> Sensors:
-    field = fields[number]
-    if isinstance(locations, WeightedPoints):
-        if mask is not None:
-            raise ObservationError("a mask goes with sensors at points, not with weights on points")
-        return _functionals(field, number, locations, values, noise_std, kind)
-    return sensors_at(
-        field, locations, values, mask, noise_std, number=number, kind=kind, device="cpu"
-    )
-
-
-def _stacked(found: Sequence[Sensors]) -> Sensors:
-    """Return single sets as a batch, padded to the largest."""
-    if any(not one.single for one in found):
-        raise ObservationError("a list of sets must hold single sets, found a batch in it")
-    sizes = [one.values.shape[1] for one in found]
-    parts = torch.arange(sum(sizes)).split(sizes)
-    members = {str(k): part.tolist() for k, part in enumerate(parts)}
-    return in_sets(side_by_side(found), members, False)
-
-
-def _functionals(
-    field: Field,
-    number: int,
-    weighted: WeightedPoints,
-    values: object,
-    noise_std: object,
-    kind: str,
-) -> Sensors:
-    """Return sensors of one field that read combinations of its values at common points."""
+    if not isinstance(locations, WeightedPoints):
+        return sensors_at(field, locations, values, mask, noise_std, number=number, device="cpu")
+    if mask is not None:
+        raise ObservationError("a mask goes with sensors at points, not with weights on points")
     dim = field.domain.dim
-    x, weights = real_numbers(weighted.points, "points"), real_numbers(weighted.weights, "weights")
+    x = real_numbers(locations.points, "points")
+    weights = real_numbers(locations.weights, "weights")
     x = x[:, None] if x.ndim == 1 and dim == 1 else x
     y = real_numbers(values, "values", missing=True)
     y = y[None] if y.ndim == 0 else y
     weights = weights[None] if weights.ndim == 1 and y.shape[-1] == 1 else weights
-    shapes = (*weights.shape, dim) == (y.shape[-1], *x.shape) and y.ndim < 3
-    if not shapes:
+    if (*weights.shape, dim) != (y.shape[-1], *x.shape) or y.ndim > 2:
         raise ObservationError(
             f"shapes do not fit: points (q, {dim}) ({', '.join(AXES[:dim])}), weights (m, q) and "
             f"values (m,) or (B, m) of {field.name} expected, found {tuple(x.shape)}, "
             f"{tuple(weights.shape)}, {tuple(y.shape)}"
         )
-    single = y.ndim == 1
-    y = y[None] if single else y
     # Each sensor keeps the points that it reads, filled up with its first one.
     order = (weights == 0).long().argsort(dim=1, stable=True)
     order = order[:, : max(1, int((weights != 0).sum(1).max()))]
     weights = weights.gather(1, order)
     order = torch.where(weights == 0, order[:, :1], order)
-    sets, m = len(y), len(weights)
-    return Sensors(
-        field=torch.full((sets, m), number),
-        locations=x[order].expand(sets, -1, -1, -1),
-        values=y,
-        noise_std=noise_levels(noise_std, y),
-        mask=torch.ones(sets, m, dtype=torch.bool),
-        labels=[str(k) for k in range(sets)],
-        single=single,
-        kind=kind,
-        weights=weights.expand(sets, -1, -1),
-    )
+    first = x[order[:, 0]].numpy()
+    found = sensors_at(field, first, values, None, noise_std, number=number, device="cpu")
+    x = field.wrapped(x)[order].expand(len(found), -1, -1, -1)
+    return replace(found, locations=x, weights=weights.expand(len(found), -1, -1))

@@ -21,8 +21,7 @@ from uqsonet.fields.stacked import Domain
 
 COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
 
-MAX_PLACES = 20_000_000
-"""Coordinates of padded sets of sensors, at most."""
+MAX_PLACES = 20_000_000  # coordinates of padded sets of sensors
 
 
 class WeightedPoints(NamedTuple):
@@ -32,52 +31,29 @@ class WeightedPoints(NamedTuple):
     weighted sum of their values there, so laws that are linear in the coefficients take it as they
     take a value at a point. An average of k is not linear in log k, and no instrument reads an
     average of log k: under a logarithm functionals are refused.
-
-    Attributes
-    ----------
-    points : array, shape (q, d)
-    weights : array, shape (m, q)
     """
 
-    points: Any
-    weights: Any
+    points: Any  # array (q, d)
+    weights: Any  # array (m, q)
 
 
 @dataclass(frozen=True)
 class Sensors:
     """B sets of sensors, padded to the same number m.
 
-    Attributes
-    ----------
-    locations : Tensor, shape (B, m, d), or with weights (B, m, q, d)
-        Zeros for coordinates that a field lacks.
-    values : Tensor, shape (B, m)
-        Of the fields themselves, not transformed.
-    mask : Tensor of bool, shape (B, m)
-        False on padding.
-    weights : Tensor, shape (B, m, q), or None
-        A sensor reads this combination of its field's values at q points.
-    noise_std : Tensor, shape (B, m)
-        In the transformed fields; NaN, the default, stands for the model's own noise.
-    field : Tensor of int, shape (B, m)
-        Number of the field that a sensor reads, by default 0.
-    labels : list of str
-        Names of the sets.
-    single : bool
-        One set rather than a batch.
-    kind : {"numpy", "torch"}
-        The caller's arrays.
+    `noise_std` (B, m) is that of the transformed fields; NaN, the default, stands for the model's
+    own noise. `field` (B, m) is the number of the field that a sensor reads, by default 0.
     """
 
-    locations: Tensor
-    values: Tensor
-    mask: Tensor
-    weights: Tensor | None = None
+    locations: Tensor  # (B, m, d), zeros for coordinates that a field lacks; weighted (B, m, q, d)
+    values: Tensor  # (B, m), of the fields themselves, not transformed
+    mask: Tensor  # (B, m), bool, False on padding
+    weights: Tensor | None = None  # (B, m, q): what sensors add up of their field's values
     noise_std: Tensor = None  # type: ignore[assignment]
     field: Tensor = None  # type: ignore[assignment]
-    labels: list[str] = attribute(default_factory=list)
-    single: bool = False
-    kind: str = "torch"
+    labels: list[str] = attribute(default_factory=list)  # names of the sets
+    single: bool = False  # one set rather than a batch
+    kind: str = "torch"  # the caller's arrays: numpy or torch
 
     def __post_init__(self) -> None:
         if self.noise_std is None:
@@ -149,11 +125,6 @@ class Sensors:
         """
         return 1.0 if self.weights is None else self.weights.norm(order, dim=-1)
 
-    def require_some(self) -> None:
-        """Refuse sets without any sensor."""
-        if not bool(self.mask.any(-1).all()):
-            raise ObservationError("an observation set is empty: at least one sensor is needed")
-
     def noise(self, default: float = 0.0) -> Tensor:
         """Return the noise (B, m), float64: `default` where none is stated, one on padding."""
         return self.noise_std.double().nan_to_num(nan=default).masked_fill(~self.mask, 1.0)
@@ -167,41 +138,33 @@ class Sensors:
         return float(levels[0]) if bool((levels == levels[0]).all()) else noise
 
 
-def alike(found: Sequence[Sensors]) -> list[Sensors]:
-    """Return sets of sensors with as many coordinates, and with as many points where weighted."""
+def side_by_side(found: Sequence[Sensors]) -> Sensors:
+    """Return sensors (B, m_k) as one (B, sum of m_k), with as many coordinates, and points, each.
+
+    Where some have weights, sensors at points have the weight one, and zero on other points.
+    """
     dim = max(one.locations.shape[-1] for one in found)
     most = max(0 if one.weights is None else one.weights.shape[2] for one in found)
-    short = [dim - one.locations.shape[-1] for one in found]
-    found = [replace(one, locations=pad(one.locations, [0, k])) for one, k in zip(found, short)]  # noqa: B905
-    return [widened(one, most) for one in found] if most else list(found)
-
-
-def widened(one: Sensors, most: int) -> Sensors:
-    """Return sensors with weights on `most` points, those of sensors at points being one and 0."""
-    x, weights = one.locations, one.weights
-    if weights is None:
-        x, weights = x[:, :, None], one.mask[..., None].double()
-    more = most - weights.shape[2]
-    filled = torch.cat([x, x[:, :, :1].expand(-1, -1, more, -1)], 2)
-    return replace(one, locations=filled, weights=pad(weights, [0, more]))
-
-
-def side_by_side(found: Sequence[Sensors]) -> Sensors:
-    """Return sensors (B, m_k) as one (B, sum of m_k)."""
-    found = alike(found)
+    parts = []
+    for one in found:
+        x, weights = pad(one.locations, [0, dim - one.locations.shape[-1]]), one.weights
+        if most and weights is None:
+            x, weights = x[:, :, None], one.mask[..., None].double()
+        if weights is not None:
+            more = most - weights.shape[2]
+            x = torch.cat([x, x[:, :, :1].expand(-1, -1, more, -1)], 2)
+            weights = pad(weights, [0, more])
+        parts.append(replace(one, locations=x, weights=weights))
     kind = "torch" if any(one.kind == "torch" for one in found) else "numpy"
-    names = found[0].tensors()
-    parts = {name: torch.cat([getattr(one, name) for one in found], 1) for name in names}
-    return replace(found[0], kind=kind, **parts)
+    names = parts[0].tensors()
+    joined = {name: torch.cat([getattr(one, name) for one in parts], 1) for name in names}
+    return replace(parts[0], kind=kind, **joined)
 
 
 def in_sets(sensors: Sensors, members: Mapping[str, Sequence[int]], single: bool) -> Sensors:
     """Return sensors (1, S) as sets, given by the numbers of their members, padded to the largest.
 
-    Raises
-    ------
-    ObservationError
-        If padding would make too many of them.
+    Where padding would make too many of them, they are refused.
     """
     rows = [torch.tensor(own, dtype=torch.long) for own in members.values()]
     require_room(len(rows) * max(map(len, rows)) * sensors.locations[0, :1].numel())
@@ -228,13 +191,7 @@ def no_sensors(fields: Sequence[Field]) -> Sensors:
 
 
 def field_number(fields: Sequence[Field], name: str, what: str = "field") -> int:
-    """Return the number of a field by its name.
-
-    Raises
-    ------
-    ObservationError
-        With the names that there are, and the nearest.
-    """
+    """Return the number of a field by its name; an error has the names, and the nearest."""
     names, name = [field.name for field in fields], str(name)
     if name in names:
         return names.index(name)
@@ -245,10 +202,7 @@ def field_number(fields: Sequence[Field], name: str, what: str = "field") -> int
 def noise_levels(noise_std: object, values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return the noise (B, m) of sensors that read values (B, m), NaN where none is stated.
 
-    Raises
-    ------
-    ObservationError
-        If a level is negative, not finite or no number, or the shape does not fit.
+    It refuses levels that are negative, not finite or no number, and shapes that do not fit.
     """
     if noise_std is None:
         return torch.full_like(values, torch.nan)
@@ -273,28 +227,13 @@ def sensors_at(
     noise_std: object = None,
     *,
     number: int = 0,
-    kind: str = "torch",
     device: str | None = None,
 ) -> Sensors:
     """Return sensors of one field at points, from arrays; nothing but their form is checked.
 
-    Parameters
-    ----------
-    field : Field
-    locations : array, shape (m, d) or (B, m, d); (m,) where d is 1
-    values : array, shape (m,) or (B, m)
-    mask : array of bool, shape of `values`, optional
-    noise_std : float or array, optional
-    number : int
-        Of the field.
-    kind : {"numpy", "torch"}
-    device : str, optional
-        Where tensors come to; by default they stay on their own.
-
-    Raises
-    ------
-    ObservationError
-        If shapes or types do not fit.
+    Locations are (m, d) or (B, m, d), and (m,) where d is 1; values and mask are (m,) or (B, m).
+    The field has this `number` among others. Tensors come to `device`; by default they stay on
+    their own. Shapes and types that do not fit are an `ObservationError`.
     """
     if values is None:
         raise ObservationError("shapes do not fit: locations without values")
@@ -335,18 +274,15 @@ def sensors_at(
     x = torch.where(m[..., None], field.wrapped(x), torch.zeros_like(x))
     y = torch.where(m, y, torch.ones_like(y))
     labels = [str(k) for k in range(len(y))]
+    kind = "torch" if isinstance(locations, Tensor) or isinstance(values, Tensor) else "numpy"
     return Sensors(x, y, m, None, noise, torch.full(y.shape, number), labels, single, kind)
 
 
 def plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) -> dict[str, Any]:
     """Return columns with the names that files give to coordinates changed to x, y, z.
 
-    Times become numbers, and longitudes move by whole turns into the domain.
-
-    Raises
-    ------
-    ObservationError
-        If a time cannot be read.
+    Times become numbers, `ObservationError` if one cannot be read, and longitudes move by whole
+    turns into the domain.
     """
     plain = dict(columns)
     for one in fields:
@@ -373,11 +309,8 @@ def checked_sensors(
 ) -> Sensors:
     """Return sensors of one field from a caller's arrays, checked.
 
-    Raises
-    ------
-    ObservationError
-        If shapes do not fit, a value is not finite or (under ``log``) not positive, or a location
-        lies outside the domain.
+    It is an `ObservationError` if shapes do not fit, a value is not finite or (under ``log``) not
+    positive, or a location lies outside the domain.
     """
     sensors = sensors_at(field, locations, values, mask, noise_std)
     require_readings(sensors, field, sensors.mask, "sensor values")
@@ -399,11 +332,8 @@ def require_readable(
 ) -> None:
     """Refuse functionals that an operator between these fields cannot take.
 
-    Raises
-    ------
-    ObservationError
-        If weights are all zero or not finite, the field is under a transform, or the model or its
-        law of the input knows no functionals.
+    These are weights that are all zero or not finite, fields under a transform, and any where the
+    model or its law of the input knows no functionals.
     """
     assert sets.weights is not None
     fields, there = [*inputs, *outputs], sets.mask & ~sets.at_points

@@ -31,20 +31,14 @@ from uqsonet.sensors.sensors import (
     require_room,
 )
 
-MAX_ROWS = 5_000_000
-"""Rows of a table of sensors, at most."""
-
-MAX_CHARACTERS = 1 << 20
-"""Longest line accepted."""
+MAX_ROWS = 5_000_000  # rows of a table of sensors, at most
+MAX_CHARACTERS = 1 << 20  # longest line accepted
 
 
 def read_csv(path: Path) -> dict[str, list[str]]:
     """Return the columns of a CSV file by name.
 
-    Raises
-    ------
-    DataError
-        If the file cannot be read, is empty, or its rows do not fit its header.
+    It raises `DataError` if the file cannot be read, is empty, or its rows do not fit its header.
     """
     if not path_of(path).is_file():
         raise DataError(f"{path}: no such file")
@@ -110,13 +104,7 @@ def _float(cell: Any) -> float:
 
 
 def read_column(cells: Sequence[object], what: str) -> Tensor:
-    """Return a column as numbers, float64; `what` names it in messages.
-
-    Raises
-    ------
-    ObservationError
-        If a cell is no finite number.
-    """
+    """Return a column as numbers, float64; `what` names it where a cell is no finite number."""
     numbers = np.empty(len(cells))
     for k, cell in enumerate(cells):
         try:
@@ -134,8 +122,7 @@ def read_column(cells: Sequence[object], what: str) -> Tensor:
     return torch.from_numpy(numbers)
 
 
-ONCE = ("value", "noise_std")
-"""Columns that a sensor has once, whatever the number of its points."""
+ONCE = ("value", "noise_std")  # columns that a sensor has once, whatever the number of its points
 
 
 def frame_of(table: Any, fields: Sequence[Field]) -> Any:
@@ -176,14 +163,8 @@ def columns_of(sensors: Any, fields: Sequence[Field]) -> tuple[Mapping[str, Sequ
 def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inputs: int) -> Sensors:
     """Return the sensors of a path, DataFrame or mapping; the first `inputs` fields are inputs.
 
-    `noise_std` is the noise of all sensors, where the table has no column of it.
-
-    Raises
-    ------
-    ObservationError
-        If a column is unknown, lacks or holds what cannot be used; it says which.
-    DataError
-        If a CSV file cannot be read.
+    `noise_std` is the noise of all sensors, where the table has no column of it. A column that is
+    unknown, lacks or holds what cannot be used is an `ObservationError` that names it.
     """
     table, where = columns_of(sensors, fields)
     table = plain_axes(table, fields, where)
@@ -224,13 +205,13 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
     weights = columns.get("weight", torch.ones(size, dtype=torch.float64))[index]
     weights = weights * (torch.arange(widest) < torch.tensor([[len(row)] for row in rows]))
     at_points = widest == 1 and bool((weights == 1).all())
-    noise = columns["noise_std"][first] if "noise_std" in columns else None
+    noise = columns["noise_std"][first] if "noise_std" in columns else noise_std
     found = Sensors(
         locations=(x[:, 0] if at_points else x)[None],
         values=values[None],
         mask=torch.ones_like(values, dtype=torch.bool)[None],
         weights=None if at_points else weights[None],
-        noise_std=(noise_levels(noise_std, values) if noise is None else noise)[None],
+        noise_std=noise_levels(noise, values)[None],
         field=field[None],
         kind="numpy",
     )
@@ -344,12 +325,8 @@ def _is_blank(cell: object) -> bool:
 def read_points(path: Path, field: Field) -> Tensor:
     """Return points (M, d) of a field from a CSV file; other columns are left alone.
 
-    Coordinates are called as in the field's file, or x, y, z.
-
-    Raises
-    ------
-    DataError or ObservationError
-        If the file cannot be read or lacks a column.
+    Coordinates are called as in the field's file, or x, y, z. A column that lacks is an
+    `ObservationError`.
     """
     return _points(read_csv(path), path, field)
 
@@ -362,6 +339,5 @@ def read_candidates(path: Path, field: Field) -> tuple[Tensor, Tensor | None]:
 
 
 def _points(table: Mapping[str, list[str]], path: Path, field: Field) -> Tensor:
-    """Return points (M, d) of a field from a table that was read from a file."""
     axes = plain_axes(table, [field], str(path))
     return _coordinates(axes, field.domain.dim, str(path))

@@ -204,9 +204,9 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
         factor = bases.output_modes * bases.output_scale.double()
         left, remainder = model.output_error(), None
     domain = joint.parts[number] if isinstance(joint, JointDomain) else joint
-    rows = joint.rows(number) if isinstance(joint, JointDomain) else slice(None)
+    rows = part_columns(emulator.inputs if is_input else emulator.outputs, number)
     if not is_input and emulator.remainder is not None:
-        own = emulator.remainder[part_columns(emulator.outputs, number)].double()
+        own = emulator.remainder[rows].double()
         remainder = packed(one.domain.interpolate(own[:, None], domain.points())[:, 0].abs())
     target = None
     if not is_input:  # rows on the modes whose variances sum to the field's mean variance
