@@ -97,17 +97,26 @@ class PointCloud(Scattered):
     linear polynomial (Fornberg and Flyer, A Primer on Radial Basis Functions, 2015, chapter 5):
     exact on the points and for linear functions, and a plain linear map. Distances are measured in
     the unit box, so that kilometres beside metres are as good as metres.
+
+    Attributes
+    ----------
+    coordinates : bytes
+        Points (n, d), float64, C order; `of` makes them from an array.
+    dim : int
+        Number of coordinates d.
     """
 
-    coordinates: bytes = field(repr=False)  # points (n, d), float64, C order (`of`)
+    coordinates: bytes = field(repr=False)
     dim: int
 
     @classmethod
     def of(cls, points: np.ndarray) -> PointCloud:
         """Return a cloud of points (n, d).
 
-        It raises `DataError` if they are too few, not finite, all on one line or plane, or two of
-        them coincide.
+        Raises
+        ------
+        DataError
+            If they are too few, not finite, all on one line or plane, or two of them coincide.
         """
         points = real_numbers(points, "points", error=DataError).numpy()
         if points.ndim != 2 or not 1 <= points.shape[1] <= 3:

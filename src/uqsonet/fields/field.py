@@ -22,19 +22,27 @@ TRANSFORMS = ("identity", "log", "asinh")  # names of transforms
 class Transform:
     """A pointwise map from the values of a field to values that a Gaussian law may describe.
 
-    Observation noise is additive in the transformed field. With ``log`` it is therefore
-    multiplicative in the field itself: ``k exp(eps)``, as in section 4.1. ``asinh`` is for heavy
-    tails of either sign: linear near zero, a logarithm far from it. ``classes`` are names, not
-    numbers: each has a score, which does not depend on its name. The field does not leave the ends
-    `lower` and `upper`: the transform takes what is beyond them back there.
+    Attributes
+    ----------
+    name : {"identity", "log", "asinh", "classes"}
+        Observation noise is additive in the transformed field. With ``log`` it is therefore
+        multiplicative in the field itself: ``k exp(eps)``, as in section 4.1. ``asinh`` is for
+        heavy tails of either sign: linear near zero, a logarithm far from it. ``classes`` are
+        names, not numbers: each has a score, which does not depend on its name.
+    unit : float
+        What ``asinh`` divides by.
+    lower, upper : float
+        Ends that the field does not leave: the transform takes what is beyond them back there.
+    values, scores : tuple of float
+        Values of the classes, ascending, and the score of each.
     """
 
     name: str = "identity"
-    unit: float = 1.0  # what asinh divides by
+    unit: float = 1.0
     lower: float = float("-inf")
     upper: float = float("inf")
-    values: tuple[float, ...] = ()  # of the classes, ascending
-    scores: tuple[float, ...] = ()  # of each class
+    values: tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in (*TRANSFORMS, "classes"):
@@ -105,18 +113,32 @@ class Field:
 
     A model knows one input and one output. Several fields become one on the domains side by side
     (`uqsonet.fields.stacked.JointDomain`), each transformed and divided by its standard deviation,
-    so that none of them outweighs the others. `scale` is the standard deviation of the transformed
-    field over runs and points: a model sees the transformed field divided by it.
+    so that none of them outweighs the others.
+
+    Attributes
+    ----------
+    name : str
+    domain : Grid, PointCloud or JointDomain
+    transform : Transform
+        Between the field's values and those that its law is stated in.
+    scale : float
+        Standard deviation of the transformed field over runs and points; a model sees the
+        transformed field divided by it.
+    units : str
+    lowest, highest : float
+        Range of the values that training saw.
+    layout : Layout or None
+        How the field stands in its file: names, order, missing points.
     """
 
     name: str
     domain: Domain
-    transform: Transform = Transform()  # between the field's values and those of its law
+    transform: Transform = Transform()
     scale: float = 1.0
     units: str = ""
-    lowest: float = float("-inf")  # of the values that training saw
+    lowest: float = float("-inf")
     highest: float = float("inf")
-    layout: Layout | None = field(default=None, compare=False, repr=False)  # in its file
+    layout: Layout | None = field(default=None, compare=False, repr=False)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -174,7 +196,13 @@ class Field:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Field:
-        """Return the field that a header holds; `DataError` if it is incomplete."""
+        """Return the field that a header holds.
+
+        Raises
+        ------
+        DataError
+            If it is incomplete.
+        """
         try:
             numbers = [float(stored[k]) for k in ("scale", "lowest", "highest")]
             domain = domain_from_dict(stored["grid"])
@@ -199,10 +227,22 @@ class Field:
         noise: Tensor | None = None,
         points: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return places (B, m, d) and values (B, m) of functions (B, n) at points of the grid.
+        """Read functions at sensors that stand on grid points.
 
-        These have the numbers `index` (B, m). Noise (B, m) is added in the transformed field; the
-        grid's points (n, d) may be stated where a caller has them at hand.
+        Parameters
+        ----------
+        functions : Tensor, shape (B, n)
+        index : Tensor of int, shape (B, m)
+            Flat indices of grid points.
+        noise : Tensor, shape (B, m), optional
+            Added in the transformed field.
+        points : Tensor, shape (n, d), optional
+            The grid's points where a caller has them at hand.
+
+        Returns
+        -------
+        locations : Tensor, shape (B, m, d)
+        values : Tensor, shape (B, m)
         """
         values = functions.gather(-1, index)
         if noise is not None:

@@ -73,13 +73,20 @@ def values_at(values: Values, points: Tensor) -> Tensor:
 class Grid(Interpolating):
     """A uniform grid on a box, last axis fastest.
 
-    Where functions repeat beyond the box, along all or along some axes, the upper end is the lower
-    one and not a grid point. Otherwise both ends are grid points.
+    Attributes
+    ----------
+    lower, upper : tuple of float
+        Corners of the box.
+    shape : tuple of int
+        Points along each axis.
+    periodic : bool, or tuple of bool for each axis
+        Functions repeat beyond the box: the upper end is the lower one and not a grid point.
+        Otherwise both ends are grid points.
     """
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
-    shape: tuple[int, ...]  # points along each axis
+    shape: tuple[int, ...]
     periodic: bool | tuple[bool, ...] = False
 
     def __post_init__(self) -> None:
@@ -144,7 +151,13 @@ class Grid(Interpolating):
         return Grid(self.lower, self.upper, coarse, self.periodic), index.reshape(-1)
 
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
-        """Refuse (`ObservationError`) locations (..., dim) outside the box; it names the first."""
+        """Refuse locations (..., dim) outside the box.
+
+        Raises
+        ------
+        ObservationError
+            Naming the first offending location and the box.
+        """
         flat = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
         outside = ~inside(self.lower, self.upper, flat)
         if bool(outside.any()):

@@ -22,15 +22,24 @@ from uqsonet.fields.stacked import Domain, domain_as_dict, domain_from_dict
 class OperatorFields:
     """What a model knows of an operator.
 
-    Training saw every `output_stride`-th point of the output's grid along each axis. The output of
-    a random operator depends on something that no sensor of the input sees (sections 4.3, 4.4).
+    Attributes
+    ----------
+    name : str
+        Where the fields come from: a problem, or a user's own data.
+    input, output : Field
+    output_stride : int
+        Training saw every `output_stride`-th point of the output's grid along each axis.
+    zero_boundary : bool
+        The output vanishes on the boundary of its box.
+    random_operator : bool
+        The output depends on something that no sensor of the input sees (sections 4.3, 4.4).
     """
 
-    name: str  # where the fields come from: a problem, or a user's own data
+    name: str
     input: Field
     output: Field
     output_stride: int = 1
-    zero_boundary: bool = False  # whether the output vanishes on the boundary of its box
+    zero_boundary: bool = False
     random_operator: bool = False
 
     def training_grid(self) -> tuple[Domain, Tensor]:
@@ -59,9 +68,12 @@ class OperatorFields:
 
     @classmethod
     def from_dict(cls, stored: object) -> OperatorFields:
-        """Return the fields of a header; nothing is allocated for what it only promises.
+        """Return the fields that a header holds.
 
-        It raises `DataError` if they are incomplete, or on a grid that no file can be about.
+        Raises
+        ------
+        DataError
+            If they are incomplete, or describe a grid that no file can be about.
         """
         try:
             assert isinstance(stored, Mapping), f"found {type(stored).__name__}"

@@ -31,10 +31,15 @@ class WeightedPoints(NamedTuple):
     weighted sum of their values there, so laws that are linear in the coefficients take it as they
     take a value at a point. An average of k is not linear in log k, and no instrument reads an
     average of log k: under a logarithm functionals are refused.
+
+    Attributes
+    ----------
+    points : array, shape (q, d)
+    weights : array, shape (m, q)
     """
 
-    points: Any  # array (q, d)
-    weights: Any  # array (m, q)
+    points: Any
+    weights: Any
 
 
 @dataclass(frozen=True)
