@@ -155,7 +155,8 @@ def test_bands_of_inputs_are_conformal_and_hold_what_they_promise(model: uqsonet
     lower, upper = answer.band(0.8)
     assert not np.array_equal(lower, answer.band(0.8, kind="plain")[0])
     held = (a >= lower) & (a <= upper)
-    assert abs(float(held.mean()) - 0.8) < 0.08
+    spread = (0.8 * 0.2 / 32) ** 0.5  # of what 30 calibration runs promise
+    assert abs(float(held.mean()) - 0.8) < 2.5 * spread
     with pytest.raises(ObservationError, match="sensors of outputs"):
         quiet(model, u=(LINE[:2], LINE[:2])).band(0.8, kind="conformal")
 
