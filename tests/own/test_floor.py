@@ -96,7 +96,7 @@ def test_a_number_of_sensors_is_answered_as_all_are_unless_it_says_otherwise(
         }
 
     found = {("inputs", 2): scores(at_two), ("inputs", 5): scores(0.5)}
-    monkeypatch.setattr(choose_answer, "_scores", lambda data, model: found)
+    monkeypatch.setattr(choose_answer, "_scores", lambda *_: found)
     choice, rows = choose_answer.choose_answer([(Any, Any)], may_choose=True)  # type: ignore
     assert choice["inputs"] == {2: taken, 5: "kernel_regression"}
     assert [row["why"] for row in rows] == ["usual" if at_two < 1.1 else "crps", "usual"]

@@ -81,7 +81,7 @@ def choose_answer(
     """
     found: dict[tuple[str, int], dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
     for number in range(len(parts)):
-        for key, by_name in _scores(parts, number).items():
+        for key, by_name in _scores(parts, number, may_choose).items():
             for name, scores in by_name.items():
                 found[key][name].append(scores)
     joined = {
@@ -150,7 +150,7 @@ def counts_of_outputs(counts: Sequence[int], points: int) -> tuple[int, ...]:
 
 
 @torch.no_grad()
-def _scores(parts: Parts, number: int) -> Scores:
+def _scores(parts: Parts, number: int, may_choose: bool) -> Scores:
     """Return the scores of a model and of its candidates on the validation runs of one split."""
     data, model = parts[number]
     most = max(MIN_RUNS, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
@@ -164,6 +164,8 @@ def _scores(parts: Parts, number: int) -> Scores:
         LOG.info("sensors of outputs: not compared, as each answer moves whole fields for a minute")
         return scores
     if model.network is not None or model.law is not None:
+        if not may_choose:
+            return scores
         held = held[:SLOW_RUNS]
     plan = SensorPlan(counts_of_outputs(data.plan.counts, data.u.shape[1]))
     folds = [
