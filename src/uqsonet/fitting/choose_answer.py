@@ -5,8 +5,8 @@ A model is never worse, as far as held-out runs can tell, than regression on the
 the runs (`uqsonet.operator.baselines`). The model comes first, the others by rising CRPS, and the
 rule is that of `uqsonet.fitting.held_out`. What is taken over all numbers of sensors together
 answers each of them, unless another is preferable there by two standard errors: few runs show less
-of one number alone. Sensors of outputs are compared on few runs where the model has no closed form
-for them, as an answer then takes seconds, and not at all where whole fields are moved to it.
+of one number alone. Sensors of outputs are compared where the model has a closed form for them:
+without one, an answer takes seconds, or a minute where operator and readings are sharp.
 
 Outputs that are no sums of modes, fronts for example, ring in linear modes, and what the operator
 leaves over of all pairs is wrong wherever one stands. For them the operator's answer may only say
@@ -45,11 +45,10 @@ LOG = logging.getLogger("uqsonet")
 DRAWS = 128  # functions behind the CRPS of one answer
 POINTS = 200  # points behind it, at most
 LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
-MORE_OF_OUTPUTS = (4, 16)  # times the most sensors, that many are compared where they read outputs
-MAX_OF_OUTPUTS = 512  # more than this are not compared for it
+MORE_OF_OUTPUTS = 8  # times the most sensors, that many are compared where they read outputs
+MAX_OF_OUTPUTS = 256  # more than this are not compared for it
 MIN_RUNS = 8  # held-out runs that are scored whatever their size
 MAX_VALUES = 1 << 24  # values of all held-out runs together, at most, if there are more
-SLOW_RUNS = 12  # held-out runs with sensors of outputs where a model has no closed form for them
 NO_ANSWER = 10.0  # CRPS of a model without an answer, relative to that of the mean of the runs
 
 MIN_ERRORS, MIN_GAIN = 1.0, 0.02
@@ -81,7 +80,7 @@ def choose_answer(
     """
     found: dict[tuple[str, int], dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
     for number in range(len(parts)):
-        for key, by_name in _scores(parts, number, may_choose).items():
+        for key, by_name in _scores(parts, number).items():
             for name, scores in by_name.items():
                 found[key][name].append(scores)
     joined = {
@@ -134,7 +133,8 @@ def _gain(scores: Mapping[str, Tensor], best: str) -> dict[str, Any]:
     row["standard_error"] = float(less.std()) / len(less) ** 0.5
     for name, one in scores.items():
         row[f"crps_{name}"] = float(f"{float(one[0].mean()):.4g}")
-        row[f"bands_{name}"] = [round(float(share.mean()), 3) for share in one[1:]]
+        shares = one[1:].mean(1).tolist()  # NaN where an answer has no width, which JSON lacks
+        row[f"bands_{name}"] = [None if math.isnan(share) else round(share, 3) for share in shares]
     return row
 
 
@@ -144,13 +144,13 @@ def counts_of_outputs(counts: Sequence[int], points: int) -> tuple[int, ...]:
     Gauges that are read at many times are many sensors, so there are more of these than of the
     input's.
     """
-    more = [max(counts) * factor for factor in MORE_OF_OUTPUTS]
-    more = [min(count, MAX_OF_OUTPUTS) for count in more if max(counts) < MAX_OF_OUTPUTS]
-    return tuple(sorted({min(count, points) for count in [*counts, *more]}))
+    most = max(counts)
+    more = max(most, min(MORE_OF_OUTPUTS * most, MAX_OF_OUTPUTS))
+    return tuple(sorted({min(count, points) for count in (*counts, more)}))
 
 
 @torch.no_grad()
-def _scores(parts: Parts, number: int, may_choose: bool) -> Scores:
+def _scores(parts: Parts, number: int) -> Scores:
     """Return the scores of a model and of its candidates on the validation runs of one split."""
     data, model = parts[number]
     most = max(MIN_RUNS, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
@@ -160,18 +160,16 @@ def _scores(parts: Parts, number: int, may_choose: bool) -> Scores:
     scores = _of_side(data, "inputs", data.plan, held, named)
     if [one.name for one in data.inputs] == [one.name for one in data.outputs]:
         return scores
-    if model.law is not None and model.law.made:
-        LOG.info("sensors of outputs: not compared, as each answer moves whole fields for a minute")
-        return scores
     if model.network is not None or model.law is not None:
-        if not may_choose:
-            return scores
-        held = held[:SLOW_RUNS]
+        LOG.info("sensors of outputs: not compared, as the model has no closed form for them")
+        return scores
     plan = SensorPlan(counts_of_outputs(data.plan.counts, data.u.shape[1]))
-    folds = [
-        _of_side(data, "outputs", plan, rows, named | {"uqsonet": _without(parts, number, rows)})
-        for rows in np.array_split(held, LAYOUTS if len(parts) == 1 else 1)
-    ]
+    folds = []
+    thirds = np.array_split(held, LAYOUTS) if len(parts) == 1 else [held]
+    for third, rows in enumerate(thirds):
+        layouts = slice(third, third + 1) if len(thirds) > 1 else slice(None)
+        own = named | {"uqsonet": _without(parts, number, rows)}
+        folds.append(_of_side(data, "outputs", plan, rows, own, layouts))
     for key, by_name in folds[0].items():
         scores[key] = {name: torch.cat([one[key][name] for one in folds], 1) for name in by_name}
     return scores
@@ -194,13 +192,15 @@ def _without(parts: Parts, number: int, rows: np.ndarray) -> KarhunenLoeveModel:
 
 
 def _of_side(
-    data: EncodedRuns, side: str, plan: SensorPlan, rows: np.ndarray, named: Mapping[str, Any]
-) -> Scores:
-    """Return the scores of what may answer sensors of one side, on some of the runs."""
+    data: EncodedRuns, side: str, plan: SensorPlan, rows: np.ndarray, named: Mapping[str, Any],
+    layouts: slice = slice(None),
+) -> Scores:  # fmt: skip
+    """Return the scores of what may answer sensors of one side, on some runs and layouts."""
     of_output, seed = side == "outputs", data.seed
-    held, part = data.functions(rows), math.ceil(len(rows) / LAYOUTS)
-    size = (data.u if of_output else data.kappa).shape[1]
-    shared = plan.layouts(LAYOUTS, size, seed, "fit", "answers", side)
+    held, size = data.functions(rows), (data.u if of_output else data.kappa).shape[1]
+    drawn = plan.layouts(LAYOUTS, size, seed, "fit", "answers", side)
+    shared = {count: one[layouts] for count, one in drawn.items()}
+    part = math.ceil(len(rows) / len(next(iter(shared.values()))))
     pairs = HeldOut.read(
         held, {m: one.repeat_interleave(part, 0) for m, one in shared.items()},
         0.0 if of_output else data.noise_levels(),

@@ -33,9 +33,6 @@ QUANTILES = 64  # number of quantiles behind the CRPS of an output under a trans
 LEVELS = (0.5, 0.9)  # levels of the bands that choices look at
 MOMENT_DRAWS = 512  # latent samples behind mean and spread of an answer that has no closed form
 
-PARTICLES = 512
-"""Samples behind an answer to sensors of the output that has no closed form."""
-
 BAND_ERRORS, MIN_MISS = 2.0, 0.02
 """Bands hold too much or too little if they miss their levels, summed over `LEVELS`, by more than
 those of another candidate do: by so many standard errors of the difference, and by this share."""
@@ -184,8 +181,7 @@ class HeldOut:
             if size is not None and int(rows[-1]) >= size:
                 return
             if self.of_output:
-                unread = sensors.each(lambda t: t[:, :0])
-                joint = model.condition_both(unread, sensors, PARTICLES)
+                joint = model.condition_both(sensors.each(lambda t: t[:, :0]), sensors)
                 yield rows, [joint.output, joint.input]
             else:
                 yield rows, [model.condition_on(sensors)]
