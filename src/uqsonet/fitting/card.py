@@ -136,8 +136,11 @@ def _answer_texts(card: Mapping[str, Any]) -> list[str]:
         if row["why"] == "usual":
             sure += ", and lower over all numbers of sensors"
         if row["why"] == "bands":
-            shares = ("/".join(f"{100 * share:.0f}" for share in row[f"bands_{name}"])
-                      for name in (best, "uqsonet"))  # fmt: skip
+            percent = [
+                ["-" if share is None else f"{100 * share:.0f}" for share in row[f"bands_{name}"]]
+                for name in (best, "uqsonet")
+            ]
+            shares = map("/".join, percent)
             sure += ", bands of 50/90 % hold {} % instead of {}".format(*shares)
         if best != row["taken"]:
             text = f"{sensors}: {ANSWERS[best]} would be better ({sure}); law='auto' takes it."
