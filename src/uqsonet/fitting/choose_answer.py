@@ -45,9 +45,9 @@ LOG = logging.getLogger("uqsonet")
 DRAWS = 128  # functions behind the CRPS of one answer
 POINTS = 200  # points behind it, at most
 LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
-MORE_OF_OUTPUTS = 8  # times the most sensors, that many are compared where they read outputs
-MAX_OF_OUTPUTS = 256  # more than this are not compared for it
-MIN_RUNS = 8  # held-out runs that are scored whatever their size
+MORE_OF_OUTPUTS = 8  # sensors of outputs are compared at this multiple of the most sensors, too
+MAX_OF_OUTPUTS = 256  # the largest number that this multiple may reach
+MIN_SCORED = 8  # held-out runs that are scored whatever their size
 MAX_VALUES = 1 << 24  # values of all held-out runs together, at most, if there are more
 NO_ANSWER = 10.0  # CRPS of a model without an answer, relative to that of the mean of the runs
 
@@ -75,8 +75,7 @@ def choose_answer(
 ) -> tuple[dict[str, dict[int, str]], list[dict[str, Any]]]:
     """Return what answers which number of sensors, and a row of the comparison for each.
 
-    Parts are splits of the runs, and the model that was fitted to the training runs of each. Where
-    it may not choose, the model answers always, and rows say what would be better.
+    Where it may not choose, the model answers always, and rows say what would be better.
     """
     found: dict[tuple[str, int], dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
     for number in range(len(parts)):
@@ -153,10 +152,11 @@ def counts_of_outputs(counts: Sequence[int], points: int) -> tuple[int, ...]:
 def _scores(parts: Parts, number: int) -> Scores:
     """Return the scores of a model and of its candidates on the validation runs of one split."""
     data, model = parts[number]
-    most = max(MIN_RUNS, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
+    most = max(MIN_SCORED, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
     held = data.split.validation[: min(SCORED_RUNS, most)]
-    pairs = kept_pairs(model.bases, data.part("training"))
-    named = candidates(model, unexplained_root(model.bases, data.part("training")), pairs)
+    training = data.part("training")  # it keeps its coefficients, which both of these need
+    root, pairs = unexplained_root(model.bases, training), kept_pairs(model.bases, training)
+    named = candidates(model, root, pairs)
     scores = _of_side(data, "inputs", data.plan, held, named)
     if [one.name for one in data.inputs] == [one.name for one in data.outputs]:
         return scores

@@ -40,7 +40,7 @@ ZARR_CODECS = {
 }  # fmt: skip
 """Codecs of Zarr that turn bytes into numbers and do nothing else."""
 
-ZARR_METADATA = {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json"}
+ZARR_METADATA = {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json"}  # they hold no values
 
 
 @contextmanager
@@ -262,9 +262,9 @@ def require_own_zarr(path: Path) -> None:
             if stored.get("node_type") == "group":
                 continue
             codecs = [stored.get("compressor"), *(stored.get("filters") or ())]
-            codecs = _require_codecs(one, [*codecs, *(stored.get("codecs") or ())])
-            if "blosc" in codecs:
-                _require_whole_blosc(one, stored, "sharding_indexed" in codecs)
+            names = _require_codecs(one, [*codecs, *(stored.get("codecs") or ())])
+            if "blosc" in names:
+                _require_whole_blosc(one, stored, "sharding_indexed" in names)
             if "O" in str(stored.get("dtype", "")):
                 raise DataError(f"{one}: an array of Python objects, which is not read")
             _require_written(one, stored)
