@@ -206,6 +206,17 @@ def test_long_integers_keep_double_precision_on_every_road(tmp_path: Path) -> No
         uqsonet.open_runs(tmp_path / "b.nc", "k", "u")
 
 
+@pytest.mark.parametrize("kind", ["?", "i1", ">i2", "u4", "u8", ">f2", "<f4", "g"])
+def test_a_file_says_what_it_holds_for_numbers_of_every_kind(tmp_path: Path, kind: str) -> None:
+    values = np.arange(20).reshape(4, 5).astype(kind)
+    high = 1 if kind == "?" else 19
+    np.savez(tmp_path / "a.npz", k=values)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["k"] = values
+    for path in (tmp_path / "a.npz", tmp_path / "a.h5"):
+        assert f"  k: 4 x 5, 0 to {high}\n" in contents(path)
+
+
 ESCAPE = "\x1b[31m\udcff"
 
 

@@ -53,7 +53,7 @@ def _line(name: str, values: Any, units: str, dims: str = "") -> str:
     if dtype.kind not in "fiub" or 0 in values.shape:
         return f"{text}, {dtype}"
     blocks = row_blocks(values) if values.ndim else [values]
-    seen = [Scan.of(np.asarray(block).reshape(1, -1)) for block in blocks]
+    seen = [Scan.of(np.asarray(block, np.float64).reshape(1, -1)) for block in blocks]
     low, high = min(one.lowest[0] for one in seen), max(one.highest[0] for one in seen)
     missing = sum(int(one.missing[0]) for one in seen)
     text += f", {low:.4g} to {high:.4g}" if low <= high else ", no value"
