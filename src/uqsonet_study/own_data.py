@@ -19,7 +19,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import file_digest, provenance, write_text
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.files import open_runs
-from uqsonet.runs.runs import FAR, Runs
+from uqsonet.runs.runs import COARSE_STD, Runs
 from uqsonet_study.config import OwnDataConfig, ProblemConfig
 from uqsonet_study.storage import write_arrays
 
@@ -101,7 +101,7 @@ def _open(where: str, data: OwnDataConfig, path: str) -> Runs:
         raise DataError(f"{where}.data: {error}") from None
     for name, field in (runs.inputs | runs.outputs).items():
         size, spread = np.abs(field.values).max(), field.values.std()
-        if field.values.dtype == np.float64 and size > FAR * spread:
+        if field.values.dtype == np.float64 and size > COARSE_STD * spread:
             raise DataError(
                 f"{where}.data: {path}, {name}: values up to {size:g} that vary by {spread:g} are "
                 "rounded where they are stored, in float32; subtract a constant"

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.emulator.emulator import Emulator, load
-from uqsonet.emulator.place import SAME, Search
+from uqsonet.emulator.place import SAME_REDUCTION, Search
 from uqsonet.files import file_digest, write_text
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws.latent import farthest_points
@@ -154,6 +154,6 @@ def worst_places(emulator: Emulator, size: int, points: Tensor, noise_std: float
     for _ in range(size):
         reduction = search.reductions()
         reduction[chosen] = np.inf
-        chosen.append(search.first(reduction <= (1 + SAME) * reduction.min()))
+        chosen.append(search.first(reduction <= (1 + SAME_REDUCTION) * reduction.min()))
         search.choose(chosen[-1])
     return np.array(chosen)

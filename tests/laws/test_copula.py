@@ -127,10 +127,12 @@ def test_fields_on_many_points_are_completed_on_fewer():
     fields = SMALL.interpolate(rows.T.contiguous(), grid.points()).T.clamp_min(0.0)
     cuts = torch.tensor([[0.0, 9.0]]).double().expand(grid.size, 2)
     factor, left = censored.censored_factor(grid, fields, cuts)
-    assert factor.shape[0] == 641 and factor.shape[1] <= censored.MAX_POINTS and left < 0.02
+    assert (
+        factor.shape[0] == 641 and factor.shape[1] <= censored.MAX_COMPLETED_POINTS and left < 0.02
+    )
     cloud = PointCloud.of(grid.points().numpy())
     coarse, index = censored._coarse(cloud, fields)
-    assert coarse.size == censored.MAX_POINTS == len(index)
+    assert coarse.size == censored.MAX_COMPLETED_POINTS == len(index)
 
 
 def test_what_the_law_cannot_have_is_improbable(models):

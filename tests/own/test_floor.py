@@ -211,7 +211,7 @@ def test_many_runs_are_regressed_on_where_they_are_near(
 ) -> None:
     """Chosen by held-out runs, the same from a file, alone and in company, in any order."""
     for module, name, value in (
-        (local_regression, "NEAR", 40),
+        (local_regression, "ANSWERING_PAIRS", 40),
         (baselines, "MIN_LOCAL_PAIRS", 80),
         (regression, "MAX_PAIRS", 80),
     ):

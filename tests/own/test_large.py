@@ -33,7 +33,7 @@ def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (field_runs, guard, stored):
         monkeypatch.setattr(module, "LARGE", 1 << 10)
     monkeypatch.setattr(stored, "BLOCK_BYTES", 1 << 13)
-    monkeypatch.setattr(blocks, "MAX_KEPT", 1 << 10)
+    monkeypatch.setattr(blocks, "MAX_KEPT_MATRIX", 1 << 10)
     monkeypatch.setattr(blocks, "BLOCK_VALUES", 1 << 11)
     monkeypatch.setattr(modes, "EXACT_POINTS", 100)
 

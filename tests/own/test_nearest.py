@@ -27,7 +27,7 @@ def model() -> uqsonet.Emulator:
         patch.setattr(fitting, "score", lambda *_, **__: [[]])
         patch.setattr(choice, "SCORE_DRAWS", 64)
         patch.setattr(nearest, "TRIED", (8,))
-        patch.setattr(nearest, "MIN_PAIRS", 90)
+        patch.setattr(nearest, "MIN_UNSCORED", 90)
         runs = uqsonet.Runs({"k": (k, SMALL)}, {"u": (u, SMALL)})
         return uqsonet.fit(runs, 0, sensors=[4], bar=False, law="gaussian")
 

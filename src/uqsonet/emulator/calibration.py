@@ -31,10 +31,10 @@ from uqsonet.sensors.sensors import Sensors
 if TYPE_CHECKING:  # needed only for new models
     from uqsonet.gauss.blocks import RowBlocks
 
-MAX_POINTS = 400  # output points at which calibration runs are kept
-MAX_VALUES = 1 << 24  # values of all calibration inputs: fewer runs are kept where each has many
-LEVELS = (0.5, 0.8, 0.9, 0.95)  # usual ones, calibrated together: sorting takes most time
-MAX_KEPT = 640  # factors that are remembered: of about 80 sets
+MAX_KEPT_POINTS = 400  # output points at which calibration runs are kept
+MAX_INPUT_VALUES = 1 << 24  # values of calibration inputs; of long ones fewer runs are kept
+USUAL_LEVELS = (0.5, 0.8, 0.9, 0.95)  # usual ones, calibrated together: sorting takes most time
+MAX_KEPT_FACTORS = 640  # factors that are remembered: of about 80 sets
 
 
 class ConformalFactors:
@@ -77,7 +77,7 @@ class ConformalFactors:
         truth = encoded.double() * field.scale  # transformed
         if not field.transform.linear:  # values beyond an end of the range are at it
             truth = field.transform.forward(field.transform.inverse(truth))
-        levels = sorted(q for q in {level, *LEVELS} if len(runs) >= _runs_needed(q))
+        levels = sorted(q for q in {level, *USUAL_LEVELS} if len(runs) >= _runs_needed(q))
         ends = np.array([0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))])
         sets = observed(operator, runs, one)
         sets = sets if bool(used.any()) else sets[:1]  # all have one law
@@ -85,7 +85,7 @@ class ConformalFactors:
         # All runs share random numbers, as a new function's band does by default: with them fixed,
         # runs and function are exchangeable.
         median, *bands = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0)).unbind(1)
-        while len(kept) > MAX_KEPT:
+        while len(kept) > MAX_KEPT_FACTORS:
             kept.pop(next(iter(kept)))
         for k, q in enumerate(levels):
             found = ratios(median, bands[2 * k], bands[2 * k + 1], truth)
@@ -99,7 +99,9 @@ def _kept_values(operator: NamedOperator, runs: Calibration, number: int) -> tup
     points, inputs = operator.named_fields[number].domain.points(), operator.inputs
     if number < len(inputs):
         columns = part_columns(inputs, number)
-        drawn = numpy_generator(0, "calibration", "inputs").permutation(len(points))[:MAX_POINTS]
+        drawn = numpy_generator(0, "calibration", "inputs").permutation(len(points))[
+            :MAX_KEPT_POINTS
+        ]
         here = torch.from_numpy(np.sort(drawn))
         return points[here], runs.inputs[:, columns][:, here]
     columns = part_columns(operator.outputs, number - len(inputs))
@@ -131,9 +133,9 @@ def observed(operator: NamedOperator, runs: Calibration, one: Sensors) -> Sensor
 
 def calibration_runs(inputs: RowBlocks, outputs: RowBlocks, seed: int) -> Calibration:
     """Return what is kept of calibration runs: (n, points) of the inputs and the outputs."""
-    runs = min(len(inputs), max(20, MAX_VALUES // inputs.shape[1]))
+    runs = min(len(inputs), max(20, MAX_INPUT_VALUES // inputs.shape[1]))
     drawn = numpy_generator(seed, "calibration", "points").permutation(outputs.shape[1])
-    columns = torch.from_numpy(np.sort(drawn[:MAX_POINTS]))
+    columns = torch.from_numpy(np.sort(drawn[:MAX_KEPT_POINTS]))
     some = np.arange(runs)
     return Calibration(inputs.take(some).whole(), outputs.take(some).columns(columns), columns)
 

@@ -23,8 +23,8 @@ from uqsonet.sensors.sensors import AXES, Sensors, plain_axes, require_readable,
 MIN_LEVEL = 0.02  # least noise in the test for improbable sensors, as a share of the field's std
 MAX_SENSORS = 20_000  # sensors in one set: memory grows with its square
 MAX_ENTRIES = 1 << 24  # covariances between sensors that are tested at a time
-FAR = 3.0  # distance to the nearest point beyond which a warning is given, in typical ones
-SAME = 1e-6  # exact sensors at one place may differ by this fraction of their values
+FAR_SPACINGS = 3.0  # distance to the nearest point beyond which a warning is given, in typical ones
+SAME_VALUE = 1e-6  # exact sensors at one place may differ by this fraction of their values
 
 
 def check(operator: NamedOperator, sets: Sensors, stacklevel: int, gaussian: bool = True) -> None:
@@ -68,7 +68,7 @@ def _require_consistent(x: Tensor, values: Tensor, exact: Tensor, one: Field) ->
     for g in (group.bincount() > 1).nonzero()[:, 0].tolist():
         same = exact[group == g]
         read = values[same]
-        if float(read.max() - read.min()) > SAME * float(read.abs().max()):
+        if float(read.max() - read.min()) > SAME_VALUE * float(read.abs().max()):
             first, second = same[:2].tolist()
             raise ObservationError(
                 f"sensors {first} and {second} of {one.name} stand at the same place "
@@ -99,7 +99,7 @@ def _range_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
             x = sets.locations[here][..., : one.domain.dim].reshape(-1, one.domain.dim)
             nearest = one.domain.distances(x)
             typical = one.domain.typical_distance()
-            if float(nearest.max()) > FAR * typical:
+            if float(nearest.max()) > FAR_SPACINGS * typical:
                 doubts.append(
                     f"a sensor of {one.name} at {x[int(nearest.argmax())].tolist()} is "
                     f"{float(nearest.max()) / typical:.3g} times as far from the nearest point "

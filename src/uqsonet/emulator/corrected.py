@@ -28,12 +28,12 @@ from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KEPT
 from uqsonet.operator.model import KarhunenLoeveModel
 
-ROUNDS = 4  # times that samples are solved
+SOLVE_ROUNDS = 4  # times that samples are solved
 
 MIN_SOLVES = 40
 
-MIN_EFFECTIVE = 0.1  # share of the last samples that is effective, else a warning is given
-RIDGES = 10.0 ** np.arange(-8, 5)  # ridges to try, in units of the largest squared singular value
+MIN_EFFECTIVE_SHARE = 0.1  # share of the last samples that is effective, else a warning is given
+SOLVE_RIDGES = 10.0 ** np.arange(-8, 5)  # tried, in units of the largest squared singular value
 Solver = Callable[[Any], Any]  # inputs (S, n_in) at all points, side by side, to outputs
 
 
@@ -73,9 +73,9 @@ def corrected(
             f"a solver corrects one set of sensors, by {MIN_SOLVES} solves or more; found "
             f"{len(sets)} sets, {solves} solves"
         )
-    size, generator = solves // ROUNDS, torch.Generator().manual_seed(seed)
+    size, generator = solves // SOLVE_ROUNDS, torch.Generator().manual_seed(seed)
     answer, every, sizes = conditioned, [], []
-    for _ in range(ROUNDS):
+    for _ in range(SOLVE_ROUNDS):
         with warnings.catch_warnings():  # of answers on the way
             warnings.simplefilter("ignore", ObservationWarning)
             a, c = _samples(answer, size, generator)
@@ -84,14 +84,14 @@ def corrected(
         every.append((a, found))
         fitted = _fitted(replace(operator, floor=None), every, outside)
         answer = Conditioned(fitted, sets, conditioned.likelihood)
-    if sizes[-1] < MIN_EFFECTIVE * size:
+    if sizes[-1] < MIN_EFFECTIVE_SHARE * size:
         warnings.warn(
             f"of the last {size} samples {sizes[-1]:.1f} are effective under the solver, so the "
             "answer is rough. Use more solves, or readings with more noise",
             ObservationWarning,
             stacklevel=3,
         )
-    return answer, Solves(ROUNDS * size, sizes[0], sizes[-1], size)
+    return answer, Solves(SOLVE_ROUNDS * size, sizes[0], sizes[-1], size)
 
 
 def _samples(answer: Conditioned, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -182,7 +182,7 @@ def ridge_fit(a: Tensor, c: Tensor, last: int) -> tuple[Tensor, Tensor, Tensor]:
         x, y = a[-rows:], c[-rows:]
         at, mean = x.mean(0), y.mean(0)
         u, s, v = torch.linalg.svd(x - at, full_matrices=False)
-        for ridge in RIDGES * float(s[0]) ** 2:
+        for ridge in SOLVE_RIDGES * float(s[0]) ** 2:
             shrunk = s.square() / (s.square() + ridge)
             leverage = (u.square() @ shrunk + 1 / rows).clamp_max(1 - 1e-6)
             left = y - mean - (u * shrunk) @ (u.T @ (y - mean))

@@ -31,14 +31,14 @@ if TYPE_CHECKING:  # needed only for sensors of outputs
     from uqsonet.operator.joint import JointPosterior
 
 SETS = 16  # sets that are conditioned at a time
-SAMPLES = 4096  # functions that are drawn at a time
+DRAWN_TOGETHER = 4096  # functions that are drawn at a time
 BAND_SAMPLES = 1000  # functions behind a band, of a new function and of the calibration runs alike
 VALUES = 1 << 23  # sample values that are sorted at a time
-MAX_KEPT = 1 << 25  # values of the moments of coefficients that an answer keeps
+MAX_KEPT_MOMENTS = 1 << 25  # values of the moments of coefficients that an answer keeps
 CANCELLED = 1e-6  # smaller shares of the prior's variance are no difference from it
 IMPROBABLE = 1e-4  # probability of sensors that gives a warning, over the number of sets
 MIN_EFFECTIVE = 200  # a warning is given if an answer rests on fewer effective samples
-FAR = 6.0  # a warning is given if squared coefficients of inputs are larger by so many of their std
+UNUSUAL_STD = 6.0  # warn of squared input coefficients that are larger by so many of their std
 
 TOO_LARGE = (
     "the answer is not finite: values or noise of the sensors, or numbers of the model's file, are "
@@ -50,7 +50,7 @@ class Conditioned:
     """An operator's laws of coefficients given sets of sensors, for some sets at a time.
 
     Laws of a few sets are kept, and those that took long (of sensors of outputs); others are worked
-    out again when they are needed. Moments of coefficients are kept up to `MAX_KEPT` values.
+    out again when they are needed. Up to `MAX_KEPT_MOMENTS` values of moments are kept.
 
     The likelihood is the law of the readings' noise, as `likelihoods_of` returns it; None is the
     Gaussian one. `jointly` says that some of the sensors are of outputs, or not of Gaussian noise.
@@ -74,7 +74,7 @@ class Conditioned:
         if key in self._kept:
             return self._kept[key]
         moments = law.coefficient_moments()
-        if moments[1][0].numel() * len(self.sets) <= MAX_KEPT:
+        if moments[1][0].numel() * len(self.sets) <= MAX_KEPT_MOMENTS:
             self._kept[key] = moments
         return moments
 
@@ -124,7 +124,7 @@ class Conditioned:
             mean, covariance = joint.input.coefficient_moments()
             r = mean.shape[1]
             size, row = (mean.square().sum(1) + covariance.diagonal(0, 1, 2).sum(1)).max(0)
-            if float(size) > r + FAR * (2 * r) ** 0.5:
+            if float(size) > r + UNUSUAL_STD * (2 * r) ** 0.5:
                 yield (
                     f"the answer{self.sets.named(part.start + int(row))} leaves what the operator "
                     "has learned: squared coefficients of its inputs add up to "
@@ -257,10 +257,10 @@ class FieldLaw:
         """Draw functions (B, size, M) at points (M, d)."""
         left, generator = self._operator.remainder_at(self.number, x), generator_of(seed)
         samples = torch.empty(self._batch, size, len(x), dtype=torch.float64)
-        seeds = [_seed(generator) for _ in range(0, size, SAMPLES)]
+        seeds = [_seed(generator) for _ in range(0, size, DRAWN_TOGETHER)]
         for part, law, offset, basis in self._laws(x):
-            for first, seed in zip(range(0, size, SAMPLES), seeds, strict=True):
-                some, own = min(SAMPLES, size - first), torch.Generator().manual_seed(seed)
+            for first, seed in zip(range(0, size, DRAWN_TOGETHER), seeds, strict=True):
+                some, own = min(DRAWN_TOGETHER, size - first), torch.Generator().manual_seed(seed)
                 if law.whole is not None:
                     for row, drawn in enumerate(self._functions(law, some, own, x), part.start):
                         samples[row, first : first + some] = drawn

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from uqsonet.operator.baselines import Floor
 
 CALIBRATION = ("inputs", "outputs", "columns")  # tensors of the calibration runs in a file
-PAIRS = ("inputs", "outputs", "a", "c")  # of training pairs: functions, coefficients
+PAIR_ARRAYS = ("inputs", "outputs", "a", "c")  # of training pairs: functions, coefficients
 
 
 def save_model(
@@ -105,7 +105,7 @@ def _floor(operator: Any, stored: Any, tensors: Mapping[str, Tensor]) -> Floor |
         return None
     from uqsonet.operator.baselines import Floor
 
-    keys = {name: f"emulator/pairs/{name}" for name in PAIRS}
+    keys = {name: f"emulator/pairs/{name}" for name in PAIR_ARRAYS}
     named = {name: tensors[key] for name, key in keys.items() if key in tensors}
     choice = {side: {int(m): str(name) for m, name in of.items()} for side, of in stored.items()}
     return Floor.of(operator, tensors["emulator/cokriging"], named, choice)
@@ -124,7 +124,7 @@ def _require_fitting(
     shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (last + 1,)}
     grid = fields.training_grid()[0]
     modes = (operator.bases.input_factor.shape[1], operator.bases.output_modes.shape[1])
-    for name, width in zip(PAIRS, (fields.input.grid.size, grid.size, *modes), strict=True):
+    for name, width in zip(PAIR_ARRAYS, (fields.input.grid.size, grid.size, *modes), strict=True):
         if (key := f"emulator/pairs/{name}") in tensors:
             first = "emulator/pairs/" + ("a" if name in "ac" else "inputs")
             shapes[key] = len(tensors[first]), width

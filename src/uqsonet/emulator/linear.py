@@ -27,7 +27,7 @@ from uqsonet.operator.regression import Regression
 from uqsonet.sensors.sensors import Sensors
 from uqsonet.sensors.tables import read_csv, read_table
 
-STEP = 1e-3  # small step of a transformed reading, in standard deviations of its field
+SMALL_STEP = 1e-3  # small step of a transformed reading, in standard deviations of its field
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def gradient(conditioned: Conditioned, number: int, x: Tensor) -> Tensor:
     for row in range(len(every)):
         sets, step, name = every.alone(row), 1.0, operator.named_fields[number].name
         for smooth, text in _obstacles(operator, sets, number):
-            step = STEP
+            step = SMALL_STEP
             if not smooth:
                 raise ObservationError(f"the mean of {name} has no gradient that is known: {text}")
         slopes = _slopes(operator, sets, number, x, step)

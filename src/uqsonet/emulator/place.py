@@ -34,8 +34,8 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors, field_number, sensors_at
 
-SAMPLES = 4096  # joint samples behind a covariance that has no closed form
-SAME = 1e-9  # reductions that differ by this share are equal: the first place is taken
+JOINT_SAMPLES = 4096  # joint samples behind a covariance that has no closed form
+SAME_REDUCTION = 1e-9  # reductions that differ by this share are equal: the first place is taken
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Search:
             if not free.any():
                 break
             gain = reduction / site.cost
-            best = self.first(free & (gain >= (1 - SAME) * gain[free].max()))
+            best = self.first(free & (gain >= (1 - SAME_REDUCTION) * gain[free].max()))
             self.choose(best)
             chosen.append(best)
             values.append(self.value())
@@ -303,7 +303,7 @@ def _cross_covariance(
         if weight is not None and model.network is None:
             return of_a @ weight.T
     a, c = (
-        side.coefficient_samples(SAMPLES, torch.Generator().manual_seed(MOMENT_SEED))
+        side.coefficient_samples(JOINT_SAMPLES, torch.Generator().manual_seed(MOMENT_SEED))
         for side in (joint.input, joint.output)
     )
     if model is not None and weight is not None:  # the rest e is independent of a

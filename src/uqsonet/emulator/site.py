@@ -14,7 +14,7 @@ from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.sensors.tables import read_points
 
-ROUNDING = 1e-9  # share by which two sensors may stand nearer than the least distance
+DISTANCE_ROUNDING = 1e-9  # share by which two sensors may stand nearer than the least distance
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Site:
         free[list(chosen)] = False
         if self.distance:
             for point in (*there, *self.places[list(chosen)]):
-                free &= self._distances(point) >= self.distance * (1 - ROUNDING)
+                free &= self._distances(point) >= self.distance * (1 - DISTANCE_ROUNDING)
         return free
 
     def require(self, placed: int, n: int) -> None:

@@ -13,9 +13,9 @@ from torch.nn.functional import embedding_bag
 
 from uqsonet.errors import ObservationError
 
-POINTS = 6  # number of grid points along each axis behind an interpolated value
+STENCIL = 6  # number of grid points along each axis behind an interpolated value
 
-SAME = 1e-7
+SAME_PLACE = 1e-7
 """A place this near to a node, in lengths of the axis, is the node: its own float32 copy counts as
 the node, without spurious weights on its neighbours."""
 
@@ -188,7 +188,7 @@ class Grid(Interpolating):
         for k, (n, step, repeats) in enumerate(zip(self.shape, self.spacing(), self.repeats)):  # noqa: B905
             position = (x[:, k] - self.lower[k]) / step
             node = position.round()
-            there &= (position - node).abs() < SAME * n
+            there &= (position - node).abs() < SAME_PLACE * n
             index = index * n + (node.long() % n if repeats else node.long().clamp(0, n - 1))
         return index, there
 
@@ -202,12 +202,12 @@ def inside(lower: Sequence[float], upper: Sequence[float], locations: Tensor) ->
 
 def _lagrange(position: Tensor, n: int, periodic: bool) -> tuple[Tensor, Tensor]:
     """Return nodes (k, points) and Lagrange weights for positions (k,) in units of the spacing."""
-    points = min(POINTS, n)
+    points = min(STENCIL, n)
     start = position.floor() - (points // 2 - 1)
     start = start if periodic else start.clamp(0, n - points)
     offset = position - start
     nearest = offset.round()
-    offset = torch.where((offset - nearest).abs() < SAME * n, nearest, offset)
+    offset = torch.where((offset - nearest).abs() < SAME_PLACE * n, nearest, offset)
     nodes = torch.arange(points, dtype=torch.float64, device=position.device)
     weights = []
     for j in range(points):

@@ -17,7 +17,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.cloud import MAX_SCATTERED, MaskedGrid, Point, PointCloud, Scattered
 from uqsonet.fields.grid import Grid
 
-MAX_POINTS = 100_000_000  # most points of a grid that is read from a file
+MAX_GRID_POINTS = 100_000_000  # most points of a grid that is read from a file
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def domain_from_dict(stored: dict[str, Any]) -> Domain:
         return PointCloud.of(data.reshape(-1, dim))
     ends = [tuple(float(x) for x in stored[key]) for key in ("lower", "upper")]
     shape = tuple(int(n) for n in stored["shape"])
-    if not 1 <= len(shape) <= 3 or math.prod(shape) > MAX_POINTS:
+    if not 1 <= len(shape) <= 3 or math.prod(shape) > MAX_GRID_POINTS:
         raise ValueError(f"a grid of {shape} points")
     repeats = stored["periodic"]
     repeats = tuple(map(bool, repeats)) if isinstance(repeats, list) else bool(repeats)

@@ -34,7 +34,7 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.fitting.candidates import SCORED_RUNS, Candidate, EncodedRuns
 from uqsonet.fitting.choose_law import held_pairs, law_scores
-from uqsonet.fitting.held_out import HeldOut, SensorPlan, taken
+from uqsonet.fitting.held_out import LAYOUTS, HeldOut, SensorPlan, taken
 from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.operator.baselines import SIDES, candidates, kept_pairs
@@ -46,14 +46,13 @@ from uqsonet.runs.functions import Functions
 LOG = logging.getLogger("uqsonet")
 
 DRAWS = 128  # functions behind the CRPS of one answer
-POINTS = 200  # points behind it, at most
-LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
+ANSWER_POINTS = 200  # points behind it, at most
 MORE_OF_OUTPUTS = 8  # sensors of outputs are compared at this multiple of the most sensors, too
 MAX_OF_OUTPUTS = 256  # the largest number that this multiple may reach
 SAMPLED_RUNS = 15  # held-out runs whose sensors of outputs are answered by samples
 COMPARED_SAMPLES = 256  # samples behind such an answer
 MIN_SCORED = 8  # held-out runs that are scored whatever their size
-MAX_VALUES = 1 << 24  # values of all held-out runs together, at most, if there are more
+MAX_HELD_VALUES = 1 << 24  # values of all held-out runs together, at most, if there are more
 NO_ANSWER = 10.0  # CRPS of a model without an answer, relative to that of the mean of the runs
 
 MIN_ERRORS, MIN_GAIN = 1.0, 0.02
@@ -61,10 +60,10 @@ MIN_ERRORS, MIN_GAIN = 1.0, 0.02
 model gain at other noise and other numbers of sensors is not scored."""
 
 OWN_ERRORS = 2.0  # standard errors by which a number of sensors has an answer of its own
-ROUNDING = 1e-4  # CRPS, relative to that of the mean of the runs, below which only rounding is left
+CRPS_ROUNDING = 1e-4  # CRPS, relative to that of the mean of the runs, that is rounding alone
 TRIED = (4, 8, 16)  # numbers of nearest pairs to try
 MIN_LEFT_OVER = 0.05  # near pairs are tried if an operator leaves this share of the outputs' std
-MIN_PAIRS = 200  # and there are so many held-out pairs besides those that are scored
+MIN_UNSCORED = 200  # and there are so many held-out pairs besides those that are scored
 NEAREST_ERRORS = 2.0  # standard errors by which their CRPS has to be lower
 
 Parts = list[tuple[EncodedRuns, KarhunenLoeveModel]]
@@ -112,7 +111,7 @@ def choose_answer(
 def _best(scores: Mapping[str, Tensor], usual: str, errors: float) -> tuple[str, str]:
     """Return what should answer, and why: ``crps``, ``bands``, or ``usual``."""
     means = {name: float(one[0].mean()) for name, one in scores.items()}
-    if means["uqsonet"] < ROUNDING:
+    if means["uqsonet"] < CRPS_ROUNDING:
         return "uqsonet", "usual"
     order = sorted(means, key=lambda name: (name != usual, means[name]))
     number, why = taken([scores[name] for name in order], errors, MIN_GAIN)
@@ -157,7 +156,7 @@ def counts_of_outputs(counts: Sequence[int], points: int) -> tuple[int, ...]:
 def _scores(parts: Parts, number: int) -> Scores:
     """Return the scores of a model and of its candidates on the validation runs of one split."""
     data, model = parts[number]
-    most = max(MIN_SCORED, MAX_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
+    most = max(MIN_SCORED, MAX_HELD_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
     held = data.split.validation[: min(SCORED_RUNS, most)]
     training = data.part("training")  # it keeps its coefficients, which both of these need
     root, pairs = unexplained_root(model.bases, training), kept_pairs(model.bases, training)
@@ -213,7 +212,7 @@ def _of_side(
         held, {m: one.repeat_interleave(part, 0) for m, one in shared.items()},
         0.0 if of_output else data.noise_levels(),
         lambda m: numpy_generator(seed, "fit", "answers", side, "noise", m),
-        numpy_generator(seed, "fit", "answers", "points"), POINTS, part, of_output=of_output,
+        numpy_generator(seed, "fit", "answers", "points"), ANSWER_POINTS, part, of_output=of_output,
     )  # fmt: skip
     scores: Scores = {}
     for count in pairs.sensors:
@@ -237,7 +236,7 @@ def choose_nearest(data: EncodedRuns, best: Candidate) -> dict[str, Any]:
     where nothing was tried.
     """
     model, held, scored = best.model, data.part("validation"), data.scored().size
-    if held.size - scored < MIN_PAIRS or LOCAL * held.u_rows.shape[1] > MAX_VALUES:
+    if held.size - scored < MIN_UNSCORED or LOCAL * held.u_rows.shape[1] > MAX_HELD_VALUES:
         return {}
     size = float(model.bases.output_scale)
     left_over = float(model.residual_covariance.diagonal().sum()) * size**2

@@ -25,7 +25,7 @@ from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import NAMES, law_class
 from uqsonet.laws.base import InputLaw, classes_of
-from uqsonet.laws.bases import POINTS, InputSample
+from uqsonet.laws.bases import BASIS_POINTS, InputSample
 from uqsonet.runs.runs import distance_from_gaussian
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ LOG = logging.getLogger("uqsonet")
 
 SCORE_DRAWS = 256  # draws behind the CRPS of one answer
 LAW_POINTS = 200  # output points behind it, at most
-MAX_PAIRS = 200  # held-out pairs, at most
-MIN_PAIRS = 20  # held-out pairs that are used whatever their sensors
+MAX_HELD = 200  # held-out pairs, at most
+MIN_HELD = 20  # held-out pairs that are used whatever their sensors
 MAX_ALL_SENSORS = 8000  # sensors of all pairs together, at most, if there are more pairs
 RANGE_DRAWS = 1000  # fields of a law whose range is compared with that of training inputs
 
-CHANCE = 1.73
+CHANCE_DISTANCE = 1.73
 """Kolmogorov distance from Gaussian, times the root of the number of inputs, that 19 of 20 samples
 of Gaussian inputs stay below."""
 
@@ -99,7 +99,7 @@ def equip(
     held_out = held_pairs(held, noise_std, layouts, seed)
     sample = input_sample(model, training)
     distance = distance_from_gaussian(sample.coefficients)
-    chance = CHANCE / math.sqrt(training.size)
+    chance = CHANCE_DISTANCE / math.sqrt(training.size)
     # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
     limit = MAX_OUTSIDE + 4 / training.size
     names = NAMES if law == "auto" else (law,)
@@ -145,7 +145,7 @@ def held_pairs(
     held: Functions, noise_std: float | Tensor, layouts: Mapping[int, Tensor], seed: int
 ) -> HeldOut:
     """Return held-out pairs as sensors read them; fewer of them where there are many sensors."""
-    most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_ALL_SENSORS // max(layouts)))
+    most = min(MAX_HELD, max(MIN_HELD, MAX_ALL_SENSORS // max(layouts)))
     some = {count: places[:most] for count, places in layouts.items()}
     points = numpy_generator(seed, "law", "points")
     return HeldOut.read(
@@ -216,7 +216,7 @@ def _outside(
     low, high = float(sample.fields.amin()), float(sample.fields.amax())
     slack, inside = 1e-3 * (high - low), torch.ones(len(a), dtype=torch.bool)
     mean, factor = model.bases.input_mean.float(), model.bases.input_factor
-    for some, modes in zip(mean.split(POINTS), factor.split(POINTS), strict=True):
+    for some, modes in zip(mean.split(BASIS_POINTS), factor.split(BASIS_POINTS), strict=True):
         field = some + a @ modes.T
         inside &= (field.amin(1) >= low - slack) & (field.amax(1) <= high + slack)
     return 1 - float(inside.float().mean())

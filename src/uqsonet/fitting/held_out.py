@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
 
 QUANTILES = 64  # number of quantiles behind the CRPS of an output under a transform
+LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
 LEVELS = (0.5, 0.9)  # levels of the bands that choices look at
 MOMENT_DRAWS = 512  # latent samples behind mean and spread of an answer that has no closed form
 

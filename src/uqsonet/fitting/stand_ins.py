@@ -28,8 +28,8 @@ from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.laws.truncated import truncated_normal
 
-POINTS = 400  # maximum number of points of the input that scores are estimated at
-RIDGE = 1e-3  # ridge on the inner products of the inputs of runs, as a share of their mean square
+INPUT_POINTS = 400  # maximum number of points of the input that scores are estimated at
+INPUT_RIDGE = 1e-3  # ridge on inner products of the inputs, as a share of their mean square
 ALTERNATIONS = 30  # of scores and operator
 REGRESSIONS = 10  # each followed by draws
 DIGITS = 1e-6  # scores are rounded to this: sums in another order leave no trace
@@ -43,21 +43,21 @@ def class_transform(fields: Tensor, outputs: Tensor, classes: Tensor) -> Transfo
     The fields (N, n), to which outputs (N, M) belong, take the values `classes` (K,), ascending.
     """
     size = len(fields)
-    some = fields[:, :: max(1, fields.shape[1] // POINTS)].double()
+    some = fields[:, :: max(1, fields.shape[1] // INPUT_POINTS)].double()
     seen = torch.stack([(some == value).double() for value in classes.to(some)])
     share = seen.mean((1, 2))
     seen = seen - seen.mean(1, keepdim=True)
     y = outputs.double()
     y = y - y.mean(0)
     values, vectors = torch.linalg.eigh(y @ y.T)  # leading components of the outputs
-    y = vectors[:, -POINTS // 10 :] * values[-POINTS // 10 :].clamp_min(0).sqrt()
+    y = vectors[:, -INPUT_POINTS // 10 :] * values[-INPUT_POINTS // 10 :].clamp_min(0).sqrt()
     across = seen.transpose(1, 2) @ y / size  # (K, n, p)
     scores = torch.linalg.eigh(torch.einsum("knp,lnp->kl", across, across))[1][:, -1]
     eye = torch.eye(size, dtype=y.dtype)
     for _ in range(ALTERNATIONS):
         x = torch.tensordot(scores, seen, 1)
         inner = x @ x.T
-        ridge = RIDGE * inner.diagonal().mean() + 1e-300
+        ridge = INPUT_RIDGE * inner.diagonal().mean() + 1e-300
         weights = x.T @ torch.linalg.solve(inner + ridge * eye, y)
         explained = (seen @ weights).flatten(1)
         # Shares of all classes add up to one: one direction of the scores has no effect.

@@ -22,7 +22,7 @@ from uqsonet.fields.grid import inside
 from uqsonet.fields.numbers import require_noise
 from uqsonet.files import write_text
 from uqsonet.fitting.card import Model, table_lines
-from uqsonet.fitting.held_out import HeldOut, SensorPlan, some_points
+from uqsonet.fitting.held_out import LAYOUTS, HeldOut, SensorPlan, some_points
 from uqsonet.gauss.metrics import (
     ascending,
     coverage,
@@ -39,7 +39,7 @@ from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, rows_of
 from uqsonet.runs.soundness import sound_split
 from uqsonet.sensors.sensors import Sensors
-from uqsonet.show.terminal import STEP, never_silent
+from uqsonet.show.terminal import PROGRESS_LEVEL, never_silent
 
 if TYPE_CHECKING:
     from uqsonet.fields.field import Field
@@ -52,7 +52,6 @@ COVERAGE_LEVELS = (0.5, 0.8, 0.9)  # levels of the bands whose coverage is count
 ENDS = (0.5, *((1 + side * level) / 2 for level in COVERAGE_LEVELS for side in (-1, 1)))
 """Levels of the median and of the ends of these bands."""
 
-LAYOUTS = 3  # number of random layouts for each number of sensors; runs share them
 SCORE_SAMPLES = BAND_SAMPLES  # functions behind the scores of one answer, and behind its bands
 MAX_DRAWN = 1 << 22  # values of functions that are drawn at a time
 ENERGY_SAMPLES = 250  # functions behind the energy score: its cost grows with their square
@@ -287,7 +286,7 @@ def score(
                 if method == "sensor_free" and number in free:  # the same for any count
                     scores.append(replace(free[number], sensors=count))
                     continue
-                LOG.log(STEP, "scoring %s with %d sensors", method, count)
+                LOG.log(PROGRESS_LEVEL, "scoring %s with %d sensors", method, count)
                 answers = []
                 for rows, sets in parts:
                     used = sets.each(lambda t: t[:, :0]) if method == "sensor_free" else sets

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 BLOCK_VALUES = 1 << 23  # default number of values in a block: 64 MiB in float64
-MAX_KEPT = 1 << 26  # values of a matrix that is kept in memory
+MAX_KEPT_MATRIX = 1 << 26  # values of a matrix that is kept in memory
 Columns = slice | Tensor  # some columns of a matrix: a slice, or their numbers (k,)
 
 
@@ -60,7 +60,7 @@ class RowBlocks:
     @property
     def large(self) -> bool:
         """Whether it has too many values to be kept in memory."""
-        return self.shape[0] * self.shape[1] > MAX_KEPT
+        return self.shape[0] * self.shape[1] > MAX_KEPT_MATRIX
 
     @property
     def wide(self) -> bool:

@@ -24,7 +24,7 @@ from uqsonet.gauss.blocks import RowBlocks, RunningMoments, projected
 LOG = logging.getLogger("uqsonet")
 
 EXACT_POINTS = 2000  # or functions, whose products are formed, at most (32 MB, seconds)
-ROUNDING = 1e-6  # components of few functions of smaller std, relative to the largest, are this
+STD_ROUNDING = 1e-6  # components of few functions of smaller std, relative to the largest, are this
 MAX_SPECTRUM = 400  # components of many functions on many points whose variances are worked out
 PASSES = 2  # power iterations of the randomised method
 
@@ -97,7 +97,7 @@ def _of_snapshots(functions: RowBlocks, count: int) -> Modes:
     """Return components of few functions on many points; those that are rounding are zero."""
     mean, variance, coefficients = _snapshots(functions)
     points, std = len(mean), variance[:count].sqrt()
-    seen = std > ROUNDING * std[0]
+    seen = std > STD_ROUNDING * std[0]
     combined = coefficients[:, :count] / (torch.where(seen, std, torch.inf) * (len(functions) - 1))
     LOG.log(15, "%d modes on %d points", count, points)
     vectors = torch.empty(points, count, dtype=torch.float64)

@@ -23,9 +23,9 @@ from uqsonet.gauss.seeds import restarted
 
 Basis = Callable[[Tensor], tuple[Tensor, Tensor]]  # (M, d) to offset (M,) and basis (M, p)
 MOMENT_SAMPLES = 4096  # latent draws behind `mean` and `std` where there is no closed form
-POINTS = 256  # points whose spread is worked out at a time: products stay in the cache
+SPREAD_POINTS = 256  # points whose spread is worked out at a time: products stay in the cache
 MOMENT_SEED = 20_260_101  # of the draws behind `std` and quantiles: repeated calls agree
-MIN_DISTANCE = 2.0**-32  # of even points from 0 and 1, whose normal quantile is infinite
+MIN_FROM_ENDS = 2.0**-32  # of even points from 0 and 1, whose normal quantile is infinite
 
 
 @dataclass(frozen=True)
@@ -280,13 +280,13 @@ def even_normals(size: int, dimension: int) -> Tensor:
     section 4.1 from 2,048 of them are as near as from 10,000 independent ones.
     """
     engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=MOMENT_SEED)
-    points = engine.draw(size, dtype=torch.float64).clamp(MIN_DISTANCE, 1 - MIN_DISTANCE)
+    points = engine.draw(size, dtype=torch.float64).clamp(MIN_FROM_ENDS, 1 - MIN_FROM_ENDS)
     return torch.special.ndtri(points).float()
 
 
 def spread(basis: Float[Tensor, "M p"], covariance: Float[Tensor, "B p p"]) -> Float[Tensor, "B M"]:
     """Return pointwise standard deviations (B, M) from basis (M, p) and covariance (B, p, p)."""
-    variance = [((rows @ covariance) * rows).sum(-1) for rows in basis.split(POINTS)]
+    variance = [((rows @ covariance) * rows).sum(-1) for rows in basis.split(SPREAD_POINTS)]
     return torch.cat(variance, -1).clamp_min(0).sqrt()
 
 

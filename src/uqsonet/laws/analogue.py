@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from uqsonet.laws.bases import KarhunenLoeveBases
 
 NEAR_SHARES = (0.03, 0.1, 0.3, 1.0)  # shares of the training inputs that count as near, to try
-RIDGE = 1e-3  # ridge on the covariance of the sensors' values, as a share of their mean variance
+SENSOR_RIDGE = 1e-3  # ridge on the covariance of readings, as a share of their mean variance
 MAX_KEPT_VALUES = 1 << 26  # values of all kept training inputs together
 
 
@@ -95,7 +95,7 @@ def _nearest(away: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the nearest inputs (k,) by Mahalanobis distance, and Epanechnikov's weights."""
     centred = away - away.mean(0)
     covariance = centred.T @ centred / len(away)
-    ridge = RIDGE * covariance.diagonal().mean() + 1e-300
+    ridge = SENSOR_RIDGE * covariance.diagonal().mean() + 1e-300
     covariance = covariance + ridge * torch.eye(len(covariance), dtype=covariance.dtype)
     root = torch.linalg.cholesky(covariance)
     distance = torch.linalg.solve_triangular(root, away.T, upper=False).square().sum(0)
@@ -113,6 +113,6 @@ def _slope(a: Tensor, away: Tensor, weights: Tensor) -> Tensor:
     y = -(away - (share * away).sum(0))
     x = a - (share * a).sum(0)
     covariance = (share * y).T @ y
-    ridge = RIDGE * covariance.diagonal().mean() + 1e-12
+    ridge = SENSOR_RIDGE * covariance.diagonal().mean() + 1e-12
     covariance = covariance + ridge * torch.eye(len(covariance), dtype=covariance.dtype)
     return torch.linalg.solve(covariance, (share * y).T @ x)

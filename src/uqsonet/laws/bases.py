@@ -13,9 +13,9 @@ from uqsonet.fields.stacked import point_weights
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.sensors.sensors import Sensors
 
-POINTS = 1 << 15  # points of a basis that are worked on at a time in double precision
-ROWS = 1024  # samples in one pass of the perceptron, few enough for its states to stay in the cache
-MAX_KEPT = 1 << 23  # values of the output's basis that are kept for the next question there
+BASIS_POINTS = 1 << 15  # points of a basis that are worked on at a time in double precision
+PASS_ROWS = 1024  # samples in one pass of the perceptron: its states stay in the cache
+MAX_KEPT_BASIS = 1 << 23  # values of the output's basis that are kept for the next question there
 SINGLE_PRECISION = 1e-6  # rounding error of the data, as a share of the field's std
 
 
@@ -71,7 +71,7 @@ class KarhunenLoeveBases(nn.Module):
         if kept is None or kept[0] != state or not torch.equal(kept[1], queries):
             values = self._training_grid.interpolate(self._output_values, queries)
             kept = state, queries.clone(), values
-            self._kept_basis = kept if values.numel() <= MAX_KEPT else None
+            self._kept_basis = kept if values.numel() <= MAX_KEPT_BASIS else None
         return kept[2][:, 0], kept[2][:, 1:]
 
     def output_at(self, observations: Sensors) -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ class KarhunenLoeveBases(nn.Module):
         """Return the map (n, r), float64, from inputs less their mean to coefficients."""
         factor = self.input_factor.double()
         if self.input_weights is None:
-            norms = sum(part.square().sum(0) for part in factor.split(POINTS))
+            norms = sum(part.square().sum(0) for part in factor.split(BASIS_POINTS))
             return factor.div_(torch.as_tensor(norms).clamp_min(1e-300))
         weighted = factor * self.input_weights[:, None]
         # Not the diagonal alone: modes of older files are orthogonal in sums without weights.

@@ -21,18 +21,18 @@ from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.laws.latent import farthest_points
 from uqsonet.laws.truncated import Walls
 
-MAX_POINTS = 500  # points that fields are completed at; the factor is interpolated to others
+MAX_COMPLETED_POINTS = 500  # of a field; the factor is interpolated to others
 MAX_ALIKE = 0.99  # correlation of neighbours; above it a coarser grid is taken if there is one
-STEPS = 18  # steps of expectation maximisation; the first ones complete a quarter of the fields
+CENSORED_STEPS = 18  # of expectation maximisation; the first complete a quarter of the fields
 FULL_STEPS = 6  # steps at the end that complete all fields
-LAST_STEPS = 4  # steps at the end whose moments are averaged
+AVERAGED_STEPS = 4  # steps at the end whose moments are averaged
 MIN_QUARTER = 500  # fields that the first steps complete
-TRAJECTORIES = 2  # moves of each field in a step
+FIELD_MOVES = 2  # moves of each field in a step
 MAX_WORK = 4e10  # fields times points cubed: fewer fields are completed on many points
 TOGETHER = 1 << 21  # covariances that are worked on at a time
 NUGGET = 1e-6  # variance that makes the covariance of what is seen of a field regular
 FIRST_SHARE = 0.02  # smaller directions of the censored fields' correlations are left out
-NEGLIGIBLE = 1e-9  # smaller directions of the result are left out, relative to the largest
+NEGLIGIBLE_DIRECTION = 1e-9  # variance, relative to the largest, that is left out
 
 
 def censored_factor(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -43,13 +43,13 @@ def censored_factor(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[Tenso
     interpolated.
     """
     coarse, index = _coarse(domain, scores)
-    if coarse.size > MAX_POINTS:
+    if coarse.size > MAX_COMPLETED_POINTS:
         return None
     size = max(20, int(MAX_WORK / coarse.size**3))
     scores = scores[:size].double()
     correlations, completed = _completed(scores[:, index], cuts[index])
     values, vectors = torch.linalg.eigh(correlations)
-    kept = values > NEGLIGIBLE * values[-1]
+    kept = values > NEGLIGIBLE_DIRECTION * values[-1]
     factor = (vectors[:, kept] * values[kept].sqrt()).flip(1)
     points = domain.points()
     factor = coarse.interpolate(factor, points)
@@ -68,7 +68,7 @@ def _coarse(domain: Domain, scores: Tensor) -> tuple[Domain, Tensor]:
     """Return the domain of some points, and their numbers: enough that neighbours differ."""
     coarse, index = domain, torch.arange(domain.size)
     for coarse, index in _coarser(domain):
-        if coarse.size <= MAX_POINTS:
+        if coarse.size <= MAX_COMPLETED_POINTS:
             points = coarse.points()
             near = torch.cdist(points, points).fill_diagonal_(torch.inf).argmin(1)
             here = scores[:, index] - scores[:, index].mean(0)
@@ -89,9 +89,9 @@ def _coarser(domain: Domain) -> Iterator[tuple[Domain, Tensor]]:
         for stride in range(2, 1 + min(domain.shape) // 8):
             if not any((n - last) % stride for n in domain.shape):
                 yield domain.subgrid(stride)
-    if domain.size > MAX_POINTS:
+    if domain.size > MAX_COMPLETED_POINTS:
         points = domain.points()
-        index = farthest_points(points, MAX_POINTS, points.mean(0)).sort().values
+        index = farthest_points(points, MAX_COMPLETED_POINTS, points.mean(0)).sort().values
         yield PointCloud.of(points[index].numpy()), index
 
 
@@ -113,16 +113,16 @@ def _completed(fields: Tensor, cuts: Tensor) -> tuple[Tensor, Tensor]:
     hidden = torch.where(fields > cuts.mean(1), cuts[:, 1] + 0.5, cuts[:, 0] - 0.5)
     fields, total = torch.where(seen, fields, hidden), torch.zeros_like(correlations)
     step = max(1, TOGETHER // len(correlations) ** 2)
-    for number in range(STEPS):
+    for number in range(CENSORED_STEPS):
         root = covariance_root(correlations)
-        early = number < STEPS - FULL_STEPS
+        early = number < CENSORED_STEPS - FULL_STEPS
         used = slice(max(MIN_QUARTER, len(fields) // 4) if early else len(fields))
         parts = zip(fields[used].split(step), seen[used].split(step), strict=True)
         now = torch.cat([_moved(*part, cuts, correlations, root, generator) for part in parts])
         fields = torch.cat([now, fields[len(now) :]])
         moments = now.T @ now
         correlations = _scaled(moments)
-        if number >= STEPS - LAST_STEPS:
+        if number >= CENSORED_STEPS - AVERAGED_STEPS:
             total += moments
     return _scaled(total), fields
 
@@ -151,7 +151,7 @@ def _moved(
     lower = torch.where(~seen & above, cuts[:, 1], -math.inf) - mean
     upper = torch.where(~seen & ~above, cuts[:, 0], math.inf) - mean
     walls, position = Walls(covariance, lower, upper, 1), fields - mean
-    for _ in range(TRAJECTORIES):
+    for _ in range(FIELD_MOVES):
         z = torch.randn(3, *fields.shape, dtype=torch.float64, generator=generator)
         drawn = z[0] @ root
         error = (drawn + NUGGET**0.5 * z[1]) * seen

@@ -21,8 +21,8 @@ from torch import Tensor
 
 Rule = Any  # a class, or a list of rules
 MAX_RULES = 4  # classes all of whose rules are tried
-PAIRS = 200  # pairs of near points that rules are compared at
-MIN_SHARE = 1e-3  # minimum probability of a pair of classes: a rule may be wrong about few
+RULE_PAIRS = 200  # pairs of near points that rules are compared at
+MIN_PAIR_SHARE = 1e-3  # minimum probability of a pair of classes: a rule may be wrong about few
 NODES = 24  # nodes of the quadrature of the bivariate normal distribution
 
 
@@ -113,10 +113,10 @@ def chosen_rule(points: Tensor, labels: Tensor, count: int) -> Rule:
 def _pairs(points: Tensor) -> tuple[Tensor, Tensor]:
     """Return pairs of points, from neighbours to a quarter of all apart."""
     generator = torch.Generator().manual_seed(0)
-    first = torch.randint(len(points), (PAIRS,), generator=generator)
+    first = torch.randint(len(points), (RULE_PAIRS,), generator=generator)
     order = torch.cdist(points[first], points).argsort(1)
     most = max(2, len(points) // 4)
-    step = (most ** torch.rand(PAIRS, generator=generator)).long().clamp(1, len(points) - 1)
+    step = (most ** torch.rand(RULE_PAIRS, generator=generator)).long().clamp(1, len(points) - 1)
     return first, order.gather(1, step[:, None])[:, 0]
 
 
@@ -152,7 +152,7 @@ def _agreement(rule: Rule, joints: list[Tensor], known: dict[str, Tensor]) -> fl
             for number, group in enumerate(groups):
                 place[group] = number
             probable *= known[key][:, place][:, :, place]
-        probable = probable.clamp_min(MIN_SHARE)
+        probable = probable.clamp_min(MIN_PAIR_SHARE)
         probable = probable / probable.sum((1, 2), keepdim=True)
         total += float((joints[1 - half] * probable.log()).sum((1, 2)).mean()) / 2
     return total

@@ -28,20 +28,20 @@ from uqsonet.laws.base import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.laws.censored import censored_factor
 from uqsonet.laws.latent import LowRank, unit
-from uqsonet.laws.truncated import NUGGET, Choices, among_choices, between, kriged
+from uqsonet.laws.truncated import MIN_LATENT_VARIANCE, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
 
 MIN_INPUTS = 50  # training inputs whose margins are estimated
 MAX_MODES = 256  # modes of a latent field without atoms
 LINEAR = 0.05  # noise of a latent value up to which its map counts as linear, in its std
 REACH = 6.0  # distance of a reading from values that it may stand for, in std of its noise
-FAR = 9.0  # latent values beyond this, in standard deviations, do not occur
+NO_ATOM = 9.0  # latent values beyond this, in standard deviations, do not occur
 SPACING = 0.125  # distance between knots, in standard deviations of the latent field
 MIN_ATOM = 0.01  # share of the inputs that are equal at an end of their range, to be an atom
 TESTED_POINTS = 200  # points whose margins are compared, at most
 MAX_POOLED = 1 << 22  # values behind a margin that all points share
-SAME = 1.36  # Kolmogorov distance times the root of N, below which margins are the same
-ROUNDING = 1e-6  # values as near to an end of their range, as a share of it, are at the end
+SAME_MARGINS = 1.36  # Kolmogorov distance times the root of N, below which margins are the same
+END_ROUNDING = 1e-6  # values as near to an end of their range, as a share of it, are at the end
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Margins:
 
     knots: Tensor  # (K,)
     values: Tensor  # (..., K), rising values of the field at the knots
-    cuts: Tensor  # (..., 2), latent values beyond are censored; at `FAR` where there is no atom
+    cuts: Tensor  # (..., 2), beyond are censored values; `NO_ATOM` where there is no atom
     limits: Tensor  # (..., 2), values of the field beyond the cuts
 
     def field(self, latent: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class Margins:
         slope = (end - start) / self.knots.diff()[piece]
         latent = self.knots[piece] + (x - start) / slope
         low, high = self.cuts[..., :1], self.cuts[..., 1:]
-        rounding = ROUNDING * self.limits.diff()
+        rounding = END_ROUNDING * self.limits.diff()
         bottom, top = self.limits[..., :1] + rounding, self.limits[..., 1:] - rounding
         latent = torch.where(x <= bottom, low, torch.where(x >= top, high, latent))
         return torch.maximum(torch.minimum(latent, high), low), slope
@@ -83,7 +83,7 @@ class Margins:
     @property
     def atoms(self) -> Tensor:
         """Whether there is an atom at the lower and the upper end, (..., 2)."""
-        return self.cuts.abs() < FAR
+        return self.cuts.abs() < NO_ATOM
 
 
 class CopulaPosterior(WholeFields):
@@ -130,11 +130,11 @@ class CopulaPosterior(WholeFields):
     ) -> Iterator[Tensor]:
         """Yield fields (size, n), float32."""
         law, rows = self._law, self._rows
-        variance = max(NUGGET, float(law.remainder) ** 2)
+        variance = max(MIN_LATENT_VARIANCE, float(law.remainder) ** 2)
         values, level = self._latent(variance, size, generator)
         xi = torch.randn(size, law.latent.rank, generator=generator, dtype=torch.float64)
         latent = law.latent.fields(kriged(xi, rows, values, level, generator))
-        if variance > NUGGET:
+        if variance > MIN_LATENT_VARIANCE:
             left = torch.randn(latent.shape, generator=generator, dtype=torch.float32)
             latent = (1 - variance) ** 0.5 * latent + variance**0.5 * left
         yield law.margins.field(latent)
@@ -220,7 +220,7 @@ def _pieces(
     knots: Tensor, values: Tensor, cuts: Tensor, limits: Tensor, value: Tensor, noise: Tensor
 ) -> Choices:
     """Return the pieces ``start + slope * latent`` of a map that a noisy reading may come from."""
-    noise = noise.clamp_min(NUGGET * (limits[1] - limits[0]))
+    noise = noise.clamp_min(MIN_LATENT_VARIANCE * (limits[1] - limits[0]))
     slope = values.diff() / knots.diff()
     start = values[:-1] - slope * knots[:-1]
     low, high = (knots[k : len(knots) - 1 + k].clamp(cuts[0], cuts[1]) for k in (0, 1))
@@ -268,7 +268,7 @@ def fit_margins(fields: Tensor) -> Margins:
         marks = _quantiles(z.flatten()[::step, None], levels)[0]
         below = torch.stack([(z[:, some] <= mark).double().mean(0) for mark in marks.float()])
         below_all = below.mean(1, keepdim=True)
-        if float((below - below_all).abs().amax(0).mean()) * math.sqrt(size) < SAME:
+        if float((below - below_all).abs().amax(0).mean()) * math.sqrt(size) < SAME_MARGINS:
             values = at[:, None] + by[:, None] * marks
             if number == 0:
                 whole = torch.stack([ends[:, 0].min(), ends[:, 1].max()])
@@ -288,17 +288,17 @@ def _quantiles(values: Tensor, levels: Tensor) -> Tensor:
 def _with_ends(
     inner: Tensor, values: Tensor, ends: Tensor, shares: Tensor, positive: bool
 ) -> Margins:
-    """Return margins from quantiles (n, K), continued to `FAR` or up to atoms of these shares."""
-    far = torch.tensor([FAR], dtype=torch.float64)
+    """Return margins from quantiles (n, K), continued to `NO_ATOM` or atoms of these shares."""
+    far = torch.tensor([NO_ATOM], dtype=torch.float64)
     knots = torch.cat([-far, inner, far])
-    before, after = inner[0] + FAR, FAR - inner[-1]
+    before, after = inner[0] + NO_ATOM, NO_ATOM - inner[-1]
     slopes = (values[:, [2, -1]] - values[:, [0, -3]]) / (2 * SPACING)
     values = torch.cat(
         [values[:, :1] - before * slopes[:, :1], values, values[:, -1:] + after * slopes[:, 1:]], 1
     )
     atom = shares > MIN_ATOM
     far = far.expand(len(values))
-    cuts = torch.where(atom, torch.special.ndtri(shares), -FAR).clamp(-FAR, FAR)
+    cuts = torch.where(atom, torch.special.ndtri(shares), -NO_ATOM).clamp(-NO_ATOM, NO_ATOM)
     low = _up_to_atom(knots, values, ends[:, 0], cuts[:, 0], atom[:, 0])
     high = _up_to_atom(knots, -low.flip(1), -ends[:, 1], cuts[:, 1], atom[:, 1])
     values = -high.flip(1)

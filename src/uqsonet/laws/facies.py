@@ -32,14 +32,14 @@ from uqsonet.laws.truncated import kriged
 from uqsonet.sensors.sensors import Sensors
 
 COUNTS = (2, 3)  # numbers of classes to try
-FAR = 4.0  # values farther from the mean of their class, in standard deviations, do not count
+OUTLIER_STD = 4.0  # values farther from the mean of their class, in its std, do not count
 SEEN = 300  # inputs that parameters are estimated from
-STEPS = 12  # steps of expectation maximisation
+FACIES_STEPS = 12  # steps of expectation maximisation
 LEAST = 1e-3  # minimum std of values and of their steps, as a share of that of all values
 MIN_JUMPS = 0.1  # changes of class in an input, on average, or inputs have no classes
-MIN_SHARE = 0.01  # share of the points that each class has
+MIN_CLASS_SHARE = 0.01  # share of the points that each class has
 JUMP = 3.0  # steps between classes over those within (root mean square), at least
-NEAR = 10  # other sensors given which a reading is judged
+NEAR_SENSORS = 10  # other sensors given which a reading is judged
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Inner:
     def fit(cls, grid: Grid, fields: Tensor, inside: Tensor) -> Inner:
         """Estimate the field from inputs (N, n), where they are of its class."""
         mean = std = torch.zeros((), dtype=torch.float64)
-        for far in (math.inf, FAR, FAR):  # points of another class by mistake are far off
+        for far in (math.inf, OUTLIER_STD, OUTLIER_STD):  # points of another class are far off
             if std.any():
                 inside = inside & ((fields - mean).abs() <= far * std)
             mean = _average(fields, inside)
@@ -103,7 +103,7 @@ class FaciesPosterior(ThresholdedPosterior):
     def _reading(self) -> Reading:
         """Return the log likelihood of a reading given those of the same class nearby."""
         off, noise, rows = self._off, self._noise, self._inner_rows
-        nearest = self._near.argsort(1)[:, 1 : NEAR + 1]
+        nearest = self._near.argsort(1)[:, 1 : NEAR_SENSORS + 1]
         bits = 1 << torch.arange(nearest.shape[1])
         kept = torch.full((*off.shape, 1 << nearest.shape[1]), torch.nan, dtype=torch.float64)
 
@@ -232,7 +232,7 @@ def segmented(grid: Grid, fields: Tensor, count: int) -> Tensor | None:
     spread, steps = some.std(), [line.diff(dim=1).std() / 3 for line in _lines(some)]
     least = LEAST * float(spread)
     law = _Chain(level, spread.expand(count) / count, torch.stack(steps))
-    for _ in range(STEPS):
+    for _ in range(FACIES_STEPS):
         law = law.improved(some, least)
     if not bool((law.mean.diff() > 0).all()):
         return None
@@ -241,7 +241,7 @@ def segmented(grid: Grid, fields: Tensor, count: int) -> Tensor | None:
     steps = torch.cat([one.diff(dim=1).flatten() for one in _lines(fields.reshape(shape))])
     change = torch.cat([one.diff(dim=1).flatten() for one in _lines(labels.reshape(shape))]) != 0
     shares = labels.flatten().bincount(minlength=count) / labels.numel()
-    if float(change.sum()) <= MIN_JUMPS * len(fields) or float(shares.amin()) <= MIN_SHARE:
+    if float(change.sum()) <= MIN_JUMPS * len(fields) or float(shares.amin()) <= MIN_CLASS_SHARE:
         return None
     between, within = (float(steps[one].square().mean()) for one in (change, ~change))
     return labels if between > JUMP**2 * within else None

@@ -36,12 +36,12 @@ FINE_POINTS = 2048  # points on which the covariances of members are summed, at 
 MEMBERS, SCALES = 96, 16  # kernels of one length, and scales, before rare ones are left out
 MIN_RATIO = 1.03  # minimum ratio of neighbouring lengths, and of scales
 MIN_WEIGHT = 1e-3  # weight of a kernel of one length, or of a scale, that counts as occurring
-STEPS = 300  # steps of expectation maximisation
-ROUNDS = 3  # times that the mean is estimated anew
-NUGGET = 0.01  # share of C / N added to each member: runs are of it, but for the last digits
+FAMILY_STEPS = 300  # steps of expectation maximisation
+MEAN_ROUNDS = 3  # times that the mean is estimated anew
+MEMBER_NUGGET = 0.01  # share of C / N added to each member: runs are of it, but for the last digits
 NEAR_PAIRS = 2000  # pairs of near points that show how fast fields vary along each axis
 
-KERNELS: tuple[Callable[[Tensor], Tensor], ...] = (
+CORRELATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda d: torch.exp(-d.square()),
     lambda d: torch.exp(-d),
     lambda d: (1 + 3**0.5 * d) * torch.exp(-(3**0.5) * d),
@@ -108,7 +108,7 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     weights, _, _ = _weighed(a[rows[:COARSE_INPUTS]], few, scales, error, 0)
     members, scales = _refined(members, scales, weights)
     covariances = [fine(member) for member in members]
-    weights, mean, uncertain = _weighed(a, covariances, scales, error, ROUNDS)
+    weights, mean, uncertain = _weighed(a, covariances, scales, error, MEAN_ROUNDS)
 
     used, often = weights.sum(1) > MIN_WEIGHT, weights.sum(0) > MIN_WEIGHT
     weights, scales = weights[used][:, often].clamp_min(1e-12), scales[often]
@@ -167,7 +167,7 @@ def _covariances(
     apart = torch.cdist(points, points)
 
     def covariance(member: Member) -> Tensor:
-        total = to.T @ (KERNELS[member[0]](apart / member[1]) @ to)
+        total = to.T @ (CORRELATIONS[member[0]](apart / member[1]) @ to)
         return (total + total.T) / 2
 
     return covariance
@@ -179,7 +179,7 @@ def _lengths(points: Tensor) -> list[Member]:
     size = extent.clamp_min(1e-12).log().mean().exp()
     shortest = 0.5 * float(size) * len(points) ** (-1 / points.shape[1])
     lengths = np.geomspace(shortest, 4 * float(extent.amax()), COARSE_LENGTHS).tolist()
-    return [(kernel, length) for kernel in range(len(KERNELS)) for length in lengths]
+    return [(kernel, length) for kernel in range(len(CORRELATIONS)) for length in lengths]
 
 
 def _refined(members: list[Member], scales: Tensor, weights: Tensor) -> tuple[list[Member], Tensor]:
@@ -218,7 +218,7 @@ def _weighed(
         if number < rounds:
             shares = (joint.flatten(1) + weights.clamp_min(1e-300).log()).softmax(1)
             mean, uncertain = _mean(a, shares.view_as(joint), axes, scales)
-            uncertain = uncertain + NUGGET * error * eye
+            uncertain = uncertain + MEMBER_NUGGET * error * eye
     return weights.view(len(covariances), len(scales)), mean, uncertain
 
 
@@ -240,7 +240,7 @@ def _densities(white: Tensor, values: Tensor, scales: Tensor) -> Tensor:
 def _likeliest(joint: Tensor, weights: Tensor) -> Tensor:
     """Return the weights (K,) of highest likelihood for log densities (N, K)."""
     density = (joint - joint.amax(1, keepdim=True)).exp()
-    for _ in range(STEPS // 20):
+    for _ in range(FAMILY_STEPS // 20):
         alive = weights > 1e-9  # most members die out soon
         part, kept = density[:, alive], weights[alive] / weights[alive].sum()
         for _ in range(20):

@@ -37,7 +37,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.seeds import numpy_generator, restarted
 from uqsonet.laws.base import InputLaw, InputPosterior, normals
-from uqsonet.laws.bases import ROWS, InputSample, KarhunenLoeveBases, rounding_noise
+from uqsonet.laws.bases import PASS_ROWS, InputSample, KarhunenLoeveBases, rounding_noise
 from uqsonet.sensors.sensors import Sensors
 
 CLUSTERS = (1, 2, 3, 4, 6, 8)  # numbers to try, in order, until two do not improve the score
@@ -49,11 +49,11 @@ have as if one input more had shown them."""
 
 REST = 8  # fields beyond the modes that each spectrum keeps
 LEFT_DRAWS = 256  # samples that show which spectra an answer has
-SCALES = 32  # points of the grid of scales
+SCALE_POINTS = 32  # points of the grid of scales
 STARTS = 4  # random starts of expectation maximisation
 FIRST_STEPS, LAST_STEPS = 8, 60  # steps of each start, and of the best one
 SHRINKAGE = (0.0, 0.01, 0.05, 0.2)  # weights to try, in order, of an identity in covariances
-NEGLIGIBLE = 1e-14  # clusters of a smaller weight given the sensors are left out of moments
+NEGLIGIBLE_WEIGHT = 1e-14  # clusters of a smaller weight given the sensors are left out of moments
 MAX_INPUTS = 5000  # training inputs that take part in the choice of clusters
 HELD_OUT = 0.2  # share of them that is held out, to choose by its likelihood
 Choice = tuple[int, bool, float]  # clusters, whether they have scales, and shrinkage
@@ -141,7 +141,9 @@ class _Waves:
             fields = sample.fields[chosen] - sample.bases.input_mean.float()
         else:
             sums = torch.zeros(2, *size.shape[:1], sample.fields.shape[1], dtype=torch.float64)
-            for part, some in zip(_cosines(sample, self.shape), shares.split(ROWS), strict=True):
+            for part, some in zip(
+                _cosines(sample, self.shape), shares.split(PASS_ROWS), strict=True
+            ):
                 sums += torch.stack([some.T @ part.double(), some.T @ part.double().square()])
             first, second = sums / size
             precise = size / second.clamp_min(1e-300)
@@ -198,7 +200,7 @@ class _Waves:
 
 def _cosines(sample: InputSample, shape: tuple[int, ...]) -> Iterator[Tensor]:
     """Yield all cosines (b, n), float32, of some inputs less their mean at a time."""
-    for rows in sample.fields.split(ROWS):
+    for rows in sample.fields.split(PASS_ROWS):
         yield _transformed(rows - sample.bases.input_mean.float(), shape, dctn)
 
 
@@ -379,7 +381,7 @@ class _Search:
         if scaled:
             sizes = (a - a.mean(0)).square().mean(1).sqrt()
             low, high = (float(sizes.quantile(q)) for q in (0.0005, 0.9995))
-            scales = torch.from_numpy(np.geomspace(low / 1.3, high * 1.3, SCALES))
+            scales = torch.from_numpy(np.geomspace(low / 1.3, high * 1.3, SCALE_POINTS))
         shares = torch.full((len(a), clusters, 1), 0.05 / clusters, dtype=torch.float64)
         shares[torch.arange(len(a)), nearest] += 0.95
         first = _maximised(a, shares, ones, max(shrinkage, 0.01))
@@ -461,7 +463,7 @@ class MixturePosterior(InputPosterior):
         second = torch.zeros(batch, len(weight), len(weight), dtype=torch.float64)
         for k, v in enumerate(self._directions):
             shares = self._weights[:, k]  # (B, J)
-            if float(shares.amax()) < NEGLIGIBLE:
+            if float(shares.amax()) < NEGLIGIBLE_WEIGHT:
                 continue
             seen = weight @ c.roots[k]
             through = v @ seen.T  # (B, k, p)

@@ -27,7 +27,7 @@ from uqsonet.laws.base import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.laws.class_rules import chosen_rule, fields_of, tetrachoric
 from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, fit_latent, latent_of
-from uqsonet.laws.truncated import NUGGET, Choices, among_choices, between, kriged
+from uqsonet.laws.truncated import MIN_LATENT_VARIANCE, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class ThresholdedPosterior(WholeFields):
     def _numbers(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return numbers (size, n) of classes, and those (size, m) at the sensors."""
         rows, which = self._rows, self._which
-        nugget = torch.full((len(which),), NUGGET, dtype=torch.float64)
+        nugget = torch.full((len(which),), MIN_LATENT_VARIANCE, dtype=torch.float64)
         covariances = [one @ one.T + nugget.diag() for one in rows]
         low, high = ends = self._ends
         if self._uncertain:

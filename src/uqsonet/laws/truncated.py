@@ -39,7 +39,7 @@ MIN_VARIANCE = 1e-9
 The first trajectory moves starts back onto the support of a singular law."""
 
 TAIL = 4.0  # starts farther from the mean than this, in std, use a formula for tails
-NUGGET = 1e-6  # least variance of what a reading adds to the latent field
+MIN_LATENT_VARIANCE = 1e-6  # least variance of what a reading adds to the latent field
 MOVES = 3  # trajectories of the latent values at the sensors
 SWEEPS = 10  # sweeps of Gibbs sampling
 
@@ -247,7 +247,7 @@ def between(
     weights = torch.linalg.solve(seen[:, exact], seen[:, ~exact]).T
     left = hidden[:, ~exact] - weights @ seen[:, ~exact]
     # Fields through these values are within the ends, too, though the nugget moves them.
-    inset = ((upper - lower) / 4).clamp_max(3 * NUGGET**0.5)
+    inset = ((upper - lower) / 4).clamp_max(3 * MIN_LATENT_VARIANCE**0.5)
     ends = (lower + inset)[~exact], (upper - inset)[~exact]
     values, mean = lower.repeat(size, 1), weights @ lower[exact]
     try:

@@ -34,7 +34,7 @@ from uqsonet.operator.joint import (
     sampled_draws,
     sampled_moments,
 )
-from uqsonet.operator.particles import ROWS, Following, Samples, Source, tempered
+from uqsonet.operator.particles import SAMPLE_ROWS, Following, Samples, Source, tempered
 from uqsonet.sensors.sensors import Sensors
 
 REFITS = 6
@@ -57,7 +57,7 @@ UNLIKELY = (
 NOTHING = -1e9
 """Logarithm of a likelihood of zero where samples are led to it by steps."""
 
-NEGLIGIBLE = 1e-3
+NEGLIGIBLE_SHARE = 1e-3
 """Share of a reading's variance that what modes leave out may have and be left out."""
 
 LEAPS = 3
@@ -66,7 +66,7 @@ LEAPS = 3
 FAR_MOVED_SHARE = 0.1
 """Effective share that a rise leaves where moves are Hamiltonian: few rises are needed."""
 
-MAX_MOVES = 100
+MAX_NOISE_MOVES = 100
 """Moves after one rise, at most."""
 
 
@@ -96,7 +96,7 @@ class _Noisy(Source):
     Their z is standard normal where the law of a is one of `coordinates`, else it holds a itself.
     """
 
-    max_moves = MAX_MOVES
+    max_moves = MAX_NOISE_MOVES
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _Noisy(Source):
         covariance = readings.covariance[0]
         narrowed = covariance - readings.gain[0] @ readings.rows[0] @ covariance
         self._root = covariance_root(narrowed) if bool(covariance.any()) else narrowed[:, :0]
-        beyond = len(left) if float(share.max()) > NEGLIGIBLE else 0
+        beyond = len(left) if float(share.max()) > NEGLIGIBLE_SHARE else 0
         self._sizes = self._root.shape[1], beyond
         self._floor: float | None = None
         self._directions: dict[float, tuple[Tensor, Tensor]] = {}
@@ -194,7 +194,7 @@ class _Noisy(Source):
     def _weighted(self, z: Tensor, slope: bool = False) -> tuple[Samples, Tensor | None]:
         """Return samples, and the slope of their weights in z where it is asked for."""
         parts, slopes = [], []
-        for rows in z.split(ROWS):
+        for rows in z.split(SAMPLE_ROWS):
             with torch.set_grad_enabled(slope):
                 rows = rows.detach().requires_grad_(slope)
                 a, _, off = self.placed(rows)

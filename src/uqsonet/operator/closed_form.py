@@ -37,8 +37,8 @@ BUFFERS = "residual_covariance", "residuals", "bases.input_remainder", "output_r
 """Buffers of a model that depend on its trained branch."""
 
 INPUT_MODES, OUTPUT_MODES = 256, 64  # maximum numbers of modes of predictors without networks
-ROWS = 2048  # pairs in one batch of outer products
-NEGLIGIBLE = 1e-6  # directions with a smaller std, relative to the largest, are rounding
+PRODUCT_ROWS = 2048  # pairs in one batch of outer products
+NEGLIGIBLE_STD = 1e-6  # directions with a smaller std, relative to the largest, are rounding
 
 
 def sized_bases(
@@ -227,7 +227,7 @@ def residual_slopes(
     r, p = a.shape[1], residuals.shape[1]
     slopes = torch.zeros(r, p * p, dtype=torch.float64)
     noise = torch.zeros(r, dtype=torch.float64)
-    for inputs, left in zip(a.split(ROWS), residuals.split(ROWS), strict=True):
+    for inputs, left in zip(a.split(PRODUCT_ROWS), residuals.split(PRODUCT_ROWS), strict=True):
         inputs, left = inputs.double(), left.double()
         slopes += inputs.T @ (left[:, :, None] * left[:, None, :]).flatten(1)
         # The variance of one pair's a_j r r^T, summed over its entries.
@@ -249,6 +249,6 @@ def standardised_residuals(residuals: Float[Tensor, "N p"]) -> Float[Tensor, "k 
     share = repeated.bincount()[:, None] / KEPT
     r = r - (share * r).sum(0)
     values, vectors = torch.linalg.eigh(r.T @ (share * r))
-    seen = values > NEGLIGIBLE**2 * values[-1]
+    seen = values > NEGLIGIBLE_STD**2 * values[-1]
     scaled = r @ vectors * torch.where(seen, values, torch.inf).rsqrt()
     return (scaled @ vectors.T)[repeated]

@@ -20,13 +20,13 @@ from uqsonet.runs.functions import Functions
 MAX_CENTRES = 2500
 """Maximum number of centres."""
 
-RIDGE = 1e-6
+KERNEL_RIDGE = 1e-6
 """Ridge relative to the kernel's diagonal: the results hardly depend on it."""
 
 JITTER = 1e-12
 """Addition to the diagonal of the normal equations, relative to its mean."""
 
-PAIRS = 1024
+BLOCK_PAIRS = 1024
 """Pairs in one block of the normal equations."""
 
 
@@ -68,9 +68,9 @@ def use_kernel(model: Any, functions: Functions) -> None:
     network.scale.copy_((size / size.sum()).sqrt())
     network.centres.copy_(pairs["a"][:count].double() * network.scale)
     among = network.near(pairs["a"][:count])
-    normal = RIDGE * functions.size / count * float(among.diagonal().mean()) * among
+    normal = KERNEL_RIDGE * functions.size / count * float(among.diagonal().mean()) * among
     right = torch.zeros_like(network.weights)
-    for a, c in zip(pairs["a"].split(PAIRS), pairs["c"].split(PAIRS), strict=True):
+    for a, c in zip(pairs["a"].split(BLOCK_PAIRS), pairs["c"].split(BLOCK_PAIRS), strict=True):
         near = network.near(a)
         normal += near.T @ near
         right += near.T @ (c.double() - model.straight_answers(a).double())

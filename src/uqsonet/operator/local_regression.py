@@ -1,12 +1,12 @@
 """Regression on the training pairs that are nearest to what the sensors read.
 
 A Gaussian process on all pairs takes time with the cube of their number, and has one length for all
-readings. Here each set of sensors has its own process, on the `NEAR` pairs whose readings are
-nearest to its own in standard deviations: many pairs cost little, and a function that is curved
-everywhere is close to smooth nearby (Gramacy and Apley, J. Comput. Graph. Stat. 24, 2015). Kernel
-and ridge are those of `KernelRegression`, in units of the neighbourhood; for a layout of sensors
-they have the least leave-one-out error around some of the pairs. Errors of the near pairs, left
-out, make the band.
+readings. Here each set of sensors has its own process, on the `ANSWERING_PAIRS` pairs whose
+readings are nearest to its own in standard deviations: many pairs cost little, and a function that
+is curved everywhere is close to smooth nearby (Gramacy and Apley, J. Comput. Graph. Stat. 24,
+2015). Kernel and ridge are those of `KernelRegression`, in units of the neighbourhood; for a layout
+of sensors they have the least leave-one-out error around some of the pairs. Errors of the near
+pairs, left out, make the band.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from uqsonet.sensors.sensors import Sensors
 if TYPE_CHECKING:
     from uqsonet.operator.joint import JointPosterior
 
-NEAR = 300
+ANSWERING_PAIRS = 300
 """Number of pairs that answer one set of sensors."""
 
 CENTRES = 2
 """Number of pairs around which kernels are compared."""
 
-MIN_LOCAL_PAIRS, MAX_LOCAL_PAIRS = 2 * NEAR, 20_000
+MIN_LOCAL_PAIRS, MAX_LOCAL_PAIRS = 2 * ANSWERING_PAIRS, 20_000
 """Number of pairs from which on it is tried, and maximum number of pairs that are kept."""
 
 
@@ -115,7 +115,7 @@ class LocalRegression(EitherSide):
     def _predicted(self, side: str, pairs: Tensor, values: Tensor) -> Prediction:
         """Return what the pairs near one set's readings predict."""
         targets = self._targets[side]
-        near = _nearest(pairs, values, NEAR)
+        near = _nearest(pairs, values, ANSWERING_PAIRS)
         rows, values = _scaled(pairs[near], values)
         left = targets.left[near].double()
         mean = left.mean(0)
@@ -130,7 +130,7 @@ class LocalRegression(EitherSide):
         if key not in self._choices:
             combined, errors = self._targets[side].combined, []
             for centre in pairs[:CENTRES]:
-                near = _nearest(pairs, centre, min(NEAR, COMPARED))
+                near = _nearest(pairs, centre, min(ANSWERING_PAIRS, COMPARED))
                 some = combined[near] - combined[near].mean(0)
                 errors.append(leave_one_out(_scaled(pairs[near], centre)[0], some))
                 errors[-1] /= some.square().mean()

@@ -39,7 +39,7 @@ from uqsonet.gauss.posterior import (
     moments_of,
 )
 from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
-from uqsonet.laws.bases import ROWS, KarhunenLoeveBases
+from uqsonet.laws.bases import PASS_ROWS, KarhunenLoeveBases
 from uqsonet.operator.base import SAMPLES, Batch, EitherSide, OperatorModel, register
 from uqsonet.operator.config import KEPT, LOCAL, KarhunenLoeveNetwork
 from uqsonet.operator.perceptrons import MLP
@@ -206,7 +206,7 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         a = a.to(self.bases.linear_weight.device)
         if self.network is None:
             return self.straight_answers(a), 0.0
-        added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(ROWS)])
+        added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(PASS_ROWS)])
         return self.straight_answers(a), added.unflatten(0, a.shape[:-1])
 
     def answers_to(self, functions: Functions, a: Tensor) -> Tensor:

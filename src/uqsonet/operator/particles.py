@@ -33,17 +33,17 @@ MIN_DISTANCE, MIN_LAST_DISTANCE = 0.1, 0.5
 FOLLOWED = 128
 """Coordinates that `Following` learns the law of, at most."""
 
-CHANCE = 8.0
+CHANCE_DIVERGENCE = 8.0
 """Divergence of a coordinate from standard normal, times the number of samples, that chance may
 have: farther ones are followed."""
 
 SHRUNK = 0.05
 """Share that covariances of followed coordinates are taken to be smaller by."""
 
-ROWS = 512
+SAMPLE_ROWS = 512
 """Samples that are worked on at a time: what readings see of them stays in the cache."""
 
-FAR = 2.0
+LAST_DISTANCE = 2.0
 """How far samples of `Following` move after the last rise."""
 
 MAX_MOVES = 400
@@ -350,7 +350,7 @@ class Following(Source):
         Number k of coordinates.
     """
 
-    last = FAR
+    last = LAST_DISTANCE
 
     def __init__(self, weigh: Callable[[Tensor], tuple[Tensor, Tensor]], count: int) -> None:
         self._weigh, self._count = weigh, count
@@ -363,7 +363,7 @@ class Following(Source):
         return self._at(self._normals(size, generator))
 
     def _at(self, z: Tensor) -> Samples:
-        parts = [self._weigh(rows) for rows in z.split(ROWS)]
+        parts = [self._weigh(rows) for rows in z.split(SAMPLE_ROWS)]
         a, weight = (torch.cat(part) for part in zip(*parts, strict=True))
         return Samples(a, weight, z)
 
@@ -372,7 +372,7 @@ class Following(Source):
         mean, variance = now.z.mean(0), now.z.var(0)
         away = (mean.square() + variance - 1 - variance.log()) / 2
         order = away.argsort(descending=True)[:FOLLOWED]
-        self._seen = seen = order[away[order] > CHANCE / len(now.z)]
+        self._seen = seen = order[away[order] > CHANCE_DIVERGENCE / len(now.z)]
         covariance = torch.cov(now.z[:, seen].T).reshape(len(seen), -1)
         covariance = (1 - SHRUNK) * covariance + SHRUNK * covariance.diagonal().diag()
         self._mean, self._root = mean[seen], torch.linalg.cholesky(covariance)

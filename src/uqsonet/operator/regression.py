@@ -71,7 +71,7 @@ COMPARED = 200
 MIN_PAIRS, MAX_PAIRS = 32, 1000
 """Minimum and maximum number of pairs: a new layout of sensors takes time with their cube."""
 
-MAX_VALUES = 1 << 25
+MAX_PAIR_VALUES = 1 << 25
 """Maximum number of values of all kept pairs."""
 
 KEPT_LAYOUTS = 4
@@ -287,9 +287,9 @@ class PairPosterior(Posterior):
 
 
 def first_pairs(functions: Functions) -> tuple[Tensor, Tensor]:
-    """Return the first pairs, as many as `MAX_PAIRS` and `MAX_VALUES` allow: (N, n) and (N, M)."""
+    """Return as many pairs (N, n) and (N, M) as `MAX_PAIRS` and `MAX_PAIR_VALUES` allow."""
     rows = functions.kappa_rows, functions.u_rows
-    most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_VALUES // (rows[0].shape[1] + rows[1].shape[1])))
+    most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_PAIR_VALUES // (rows[0].shape[1] + rows[1].shape[1])))
     index = np.arange(min(most, functions.size))
     return rows[0].take(index).whole(), rows[1].take(index).whole()
 

@@ -10,7 +10,7 @@ import numpy as np
 from uqsonet.errors import printable
 from uqsonet.fields.stacked import Domain
 from uqsonet.runs.field_runs import Scan
-from uqsonet.runs.files import SHOWN, decoded, kind_of, opened, paths_of
+from uqsonet.runs.files import MAX_NAMES, decoded, kind_of, opened, paths_of
 from uqsonet.runs.meshes import read_mesh
 from uqsonet.runs.stored import row_blocks
 
@@ -30,8 +30,8 @@ def contents(path: Path | str) -> str:
             named = dict(there if isinstance(there, dict) else there.variables)
             named = {name: one for name, one in named.items() if not isinstance(one, Domain)}
             largest = sorted(named, key=lambda name: -len(getattr(named[name], "shape", ())))
-            lines = [_of_array(first, str(name), named[name]) for name in largest[:SHOWN]]
-            lines += [f"  and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
+            lines = [_of_array(first, str(name), named[name]) for name in largest[:MAX_NAMES]]
+            lines += [f"  and {len(named) - MAX_NAMES} more"] if len(named) > MAX_NAMES else []
     many = f", the first of {len(paths)} files" if len(paths) > 1 else ""
     how = f"To go on: uqsonet describe {path} --input NAME --output NAME"
     return printable("\n".join([f"{first}{many}: {len(lines)} arrays", *lines, how]))

@@ -45,7 +45,7 @@ from uqsonet.runs.labelled import (
     run_dimension,
     without_invalid,
 )  # fmt: skip
-from uqsonet.runs.meshes import FORMATS, read_mesh
+from uqsonet.runs.meshes import MESHIO_FORMATS, read_mesh
 from uqsonet.runs.runs import Runs
 from uqsonet.runs.stored import Pile, changed, stored_values
 
@@ -53,7 +53,7 @@ LOG = logging.getLogger("uqsonet")
 
 KINDS = {
     ".npz": "npz", ".h5": "HDF5", ".hdf5": "HDF5", ".hdf": "HDF5", ".nc": "NetCDF",
-    ".nc4": "NetCDF", ".netcdf": "NetCDF", ".zarr": "Zarr", **dict.fromkeys(FORMATS, "mesh"),
+    ".nc4": "NetCDF", ".netcdf": "NetCDF", ".zarr": "Zarr", **dict.fromkeys(MESHIO_FORMATS, "mesh"),
 }  # fmt: skip
 """Kinds of files that can be read, by suffix."""
 
@@ -69,7 +69,7 @@ PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
 
 MAX_VARIABLES = 2000  # maximum number of variables of a NetCDF file: each takes xarray milliseconds
 TIME = 3  # number of the time axis
-SHOWN = 30  # maximum number of names that a message lists
+MAX_NAMES = 30  # maximum number of names that a message lists
 
 
 def open_runs(
@@ -291,10 +291,10 @@ def _require(name: str, there: Mapping[str, Any], path: Path) -> None:
     if name in shapes:
         return
     listed = [f"{key} ({' x '.join(map(str, shape))})" for key, shape in shapes.items()]
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
     why = f"; {name!r} is not read: {there[name]}" if name in there else nearest(name, shapes, 0.5)
     raise DataError(
-        f"{path}: no array {name!r}; there are {', '.join(listed[:SHOWN]) or 'none'}{more}{why}"
+        f"{path}: no array {name!r}; there are {', '.join(listed[:MAX_NAMES]) or 'none'}{more}{why}"
     )
 
 

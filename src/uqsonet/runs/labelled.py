@@ -24,7 +24,7 @@ RUN_NAMES = (
 )  # fmt: skip
 """Usual names of the dimension that counts runs."""
 
-NAMES = (
+COORDINATE_NAMES = (
     r"x|lon|long|longitude|easting|xlong|nav_lon|lon_\w+|\w+_lon|x[-_]?(coordinate|c|coord)",
     r"y|lat|latitude|northing|xlat|nav_lat|lat_\w+|\w+_lat|y[-_]?(coordinate|c|coord)",
     r"z|height|depth|level|lev|altitude|z[-_]?(coordinate|c|coord)",
@@ -97,7 +97,7 @@ def axis_number(name: str, attributes: Any) -> int | None:
     if (axis := str(attributes.get("axis", "")).upper()) in ("X", "Y", "Z", "T") and axis:
         return "XYZT".index(axis)
     stated = attributes.get("standard_name"), attributes.get("units"), name
-    for text, patterns in zip(stated, (STANDARD, DEGREES, NAMES), strict=True):
+    for text, patterns in zip(stated, (STANDARD, DEGREES, COORDINATE_NAMES), strict=True):
         for number, pattern in enumerate(patterns):
             if re.fullmatch(pattern, str(text).lower()):
                 return number

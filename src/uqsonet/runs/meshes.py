@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 
 from uqsonet.errors import DataError, library
+from uqsonet.fields.field import AXES
 from uqsonet.fields.layout import Coordinate, Layout
 from uqsonet.files import LARGE
 from uqsonet.runs.guard import bounded, sound
 from uqsonet.runs.labelled import LabelledField
 
-AXES = ("x", "y", "z")
-"""Coordinates of nodes, and endings of the components of vectors."""
-
-FORMATS = {".vtu": "vtu", ".vtk": "vtk", ".msh": "gmsh"}
+MESHIO_FORMATS = {".vtu": "vtu", ".vtk": "vtk", ".msh": "gmsh"}
 """Formats of meshio, by suffix."""
 
 HEAD = 1 << 14
@@ -42,7 +40,7 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
     _require_sound(path)
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with sound(path, "not a readable mesh"), bounded(path), quiet[0], quiet[1]:
-        kind = FORMATS[path.suffix.lower()]
+        kind = MESHIO_FORMATS[path.suffix.lower()]
         mesh = _gmsh(path) if kind == "gmsh" else meshio.read(path, file_format=kind)
         points = np.asarray(mesh.points, dtype=np.float64)
         if points.ndim != 2 or not points.size:

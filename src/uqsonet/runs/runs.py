@@ -22,7 +22,7 @@ from uqsonet.errors import DataError, printable
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.numbers import without_mask
 from uqsonet.fields.stacked import point_weights
-from uqsonet.gauss.blocks import MAX_KEPT, ArrayRows, RowBlocks, column_moments
+from uqsonet.gauss.blocks import MAX_KEPT_MATRIX, ArrayRows, RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.field_runs import FieldRuns
@@ -31,12 +31,12 @@ from uqsonet.runs.stored import taken
 LOG = logging.getLogger("uqsonet")
 
 MIN_CALIBRATED = 20  # fewer runs are too few to leave some out that calibrate bands
-FAR = 8192  # standard deviations from zero beyond which float32 is coarser than a thousandth of one
+COARSE_STD = 8192  # std from zero beyond which float32 is coarser than a thousandth of one
 MAX_DISTINCT = 10  # different values of a field up to which two runs may be equal by chance
 SKEWED = 0.5  # skewness of positive values above which their logarithm is proposed
 HEAVY = 5.0  # kurtosis of an output above which ``asinh`` is tried; that of a normal law is 3
 MAX_LOOKED_AT = 1 << 22  # number of values of a field that decide which transforms are tried
-MIN_ATOM = 0.01  # share of an output's values at an end above which it does not go beyond
+MIN_AT_END = 0.01  # share of an output's values at an end above which it does not go beyond
 SHARES = (0.9, 0.99, 0.999)  # shares of the variance whose modes a description counts
 
 
@@ -185,7 +185,7 @@ def memory_text(runs: Runs) -> str:
     size = len(runs)
     n, m = (sum(f.domain.size for f in side.values()) for side in (runs.inputs, runs.outputs))
     r, p = min(size, 256, n), min(size // 3, 192, m)
-    kept = sum(size * k * (4 if size * k <= MAX_KEPT else 0) for k in (n, m)) * 2
+    kept = sum(size * k * (4 if size * k <= MAX_KEPT_MATRIX else 0) for k in (n, m)) * 2
     bases = 20 * n * r + 8 * m * p + 8 * max(n * r, m * p)
     laws = 6 * size * n
     values = sum(f.values.nbytes for f in (*runs.inputs.values(), *runs.outputs.values()))
@@ -242,7 +242,7 @@ def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[Field]) -> RowBlock
     far from zero that float32 would blur its variation.
     """
     ends = (one.encode(torch.tensor([one.lowest, one.highest]).double()).abs() for one in named)
-    far = any(bool((end.isfinite() & (end > FAR)).any()) for end in ends)
+    far = any(bool((end.isfinite() & (end > COARSE_STD)).any()) for end in ends)
     kind = torch.float64 if far else torch.float32
     rows = ArrayRows([(fields[one.name].values, one.encode) for one in named], kind)
     return rows if rows.large else RowBlocks.of(rows.whole())
@@ -313,7 +313,7 @@ def _ends_of(values: np.ndarray) -> tuple[float, float]:
     if np.unique(free[:50]).size <= MAX_DISTINCT:
         return -math.inf, math.inf
     low, high = float(free.min()), float(free.max())
-    at_low, at_high = (float((free == end).mean()) > MIN_ATOM for end in (low, high))
+    at_low, at_high = (float((free == end).mean()) > MIN_AT_END for end in (low, high))
     return low if at_low else -math.inf, high if at_high else math.inf
 
 

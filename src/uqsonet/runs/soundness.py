@@ -19,8 +19,8 @@ LOG = logging.getLogger("uqsonet")
 CRASHED = 100.0  # a run has crashed if it is this many times as far from the median run as usual
 MAX_CRASHED = 0.1  # share of runs that may have crashed: more of them are a law of heavy tails
 ALIKE = 0.5  # neighbours are alike below this mean squared difference (1: independent runs)
-MAX_POINTS = 2000  # number of points at which neighbouring runs are compared, at least
-SHOWN = 10  # maximum number of runs that a warning lists
+COMPARED_POINTS = 2000  # number of points at which neighbouring runs are compared, at least
+SHOWN_RUNS = 10  # maximum number of runs that a warning lists
 
 
 def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split]:
@@ -38,8 +38,8 @@ def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split
         names += [name] if here.any() else []
     if crashed.any():
         numbers = np.flatnonzero(crashed).tolist()
-        listed = ", ".join(map(str, numbers[:SHOWN]))
-        more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+        listed = ", ".join(map(str, numbers[:SHOWN_RUNS]))
+        more = f" and {len(numbers) - SHOWN_RUNS} more" if len(numbers) > SHOWN_RUNS else ""
         warnings.warn(
             f"{runs.name}: left out as outliers, far from all others in {', '.join(names)}: "
             f"{'run' if len(numbers) == 1 else 'runs'} {listed}{more}. Did they crash?",
@@ -94,7 +94,7 @@ def _neighbours_alike(runs: Runs) -> bool:
     """Return whether runs that follow each other are alike in every field."""
     steps = []
     for field in {**runs.inputs, **runs.outputs}.values():
-        some = slice(None, None, max(1, field.values.shape[1] // MAX_POINTS))
+        some = slice(None, None, max(1, field.values.shape[1] // COMPARED_POINTS))
         values = field.values[:2000, some].astype(np.float64)
         steps.append(roughness(values - values.mean(0), 0))
     return max(steps) < ALIKE

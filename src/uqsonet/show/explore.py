@@ -33,7 +33,7 @@ from uqsonet.operator.model import KarhunenLoeveModel
 
 SMALL = 1 << 20  # arrays of up to this many numbers are written as they are
 TUCKER_ERROR = 1e-6  # of a factored array, at most, over the largest norm of its columns
-LEVELS = 32767  # levels on each side of zero to which each column of a large array is rounded
+ROUNDED_LEVELS = 32767  # on each side of zero, to which columns of large arrays are rounded
 RESIDUALS = 64  # standardised residuals behind sample functions
 MAX_BYTES = 10_000_000  # of a page; a larger one is too much for a phone or a mail
 
@@ -257,7 +257,7 @@ def packed(array: Tensor, axes: tuple[int, ...] = ()) -> dict[str, Any]:
         if 4 * core.size < values.size:
             parts = [_text(part.astype("<f4")) for part in (core, *factors)]
             return {"shape": shape, "tucker": parts, "axes": list(axes), "core": list(core.shape)}
-    scale = np.atleast_1d(np.abs(values).max(0) / LEVELS)
+    scale = np.atleast_1d(np.abs(values).max(0) / ROUNDED_LEVELS)
     scale[scale == 0] = 1.0
     rounded = np.rint(values / scale).astype("<i2")
     return {"shape": shape, "int16": _text(rounded), "step": _text(scale.astype("<f4"))}

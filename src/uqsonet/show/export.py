@@ -21,7 +21,7 @@ from uqsonet.fields.layout import TIME_KEY, Coordinate
 from uqsonet.files import atomic_path, write_text
 from uqsonet.sensors.sensors import AXES, no_sensors
 
-FORMATS = (".csv", ".npz", ".nc", ".vtu")
+WRITTEN_FORMATS = (".csv", ".npz", ".nc", ".vtu")
 LEAD = ("chain", "draw", "set")
 
 
@@ -190,8 +190,8 @@ def _cells(domain: object, size: int) -> list[tuple[str, np.ndarray]]:
 
 def require_format(path: Path) -> None:
     """Refuse (`DataError`) a file that no answer is written to, and one whose library is absent."""
-    if path.suffix.lower() not in FORMATS:
-        raise DataError(f"{path}: answers are written to {', '.join(FORMATS)}")
+    if path.suffix.lower() not in WRITTEN_FORMATS:
+        raise DataError(f"{path}: answers are written to {', '.join(WRITTEN_FORMATS)}")
     if path.suffix.lower() == ".vtu":
         library("meshio", "meshes")
 

@@ -37,7 +37,7 @@ PICTURES = (".png", ".pdf", ".svg")
 
 Values = tuple[np.ndarray, np.ndarray]  # points (n, d) and values (n,)
 MAX_MISSING = 4  # points of a grid over scattered points that are drawn as this grid
-SHOWN = 5  # sample functions in a picture of one dimension
+SHOWN_SAMPLES = 5  # sample functions in a picture of one dimension
 RUNS = 3  # runs in a picture of runs
 
 
@@ -181,7 +181,7 @@ def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) 
     lower, upper = (np.asarray(end) for end in posterior.band(level, x))
     name = f"{100 * level:g} % band"
     axes.fill_between(line, lower, upper, color=BLUE, alpha=0.2, lw=0, label=name)
-    for k, sample in enumerate(np.asarray(posterior.sample(SHOWN, x))):
+    for k, sample in enumerate(np.asarray(posterior.sample(SHOWN_SAMPLES, x))):
         axes.plot(line, sample, color=GREY, lw=0.7, alpha=0.8, label="samples" if k == 0 else None)
     axes.plot(line, np.asarray(posterior.mean(x)), color=BLUE, lw=2, label="mean")
     if truth is not None:

@@ -19,7 +19,7 @@ console = Console(stderr=True)
 
 LOG = logging.getLogger("uqsonet")
 
-STEP = 15  # level of messages that say how far work is: below those that are shown anyway
+PROGRESS_LEVEL = 15  # level of messages that say how far work is: below those that are shown anyway
 MAX_SILENCE = 5.0  # seconds after which work says what it is at, and again after as many
 
 
@@ -47,7 +47,7 @@ class _Stage(logging.Handler):
     """Remembers the last message of the package's log, and when it came."""
 
     def __init__(self, first: str) -> None:
-        super().__init__(STEP)
+        super().__init__(PROGRESS_LEVEL)
         self.text, self.spoken = first, time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -81,7 +81,7 @@ def never_silent(what: str, wanted: bool = True) -> Iterator[None]:
 
     speaker = threading.Thread(target=speak, daemon=True)
     LOG.addHandler(stage)
-    LOG.setLevel(min(level, STEP) if level else STEP)
+    LOG.setLevel(min(level, PROGRESS_LEVEL) if level else PROGRESS_LEVEL)
     speaker.start()
     try:
         yield
